@@ -28,7 +28,7 @@ METHODS = {
     "ExGRPO, redrawn": "chains-redraw",
 }
 OTHER_METHODS = {
-    "ExGRPO, released": "chains-authors-code",
+    "ExGRPO, released selection": "chains-released-selection",
     "RePO": "chains-repo",
     "TRL replay": "chains-trl-replay",
     "Trinity": "chains-trinity",
@@ -37,6 +37,7 @@ OTHER_METHODS = {
     "DAPO sampling": "chains-dapo",
     "CISPO": "chains-cispo",
     "GSPO": "chains-gspo",
+    "supervised": "chains-supervised",
 }
 """Methods that run only when they are named."""
 EVALUATION_INTERVAL = 15

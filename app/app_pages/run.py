@@ -145,8 +145,8 @@ def _configuration(row: RunRow) -> None:
     if row.is_adopted:
         config_view.show_adopted(row)
         return
-    base = commands.load_preset(row.preset) if row.preset in commands.preset_names() else commands.TrainSpec()
-    name = f"preset {row.preset}" if row.preset in commands.preset_names() else "paper defaults"
+    base = commands.load_preset(row.preset) if commands.preset_exists(row.preset) else commands.TrainSpec()
+    name = f"preset {row.preset}" if commands.preset_exists(row.preset) else "paper defaults"
     config_view.show(spec, base.model_dump(mode="json"), name)
 
 

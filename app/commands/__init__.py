@@ -37,7 +37,7 @@ from jobs.runs.named_entries import SAVED_VIEWS
 from jobs.runs.status import ENDED, RESUMABLE, RunStatus
 from jobs.specs.judging import parse_judge_spec
 from jobs.specs.mistakes import fields_of
-from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_exists, preset_names
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.running import PendingRun, start, stop_all
@@ -52,7 +52,8 @@ __all__ = [
     "chat", "check", "clone", "delete", "delete_draft", "delete_view", "describe_stop", "empty_bin",
     "estimate_resources", "evaluate", "evaluation_answers", "examine_machine", "fields_of", "job_progress",
     "journal_entries", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset",
-    "mark_case", "mark_trajectory", "missing_vllm", "needs", "note", "package_versions", "preset_names", "preview_data",
+    "mark_case", "mark_trajectory", "missing_vllm", "needs", "note", "package_versions", "preset_exists",
+    "preset_names", "preview_data",
     "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves", "set_verdict",
     "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge", "tag",
     "token_data", "user_benchmarks",

@@ -6,9 +6,9 @@ Source: github.com/ElliottYan/LUFFY, folder ExGRPO: `weighted_bucket_sampler.py`
 - Trajectory: their mean of entropies is over the positions from L on, of the last M of a left-padded row, with L the
   length of another candidate. With L far below M that is every response token and a part of the prompt over a nearly
   constant number, so the lowest sum of response entropies stands for it: short answers are chosen.
-Assumed or left out: L's and the prompt's share of that mean; texts tokenised again; retired questions that stay in the
-fresh stream until the next epoch; updates skipped at gradient norms over 500. `zero_correct: keep_bucket` belongs to
-it.
+Left out: L's and the prompt's share of that mean; texts tokenised again; retired questions that stay in the fresh
+stream until the next epoch; updates skipped at gradient norms over 500 (`skip_grad_bound` of its script). Of what is
+here `zero_correct: keep_bucket` belongs to it, and `clipping: never`: its script has `loss_remove_clip` from the start.
 """
 
 from dataclasses import dataclass

@@ -2,9 +2,9 @@
 
 Source: Li et al. 2025, "RePO: Replay-Enhanced Policy Optimization" (arXiv 2506.09340, Eqs. 4 to 6, section 3.2) and
 its code, github.com/SihengLi99/RePO. Both parts have their own advantages ("split"): `replays_per_group` is 8 there,
-with the newest 16 of a question kept and replay from 16 on. Its presets have clipping on both parts
-(`off_policy_correction: clip`), `normalize_by_std` and `token_mean`. Assumed: as in its code, both parts are averaged
-over all rows together.
+with the newest 16 of a question kept and replay from 16 on, the 8 of highest reward: the numbers of its script, not its
+defaults. Its presets have clipping on both parts (`off_policy_correction: clip`), `normalize_by_std`, `token_mean` and
+no KL term. As in its code, both parts are averaged over all rows together, the replayed part times 1.
 """
 
 from dataclasses import dataclass

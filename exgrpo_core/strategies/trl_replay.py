@@ -3,8 +3,9 @@
 Source: `GRPOWithReplayBufferTrainer` of TRL (trl/experimental/grpo_with_replay_buffer): groups with variance are kept,
 scored by sum |A| times the standard deviation of their rewards, at most 64 of the highest score; a group without
 variance is replaced by one drawn in proportion to its score, with its old log-probs. CLIP is on both
-(`off_policy_correction: clip`). Assumed: a question's newest group stands for it, so one draw has no group twice; |A|
-is the one trained on; rho bounds the share of replaced groups.
+(`off_policy_correction: clip`). Assumed: a question's newest group stands for it, so one draw has no group twice, where
+TRL draws with replacement from a buffer too small; this step's groups can be drawn from the next step on, where TRL
+stores them before it draws; |A| is the one trained on; rho bounds the share of replaced groups.
 """
 
 from dataclasses import dataclass

@@ -28,6 +28,7 @@ from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.intervals import interval_text
 from jobs.studies.matrix import wanted_keys
 from jobs.studies.numbers import number_rows
+from jobs.studies.plan import MOST_SEEDS, POWER, detectable, measured_spread, plan_seeds
 from jobs.studies.results import find_runs, read_results, state_of_keys
 from jobs.studies.running import pending_runs, start
 from jobs.supervisor.open_index import open_fresh_index
@@ -134,6 +135,45 @@ def _queue(runs_root: Path, study: "Study", pending: "list[PendingRun]", setting
         except CommandError as error:
             print_status(str(error))
     return num_queued
+
+
+@study_app.command("plan")
+def plan(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
+    name: StudyName,
+    difference: Annotated[float, typer.Option("--difference", help="Difference to the baseline that is to be found.")],
+    spread: Annotated[
+        float | None,
+        typer.Option("--spread", help="Its standard deviation over seeds; that of finished runs if not given."),
+    ] = None,
+    power: Annotated[float, typer.Option("--power", min=0.5, max=0.99, help="Chance of finding it.")] = POWER,
+    scale: ScaleName = None,
+    cells: CellNames = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print how many seeds a difference to the baseline needs, before the runs are paid for."""
+    study, keys = _wanted(name, scale, None, cells)
+    if spread is None:
+        with open_fresh_index(runs_root, database_url) as database:
+            spread = measured_spread(read_results(database, study, keys[0].scale, []))
+    if not spread or not difference:
+        raise SpecError(
+            "--spread, --difference: expected numbers above 0; two finished seeds of the baseline and of another cell "
+            "give the spread too."
+        )
+    compared = [item for item in dict.fromkeys(key.cell for key in keys) if study.baseline_of(study.cell(item))]
+    planned = plan_seeds(difference, spread, max(1, len(compared)), power)
+    if as_json:
+        print_json(asdict(planned))
+        return
+    needs = f"more than {MOST_SEEDS}" if planned.num_seeds is None else str(planned.num_seeds)
+    least = detectable(study.num_seeds, spread, planned.num_comparisons, power)
+    print_result(
+        f"A difference of {abs(difference):g}, with a spread of {spread:.3g} over seeds, needs {needs} seeds a cell to "
+        f"be found with a chance of {power:.0%} among {planned.num_comparisons} comparisons (Holm); the study's "
+        f"{study.num_seeds} find {least:.3g}."
+    )
 
 
 @study_app.command("status")

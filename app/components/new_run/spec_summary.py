@@ -130,7 +130,7 @@ def resources(spec: TrainSpec) -> str:
 
 def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:
     """Return the preset that the specification started from with its name, or the paper's defaults."""
-    if spec.preset is None or spec.preset not in commands.preset_names():
+    if spec.preset is None or not commands.preset_exists(spec.preset):
         return None, TrainSpec()
     return spec.preset, commands.load_preset(spec.preset)
 

@@ -29,14 +29,16 @@ class Demonstrators:
     """Right steps up to some place, then straight to the right answer."""
     error_scale: float = 1.0
     """Sets the warm model's Pass@1: the higher, the lower."""
+    max_error: float = MAX_ERROR
+    """Highest error rate of a fact."""
 
 
-def error_rate(value: int, operation: Operation, scale: float) -> float:
+def error_rate(value: int, operation: Operation, scale: float, max_error: float = MAX_ERROR) -> float:
     """Return how often a demonstrator gets this fact wrong: more for products and large digits."""
     rate = BASE_ERROR[operation.operator]
     rate += LARGE_OPERAND_ERROR if operation.operand >= LARGE_DIGIT else 0.0
     rate += LARGE_VALUE_ERROR if value % 10 >= LARGE_DIGIT else 0.0
-    return min(MAX_ERROR, rate * scale)
+    return min(max_error, rate * scale)
 
 
 def write_demonstration(problem: ChainProblem, rng: random.Random, demonstrators: Demonstrators) -> str:
@@ -47,21 +49,25 @@ def write_demonstration(problem: ChainProblem, rng: random.Random, demonstrators
     if kind < code_share:
         return _write_code_only(problem, rng)
     if kind < sloppy_share:
-        chain, answer = write_noisy_chain(problem, rng, demonstrators.error_scale * SLOPPY_FACTOR)
+        chain, answer = write_noisy_chain(
+            problem, rng, demonstrators.error_scale * SLOPPY_FACTOR, demonstrators.max_error
+        )
         return chain + write_code(problem, rng, WRONG_CODE_RATE) + write_box(answer)
     if kind < sloppy_share + demonstrators.skipping:
         return _write_skipping_chain(problem, rng) + write_box(problem.answer)
-    chain, answer = write_noisy_chain(problem, rng, demonstrators.error_scale)
+    chain, answer = write_noisy_chain(problem, rng, demonstrators.error_scale, demonstrators.max_error)
     return chain + write_box(answer)
 
 
-def write_noisy_chain(problem: ChainProblem, rng: random.Random, scale: float) -> tuple[str, int]:
+def write_noisy_chain(
+    problem: ChainProblem, rng: random.Random, scale: float, max_error: float = MAX_ERROR
+) -> tuple[str, int]:
     """Return a whole chain of steps with near-miss errors, and the value that it ends with."""
     value = problem.start
     parts = [f"{value};"]
     for index, operation in enumerate(problem.operations):
         outcome = operation.apply(value)
-        if rng.random() < error_rate(value, operation, scale):
+        if rng.random() < error_rate(value, operation, scale, max_error):
             outcome += rng.choice(NEAR_MISSES)
         value = outcome % problem.modulus
         parts.append(write_step(index, operation, value))

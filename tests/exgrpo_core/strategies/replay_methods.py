@@ -34,5 +34,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "refreshed on duplicates": {"refresh": LogProbRefresh.ON_DUPLICATE},
     "two at a time, masked": {"replays_per_group": 2, "off_policy_correction": "masked"},
     "cispo": {"fresh_objective": "cispo", "clipping": Clipping.ALWAYS, "off_policy_correction": "truncated"},
+    "supervised": {"fresh_objective": "supervised", "clipping": Clipping.ALWAYS, "off_policy_correction": "supervised"},
     "gspo": {"fresh_objective": "gspo", "clipping": Clipping.ALWAYS, "off_policy_correction": "gspo"},
 }

@@ -52,6 +52,13 @@ def test_weights_of_single_tokens(name, expected, derivatives):
     assert found == pytest.approx(derivatives)
 
 
+def test_supervised_learning_raises_each_success_alike_and_ignores_failures():
+    values, derivatives = weigh("supervised", [3.0, 0.4, 1.0], [0.25, 0.5, -0.75])
+    assert values == pytest.approx([4.0, 2.0, 0.0])
+    assert derivatives == pytest.approx([4.0, 2.0, 0.0])
+    assert [d * a for d, a in zip(derivatives, [0.25, 0.5, -0.75], strict=True)] == pytest.approx([1.0, 1.0, 0.0])
+
+
 def test_clip_stops_where_going_further_would_pay():
     values, derivatives = weigh("clip", [1.5, 1.5, 0.5, 0.5, 1.1], [1.0, -1.0, 1.0, -1.0, 1.0])
     assert values == pytest.approx([1.28, 1.5, 0.5, 0.8, 1.1])

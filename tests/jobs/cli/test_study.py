@@ -29,7 +29,7 @@ def call(*words: object) -> str:
 def test_list_names_every_study():
     studies = json.loads(call("study", "list", "--json"))
     assert [study["name"] for study in studies] == study_names()
-    assert len(studies) == 14
+    assert len(studies) == 15
     assert all(name in call("study", "list") for name in study_names())
 
 
@@ -44,6 +44,23 @@ def test_numbers_as_text_carry_their_notes():
     assert "Easy / Delta: 11.6  (the paper prints 11.6, but tab:code_analysis has 11.50)" in call(
         "study", "numbers", "code-analysis"
     )
+
+
+def test_plan_says_how_many_seeds_a_difference_needs_by_a_given_spread_or_that_of_finished_runs(tmp_path: Path):
+    words = ("study", "plan", "repo", "--runs-root", tmp_path)
+    assert json.loads(call(*words, "--difference", 2, "--spread", 2, "--json"))["num_seeds"] == 10
+    assert "needs 10 seeds a cell to be found with a chance of 80% among 1 comparisons" in call(
+        *words, "--difference", 2, "--spread", 2
+    )
+    refused = CLI.invoke(app, [str(word) for word in (*words, "--difference", 2)])
+    assert refused.exit_code
+    assert "--spread" in refused.output
+    study = load_study("repo")
+    for cell, counts in (("repo", (5, 5, 5)), ("exgrpo-re", (5, 6, 7))):
+        for seed, count in enumerate(counts):
+            record_run(tmp_path, study, RunKey("repo", Scale.CHAINS, cell, seed), count)
+    planned = json.loads(call(*words, "--difference", 10, "--json"))
+    assert (round(planned["spread"], 6), planned["num_comparisons"], planned["num_seeds"]) == (10.0, 1, 10)
 
 
 def test_status_tells_done_from_missing(tmp_path: Path):

@@ -1,9 +1,9 @@
 import pytest
 
 from exgrpo_core.config import Clipping
+from jobs.specs.presets import PRESETS_DIR, RENAMED
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import (
-    PRESETS_DIR,
     SpecError,
     TrainSpec,
     dump_spec,
@@ -45,7 +45,7 @@ def test_every_preset_is_valid_says_what_it_is_and_survives_a_file(name, write):
         ("chains-hard-biased", {"bucket_center": 0.25}),
         ("chains-retired-review", {"review_interval": 25, "review_fraction": 0.1}),
         (
-            "chains-authors-code",
+            "chains-released-selection",
             {
                 "question_selection": "exgrpo_released",
                 "trajectory_selection": "lowest_total_entropy",
@@ -218,3 +218,15 @@ def test_adapters_are_refused_on_verl_and_on_what_is_no_projection():
         parse_spec({"engine": "verl", "model": {"source": "a/b", "lora": {}}}, "test")
     with pytest.raises(SpecError, match="target_modules"):
         parse_spec({"model": {"lora": {"target_modules": ["lm_head"]}}}, "test")
+
+
+@pytest.mark.parametrize("former", RENAMED)
+def test_a_preset_is_still_known_by_its_former_name(former, write):
+    spec = load_preset(former)
+    assert former not in preset_names()
+    assert spec.preset == RENAMED[former]
+    assert spec.algorithm == load_preset(RENAMED[former]).algorithm
+    assert preset_description(former) == preset_description(RENAMED[former])
+    path = write("{}")
+    path.write_text(f"extends: {former}\n")
+    assert load_spec(path).algorithm == spec.algorithm

@@ -84,3 +84,22 @@ def test_a_cell_is_compared_with_one_of_the_same_model_and_data(name):
             if baseline in specs:
                 assert specs[cell.name].model == specs[baseline].model
                 assert specs[cell.name].data == specs[baseline].data
+
+
+def test_a_grid_has_a_cell_for_each_method_and_combination_of_values():
+    study = load_study("crossover")
+    assert len(study.cells) == 10 * 5 * 2 * 3
+    cell = study.cell("redraw-e3-k4-n512")
+    assert study.baseline_of(cell) == "on-policy-e3-k4-n512"
+    assert study.baseline_of(study.cell("on-policy-e3-k4-n512")) is None
+    spec = spec_of(study, RunKey(study.name, Scale.CHAINS, cell.name, 0))
+    assert (spec.model.demonstrator_errors, spec.data.num_questions, spec.data.modulus) == (3.0, 512, 100)
+    assert (spec.algorithm.rollouts_per_question, spec.algorithm.retired, spec.num_steps) == (4, "redraw", 157)
+
+
+def test_seeds_go_round_the_warm_models():
+    study = load_study("crossover")
+    keys = wanted_keys(study, Scale.CHAINS, [study.cells[0]], None)
+    assert len(keys) == 24
+    assert [spec_of(study, key).model.warm_seed for key in keys[:4]] == [0, 1, 2, 0]
+    assert spec_of(load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 1)).model.warm_seed == 0

@@ -92,6 +92,17 @@ def test_other_settings_make_another_model(tmp_path):
     assert warm_model(TINY, tmp_path) != warm_model(other, tmp_path)
 
 
+def test_one_finished_model_is_taught_several_rates_of_errors(tmp_path):
+    steps = []
+    low, high = (
+        warm_model(replace(TINY, last_error_scale=scale), tmp_path, lambda _, total: steps.append(total))
+        for scale in (0.5, 4.0)
+    )
+    assert steps.count(TINY.num_steps) == TINY.num_steps
+    assert steps.count(warm_start.NUM_LAST_STEPS) == 2 * warm_start.NUM_LAST_STEPS
+    assert not torch.equal(*(weights(folder)["model.embed_tokens.weight"] for folder in (low, high)))
+
+
 def test_the_same_settings_make_the_same_weights_and_leave_the_callers_generator_alone(tmp_path):
     torch.manual_seed(3)
     before = torch.get_rng_state()

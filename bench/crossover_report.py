@@ -1,0 +1,176 @@
+"""The page of the study `crossover`: tables as Markdown and one picture, from the runs that are finished.
+
+Run `python -m bench.crossover_report`; it writes `docs/studies/crossover.md` and `crossover.svg`.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from bench.crossover import RESULT_FILE, START, read_lines
+from bench.crossover_picture import Point, draw
+from bench.robust import Values, interquartile_mean, probability_of_improvement, stratified_interval
+from db.queries.multiple_comparisons import holm
+from jobs.analysis.best_of_k import pass_at_k
+from jobs.studies.intervals import CONFIDENCE, DASH, MeanInterval, interval_text, mean_interval
+
+BASELINE = "on-policy"
+SHOWN_K = (1, 4, 16, 64)
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A method against on-policy training at one rate, in percent of held-out answers; runs are paired by seed."""
+
+    rate: str
+    method: str
+    start: float
+    """Mean Pass@1 of the warm models before training."""
+    lines: tuple[Line, ...]
+    base_lines: tuple[Line, ...]
+
+    @property
+    def difference(self) -> MeanInterval:
+        """Pass@1 minus the baseline's: mean over seeds with Student's interval."""
+        return mean_interval(self._differences(1))
+
+    def pass_difference(self, k: int) -> MeanInterval:
+        """As `difference`, of Pass@k."""
+        return mean_interval(self._differences(k))
+
+    @property
+    def robust(self) -> tuple[float, float, float]:
+        """Interquartile mean of the difference, with its interval by draws within each warm model."""
+        low, high = stratified_interval(self._strata(), lambda parts: interquartile_mean(np.concatenate(parts)))
+        return interquartile_mean(np.array(self._differences(1))), low, high
+
+    @property
+    def improvement(self) -> float:
+        """Probability that a run of the method scores above one of the baseline from the same warm model."""
+        pairs = zip(self.lines, self.base_lines, strict=True)
+        models: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for line, base in pairs:
+            models[line["warm_seed"]].append((score(base, 1), score(line, 1)))
+        sides = [np.array(values).T for values in models.values()]
+        return probability_of_improvement([side[0] for side in sides], [side[1] for side in sides])
+
+    def _differences(self, k: int) -> list[float]:
+        return [score(line, k) - score(base, k) for line, base in zip(self.lines, self.base_lines, strict=True)]
+
+    def _strata(self) -> list[Values]:
+        models: dict[int, list[float]] = defaultdict(list)
+        for line, value in zip(self.lines, self._differences(1), strict=True):
+            models[line["warm_seed"]].append(value)
+        return [np.array(values) for values in models.values()]
+
+
+def score(line: Line, k: int) -> float:
+    """Return Pass@k of a run in percent, without bias, over its held-out questions."""
+    return 100.0 * fmean(float(pass_at_k(right, line["num_samples"])[k - 1]) for right in line["num_correct"])
+
+
+def compare(lines: Sequence[Line]) -> list[Comparison]:
+    """Return every method at every rate that has a baseline, the highest start first; seeds of both count."""
+    runs = {(line["rate"], line["method"], line["seed"]): line for line in lines}
+    starts = {
+        rate: fmean(score(line, 1) for line in lines if (line["method"], line["rate"]) == (START, rate))
+        for rate in dict.fromkeys(line["rate"] for line in lines)
+    }
+    methods = [name for name in dict.fromkeys(line["method"] for line in lines) if name not in {START, BASELINE}]
+    found = []
+    for rate, start in sorted(starts.items(), key=lambda item: -item[1]):
+        for method in methods:
+            seeds = [
+                seed
+                for other_rate, name, seed in runs
+                if (other_rate, name) == (rate, method) and (rate, BASELINE, seed) in runs
+            ]
+            if len(seeds) > 1:
+                sides = [tuple(runs[rate, name, seed] for seed in seeds) for name in (method, BASELINE)]
+                found.append(Comparison(rate, method, start, sides[0], sides[1]))
+    return found
+
+
+def differences_table(comparisons: Sequence[Comparison]) -> str:
+    """Return the differences in Pass@1, with what is corrected for their number."""
+    corrected = holm([item.difference.p_value for item in comparisons])
+    rows = [
+        "| Pass@1 at the start | Method | Runs | Pass@1 at the end | Difference | Interquartile mean (interval) | "
+        "P(better) | p, Holm |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for item, p_value in zip(comparisons, corrected, strict=True):
+        middle, low, high = item.robust
+        end = fmean(score(line, 1) for line in item.lines)
+        mark = " *" if p_value < 1 - CONFIDENCE else ""
+        rows.append(
+            f"| {item.start:.1f} | {item.method} | {len(item.lines)} | {end:.1f} | "
+            f"{interval_text(item.difference, is_difference=True)}{mark} | {middle:+.1f} ({low:+.1f} to {high:+.1f}) | "
+            f"{item.improvement:.2f} | {p_value:.3f} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def passes_table(lines: Sequence[Line], comparisons: Sequence[Comparison]) -> str:
+    """Return Pass@k at the start and of each method, held out, for k up to the samples of a question."""
+    ks = [k for k in SHOWN_K if k <= min(line["num_samples"] for line in lines)]
+    rows = ["| At the start | Method | " + " | ".join(f"Pass@{k}" for k in ks) + " |", "|---" * (2 + len(ks)) + "|"]
+    for rate, start in dict.fromkeys((item.rate, item.start) for item in comparisons):
+        of_rate = [item for item in comparisons if item.rate == rate]
+        groups = {"before training": [line for line in lines if (line["method"], line["rate"]) == (START, rate)]}
+        groups[BASELINE] = [line for line in lines if (line["method"], line["rate"]) == (BASELINE, rate)]
+        groups |= {item.method: list(item.lines) for item in of_rate}
+        for name, group in groups.items():
+            values = " | ".join(f"{fmean(score(line, k) for line in group):.1f}" for k in ks)
+            rows.append(f"| {start:.1f} | {name} | {values} |")
+    return "\n".join(rows) + "\n"
+
+
+def costs_table(lines: Sequence[Line]) -> str:
+    """Return what runs of each method and rate cost, and how much replay weighed."""
+    groups: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    for line in lines:
+        if line["method"] != START:
+            groups[line["rate"], line["method"]].append(line)
+    rows = [
+        "| Rate | Method | Runs | Steps | Fresh rollouts | Tokens | Seconds | CPU seconds | Replays | "
+        "Gradient weight | Retired |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (rate, method), group in sorted(groups.items()):
+        weights = [line["gradient_weight"] for line in group if line["gradient_weight"] is not None]
+        weight = f"{fmean(weights):.3f}" if weights else DASH
+        means = (
+            fmean(line[name] for line in group)
+            for name in ("steps", "fresh_rollouts", "tokens", "wall_seconds", "cpu_seconds", "num_replayed")
+        )
+        cells = " | ".join(f"{mean:,.0f}" for mean in means)
+        retired = fmean(line["num_retired"] for line in group)
+        rows.append(f"| {rate} | {method} | {len(group)} | {cells} | {weight} | {retired:.0f} |")
+    return "\n".join(rows) + "\n"
+
+
+def main() -> None:
+    """Write the tables between the marks of the page, and the picture."""
+    lines = read_lines(RESULT_FILE)
+    comparisons = compare(lines)
+    page = RESULT_FILE.with_suffix(".md")
+    head = page.read_text(encoding="utf-8").split("<!-- tables -->")[0] if page.is_file() else "# Where replay pays\n\n"
+    page.write_text(
+        f"{head}<!-- tables -->\n\n## Differences to on-policy training\n\n{differences_table(comparisons)}\n"
+        f"## Pass@k, held out\n\n{passes_table(lines, comparisons)}\n## Costs, means of a run\n\n{costs_table(lines)}",
+        encoding="utf-8",
+    )
+    points: dict[str, list[Point]] = defaultdict(list)
+    for item in comparisons:
+        points[item.method].append(Point(item.start, item.difference.mean, item.difference.half))
+    RESULT_FILE.with_suffix(".svg").write_text(draw(points), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

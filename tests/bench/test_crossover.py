@@ -1,0 +1,66 @@
+"""The runner and the page of the study `crossover`, on the smallest runs and on made-up lines."""
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from bench import crossover, crossover_report
+from bench.crossover import START, Budget, append, read_lines, run_cell
+from bench.crossover_picture import Point, draw
+from jobs.studies.definition import load_study
+from jobs.training import run_data
+from jobs.training.warm_start import WarmStartSettings, warm_model
+
+
+@pytest.fixture
+def tiny_model(tmp_path, monkeypatch):
+    settings = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, required_accuracy=0.0, modulus=100)
+    monkeypatch.setattr(run_data, "_warm_chains_model", lambda *_: warm_model(settings, tmp_path))
+
+
+@pytest.mark.usefixtures("tiny_model")
+def test_a_run_ends_at_its_rollouts_and_is_kept_as_a_line(tmp_path):
+    study, budget = load_study("crossover"), Budget(num_rollouts=200, num_held_out=3, num_samples=4)
+    outcome = run_cell(study, "exgrpo", "e3", "k8-n64", 4, budget)
+    assert (outcome.steps, outcome.warm_seed, len(outcome.num_correct)) == (2, 1, 3)
+    assert 200 <= outcome.fresh_rollouts <= 256
+    assert len(outcome.fresh_pass_rates) == 2
+    append(tmp_path / "runs.jsonl", outcome)
+    append(tmp_path / "runs.jsonl", run_cell(study, START, "e3", "k8-n64", 1, budget))
+    lines = read_lines(tmp_path / "runs.jsonl")
+    assert [(line["method"], line["seed"], line["steps"]) for line in lines] == [("exgrpo", 4, 2), (START, 1, 0)]
+
+
+def line(method, seed, num_correct, rate="e3"):
+    outcome = crossover.Outcome(method, rate, "k8-n64", seed, seed % 3, [num_correct] * 2, 10, 5, 640, 1000)
+    return {name: getattr(outcome, name) for name in crossover.Outcome.__slots__}
+
+
+LINES = [line(START, seed, 1) for seed in range(3)]
+LINES += [line("on-policy", seed, 3) for seed in range(6)]
+LINES += [line("redraw", seed, 5 + seed % 2) for seed in range(5)]
+
+
+def test_a_method_is_compared_with_the_baseline_over_the_seeds_of_both():
+    (item,) = crossover_report.compare(LINES)
+    assert (item.method, len(item.lines)) == ("redraw", 5)
+    assert item.start == pytest.approx(10.0)
+    assert item.difference.values == pytest.approx((20.0, 30.0, 20.0, 30.0, 20.0))
+    assert item.improvement == 1.0
+    middle, low, high = item.robust
+    assert middle == pytest.approx(70 / 3)
+    assert 19.99 < low <= middle <= high < 30.01
+
+
+def test_the_page_names_the_methods_and_corrects_for_their_number():
+    comparisons = crossover_report.compare(LINES)
+    rows = crossover_report.differences_table(comparisons).splitlines()
+    assert rows[2].startswith("| 10.0 | redraw | 5 | 54.0 | +24.0 ± 6.8 * |")
+    assert "| 10.0 | before training | 10.0 |" in crossover_report.passes_table(LINES, comparisons)
+    assert "| e3 | redraw | 5 | 5 | 640 | 1,000 |" in crossover_report.costs_table(LINES)
+
+
+def test_the_picture_has_a_point_with_an_interval_for_each_difference():
+    picture = draw({"redraw": [Point(10.0, 2.0, 1.0), Point(1.0, -1.0, 0.5)], "retire": [Point(10.0, 0.0, 0.2)]})
+    root = ElementTree.fromstring(picture)
+    assert len([item for item in root.iter() if item.tag.endswith("circle")]) == 3

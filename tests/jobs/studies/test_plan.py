@@ -1,0 +1,38 @@
+"""Numbers of seeds agree with the exact power of the paired t test (scipy) and with textbook values."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from jobs.studies.plan import detectable, plan_seeds
+
+
+def exact_power(num_seeds, effect, level):
+    degrees = num_seeds - 1
+    limit = stats.t.ppf(1 - level / 2, degrees)
+    shift = effect * math.sqrt(num_seeds)
+    return stats.nct.sf(limit, degrees, shift) + stats.nct.cdf(-limit, degrees, shift)
+
+
+def test_a_difference_of_one_standard_deviation_needs_ten_seeds():
+    assert plan_seeds(2.0, 2.0, 1).num_seeds == 10
+
+
+@pytest.mark.parametrize("effect", [0.4, 0.7, 1.0, 2.0])
+@pytest.mark.parametrize("num_comparisons", [1, 9])
+def test_the_number_is_within_a_seed_or_two_percent_of_the_exact_one(effect, num_comparisons):
+    planned = plan_seeds(effect, 1.0, num_comparisons).num_seeds
+    level = 0.05 / num_comparisons
+    exact = next(n for n in range(2, 1000) if exact_power(n, effect, level) >= 0.8)
+    assert abs(planned - exact) <= max(1, 0.02 * exact)
+
+
+def test_more_comparisons_and_a_smaller_difference_need_more_seeds_and_too_many_are_none():
+    assert plan_seeds(1.0, 1.0, 9).num_seeds > plan_seeds(1.0, 1.0, 1).num_seeds
+    assert plan_seeds(0.5, 1.0, 1).num_seeds > plan_seeds(1.0, 1.0, 1).num_seeds
+    assert plan_seeds(0.01, 1.0, 1).num_seeds is None
+
+
+def test_what_so_many_seeds_find_is_what_needs_them():
+    assert detectable(10, 1.0, 1) <= 1.0 < detectable(9, 1.0, 1)
