@@ -1,6 +1,6 @@
 """Runs of the study `crossover` in memory, one after another, each ended at the same number of fresh rollouts.
 
-Run `python -m bench.crossover --rates e0.4 e3 --seeds 3`. Each run is a line of `docs/studies/crossover.jsonl`;
+Run `python -m bench.crossover --rates e0.4 e3 --seeds 0 1 2`. Each run is a line of `docs/studies/crossover.jsonl`;
 the same command continues with the runs that are missing. `python -m bench.crossover_report` makes the page.
 """
 
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["on-policy", "retire", "exgrpo", "redraw"])
     parser.add_argument("--rates", nargs="+", default=["e0.4", "e1.5", "e3", "e5"])
     parser.add_argument("--rest", default="k8-n64", help="values of the other axes, as in a cell's name")
-    parser.add_argument("--seeds", type=int, default=24)
+    parser.add_argument("--seeds", type=int, nargs="+", default=range(24), help="of warm model 0 are 0, 3, 6 and so on")
     parser.add_argument("--rollouts", type=int, default=FULL_ROLLOUTS)
     parser.add_argument("--held-out", type=int, default=96)
     parser.add_argument("--samples", type=int, default=64)
@@ -84,7 +84,7 @@ def main() -> None:
     torch.set_num_threads(1)
     study, budget = load_study("crossover"), Budget(options.rollouts, options.held_out, options.samples)
     done = {(line["method"], line["rate"], line["rest"], line["seed"]) for line in read_lines(options.out)}
-    for seed, rate, method in itertools.product(range(options.seeds), options.rates, [START, *options.methods]):
+    for seed, rate, method in itertools.product(options.seeds, options.rates, [START, *options.methods]):
         if options.until and time.strftime("%H:%M") >= options.until:
             break
         number = seed % study.num_warm_models if method == START else seed
