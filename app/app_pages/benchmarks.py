@@ -4,6 +4,7 @@ import streamlit as st
 
 from app.components.benchmarks import (
     backbone_bars,
+    contamination,
     disputed_answers,
     evaluation_form,
     score_comparison,
@@ -18,7 +19,7 @@ from app.queries.benchmarks import list_scores
 SCHEMES = {
     "paper": "By the published rules of the grader that the paper used",
     "training": "As rewarded in training, by Math-Verify",
-    "corrected": "Corrected for notation, units and choice letters",
+    "corrected": "Corrected for notation, scales, units, bases, brackets and choice letters",
 }
 MAX_LINES = 60
 
@@ -87,3 +88,5 @@ if starts:
 chosen_scheme, chosen_tables, searched = _controls()
 evaluation_list.show(len(list_scores(chosen_scheme)), chosen_scheme)
 _scores(chosen_scheme, chosen_tables, searched)
+st.subheader("Contamination", anchor=False)
+contamination.show()

@@ -16,6 +16,7 @@ from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.token_texts import token_texts
 from jobs.analysis.score_curves import MEASURES, ScoreCurve, read_score_curves
+from jobs.contamination.report import ContaminationReport, list_reports
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answer_damage, find_answers
 from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks_folder
 from jobs.evaluation.user_benchmarks import load_user_benchmarks
@@ -46,17 +47,16 @@ from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "ENDED", "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "DataError", "DataPreview", "Finding",
-    "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion", "RunRefusedError", "RunStatus",
-    "ScoreCurve", "SpecError", "TrainSpec", "UserError", "answer_damage", "archive", "benchmarks_folder", "branch",
-    "chat", "check", "clone", "delete", "delete_draft", "delete_view", "describe_stop", "empty_bin",
-    "estimate_resources", "evaluate", "evaluation_answers", "examine_machine", "fields_of", "job_progress",
-    "journal_entries", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset",
-    "mark_case", "mark_trajectory", "missing_vllm", "needs", "note", "package_versions", "preset_exists",
-    "preset_names", "preview_data",
-    "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves", "set_verdict",
-    "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge", "tag",
-    "token_data", "user_benchmarks",
+    "ENDED", "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "ContaminationReport", "DataError",
+    "DataPreview", "Finding", "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion",
+    "RunRefusedError", "RunStatus", "ScoreCurve", "SpecError", "TrainSpec", "UserError", "answer_damage", "archive",
+    "benchmarks_folder", "branch", "chat", "check", "clone", "contamination_reports", "delete", "delete_draft",
+    "delete_view", "describe_stop", "empty_bin", "estimate_resources", "evaluate", "evaluation_answers",
+    "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted", "list_drafts", "list_gpus",
+    "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory", "missing_vllm", "needs", "note",
+    "package_versions", "preset_exists", "preset_names", "preview_data", "read_machine", "rename", "restore", "resume",
+    "save_draft", "save_view", "score_curves", "set_verdict", "start_probe", "start_study_run", "status_by_files",
+    "stop", "stop_study", "submit", "submit_judge", "tag", "token_data", "user_benchmarks",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
@@ -212,6 +212,11 @@ def user_benchmarks() -> tuple[dict[str, str], list[str]]:
     """Return the titles of the user's benchmarks by name, and a sentence on each wrong entry, which is left out."""
     declared = load_user_benchmarks(_runs_root())
     return {name: choice.title or name for name, choice in declared.choices.items()}, declared.faults
+
+
+def contamination_reports() -> list[ContaminationReport]:
+    """Return the reports on what models have seen of benchmarks, newest first."""
+    return list(list_reports(_runs_root()))
 
 
 def benchmarks_folder() -> Path:

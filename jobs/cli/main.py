@@ -42,6 +42,10 @@ COMMANDS = {
         "regrade:regrade",
         "Grade recorded answers again, by another scheme or a newer grader; both results are kept.",
     ),
+    "contamination": (
+        "contamination:contamination",
+        "Look for signs that a model has seen benchmark questions; the page Benchmarks keeps the reports.",
+    ),
     "judge": (
         "judge:judge",
         "Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues it without repeating requests.",

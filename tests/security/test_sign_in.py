@@ -83,7 +83,7 @@ READS = {
     "load_draft", "load_preset", "package_versions", "preset_exists", "preset_names", "token_data",
     "estimate_resources",
     "benchmarks_folder", "describe_stop", "fields_of", "list_deleted", "list_views", "missing_vllm", "read_machine",
-    "status_by_files", "user_benchmarks", "answer_damage", "score_curves",
+    "status_by_files", "user_benchmarks", "answer_damage", "score_curves", "contamination_reports",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import re
 import pytest
 
 from app.components.benchmarks.score_comparison import describe_intervals
+from jobs.contamination.report import ContaminationReport, ModelProbe, write_report
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
@@ -173,11 +174,22 @@ def test_wrong_target_is_refused_in_one_sentence(runs_root, open_page):
 def test_answers_on_which_the_schemes_differ_are_listed(open_page):
     page = open_page("benchmarks", disputed="eval-disputed")
     assert not page.exception
-    (row,) = page.dataframe[-1].value.to_dict("records")
+    (row,) = next(frame for frame in page.dataframe if "Gold" in frame.value).value.to_dict("records")
     assert (row["Gold"], row["Boxed"], row["Sample"]) == ("42", "6*7\N{REPLACEMENT CHARACTER}", 2)
     assert (row["paper"], row["corrected"]) == ("correct", "wrong")
     agreeing = open_page("benchmarks", disputed="eval-late")
     assert has_text(agreeing, "The schemes agree on every recorded answer.")
+
+
+def test_reports_on_contamination_are_listed_and_without_one_there_is_the_command(runs_root, open_page):
+    assert any("exgrpo contamination" in code.value for code in open_page("benchmarks").code)
+    probe = ModelProbe(num_compared=24, num_completed=20, num_completed_changed=1, num_likeliest=3, num_versions=9)
+    write_report(runs_root, ContaminationReport("mine@last", "aime24", "2026-01-01T00:00:00+00:00", 30, None, 0, probe))
+    page = open_page("benchmarks")
+    assert not page.exception
+    (row,) = page.dataframe[-1].value.to_dict("records")
+    assert (row["Model"], row["Completed"], row["With other numbers"]) == ("mine@last", "20 of 24", "1 of 24")
+    assert row["Signs"].startswith("The model completes 20 of 24 half questions")
 
 
 @pytest.mark.usefixtures("scored_runs")

@@ -1,0 +1,1 @@
+"""Whether a model has seen the questions that it is scored on."""

@@ -1,0 +1,73 @@
+"""Two probes of a model: does it complete half a question, and does it know the numbers of a question?
+
+Both compare a question with versions of it that have other numbers: what a model knows of a benchmark's phrasing counts
+for both, and only having seen the question itself counts for one. A model that was trained on answers alone is not
+detected. Source: completion of half questions as in Wu et al. 2025, Reasoning or Memorization?
+"""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from exgrpo_core.types import Int32Array
+from jobs.contamination.perturbation import with_other_numbers
+from jobs.contamination.report import ModelProbe
+from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.embedded.sampling import Sampler
+from jobs.engines.embedded.scoring import score_sequences
+from jobs.tasks.questions import encode_prompt
+
+NUM_VERSIONS = 9
+
+
+def probe_model(policy: PolicyModel, questions: Sequence[str], seed: int = 0) -> ModelProbe:
+    """Return what a model knows of questions, as texts without a template, beside versions with other numbers."""
+    rng = random.Random(seed)
+    families = [family for question in questions if (family := _with_versions(question, rng))]
+    encoded = [[_encode(policy, text) for text in family] for family in families]
+    likelihoods = _mean_log_probs(policy, [ids for family in encoded for ids in family])
+    by_family = np.reshape(likelihoods, (len(encoded), NUM_VERSIONS + 1))
+    completed = _are_completed(policy, [ids for family in encoded for ids in family[:2]])
+    return ModelProbe(
+        num_compared=len(families),
+        num_completed=sum(completed[::2]),
+        num_completed_changed=sum(completed[1::2]),
+        num_likeliest=int((by_family[:, :1] > by_family[:, 1:]).all(axis=1).sum()),
+        num_versions=NUM_VERSIONS,
+    )
+
+
+def _with_versions(question: str, rng: random.Random) -> list[str]:
+    """Return a question and its versions with other numbers; nothing if it has no numbers to change."""
+    versions = [with_other_numbers(question, rng) for _ in range(NUM_VERSIONS)]
+    changed = [version for version in versions if version is not None]
+    return [question, *changed] if len(changed) == NUM_VERSIONS else []
+
+
+def _encode(policy: PolicyModel, text: str) -> Int32Array:
+    ids = encode_prompt(policy.tokenizer, text, adds_special_tokens=True)
+    return np.asarray(ids[: policy.context_tokens], dtype=np.int32)
+
+
+def _mean_log_probs(policy: PolicyModel, texts: Sequence[Int32Array]) -> list[float]:
+    """Return the mean log-prob of each text's tokens behind the first one, in nats."""
+    scores = score_sequences(policy, [TokenSequence(ids[:1], ids[1:]) for ids in texts], 1.0)
+    return [float(log_probs.mean()) for log_probs in scores.log_probs]
+
+
+def _are_completed(policy: PolicyModel, texts: Sequence[Int32Array]) -> list[bool]:
+    """Return for each text whether the likeliest tokens behind its first half are its second half."""
+    if not texts:
+        return []
+    halves = [ids.size // 2 for ids in texts]
+    longest = max(ids.size - half for ids, half in zip(texts, halves, strict=True))
+    sampler = Sampler(0.0, torch.Generator(policy.device).manual_seed(0))
+    written = generate(policy, [ids[:half] for ids, half in zip(texts, halves, strict=True)], longest, sampler)
+    return [
+        np.array_equal(response.token_ids[: ids.size - half], ids[half:])
+        for response, ids, half in zip(written, texts, halves, strict=True)
+    ]

@@ -1,0 +1,106 @@
+"""What the probes of contamination say of a model and a benchmark; loads no engine."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exgrpo_core.durable_files import write_whole
+from jobs.runs.directory import WORKBENCH_FOLDER
+
+REPORTS_FOLDER = "contamination"
+SIGNIFICANCE = 0.01
+"""Largest p-value of a probe that counts as a sign of contamination."""
+LARGE_OVERLAP = 0.5
+"""Share of a question's runs of words in training data from which the question counts as overlapping."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProbe:
+    """Two comparisons of questions with the same questions with other numbers, on one model."""
+
+    num_compared: int
+    """Questions that have numbers to change."""
+    num_completed: int
+    """Questions whose second half the model writes word for word, given the first."""
+    num_completed_changed: int
+    """The same of one version with other numbers of each."""
+    num_likeliest: int
+    """Questions that are likelier to the model than every version with other numbers."""
+    num_versions: int
+    """Versions with other numbers a question."""
+
+    @property
+    def completion_p_value(self) -> float:
+        """One-sided sign test: completed questions against completed versions, those that differ as coins."""
+        return binomial_tail(self.num_completed, self.num_completed + self.num_completed_changed, 0.5)
+
+    @property
+    def number_p_value(self) -> float:
+        """One-sided binomial test: an unseen question is the likeliest of its versions as often as any other."""
+        return binomial_tail(self.num_likeliest, self.num_compared, 1 / (self.num_versions + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class ContaminationReport:
+    """The probes of one model on one benchmark."""
+
+    model: str
+    benchmark: str
+    made_at: str
+    """UTC, in ISO's format."""
+    num_questions: int
+    training_data: str | None
+    """The data that questions were compared with, None if there were none."""
+    num_overlapping: int
+    probe: ModelProbe
+
+    def signs(self) -> list[str]:
+        """Return a sentence on each sign of contamination; none where no probe found any."""
+        probe, several = self.probe, []
+        if self.num_overlapping:
+            several.append(
+                f"{self.num_overlapping:,} of {self.num_questions:,} questions share at least half of their runs of "
+                f"words with {self.training_data}."
+            )
+        if probe.completion_p_value <= SIGNIFICANCE:
+            several.append(
+                f"The model completes {probe.num_completed:,} of {probe.num_compared:,} half questions word for word, "
+                f"with other numbers {probe.num_completed_changed:,} (p = {probe.completion_p_value:.2g})."
+            )
+        if probe.number_p_value <= SIGNIFICANCE:
+            several.append(
+                f"{probe.num_likeliest:,} of {probe.num_compared:,} questions are likelier to the model than "
+                f"{probe.num_versions} versions with other numbers (p = {probe.number_p_value:.2g})."
+            )
+        return several
+
+
+def binomial_tail(num_hits: int, num_tries: int, chance: float) -> float:
+    """Return the probability of at least `num_hits` in `num_tries` independent tries; 1 without tries."""
+    return math.fsum(
+        math.comb(num_tries, hits) * chance**hits * (1.0 - chance) ** (num_tries - hits)
+        for hits in range(num_hits, num_tries + 1)
+    )
+
+
+def write_report(runs_root: Path, report: ContaminationReport) -> Path:
+    """Write a report into the workbench's folder and return its path."""
+    folder = runs_root / WORKBENCH_FOLDER / REPORTS_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    path = folder / f"{stamp}-{report.benchmark}.json"
+    write_whole(path, json.dumps(asdict(report)))
+    return path
+
+
+def list_reports(runs_root: Path) -> Iterator[ContaminationReport]:
+    """Yield the reports, newest first; what is no report is left out."""
+    for path in sorted((runs_root / WORKBENCH_FOLDER / REPORTS_FOLDER).glob("*.json"), reverse=True):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            yield ContaminationReport(**content | {"probe": ModelProbe(**content["probe"])})
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            continue

@@ -1,0 +1,72 @@
+"""A model that was trained on the questions of a benchmark is detected, one of other questions of that kind is not."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from jobs.cli.main import app
+from jobs.contamination.probes import NUM_VERSIONS, probe_model
+from jobs.contamination.report import list_reports
+from jobs.engines.embedded.model import wrap_model
+from jobs.tasks.word_problems.question_set import make_stories
+from jobs.training.answer_format import make_format_tokenizer
+from tests.jobs.contamination.memorizers import train_on_texts
+
+pytestmark = pytest.mark.slow
+STORIES = make_stories(72, 0, 1, 2)
+TEXTS = [story.text for story in STORIES]
+BENCHMARK, OTHERS = TEXTS[:24], TEXTS[24:]
+NUM_STEPS = 100
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_format_tokenizer(TEXTS, vocabulary_size=600)
+
+
+@pytest.fixture(scope="module")
+def contaminated(tokenizer):
+    return train_on_texts(tokenizer, BENCHMARK + OTHERS[:24], NUM_STEPS)
+
+
+def test_a_model_that_was_trained_on_the_questions_is_detected_by_both_probes(contaminated, tokenizer):
+    probe = probe_model(wrap_model(contaminated, tokenizer, torch.device("cpu")), BENCHMARK)
+    assert (probe.num_compared, probe.num_versions) == (24, NUM_VERSIONS)
+    assert probe.num_completed > 20 > 10 > probe.num_completed_changed
+    assert probe.num_likeliest > 20
+    assert probe.completion_p_value < 0.001
+    assert probe.number_p_value < 0.001
+
+
+def test_a_model_of_other_questions_of_that_kind_is_not(tokenizer):
+    clean = train_on_texts(tokenizer, OTHERS, NUM_STEPS)
+    probe = probe_model(wrap_model(clean, tokenizer, torch.device("cpu")), BENCHMARK)
+    assert probe.num_completed <= 1
+    assert probe.completion_p_value > 0.05
+    assert probe.number_p_value > 0.05
+
+
+def test_the_command_keeps_a_report_of_model_and_training_data(contaminated, tokenizer, tmp_path):
+    contaminated.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    rows = [
+        {
+            "data_source": "stories",
+            "prompt": [{"role": "user", "content": story.text}],
+            "reward_model": {"ground_truth": str(story.problem.answer)},
+        }
+        for story in STORIES
+    ]
+    for name, chosen in (("scored", rows[:24]), ("trained", rows[12:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen), encoding="utf-8")
+    arguments = ["contamination", str(tmp_path / "model"), "-b", f"mine={tmp_path / 'scored.jsonl'}"]
+    arguments += ["--data", str(tmp_path / "trained.jsonl"), "--runs-root", str(tmp_path / "runs"), "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    (report,) = list_reports(tmp_path / "runs")
+    # Twelve are in both files; one more shares a long phrase with another story.
+    assert (report.benchmark, report.num_questions, report.num_overlapping) == ("mine", 24, 13)
+    assert json.loads(result.stdout)["signs"] == report.signs()
+    assert len(report.signs()) == 3

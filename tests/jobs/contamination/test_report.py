@@ -1,0 +1,43 @@
+import re
+from dataclasses import replace
+
+import pytest
+
+from jobs.contamination.report import ContaminationReport, ModelProbe, binomial_tail, list_reports, write_report
+
+CLEAN = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
+REPORT = ContaminationReport("model", "mine", "2026-01-01T00:00:00+00:00", 30, None, 0, CLEAN)
+
+
+@pytest.mark.parametrize(
+    ("hits", "tries", "chance", "expected"),
+    [(0, 0, 0.5, 1.0), (2, 2, 0.5, 0.25), (1, 2, 0.5, 0.75), (3, 3, 0.1, 0.001), (0, 5, 0.1, 1.0)],
+)
+def test_the_binomial_tail_is_that_of_coins(hits, tries, chance, expected):
+    assert binomial_tail(hits, tries, chance) == pytest.approx(expected)
+
+
+def test_a_report_without_signs_has_none():
+    assert REPORT.signs() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_overlapping": 2, "training_data": "train.jsonl"}, "2 of 30 questions .* train.jsonl"),
+        ({"probe": replace(CLEAN, num_completed=12)}, "completes 12 of 24 half questions .* 1 "),
+        ({"probe": replace(CLEAN, num_likeliest=20)}, "20 of 24 questions are likelier .* 9 versions"),
+    ],
+)
+def test_each_probe_has_a_sentence(change, words):
+    (sign,) = replace(REPORT, **change).signs()
+    assert re.search(words, sign)
+
+
+def test_reports_come_back_newest_first_and_what_is_none_is_left_out(tmp_path):
+    assert list(list_reports(tmp_path)) == []
+    path = write_report(tmp_path, REPORT)
+    write_report(tmp_path, replace(REPORT, num_questions=31))
+    for name, content in (("z.json", "[" * 200_000), ("y.json", "{}"), ("x.json", '{"probe": 3}')):
+        (path.parent / name).write_text(content, encoding="utf-8")
+    assert [report.num_questions for report in list_reports(tmp_path)] == [31, 30]
