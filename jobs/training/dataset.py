@@ -94,6 +94,26 @@ def encode_rows(
     return questions, Rows(kept, notices)
 
 
+def encode_made(
+    made: Sequence[Question], source: DataSource, tokenizer: PromptTokenizer, max_prompt_tokens: int
+) -> list[Question]:
+    """Return questions of a built-in task as user messages in the template, with their metadata.
+
+    Raises:
+        DataError: A prompt is too long.
+    """
+    rows = [
+        DataRow(
+            question.index + 1, question.question_id, source.source, "math",
+            ({"role": "user", "content": question.prompt_text},), question.answer, "math",
+        )
+        for question in made
+    ]  # fmt: skip
+    encoded, _ = encode_rows(Rows(rows, []), source, tokenizer, max_prompt_tokens)
+    pairs = zip(encoded, made, strict=True)
+    return [replace(question, metadata={**question.metadata, **origin.metadata}) for question, origin in pairs]
+
+
 def _merge_equal_rows(origin: str, rows: Iterable[DataRow]) -> tuple[list[DataRow], int]:
     merged: dict[tuple[str, str], DataRow] = {}
     num_rows = 0

@@ -15,10 +15,17 @@ from jobs.grading.rewards import MathReward
 from jobs.machine.model_cache import cache_directory
 from jobs.pretrained.conversion import prepare_model
 from jobs.runs.control import StoppedBeforeStartError
-from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, WORD_PROBLEMS_SOURCE, DataSpec, TrainSpec
+from jobs.specs.train import (
+    ANSWER_FORMAT_MODEL,
+    CHAINS_SOURCE,
+    CHAINS_WARM_MODEL,
+    WORD_PROBLEMS_SOURCE,
+    DataSpec,
+    TrainSpec,
+)
 from jobs.tasks.chains.question_set import split_questions
 from jobs.training.answer_format import AnswerFormatSettings
-from jobs.training.dataset import DataSource, Rows, encode_rows, read_rows
+from jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, read_rows
 from jobs.training.templates import PromptTokenizer, TemplateName
 from jobs.training.warm_start import MAX_TRIES, WarmStartSettings, warm_answer_format, warm_model
 from jobs.training.word_problems_data import DEFAULT_NUM_MADE, WordProblemsData
@@ -57,7 +64,7 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
     if task is not None:
         is_warm = spec.model.source == CHAINS_WARM_MODEL
         model = str(_warm_chains_model(spec, should_stop)) if is_warm else prepare_model(spec.model.source)
-        return TaskData(task, spec.data, model)
+        return TaskData(task, spec.data, spec.algorithm.max_prompt_tokens, model)
     source = _data_source(spec.data)
     rows = read_rows(source)
     if spec.model.source == ANSWER_FORMAT_MODEL:
@@ -73,13 +80,21 @@ class TaskData:
 
     task: BuiltInTask
     spec: DataSpec
+    max_prompt_tokens: int
     model_source: str
 
     def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
-        """Return the questions to train on and those held out."""
+        """Return the questions to train on and those held out, in the prompt template; `chains` are whole prompts.
+
+        Raises:
+            DataError: A prompt is too long.
+        """
         data = self.spec
         num_questions = data.num_questions or DEFAULT_NUM_MADE
         made = self.task.make_questions(data, num_questions + data.num_held_out, tokenizer)
+        if data.source != CHAINS_SOURCE:
+            source = DataSource(data.source, template=TemplateName(data.template))
+            made = encode_made(made, source, tokenizer, self.max_prompt_tokens)
         return split_questions(made, num_questions)
 
 

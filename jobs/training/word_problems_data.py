@@ -1,13 +1,13 @@
 """Generated stories as a run's questions: put to the model like the rows of a data set."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from exgrpo_core.types import Question
-from jobs.specs.train import WORD_PROBLEMS_SOURCE, DataSpec
-from jobs.tasks.word_problems.question_set import make_stories, story_metadata
+from jobs.specs.train import DataSpec
+from jobs.tasks.word_problems.question_set import make_question, make_stories
 from jobs.tasks.word_problems.story import Story
-from jobs.training.data_rows import DataError, DataRow
-from jobs.training.dataset import DataSource, Rows, encode_rows
+from jobs.training.data_rows import DataError
+from jobs.training.dataset import DataSource, encode_made
 from jobs.training.templates import PromptTokenizer, TemplateName
 
 DEFAULT_NUM_MADE = 512
@@ -31,10 +31,9 @@ class WordProblemsData:
         num_questions = self.spec.num_questions or DEFAULT_NUM_MADE
         training = draw_stories(self.spec, num_questions, is_held_out=False)
         stories = [*training, *draw_stories(self.spec, self.spec.num_held_out, is_held_out=True)]
-        rows = Rows([_row(number, story) for number, story in enumerate(stories, start=1)], [])
+        made = [make_question(index, story, tokenizer) for index, story in enumerate(stories)]
         source = DataSource(self.spec.source, template=TemplateName(self.spec.template))
-        encoded, _ = encode_rows(rows, source, tokenizer, self.max_prompt_tokens)
-        questions = [_with_story(*pair) for pair in zip(encoded, stories, strict=True)]
+        questions = encode_made(made, source, tokenizer, self.max_prompt_tokens)
         return questions[:num_questions], questions[num_questions:]
 
 
@@ -49,12 +48,3 @@ def draw_stories(data: DataSpec, num_stories: int, *, is_held_out: bool) -> list
         return make_stories(num_stories, data.seed, *limits, is_held_out=is_held_out)
     except ValueError as error:
         raise DataError(f"data: {error}") from error
-
-
-def _row(number: int, story: Story) -> DataRow:
-    message = {"role": "user", "content": story.prompt}
-    return DataRow(number, story.question_id, WORD_PROBLEMS_SOURCE, "math", (message,), story.answer, "math")
-
-
-def _with_story(question: Question, story: Story) -> Question:
-    return replace(question, metadata={**question.metadata, **story_metadata(story)})

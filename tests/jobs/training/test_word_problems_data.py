@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from jobs.engines.verl_ray.reward import compute_score, describe_question
+from jobs.grading.built_in_tasks import TASKS, BuiltInTask
 from jobs.grading.reward_function import Response
 from jobs.judging.items import JudgedItem
 from jobs.judging.oracle import judge_item, oracle_name
@@ -16,6 +17,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, parse_spec
+from jobs.tasks.questions import build_question
 from jobs.tasks.word_problems.oracle import judge_response
 from jobs.tasks.word_problems.story import read_story
 from jobs.training.composition import run_sft, run_training
@@ -65,6 +67,22 @@ def test_a_question_is_one_user_message_in_the_models_chat_template(model):
     assert "\\boxed{}" in story.prompt
     assert training[0].answer == story.answer
     assert training[0].metadata["question"] == story.text
+
+
+def test_a_task_of_a_contributor_is_put_to_the_model_in_its_chat_template_too(model, monkeypatch):
+    def make_sums(_data, num_questions, tokenizer):
+        texts = [f"{number} + 1 =" for number in range(num_questions)]
+        return [
+            build_question(index, f"sum {index}", text, str(index + 1), tokenizer.encode(text), {"answer_kind": "sums"})
+            for index, text in enumerate(texts)
+        ]
+
+    monkeypatch.setitem(TASKS, "sums", BuiltInTask(make_sums, TASKS["word_problems"].make_reward, "sum"))
+    training, held_out, tokenizer = questions_of(spec_of(model, data=SPEC["data"] | {"source": "sums"}), model)
+    assert (len(training), len(held_out)) == (12, 4)
+    assert training[3].prompt_text == "<|im_start|>user\n3 + 1 =<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.decode(training[3].prompt_ids) == training[3].prompt_text
+    assert (training[3].answer, training[3].metadata["answer_kind"]) == ("4", "sums")
 
 
 def test_a_response_is_rewarded_by_its_box_and_judged_by_its_steps(model):
