@@ -2,25 +2,41 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
-from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
-from exgrpo_core.verl_plugin.rows import TokenRow, check_tokens
+from exgrpo_core.verl_plugin.generation import partition_of
+from exgrpo_core.verl_plugin.kept_rows import KeptRow, KeptRows
+from exgrpo_core.verl_plugin.rows import (
+    ENTROPIES,
+    LOG_PROBS,
+    STORED_LOG_PROBS,
+    QueuedRow,
+    TokenRow,
+    check_tokens,
+    clear_rows,
+    fetch_rows,
+    of_response,
+    put_rows,
+)
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.update import UpdateTally, update_rows
 
 STATE_FILE = "engine.json"
 WORKERS_FOLDER = "workers"
+_COLUMNS = ("prompts", "responses", "rm_scores", STORED_LOG_PROBS, "extra_fields")
+"""Columns of a rollout that agent loops write and the driver reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +76,7 @@ class VerlEngine:
         """Leave out mini-batches whose loss or gradient is not finite, as verl's workers do, instead of raising."""
         self._num_rollout_calls = 0
         self._batch_numbers = count()
+        self._kept = KeptRows()
         self._log_prob_gaps = np.empty(0, dtype=np.float32)
 
     def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
@@ -75,16 +92,11 @@ class VerlEngine:
         self._num_rollout_calls += 1
         key = f"{self._seed}/{self._num_rollout_calls}"
         config = self._config
-        rollouts, failed = self.generate(
-            requests, key, config.temperature, config.max_response_tokens, is_training=True
-        )
-        num_rollouts = [0 if i in failed else request.num_rollouts for i, request in enumerate(requests)]
-        questions = [item.question for item, number in zip(requests, num_rollouts, strict=True) for _ in range(number)]
-        rows = [
-            TokenRow(question.prompt_ids, rollout.token_ids)
-            for question, rollout in zip(questions, rollouts, strict=True)
-        ]
-        scores = self.trainer.score(rows)
+        rows, failed = self._generate(requests, key, config.temperature, config.max_response_tokens, is_training=True)
+        self.trainer.score(rows)
+        done = [request for i, request in enumerate(requests) if i not in failed]
+        rollouts, scores = self._read_scored(done, rows)
+        questions = [request.question for request in done for _ in range(request.num_rollouts)]
         gaps = [np.abs(item.log_probs - new) for item, new in zip(rollouts, scores.log_probs, strict=True)]
         self._log_prob_gaps = np.concatenate(gaps)
         texts = self.decode(rollouts)
@@ -92,8 +104,7 @@ class VerlEngine:
             Trajectory(
                 question_index=question.index,
                 token_ids=entry.token_ids,
-                # Rounding of the logarithm may give a number just above 0.
-                log_probs=np.minimum(log_probs, np.float32(0.0)),
+                log_probs=log_probs,
                 reward=entry.reward,
                 text=text,
                 verdict=entry.verdict["outcome"],
@@ -107,6 +118,7 @@ class VerlEngine:
                 questions, rollouts, texts, scores.log_probs, scores.entropies, strict=True
             )
         )
+        num_rollouts = [0 if i in failed else request.num_rollouts for i, request in enumerate(requests)]
         return [
             RolloutGroup(request.question, list(islice(trajectories, number)))
             for request, number in zip(requests, num_rollouts, strict=True)
@@ -117,11 +129,25 @@ class VerlEngine:
         if not candidates:
             return TrajectoryScores([], [])
         rows = [
-            TokenRow(question.prompt_ids, candidate.token_ids)
+            TokenRow(
+                question.prompt_ids,
+                candidate.token_ids,
+                {STORED_LOG_PROBS: torch.from_numpy(candidate.behavior_log_probs.astype(np.float32))},
+            )
             for question, candidate in zip(questions, candidates, strict=True)
         ]
-        scores = self.trainer.score(rows)
-        return TrajectoryScores(scores.log_probs, scores.entropies)
+        queued = put_rows(rows)
+        self.trainer.score(queued)
+        fetched = fetch_rows([row.key for row in queued], ("input_ids", LOG_PROBS, ENTROPIES))
+        for position, (row, input_ids) in enumerate(zip(rows, fetched["input_ids"].unbind(), strict=True)):
+            sent = np.concatenate([row.prompt_ids, row.token_ids])
+            check_tokens(f"row {position} of {len(rows)}", sent, input_ids)
+        scores = _read_scores(fetched, [row.token_ids for row in rows])
+        self._kept.add(
+            KeptRow(row, candidate.token_ids, log_probs, candidate.behavior_log_probs)
+            for row, candidate, log_probs in zip(queued, candidates, scores.log_probs, strict=True)
+        )
+        return scores
 
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
         """Take one optimizer step a mini-batch and return `loss/*`, `ratio/*`, `optim/*` and `sampler/*` metrics.
@@ -131,14 +157,13 @@ class VerlEngine:
         """
         tally = UpdateTally(self.skips_non_finite)
         for number, mini_batch in enumerate(mini_batches):
-            rows = update_rows(mini_batch, objective)
+            trained = rows_with_gradient(mini_batch, objective)
+            rows = update_rows(trained, self._kept)
             if objective.kl_coefficient > 0.0:
-                rows = [
-                    row.with_column("reference_log_probs", values)
-                    for row, values in zip(rows, self.trainer.reference_log_probs(rows), strict=True)
-                ]
+                rows = self._with_reference(trained, rows)
             metrics = self.trainer.train_mini_batch(rows, objective, mini_batch.num_trajectories, mini_batch.num_tokens)
-            tally.add(f"mini-batch {number + 1} of {len(mini_batches)}", rows, metrics)
+            tally.add(f"mini-batch {number + 1} of {len(mini_batches)}", trained, metrics)
+        self._kept.clear()
         self.trainer.global_steps += 1
         metrics = tally.metrics()
         if self._log_prob_gaps.size:
@@ -203,20 +228,62 @@ class VerlEngine:
         sampling_key: str,
         temperature: float,
         max_new_tokens: int,
+    ) -> list[Rollout]:
+        """Return responses that are not to be trained on, one request after the other."""
+        rows, _ = self._generate(requests, sampling_key, temperature, max_new_tokens, is_training=False)
+        keys, partition = [row.key for row in rows], partition_of(is_training=False)
+        try:
+            return self._read_rollouts(requests, fetch_rows(keys, _COLUMNS, partition))
+        finally:
+            clear_rows(keys, partition)
+
+    def _generate(
+        self,
+        requests: Sequence[RolloutRequest],
+        sampling_key: str,
+        temperature: float,
+        max_new_tokens: int,
         is_training: bool,
-    ) -> tuple[list[Rollout], set[int]]:
-        """Return the rollouts of all requests, one request after the other, and the positions of those that failed."""
+    ) -> tuple[list[QueuedRow], set[int]]:
+        """Have all requests answered; return the rows, one request after the other, and which requests failed."""
         self._check_prompts(requests)
         prompts = self.describe_prompts(requests, sampling_key)
         shared = self.describe_sampling(temperature, max_new_tokens, is_training)
         generated = self.trainer.generate(prompts, shared, is_training)
         failed = set(generated.failed)
         self._check_failures(requests, failed, self._max_failed_share if is_training else 0.0)
-        done = [request for position, request in enumerate(requests) if position not in failed]
-        questions = [request.question for request in done for _ in range(request.num_rollouts)]
-        for question, prompt_ids in zip(questions, generated.rows["prompts"].unbind(), strict=True):
+        return generated.rows, failed
+
+    def _read_scored(
+        self, requests: Sequence[RolloutRequest], rows: Sequence[QueuedRow]
+    ) -> tuple[list[Rollout], TrajectoryScores]:
+        """Return the rollouts of requests and their scores, and keep the rows for the update."""
+        fetched = fetch_rows([row.key for row in rows], (*_COLUMNS, LOG_PROBS, ENTROPIES))
+        rollouts = self._read_rollouts(requests, fetched)
+        scores = _read_scores(fetched, [rollout.token_ids for rollout in rollouts])
+        # Rounding of the logarithm may give a number just above 0.
+        scores = TrajectoryScores([np.minimum(part, np.float32(0.0)) for part in scores.log_probs], scores.entropies)
+        self._kept.add(
+            KeptRow(row, rollout.token_ids, log_probs)
+            for row, rollout, log_probs in zip(rows, rollouts, scores.log_probs, strict=True)
+        )
+        return rollouts, scores
+
+    def _read_rollouts(self, requests: Sequence[RolloutRequest], fetched: Any) -> list[Rollout]:
+        questions = [request.question for request in requests for _ in range(request.num_rollouts)]
+        for question, prompt_ids in zip(questions, fetched["prompts"].unbind(), strict=True):
             check_tokens(f"prompt of question {question.question_id}", question.prompt_ids, prompt_ids)
-        return _read_rollouts(generated.rows), failed
+        return _read_rollouts(fetched)
+
+    def _with_reference(
+        self, trained: Sequence[TrainingRow], rows: Sequence[TokenRow | QueuedRow]
+    ) -> list[TokenRow | QueuedRow]:
+        """Return the rows with log-probs of the initial policy, which workers write where those of this policy are."""
+        values = self.trainer.reference_log_probs([TokenRow(row.prompt_ids, row.token_ids) for row in trained])
+        return [
+            replace(row, columns={**row.columns, "reference_log_probs": torch.from_numpy(part)})
+            for row, part in zip(rows, values, strict=True)
+        ]
 
     def _check_failures(self, requests: Sequence[RolloutRequest], failed: set[int], max_share: float) -> None:
         if len(failed) > max_share * len(requests):
@@ -246,7 +313,7 @@ class VerlEngine:
 
 def _read_rollouts(rows: Any) -> list[Rollout]:
     """Return rollouts from the columns that verl's agent loop wrote."""
-    columns = [rows[name].unbind() for name in ("responses", "rollout_log_probs", "rm_scores")]
+    columns = [rows[name].unbind() for name in ("responses", STORED_LOG_PROBS, "rm_scores")]
     rollouts = []
     for token_ids, log_probs, scores, extra in zip(*columns, list(rows["extra_fields"]), strict=True):
         verdict = extra.get("reward_extra_info", {"outcome": "", "is_valid": None, "has_code": None})
@@ -260,6 +327,16 @@ def _read_rollouts(rows: Any) -> list[Rollout]:
             )
         )
     return rollouts
+
+
+def _read_scores(fetched: Any, token_ids: Sequence[Int32Array]) -> TrajectoryScores:
+    """Return what workers wrote for the responses' tokens."""
+    columns = [fetched[name].unbind() for name in (LOG_PROBS, ENTROPIES)]
+    log_probs, entropies = (
+        [of_response(values, tokens.size) for values, tokens in zip(column, token_ids, strict=True)]
+        for column in columns
+    )
+    return TrajectoryScores(log_probs, entropies)
 
 
 def _read_state(path: Path) -> dict[str, int]:

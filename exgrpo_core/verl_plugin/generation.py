@@ -8,9 +8,10 @@ from typing import Any, Protocol
 import transfer_queue as tq
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
+from exgrpo_core.verl_plugin.rows import PARTITION, QueuedRow, clear_rows
+
 logger = logging.getLogger(__name__)
 
-COLUMNS = ("prompts", "responses", "rm_scores", "rollout_log_probs", "extra_fields")
 NO_ROLLOUTS = "no materializable trajectories"
 SECOND_TRY = "again"
 """Ends the uid of a prompt that is tried a second time; verl's keys give `_` a meaning of its own."""
@@ -28,10 +29,10 @@ class RolloutSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The rollouts of a batch of prompts."""
+    """The rollouts of a batch of prompts, which stay in TransferQueue until the caller clears them."""
 
-    rows: Any
-    """`COLUMNS` of all rollouts that are there, prompt by prompt, in the order of their number; None if none is."""
+    rows: list[QueuedRow]
+    """All rollouts that are there, prompt by prompt, in the order of their number."""
     failed: list[int]
     """Positions of the prompts that are left out, since a rollout of each failed twice."""
 
@@ -43,27 +44,32 @@ def generate(
 
     A prompt's columns are those of `agent_loop`, with `uid` and `__rollout_n__`; `shared` are equal for all.
     """
-    partition = "train" if is_training else "val"
-    done: set[str] = set()
+    partition = partition_of(is_training)
+    lengths: dict[str, int] = {}
+    wanted: list[str] = []
     try:
-        done |= _dispatch(source, prompts, shared, partition)
-        missing = [prompt for prompt in prompts if not done.issuperset(_keys(prompt))]
+        lengths |= _dispatch(source, prompts, shared, partition)
+        missing = [prompt for prompt in prompts if not lengths.keys() >= set(_keys(prompt))]
         if missing:
             logger.warning("%d of %d prompts had a failed rollout and are tried again.", len(missing), len(prompts))
-            done |= _dispatch(source, [_second(prompt) for prompt in missing], shared, partition)
-        wanted: list[str] = []
+            lengths |= _dispatch(source, [_second(prompt) for prompt in missing], shared, partition)
+        kept: list[str] = []
         failed = []
         for position, prompt in enumerate(prompts):
-            keys = next((keys for keys in (_keys(prompt), _keys(_second(prompt))) if done.issuperset(keys)), None)
+            keys = next((keys for keys in (_keys(prompt), _keys(_second(prompt))) if lengths.keys() >= set(keys)), None)
             if keys is None:
                 failed.append(position)
             else:
-                wanted += keys
-        rows = tq.kv_batch_get(keys=wanted, partition_id=partition, select_fields=list(COLUMNS)) if wanted else None
-        return Generated(rows, failed)
+                kept += keys
+        wanted = kept
+        return Generated([QueuedRow(key, lengths[key]) for key in wanted], failed)
     finally:
-        if done:
-            tq.kv_clear(keys=sorted(done), partition_id=partition)
+        clear_rows(sorted(lengths.keys() - set(wanted)), partition)
+
+
+def partition_of(is_training: bool) -> str:
+    """Return the partition of TransferQueue into which verl's agent loops put rollouts."""
+    return PARTITION if is_training else "val"
 
 
 def _second(prompt: Prompt) -> Prompt:
@@ -74,8 +80,10 @@ def _keys(prompt: Prompt) -> list[str]:
     return [f"{prompt['uid']}_{number}_0" for number in range(prompt["__rollout_n__"])]
 
 
-def _dispatch(source: RolloutSource, prompts: Sequence[Prompt], shared: Mapping[str, Any], partition: str) -> set[str]:
-    """Have the agent loops answer the prompts, and return the keys of the rollouts that came."""
+def _dispatch(
+    source: RolloutSource, prompts: Sequence[Prompt], shared: Mapping[str, Any], partition: str
+) -> dict[str, int]:
+    """Have the agent loops answer the prompts, and return the rollouts that came: keys, and tokens with the prompt."""
     batch = get_tensordict({name: [prompt[name] for prompt in prompts] for name in prompts[0]})
     assign_non_tensor_data(batch, "global_steps", source.global_steps)
     for name, value in shared.items():
@@ -93,5 +101,5 @@ def _dispatch(source: RolloutSource, prompts: Sequence[Prompt], shared: Mapping[
             raise
         # verl leaves the prompts in its queue, where the next call would take them for its own.
         tq.kv_clear(keys=uids, partition_id=partition)
-        return set()
-    return set(sampled.keys)
+        return {}
+    return {key: int(tag["seq_len"]) for key, tag in zip(sampled.keys, sampled.tags, strict=True)}

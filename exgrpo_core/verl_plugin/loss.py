@@ -8,10 +8,19 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
+from exgrpo_core.verl_plugin.rows import LOG_PROBS, STORED_LOG_PROBS
 
-TOKEN_COLUMNS = ("response_mask", "behavior_log_probs", "advantages", "is_replayed")
-"""Columns that the loss reads besides the model's output; `reference_log_probs` with a KL penalty."""
+LOSS_COLUMNS = (LOG_PROBS, STORED_LOG_PROBS, "advantages", "is_replayed", "is_behavior_stored")
+"""Columns that the loss reads beside sequence and model output, and `reference_log_probs` with a KL penalty.
+
+The last three have one value a row; `advantages` may have one a response token instead.
+"""
 BEHAVIOR_SUM = "behavior_log_prob_sum"
+
+
+def loss_columns(objective: ObjectiveSettings) -> list[str]:
+    """Return the columns that an update's rows have beside those of the sequence."""
+    return [*LOSS_COLUMNS, *(["reference_log_probs"] if objective.kl_coefficient > 0.0 else [])]
 
 
 def experience_loss(
@@ -25,20 +34,25 @@ def experience_loss(
     Raises:
         ValueError: A column did not reach this worker.
     """
-    columns = [*TOKEN_COLUMNS, *(["reference_log_probs"] if objective.kl_coefficient > 0.0 else [])]
+    columns = ["response_mask", *loss_columns(objective)]
     missing = [name for name in columns if name not in data.keys()]  # noqa: SIM118 # a TensorDict
     if missing:
         raise ValueError(f"loss: the columns {', '.join(missing)} did not reach the worker.")
-    padded = data.select(*columns).to_padded_tensor()
+    padded = data.select(*(name for name in columns if name != LOG_PROBS)).to_padded_tensor()
     log_probs = no_padding_2_padding(model_output["log_probs"], data)
     entropies = no_padding_2_padding(model_output["entropy"], data) if "entropy" in model_output else None
     mask = padded["response_mask"].bool()
     rows = torch.arange(mask.shape[0], device=mask.device)[:, None].expand_as(mask)
+    is_replayed = padded["is_replayed"].bool().expand_as(mask)
+    old_log_probs = no_padding_2_padding(data[LOG_PROBS], data).float()
+    # Rounding of the logarithm may give a number just above 0, which a fresh row has cut off.
+    old_log_probs = torch.where(is_replayed, old_log_probs, old_log_probs.clamp(max=0.0))
+    behavior = torch.where(padded["is_behavior_stored"].bool(), padded[STORED_LOG_PROBS], old_log_probs)
     inputs = LossInputs(
         log_probs=log_probs.float(),
-        behavior_log_probs=padded["behavior_log_probs"],
-        advantages=padded["advantages"],
-        is_replayed=padded["is_replayed"].bool(),
+        behavior_log_probs=behavior,
+        advantages=padded["advantages"].expand_as(mask),
+        is_replayed=is_replayed,
         response_mask=mask,
         trajectory_index=rows,
         entropies=entropies,
@@ -46,7 +60,7 @@ def experience_loss(
     )
     outputs = exgrpo_loss(inputs, objective, LossScale(int(data["num_trajectories"]), int(data["num_tokens"])))
     num_ranks = int(data["dp_size"])
-    sums = outputs.sums | {BEHAVIOR_SUM: padded["behavior_log_probs"].double()[mask].sum()}
+    sums = outputs.sums | {BEHAVIOR_SUM: behavior.double()[mask].sum()}
     return outputs.loss * num_ranks, {name: _metric(name, value, num_ranks) for name, value in sums.items()}
 
 

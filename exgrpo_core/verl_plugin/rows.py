@@ -1,9 +1,14 @@
-"""Rows of tokens in TransferQueue, through which driver and workers exchange trajectories."""
+"""Rows of tokens in TransferQueue, through which driver and workers exchange trajectories.
 
-from collections.abc import Iterator, Sequence
+What agent loops put there stays under its key: it is scored and trained where it is, and the driver fetches what the
+algorithm reads, once. Rows that the driver has alone, stored trajectories above all, are put as a whole.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,52 +20,55 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from exgrpo_core.errors import EngineError
 from exgrpo_core.types import Float32Array, Int32Array
 
-PARTITION = "exgrpo_rows"
+PARTITION = "train"
+"""The partition into which verl's agent loops put training rollouts."""
+SEQUENCE_COLUMNS = ("prompts", "responses", "input_ids", "position_ids", "response_mask", "loss_mask")
+"""Columns that verl's engines read; agent loops put them too."""
+LOG_PROBS, ENTROPIES = "log_probs", "entropy"
+"""Columns that workers write when they score, one value a token of prompt and response."""
+STORED_LOG_PROBS = "rollout_log_probs"
+"""Log-probs of whatever drew the response, one a response token: the sampler, or the policy of a stored trajectory."""
 _numbers = count()
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A prompt (P,) and a response (T,), with further columns of one value a response token."""
+    """A prompt (P,) and a response (T,) to put, with further float columns."""
 
     prompt_ids: Int32Array
     token_ids: Int32Array
-    columns: dict[str, torch.Tensor] = field(default_factory=dict)
+    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    is_in_loss: bool = True
 
     @property
     def num_tokens(self) -> int:
         """Tokens of prompt and response."""
         return int(self.prompt_ids.size + self.token_ids.size)
 
-    def with_column(self, name: str, values: Float32Array) -> "TokenRow":
-        """Return this row with one more column."""
-        return TokenRow(self.prompt_ids, self.token_ids, self.columns | {name: torch.from_numpy(values)})
-
-    def without_loss(self) -> "TokenRow":
-        """Return this row with no token in the loss."""
-        return TokenRow(self.prompt_ids, self.token_ids, self.columns | {"response_mask": self._no_token()})
-
-    def counted(self, name: str) -> torch.Tensor:
-        """Return a column's values of the tokens in the loss."""
-        return self.columns[name][: 0 if "response_mask" in self.columns else None]
-
-    def _no_token(self) -> torch.Tensor:
-        return torch.zeros(self.token_ids.size, dtype=torch.int64)
-
     def as_columns(self) -> dict[str, torch.Tensor]:
         """Return the row as verl's engines read it."""
         prompt = torch.from_numpy(self.prompt_ids.astype(np.int64))
         response = torch.from_numpy(self.token_ids.astype(np.int64))
-        mask = torch.ones_like(response)
+        mask = torch.full_like(response, int(self.is_in_loss))
         return {
             "prompts": prompt,
             "responses": response,
             "input_ids": torch.cat([prompt, response]),
             "position_ids": torch.arange(self.num_tokens),
             "response_mask": mask,
-            "loss_mask": mask,
+            "loss_mask": torch.ones_like(response),
             **self.columns,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRow:
+    """A row that is in TransferQueue already, with columns to add to it."""
+
+    key: str
+    num_tokens: int
+    """Tokens of prompt and response."""
+    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,48 +79,60 @@ class QueuedRows:
     keys: list[str]
 
 
-@contextmanager
-def queue_rows(rows: Sequence[TokenRow], num_ranks: int) -> Iterator[QueuedRows]:
-    """Put rows into TransferQueue, balanced by tokens over data-parallel ranks, and remove them afterwards.
-
-    Rows without tokens in the loss pad the ranks' shares, so any number of rows works on any number of ranks.
-    """
-    padding = [rows[-1].without_loss()] * (-len(rows) % num_ranks)
-    all_rows = [*rows, *padding]
+def put_rows(rows: Sequence[TokenRow]) -> list[QueuedRow]:
+    """Put rows under new keys, where they stay until they are cleared."""
     number = next(_numbers)
-    keys = [f"rows{number}-{position}" for position in range(len(all_rows))]
-    lengths = [row.num_tokens for row in all_rows]
-    shares = get_seqlen_balanced_partitions(lengths, k_partitions=num_ranks, equal_size=True)
-    order = [position for share in shares for position in share]
-    fields = list_of_dict_to_tensordict([all_rows[position].as_columns() for position in order])
-    tags = [{"seq_len": lengths[position]} for position in order]
-    ordered_keys = [keys[position] for position in order]
-    # Workers fetch the columns that this description names, and no others.
-    meta = tq.kv_batch_put(keys=ordered_keys, partition_id=PARTITION, fields=fields, tags=tags)
-    try:
-        yield QueuedRows(meta, keys[: len(rows)])
-    finally:
-        tq.kv_clear(keys=ordered_keys, partition_id=PARTITION)
+    queued = [QueuedRow(f"rows{number}-{position}", row.num_tokens) for position, row in enumerate(rows)]
+    _put([row.key for row in queued], [row.as_columns() for row in rows])
+    return queued
 
 
-def fetch_response_values(
-    queued: QueuedRows, rows: Sequence[TokenRow], names: Sequence[str]
-) -> dict[str, list[Float32Array]]:
-    """Return columns that workers wrote for every token, cut to the response: one array (T,) a row.
+@contextmanager
+def queue_rows(
+    rows: Sequence[TokenRow | QueuedRow], num_ranks: int, columns: Sequence[str] = ()
+) -> Iterator[QueuedRows]:
+    """Describe rows to workers, balanced by tokens over data-parallel ranks; what had to be put is removed afterwards.
 
-    Raises:
-        EngineError: The workers scored other tokens than those of the rows.
+    All rows have the `columns` beside those of the sequence. Rows without tokens in the loss pad the ranks' shares, so
+    any number of rows works on any number of ranks.
     """
-    fetched = tq.kv_batch_get(keys=queued.keys, partition_id=PARTITION, select_fields=["input_ids", *names])
-    for position, (row, input_ids) in enumerate(zip(rows, fetched["input_ids"].unbind(), strict=True)):
-        check_tokens(f"row {position} of {len(rows)}", np.concatenate([row.prompt_ids, row.token_ids]), input_ids)
-    return {
-        name: [
-            values[row.prompt_ids.size - 1 : -1].float().numpy()
-            for row, values in zip(rows, fetched[name].unbind(), strict=True)
-        ]
-        for name in names
-    }
+    num_padding = -len(rows) % num_ranks if rows else num_ranks
+    whole = [row for row in rows if isinstance(row, TokenRow)] + [_padding_row(columns)] * num_padding
+    put = put_rows(whole)
+    try:
+        news = iter(put)
+        all_rows = [row if isinstance(row, QueuedRow) else next(news) for row in rows]
+        all_rows += news
+        kept = [row for row in rows if isinstance(row, QueuedRow) and row.columns]
+        _put([row.key for row in kept], [row.columns for row in kept])
+        lengths = [row.num_tokens for row in all_rows]
+        shares = get_seqlen_balanced_partitions(lengths, k_partitions=num_ranks, equal_size=True)
+        keys = [all_rows[position].key for share in shares for position in share]
+        # Workers fetch the columns that this description names, and no others.
+        meta = KVBatchMeta(keys, [{}] * len(keys), PARTITION, [*SEQUENCE_COLUMNS, *columns])
+        yield QueuedRows(meta, [row.key for row in all_rows[: len(rows)]])
+    finally:
+        clear_rows([row.key for row in put])
+
+
+def fetch_rows(keys: Sequence[str], names: Sequence[str], partition: str = PARTITION) -> Any:
+    """Return columns of rows, in the order of their keys."""
+    return tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=list(names))
+
+
+def of_response(values: torch.Tensor, num_tokens: int) -> Float32Array:
+    """Return what workers wrote for the response's tokens (T,) of one value a token of prompt and response.
+
+    A value is of the token after it.
+    """
+    response: Float32Array = values[-num_tokens - 1 : -1].float().numpy()
+    return response
+
+
+def clear_rows(keys: Sequence[str], partition: str = PARTITION) -> None:
+    """Remove rows."""
+    if keys:
+        tq.kv_clear(keys=list(keys), partition_id=partition)
 
 
 def check_tokens(what: str, expected: Int32Array, received: torch.Tensor) -> None:
@@ -123,3 +143,16 @@ def check_tokens(what: str, expected: Int32Array, received: torch.Tensor) -> Non
             f"{what}: expected the {expected.size} token ids that were stored, got {received.numel()} of which "
             f"{num_equal} agree; token ids must not be made from text again."
         )
+
+
+def _put(keys: Sequence[str], columns: Sequence[Mapping[str, torch.Tensor]]) -> None:
+    if keys:
+        fields = list_of_dict_to_tensordict([dict(row) for row in columns])
+        tq.kv_batch_put(keys=list(keys), partition_id=PARTITION, fields=fields)
+
+
+def _padding_row(columns: Sequence[str]) -> TokenRow:
+    """Return a prompt and a response of one token, which is not in the loss."""
+    token = np.zeros(1, dtype=np.int32)
+    values = {name: torch.zeros(2 if name == LOG_PROBS else 1) for name in columns}
+    return TokenRow(token, token, values, is_in_loss=False)

@@ -2,8 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,21 +14,13 @@ from verl.utils.metric import reduce_metrics
 from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.types import Float32Array
 from exgrpo_core.verl_plugin.generation import Generated, Prompt, generate
-from exgrpo_core.verl_plugin.loss import experience_loss
-from exgrpo_core.verl_plugin.rows import TokenRow, fetch_response_values, queue_rows
+from exgrpo_core.verl_plugin.loss import experience_loss, loss_columns
+from exgrpo_core.verl_plugin.rows import LOG_PROBS, QueuedRow, QueuedRows, TokenRow, fetch_rows, of_response, queue_rows
 
 POLL_SECONDS = 0.05
 """Seconds between polls for finished rollouts; verl's 2 s would be half of a short step."""
 HEALTH_CHECK_SECONDS = 20.0
 """Seconds between checks that the agent loops live, while rollouts are awaited."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Log-probs and entropies (T,) of each row's response under the current policy at rollout temperature."""
-
-    log_probs: list[Float32Array]
-    entropies: list[Float32Array]
 
 
 class ExperienceTrainer(PPOTrainerSync):
@@ -52,24 +43,27 @@ class ExperienceTrainer(PPOTrainerSync):
         self._wake()
         return generate(self, prompts, shared, is_training)
 
-    def score(self, rows: Sequence[TokenRow]) -> Scores:
-        """Return per-token scores of the rows' responses under the current policy."""
-        scores = self._infer(self.actor_rollout_wg.compute_log_prob, rows, ("log_probs", "entropy"))
-        return Scores(scores["log_probs"], scores["entropy"])
+    def score(self, rows: Sequence[QueuedRow]) -> None:
+        """Have `LOG_PROBS` and `ENTROPIES` under the current policy written beside the rows."""
+        with self._queue(rows, has_entropies=True) as queued:
+            self.actor_rollout_wg.compute_log_prob(queued.meta)
 
     def reference_log_probs(self, rows: Sequence[TokenRow]) -> list[Float32Array]:
         """Return log-probs of the rows' responses under the initial policy."""
-        return self._infer(self.ref_policy_wg.compute_ref_log_prob, rows, ("log_probs",))["log_probs"]
+        with self._queue(rows, has_entropies=False) as queued:
+            self.ref_policy_wg.compute_ref_log_prob(queued.meta)
+            written = fetch_rows(queued.keys, (LOG_PROBS,))[LOG_PROBS].unbind()
+        return [of_response(values, row.token_ids.size) for row, values in zip(rows, written, strict=True)]
 
     def train_mini_batch(
-        self, rows: Sequence[TokenRow], objective: ObjectiveSettings, num_trajectories: int, num_tokens: int
+        self, rows: Sequence[TokenRow | QueuedRow], objective: ObjectiveSettings, num_trajectories: int, num_tokens: int
     ) -> dict[str, float]:
         """Take one optimizer step and return verl's metrics, with the loss's sums among them."""
         self._sleep()
         if objective != self._objective:
             self.actor_rollout_wg.set_loss_fn(partial(experience_loss, objective))
             self._objective = objective
-        with queue_rows(rows, self.num_ranks) as queued:
+        with queue_rows(rows, self.num_ranks, loss_columns(objective)) as queued:
             num_rows = len(queued.meta.keys)
             queued.meta.extra_info.update(
                 global_batch_size=num_rows,
@@ -95,18 +89,16 @@ class ExperienceTrainer(PPOTrainerSync):
         self._sleep()
         self.actor_rollout_wg.load_checkpoint(folder, None, False)
 
-    def _infer(
-        self, compute: Callable[[Any], Any], rows: Sequence[TokenRow], names: Sequence[str]
-    ) -> dict[str, list[Float32Array]]:
+    @contextlib.contextmanager
+    def _queue(self, rows: Sequence[TokenRow | QueuedRow], has_entropies: bool) -> Iterator[QueuedRows]:
         self._sleep()
         with queue_rows(rows, self.num_ranks) as queued:
             queued.meta.extra_info.update(
-                calculate_entropy="entropy" in names,
+                calculate_entropy=has_entropies,
                 compute_loss=False,
                 temperature=self.config.actor_rollout_ref.rollout.temperature,
             )
-            compute(queued.meta)
-            return fetch_response_values(queued, rows, names)
+            yield queued
 
     def _watch_rollouts(self) -> None:
         """Check the agent loops while waiting for rollouts: verl would wait for ever for one that has died."""

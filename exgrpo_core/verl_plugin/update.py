@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.errors import EngineError
-from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
+from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
 from exgrpo_core.policy_optimization.update_metrics import UpdateSums
+from exgrpo_core.verl_plugin.kept_rows import KeptRow, KeptRows
 from exgrpo_core.verl_plugin.loss import BEHAVIOR_SUM
-from exgrpo_core.verl_plugin.rows import TokenRow
+from exgrpo_core.verl_plugin.rows import LOG_PROBS, STORED_LOG_PROBS, QueuedRow, TokenRow
 
 RELATIVE_TOLERANCE = 1e-4
 SUM_NAMES = (
@@ -20,18 +20,26 @@ SUM_NAMES = (
 )  # fmt: skip
 
 
-def update_rows(mini_batch: MiniBatch, objective: ObjectiveSettings) -> list[TokenRow]:
-    """Return the rows that have a gradient, with the columns of the loss; at least one row, which may count nothing."""
-    rows = [_token_row(row) for row in rows_with_gradient(mini_batch, objective)]
-    return rows or [_token_row(mini_batch.rows[0]).without_loss()]
+def update_rows(rows: Sequence[TrainingRow], kept: KeptRows) -> list[TokenRow | QueuedRow]:
+    """Return rows with the columns of the loss: of rows that are in TransferQueue the few that the driver decides."""
+    has_token_advantages = any(row.weights is not None for row in rows)
+    return [_with_columns(row, kept.find(row), has_token_advantages) for row in rows]
 
 
-def _token_row(row: TrainingRow) -> TokenRow:
-    num_tokens = row.token_ids.size
+def _with_columns(row: TrainingRow, kept: KeptRow | None, has_token_advantages: bool) -> TokenRow | QueuedRow:
+    is_stored = kept is None or row.behavior_log_probs is kept.stored_log_probs
+    advantages = row.token_advantages if has_token_advantages else np.array([row.advantage], dtype=np.float32)
     columns = {
-        "behavior_log_probs": torch.from_numpy(row.behavior_log_probs.astype(np.float32)),
-        "advantages": torch.from_numpy(row.token_advantages),
-        "is_replayed": torch.full((num_tokens,), int(row.is_replayed), dtype=torch.int64),
+        "advantages": torch.from_numpy(advantages),
+        "is_replayed": torch.tensor([float(row.is_replayed)]),
+        "is_behavior_stored": torch.tensor([float(is_stored)]),
+    }
+    if kept is not None:
+        return QueuedRow(kept.row.key, kept.row.num_tokens, columns)
+    num_tokens = row.prompt_ids.size + row.token_ids.size
+    columns |= {
+        LOG_PROBS: torch.zeros(num_tokens),
+        STORED_LOG_PROBS: torch.from_numpy(row.behavior_log_probs.astype(np.float32)),
     }
     return TokenRow(row.prompt_ids, row.token_ids, columns)
 
@@ -39,7 +47,7 @@ def _token_row(row: TrainingRow) -> TokenRow:
 class UpdateTally(UpdateSums):
     """What the mini-batches of one update add up."""
 
-    def add(self, what: str, rows: Sequence[TokenRow], returned: Mapping[str, float]) -> None:
+    def add(self, what: str, rows: Sequence[TrainingRow], returned: Mapping[str, float]) -> None:
         """Add what the workers returned for `rows`.
 
         Raises:
@@ -60,13 +68,15 @@ class UpdateTally(UpdateSums):
         self.num_tokens += int(returned["num_fresh"] + returned["num_replayed"])
 
 
-def _check_arrival(what: str, rows: Sequence[TokenRow], returned: Mapping[str, float]) -> None:
+def _check_arrival(what: str, rows: Sequence[TrainingRow], returned: Mapping[str, float]) -> None:
     """Compare what the losses saw, summed over all workers, with what the driver sent."""
-    num_replayed = sum(int(row.counted("is_replayed").sum()) for row in rows)
+    num_tokens = dict.fromkeys((False, True), 0)
+    for row in rows:
+        num_tokens[row.is_replayed] += row.token_ids.size
     expected = {
-        "num_fresh": sum(row.counted("is_replayed").numel() for row in rows) - num_replayed,
-        "num_replayed": num_replayed,
-        BEHAVIOR_SUM: sum(float(row.counted("behavior_log_probs").double().sum()) for row in rows),
+        "num_fresh": num_tokens[False],
+        "num_replayed": num_tokens[True],
+        BEHAVIOR_SUM: sum(float(row.behavior_log_probs.sum(dtype=np.float64)) for row in rows),
     }
     for name, value in expected.items():
         if not math.isclose(returned[name], value, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE):

@@ -35,7 +35,7 @@ class WorkbenchVerlEngine(VerlEngine):
             return []
         requests = [RolloutRequest(question, num_samples) for question in questions]
         key = f"evaluation/{seed}"
-        rollouts, _ = self.generate(requests, key, temperature, max_new_tokens, is_training=False)
+        rollouts = self.generate(requests, key, temperature, max_new_tokens)
         pairs = zip(self.decode(rollouts), rollouts, strict=True)
         responses = [Response(text, item.token_ids, item.is_truncated) for text, item in pairs]
         return [responses[start : start + num_samples] for start in range(0, len(responses), num_samples)]

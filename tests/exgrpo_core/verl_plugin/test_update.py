@@ -2,20 +2,18 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from exgrpo_core.errors import EngineError
+from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
 
 pytestmark = [pytest.mark.verl]
 
 TOKENS = np.array([3, 4], dtype=np.int32)
-COLUMNS = {"behavior_log_probs": torch.tensor([-1.0, -2.0]), "is_replayed": torch.tensor([0, 0])}
+LOG_PROBS = np.array([-1.0, -2.0], dtype=np.float32)
 
 
 def rows():
-    from exgrpo_core.verl_plugin.rows import TokenRow
-
-    return [TokenRow(TOKENS, TOKENS, COLUMNS)]
+    return [TrainingRow(TOKENS, TOKENS, LOG_PROBS, 0.5, False)]
 
 
 def returned(**changes):
@@ -51,3 +49,32 @@ def test_a_mini_batch_that_is_not_finite_ends_the_run_otherwise():
     tally = UpdateTally()
     tally.add("a mini-batch", rows(), returned())
     assert "optim/num_skipped" not in tally.metrics()
+
+
+def test_of_a_row_in_transfer_queue_only_what_the_driver_decides_is_put():
+    from exgrpo_core.verl_plugin.kept_rows import KeptRow, KeptRows
+    from exgrpo_core.verl_plugin.rows import QueuedRow, TokenRow
+    from exgrpo_core.verl_plugin.update import update_rows
+
+    stored, other = LOG_PROBS - 1, TOKENS.copy()
+    kept = KeptRows()
+    kept.add([KeptRow(QueuedRow("a", 4), TOKENS, LOG_PROBS), KeptRow(QueuedRow("b", 4), other, LOG_PROBS, stored)])
+    fresh, replayed, changed = update_rows(
+        [
+            TrainingRow(TOKENS, TOKENS, LOG_PROBS, 0.5, False),
+            TrainingRow(TOKENS, other, stored, -0.5, True),
+            TrainingRow(TOKENS, TOKENS, LOG_PROBS.copy(), 0.5, False),
+        ],
+        kept,
+    )
+    assert isinstance(fresh, QueuedRow)
+    assert isinstance(replayed, QueuedRow)
+    assert isinstance(changed, TokenRow)
+    assert [(row.key, row.num_tokens) for row in (fresh, replayed)] == [("a", 4), ("b", 4)]
+    values = [{name: column.tolist() for name, column in row.columns.items()} for row in (fresh, replayed)]
+    assert values == [
+        {"advantages": [0.5], "is_replayed": [0.0], "is_behavior_stored": [0.0]},
+        {"advantages": [-0.5], "is_replayed": [1.0], "is_behavior_stored": [1.0]},
+    ]
+    assert changed.columns["rollout_log_probs"].tolist() == [-1.0, -2.0]
+    assert changed.columns["is_behavior_stored"].tolist() == [1.0]

@@ -83,8 +83,8 @@ def packing(request, monkeypatch):
     queue_rows = trainer.queue_rows
 
     @contextlib.contextmanager
-    def queue_with_switch(rows, num_ranks):
-        with queue_rows(rows, num_ranks) as queued:
+    def queue_with_switch(*arguments):
+        with queue_rows(*arguments) as queued:
             queued.meta.extra_info["use_remove_padding"] = request.param
             yield queued
 
@@ -191,6 +191,51 @@ def test_evaluation_depends_on_its_seed_alone_and_disturbs_no_rollout(engine, qu
 
 
 @on_two_ranks
+def test_rows_that_stay_in_transfer_queue_are_trained_as_rows_that_are_put_again(
+    engine, running, monkeypatch, tmp_path
+):
+    import transfer_queue as tq
+
+    from exgrpo_core.verl_plugin.kept_rows import KeptRows
+
+    changes = SMALL | {"entropy_coefficient": 0.01}
+    config = dataclasses.replace(CONFIG, **changes)
+    put = tq.kv_batch_put
+
+    def three_steps(folder):
+        """Return what the steps gave, and how many rows with tokens the updates put."""
+        engine.restore(running[1])
+        state = ExGRPOState.create(folder, make_questions(8), config)
+        reports = [exgrpo_step(state, engine, config) for _ in range(3)]
+        metrics = [
+            {name: value for name, value in report.metrics.items() if not name.startswith("seconds")}
+            for report in reports
+        ]
+        log_probs = [item.log_probs.tolist() for group in reports[-1].groups for item in group.trajectories]
+        assert sum(metric["replay/num_replayed"] for metric in metrics) > 0
+        return [*metrics, {"log_probs": log_probs}]
+
+    num_put = []
+
+    def count_rows(**named):
+        fields = named.get("fields")
+        if fields is not None and "advantages" in fields.keys() and "input_ids" in fields.keys():  # noqa: SIM118 # a TensorDict
+            num_put.append(len(named["keys"]))
+        return put(**named)
+
+    monkeypatch.setattr(tq, "kv_batch_put", count_rows)
+    kept = three_steps(tmp_path / "kept")
+    assert not num_put
+    monkeypatch.setattr(KeptRows, "find", lambda *_: None)
+    pairs = zip(kept, three_steps(tmp_path / "put"), strict=True)
+    different = {name: (one[name], two[name]) for one, two in pairs for name in one if one[name] != two[name]}
+    # The sampler's log-probs depend on which requests it answers together.
+    assert not different.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}, different
+    assert sum(num_put) == 3 * config.batch_size * config.rollouts_per_question
+    assert not [key for keys in (tq.kv_list() or {}).values() for key in keys if key.startswith("rows")]
+
+
+@on_two_ranks
 def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, questions, monkeypatch):
     from exgrpo_core.verl_plugin import trainer
 
@@ -198,16 +243,11 @@ def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, quest
     mini_batch = MiniBatch(training_rows(groups, [1.0, -1.0] * 2, is_replayed=True), 2)
     send = trainer.queue_rows
 
-    def forget_replay(rows, num_ranks):
-        for row in rows:
-            row.columns["is_replayed"] = torch.zeros_like(row.columns["is_replayed"])
-        return send(rows, num_ranks)
+    def forget_replay(rows, *arguments):
+        none = {"is_replayed": torch.zeros(1)}
+        return send([dataclasses.replace(row, columns=row.columns | none) for row in rows], *arguments)
 
-    def keep_counts(rows, num_ranks):
-        copies = [dataclasses.replace(row, columns=dict(row.columns)) for row in rows]
-        return forget_replay(copies, num_ranks)
-
-    monkeypatch.setattr(trainer, "queue_rows", keep_counts)
+    monkeypatch.setattr(trainer, "queue_rows", forget_replay)
     num_tokens = mini_batch.num_tokens
     with pytest.raises(EngineError, match=rf"num_fresh = {num_tokens}\.0, expected 0 of 4 rows"):
         engine.update([mini_batch], OBJECTIVES["experiential"])
