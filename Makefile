@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip -qq --no-input --disable-pip-version-check
 WORKERS ?= 3
 # Benchmarks know --short; those with options of their own are named here.
 SHORT_learning := --seeds 1 --steps 20 --out $(VENV)/learning-short.json
+PYTHON_verl_driver = $(VERL_BIN)/python
 PYTHON_verl_step = $(VERL_BIN)/python
 SHORT_other_tools = --short $(LONG_other_tools)
 LONG_other_tools = --python $(OTHERS_VENV)/bin/python
