@@ -1,6 +1,6 @@
 """Question selections that the paper compares with medium difficulty first.
 
-Source: the paper's section 5.3 for `uniform`. `recent` is vanilla replay: every question whose newest trajectory is
+Source: the paper's section 6.2 for `uniform`. `recent` is vanilla replay: every question whose newest trajectory is
 young enough, with the same probability.
 """
 

@@ -1,4 +1,4 @@
-"""A random stored trajectory ("w/o Traj. Sel."). Source: the paper's section 5.3."""
+"""A random stored trajectory ("w/o Traj. Sel."). Source: the paper's section 6.2."""
 
 import numpy as np
 

@@ -1,4 +1,7 @@
-"""Scores that the paper compares with mean token entropy. Source: its sections 3.2 and 5.3."""
+"""Scores that the paper compares with mean token entropy.
+
+Source: its sections 3.2 and 6.2, and its appendix "Alternative Selection Metrics".
+"""
 
 import numpy as np
 

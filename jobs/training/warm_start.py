@@ -45,6 +45,8 @@ MAX_TRIES = 4
 NUM_LAST_STEPS = 120
 LAST_LEARNING_RATE = 2e-3
 LAST_MAX_ERROR = 0.9
+LARGE_ERROR_SCALE = 5.0
+"""Above it more of the last steps are taken in proportion, as a model that knows its tables unlearns them slowly."""
 ACCURACY_SEED = 64
 NUM_ASKED = 64
 MAX_ANSWER_TOKENS = 112
@@ -69,7 +71,7 @@ class WarmStartSettings:
     error_scale: float = 1.5
     """Multiplies the demonstrators' error rates; sets Pass@1."""
     last_error_scale: float | None = None
-    """As `error_scale`, in 120 more steps on one model of few errors: its Pass@1 can have several values."""
+    """As `error_scale`, in 120 or more further steps on one model of few errors: its Pass@1 can have several values."""
     required_accuracy: float = 0.9
     """Share of chains that the likeliest response must solve; below it the next seed is tried, the best one kept."""
     seed: int = 0
@@ -157,7 +159,8 @@ def _teach_errors(
     def draw_batch(_share_done: float) -> list[TokenSequence]:
         return [draw() for _ in range(settings.batch_size)]
 
-    train_by_imitation(policy, draw_batch, ImitationSettings(NUM_LAST_STEPS, LAST_LEARNING_RATE), progress)
+    num_steps = int(NUM_LAST_STEPS * max(1.0, last.error_scale / LARGE_ERROR_SCALE))
+    train_by_imitation(policy, draw_batch, ImitationSettings(num_steps, LAST_LEARNING_RATE), progress)
     chosen = json.loads((finished / CHOICE_FILE).read_text(encoding="utf-8"))
     return policy, WarmStartChoice(chosen["seed"], _processor(), greedy_accuracy(policy, settings))
 
