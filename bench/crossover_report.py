@@ -19,6 +19,8 @@ from jobs.analysis.best_of_k import pass_at_k
 from jobs.studies.intervals import CONFIDENCE, DASH, MeanInterval, interval_text, mean_interval
 
 BASELINE = "on-policy"
+LEAST_RUNS = 4
+"""Below it a quarter at each end is no run, and draws of the same runs say nothing."""
 SHOWN_K = (1, 4, 16, 64)
 Line = dict[str, Any]
 
@@ -105,12 +107,15 @@ def differences_table(comparisons: Sequence[Comparison]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for item, p_value in zip(comparisons, corrected, strict=True):
-        middle, low, high = item.robust
+        robust = DASH
+        if len(item.lines) >= LEAST_RUNS:
+            middle, low, high = item.robust
+            robust = f"{middle:+.1f} ({low:+.1f} to {high:+.1f})"
         end = fmean(score(line, 1) for line in item.lines)
         mark = " *" if p_value < 1 - CONFIDENCE else ""
         rows.append(
             f"| {item.start:.1f} | {item.method} | {len(item.lines)} | {end:.1f} | "
-            f"{interval_text(item.difference, is_difference=True)}{mark} | {middle:+.1f} ({low:+.1f} to {high:+.1f}) | "
+            f"{interval_text(item.difference, is_difference=True)}{mark} | {robust} | "
             f"{item.improvement:.2f} | {p_value:.3f} |"
         )
     return "\n".join(rows) + "\n"

@@ -55,7 +55,9 @@ def test_a_method_is_compared_with_the_baseline_over_the_seeds_of_both():
 def test_the_page_names_the_methods_and_corrects_for_their_number():
     comparisons = crossover_report.compare(LINES)
     rows = crossover_report.differences_table(comparisons).splitlines()
-    assert rows[2].startswith("| 10.0 | redraw | 5 | 54.0 | +24.0 ± 6.8 * |")
+    assert rows[2].startswith("| 10.0 | redraw | 5 | 54.0 | +24.0 ± 6.8 * | +23.3 (")
+    few = crossover_report.compare([item for item in LINES if item["seed"] < 3])
+    assert "| - | 1.00 |" in crossover_report.differences_table(few)
     assert "| 10.0 | before training | 10.0 |" in crossover_report.passes_table(LINES, comparisons)
     assert "| e3 | redraw | 5 | 5 | 640 | 1,000 |" in crossover_report.costs_table(LINES)
 
