@@ -27,7 +27,7 @@ from jobs.machine.machine_report import Finding, Machine, package_versions, read
 from jobs.playground.process import ask_models
 from jobs.preflight import data_preview
 from jobs.preflight.data_preview import DataPreview
-from jobs.preflight.resolution import RunRefusedError, resolve
+from jobs.preflight.resolution import Preflight, RunRefusedError, resolve
 from jobs.preflight.resource_estimate import estimate_resources
 from jobs.recording.trajectory_file import read_token_data
 from jobs.runs import drafts, lookup
@@ -41,6 +41,7 @@ from jobs.specs.mistakes import fields_of
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_exists, preset_names
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies.definition import Scale, load_study
+from jobs.studies.gpu_hours import estimate_step_seconds
 from jobs.studies.running import PendingRun, start, stop_all
 from jobs.supervisor.instance import read_supervisor
 from jobs.training.data_rows import DataError
@@ -51,12 +52,13 @@ __all__ = [
     "DataPreview", "Finding", "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion",
     "RunRefusedError", "RunStatus", "ScoreCurve", "SpecError", "TrainSpec", "UserError", "answer_damage", "archive",
     "benchmarks_folder", "branch", "chat", "check", "clone", "contamination_reports", "delete", "delete_draft",
-    "delete_view", "describe_stop", "empty_bin", "estimate_resources", "evaluate", "evaluation_answers",
-    "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted", "list_drafts", "list_gpus",
-    "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory", "missing_vllm", "needs", "note",
-    "package_versions", "preset_exists", "preset_names", "preview_data", "read_machine", "rename", "restore", "resume",
-    "save_draft", "save_view", "score_curves", "set_verdict", "start_probe", "start_study_run", "status_by_files",
-    "stop", "stop_study", "submit", "submit_judge", "tag", "token_data", "user_benchmarks",
+    "delete_view", "describe_stop", "empty_bin", "estimate_resources", "estimate_step_seconds", "evaluate",
+    "evaluation_answers", "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted",
+    "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory",
+    "missing_vllm", "needs", "note", "package_versions", "preset_exists", "preset_names", "preview_data",
+    "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves", "set_verdict",
+    "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge", "tag",
+    "token_data", "user_benchmarks",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
@@ -92,16 +94,17 @@ def needs(role: Role) -> Callable[[Callable[Arguments, Result]], Callable[Argume
 
 
 @needs(Role.OPERATOR)
-def check(content: dict[str, object]) -> TrainSpec:
-    """Return the specification that a form holds.
+def check(content: dict[str, object]) -> Preflight:
+    """Return the specification that a form holds, resolved; it can be queued even where the disk may become full.
 
     Raises:
         SpecError: One sentence per wrong field.
         RunRefusedError: Every field is valid, but the run cannot be queued.
     """
     spec = parse_spec(content, "form")
-    resolve(spec, _runs_root(), is_quick=True).raise_refusals()
-    return spec
+    preflight = resolve(spec, _runs_root(), is_quick=True)
+    preflight.raise_refusals(ignores_disk_space=True)
+    return preflight
 
 
 @needs(Role.OPERATOR)

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from jobs.launchers.ray_cluster_state import RayClusterState, read_cluster
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.lookup import CommandError
 from jobs.runs.named_entries import RAY_CLUSTERS
 from jobs.specs.mistakes import SpecError, checked
 from jobs.specs.verl import RaySpec
@@ -23,11 +25,15 @@ def save_cluster(runs_root: Path, name: str, address: str) -> None:
     """
     spec = checked(RaySpec, {_ADDRESS: address.strip().rstrip("/")}, "form")
     RAY_CLUSTERS.save(runs_root, name.strip(), {_ADDRESS: str(spec.address)})
+    _record(runs_root, JournalKind.CLUSTER_ADDED, name.strip(), str(spec.address))
 
 
 def delete_cluster(runs_root: Path, name: str) -> None:
     """Forget a cluster; runs that were sent to it keep its address."""
+    address = list_clusters(runs_root).get(name)
     RAY_CLUSTERS.delete(runs_root, name)
+    if address is not None:
+        _record(runs_root, JournalKind.CLUSTER_REMOVED, name, address)
 
 
 def ask_cluster(runs_root: Path, name: str) -> RayClusterState:
@@ -41,4 +47,17 @@ def ask_cluster(runs_root: Path, name: str) -> RayClusterState:
         address = list_clusters(runs_root)[name]
     except KeyError:
         raise SpecError(f"{name!r}: there is no such cluster; add it on the System page.") from None
+    _record(runs_root, JournalKind.CLUSTER_TESTED, name, address)
     return read_cluster(address)
+
+
+def _record(runs_root: Path, kind: JournalKind, name: str, address: str) -> None:
+    """Write the action into the journal.
+
+    Raises:
+        CommandError: The journal cannot be written.
+    """
+    try:
+        Journal(runs_root).append(kind, "", cluster=name, address=address)
+    except OSError as error:
+        raise CommandError(f"{runs_root}: the action cannot be recorded ({error.strerror}).") from None

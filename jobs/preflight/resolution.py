@@ -73,6 +73,11 @@ class Preflight:
     """In the order of the checks."""
     notices: list[str] = field(default_factory=list)
 
+    @property
+    def disk_shortage(self) -> str:
+        """Why the disk may become full, "" where it has enough space; such a run is queued all the same."""
+        return next((refusal.sentence for refusal in self.refusals if refusal.is_disk_space), "")
+
     def raise_refusals(self, *, ignores_local: bool = False, ignores_disk_space: bool = False) -> None:
         """Do nothing if the run can be queued.
 

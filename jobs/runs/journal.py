@@ -53,11 +53,14 @@ class JournalKind(StrEnum):
     VERDICT_CLEARED = "verdict_cleared"
     TRAJECTORY_MARKED = "trajectory_marked"
     TRAJECTORY_UNMARKED = "trajectory_unmarked"
+    CLUSTER_ADDED = "cluster_added"
+    CLUSTER_TESTED = "cluster_tested"
+    CLUSTER_REMOVED = "cluster_removed"
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One entry; `data` of `submitted` and `resume_asked` has the requested attempt."""
+    """One entry; `data` of `submitted` and `resume_asked` has the requested attempt. `run_id` is "" of Ray clusters."""
 
     at: str
     kind: JournalKind

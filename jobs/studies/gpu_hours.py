@@ -36,6 +36,12 @@ def estimate_gpu_hours(spec: TrainSpec) -> float | None:
     return seconds / _SECONDS_AN_HOUR
 
 
+def estimate_step_seconds(spec: TrainSpec) -> float | None:
+    """Return the seconds that a step of a verl run takes on its GPUs if they are H100s, None where it is not known."""
+    hours = estimate_gpu_hours(spec)
+    return None if hours is None else hours * _SECONDS_AN_HOUR / spec.num_steps / spec.verl.num_gpus
+
+
 def estimate_scoring_hours(spec: EvalSpec, source: str) -> float | None:
     """Return the H100 hours that an evaluation of the model `source` takes, None where its size is not known."""
     shape = model_shape(source)

@@ -79,11 +79,11 @@ CHANGES = {
 }
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin"}
 READS = {
-    "clone", "evaluation_answers", "examine_machine", "job_progress", "journal_entries", "list_drafts", "list_gpus",
-    "load_draft", "load_preset", "package_versions", "preset_exists", "preset_names", "token_data",
-    "estimate_resources",
-    "benchmarks_folder", "describe_stop", "fields_of", "list_deleted", "list_views", "missing_vllm", "read_machine",
-    "status_by_files", "user_benchmarks", "answer_damage", "score_curves", "contamination_reports",
+    "answer_damage", "benchmarks_folder", "clone", "contamination_reports", "describe_stop", "estimate_resources",
+    "estimate_step_seconds", "evaluation_answers", "examine_machine", "fields_of", "job_progress", "journal_entries",
+    "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm",
+    "package_versions", "preset_exists", "preset_names", "read_machine", "score_curves", "status_by_files",
+    "token_data", "user_benchmarks",
 }  # fmt: skip
 
 

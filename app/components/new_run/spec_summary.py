@@ -8,12 +8,13 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import commands
 from app.commands import RunRefusedError, SpecError, TrainSpec
-from app.components.new_run import draft_menu, elsewhere, form_state, spec_form
+from app.components.new_run import chosen_cluster, draft_menu, elsewhere, form_state, spec_form
 from app.components.new_run.form_state import FormState
 from app.components.replay_buffer import bucket_weights
 from app.components.runs import spec_diff
+from app.components.widgets import notice
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
-from app.formats import byte_size, escape_control_characters, with_code
+from app.formats import byte_size, duration, escape_control_characters, with_code
 from exgrpo_core.config import GAUSSIAN
 
 
@@ -23,6 +24,8 @@ class FormCheck:
 
     spec: TrainSpec | None
     mistakes: tuple[str, ...]
+    disk_shortage: str = ""
+    """Why the disk may become full, which is no reason against a launch."""
 
 
 def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGenerator]:
@@ -42,12 +45,16 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
         )
         refused = st.container()
         _list_mistakes(check.mistakes, state)
+        if check.disk_shortage:
+            notice.show("warning", "The disk may become full", check.disk_shortage)
         draft_menu.show_save(state.content)
         if spec is not None:
             st.caption(estimate(spec))
             st.caption(resources(spec))
     if spec is None:
         return None, refused
+    if spec.engine == "verl":
+        chosen_cluster.show(spec)
     if spec.algorithm.is_experiential and spec.algorithm.question_selection == GAUSSIAN:
         with st.container(border=True, key="bucket-weights-card"):
             algorithm = spec.algorithm
@@ -64,7 +71,8 @@ def check(content: dict[str, object], text_mistake: str) -> FormCheck:
     """Return the specification, None where a field is wrong, and every reason why it cannot be launched."""
     others = (text_mistake,) if text_mistake else ()
     try:
-        return FormCheck(commands.check(content), others)
+        preflight = commands.check(content)
+        return FormCheck(preflight.requested, others, preflight.disk_shortage)
     except RunRefusedError as error:
         return FormCheck(error.spec, (*others, *error.reasons))
     except SpecError as error:
@@ -124,8 +132,16 @@ def resources(spec: TrainSpec) -> str:
     disk += f" and {byte_size(needs.checkpoints)} of checkpoints."
     if needs.num_gpus:
         noun = "GPU" if needs.num_gpus == 1 else f"of {needs.num_gpus} GPUs"
-        return f"{disk} Memory: up to {byte_size(needs.memory)} on each {noun}."
+        return f"{disk} Memory: up to {byte_size(needs.memory)} on each {noun}.{_time(spec)}"
     return f"{disk} Memory on the CPU: about {byte_size(needs.memory)} at its peak."
+
+
+def _time(spec: TrainSpec) -> str:
+    """Return a sentence on the time of a step and of the run on H100s, nothing where it is not known."""
+    seconds = commands.estimate_step_seconds(spec)
+    if seconds is None:
+        return ""
+    return f" Time on H100s, coarsely: {duration(seconds)} per step, {duration(seconds * spec.num_steps)} in all."
 
 
 def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable
 
-import pandas as pd
 import streamlit as st
 
 from app.commands import elsewhere
-from app.commands.elsewhere import RayClusterState, UserError
-from app.components.widgets import empty_state, notice
-from app.formats import escape_control_characters, literal
-
-_ANSWERS = "cluster-answers"
-"""The newest answer, or why there is none, of each cluster that was tested in this session, by name and address."""
+from app.commands.elsewhere import UserError
+from app.components.widgets import empty_state, notice, ray_cluster
+from app.formats import literal
 
 
 def show() -> None:
@@ -34,50 +30,15 @@ def show() -> None:
 
 
 def _show_cluster(name: str, address: str) -> None:
-    answers = st.session_state.setdefault(_ANSWERS, {})
     with st.container(border=True, key=f"cluster-{name}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown(f"**{literal(name)}** &nbsp; :gray[{literal(address)}]", width="stretch")
-            if st.button("Test", icon=":material/network_check:", key=f"test-{name}"):
-                with st.spinner("Asking the cluster"):
-                    answers[name, address] = _ask(name)
+            ray_cluster.show_test(name, address)
             if st.button("Remove", icon=":material/delete:", type="tertiary", key=f"remove-{name}") and _do(
                 lambda: elsewhere.delete_cluster(name)
             ):
                 st.rerun()
-        answer = answers.get((name, address))
-        if isinstance(answer, str):
-            notice.show("error", "No answer", answer)
-        elif answer is not None:
-            _show_state(answer)
-
-
-def _ask(name: str) -> RayClusterState | str:
-    try:
-        return elsewhere.ask_cluster(name)
-    except UserError as error:
-        return str(error)
-
-
-def _show_state(state: RayClusterState) -> None:
-    num_gpus = sum(machine.num_gpus for machine in state.machines)
-    num_used = sum(machine.num_used_gpus for machine in state.machines)
-    st.markdown(
-        f":green[:material/check_circle:] Ray {literal(state.ray_version)}, {len(state.machines)} "
-        f"machine{'' if len(state.machines) == 1 else 's'}, {num_gpus - num_used} of {num_gpus} GPUs free"
-    )
-    for problem in state.problems:
-        notice.show("warning", "Before a run", problem)
-    machines = pd.DataFrame(
-        {
-            "Machine": [escape_control_characters(machine.name) for machine in state.machines],
-            "GPUs": [machine.num_gpus for machine in state.machines],
-            "In use": [machine.num_used_gpus for machine in state.machines],
-        }
-    )
-    st.dataframe(machines, hide_index=True, alt="Machines of the cluster")
-    jobs = ", ".join(state.running_jobs) or "none"
-    st.text(escape_control_characters(f"Jobs that run or wait: {jobs}"))
+        ray_cluster.show_answer(name, address)
 
 
 def _do(action: Callable[[], object]) -> bool:

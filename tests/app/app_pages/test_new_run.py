@@ -1,5 +1,6 @@
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -7,8 +8,9 @@ from app import commands
 from app.commands import elsewhere
 from app.components.new_run.where import Where
 from app.roles import Person, Role
+from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from tests.app.page_texts import texts
+from tests.app.page_texts import has_text, texts
 
 PRESET_FORM = "preset-chains-exgrpo"
 
@@ -116,6 +118,32 @@ def test_known_clusters_are_offered_and_the_run_is_queued_for_the_chosen_one(run
     assert not page.exception
     spec = json.loads((runs_root / page.query_params["run"] / "spec.json").read_text())
     assert (spec["engine"], spec["verl"]["ray"]["address"]) == ("verl", addresses["second"])
+
+
+def test_the_chosen_clusters_gpus_and_the_time_of_a_step_are_beside_the_launch_button(open_page, monkeypatch):
+    elsewhere.save_cluster("ours", "http://127.0.0.1:8265")
+    state = elsewhere.RayClusterState("2.60.0", (RayMachine("a", 4, 3), RayMachine("b", 4, 0)), ("run-0001",), ())
+    monkeypatch.setattr(elsewhere, "ask_cluster", lambda _name: state)
+    page = open_page("new_run", preset="paper-exgrpo")
+    assert has_text(page, "Time on H100s, coarsely: 2 min 11 s per step, 1 d 1 h in all")
+    page.radio(key="preset-paper-exgrpo-where").set_value(Where.CLUSTER.value).run()
+    assert has_text(page, "The run takes 8 GPUs: 8 on each of 1 machine.")
+    assert not has_text(page, "GPUs free")
+    page.button(key="test-ours").click().run()
+    assert not page.exception
+    assert has_text(page, "2 machines, 5 of 8 GPUs free")
+    assert has_text(page, "has not as many GPUs")
+
+
+def test_a_disk_that_may_become_full_is_said_and_blocks_no_launch(runs_root, open_page, monkeypatch):
+    monkeypatch.setattr("jobs.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    page = open_page("new_run")
+    assert any("Ready to launch" in text for text in texts(page))
+    assert has_text(page, "The disk may become full")
+    assert has_text(page, "or use another disk\\: `exgrpo up --runs-root FOLDER`")
+    page.button(key="launch").click().run()
+    assert not page.exception
+    assert (runs_root / page.query_params["run"] / "spec.json").is_file()
 
 
 def test_gpus_that_this_machine_lacks_are_named_beside_the_launch_button(open_page, monkeypatch, tmp_path):

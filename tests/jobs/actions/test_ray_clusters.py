@@ -5,6 +5,7 @@ import pytest
 
 from jobs.actions import ray_clusters
 from jobs.launchers.local import LaunchError
+from jobs.runs.journal import Journal, acting_as
 from jobs.specs.mistakes import SpecError
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.tools import free_port
@@ -45,6 +46,19 @@ def test_clusters_are_kept_and_forgotten_without_a_request_or_a_token(tmp_path, 
     ray_clusters.delete_cluster(tmp_path, "ours")
     assert ray_clusters.list_clusters(tmp_path) == {}
     assert asked == []
+
+
+def test_what_is_done_to_clusters_is_recorded(tmp_path, website):
+    address, _ = website
+    with acting_as("ada"):
+        ray_clusters.save_cluster(tmp_path, "ours", address)
+        with pytest.raises(LaunchError):
+            ray_clusters.ask_cluster(tmp_path, "ours")
+        ray_clusters.delete_cluster(tmp_path, "ours")
+        ray_clusters.delete_cluster(tmp_path, "ours")
+    entries = Journal(tmp_path).entries()
+    assert [entry.kind for entry in entries] == ["cluster_added", "cluster_tested", "cluster_removed"]
+    assert {(entry.by, entry.data["cluster"], entry.data["address"]) for entry in entries} == {("ada", "ours", address)}
 
 
 @pytest.mark.parametrize(

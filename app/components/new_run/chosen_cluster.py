@@ -1,0 +1,30 @@
+"""The Ray cluster that a new run is sent to: its GPUs as it last answered, beside those that the run takes."""
+
+import streamlit as st
+
+from app.commands import elsewhere
+from app.commands.elsewhere import TrainSpec
+from app.components.widgets import ray_cluster
+from app.formats import literal
+
+
+def show(spec: TrainSpec) -> None:
+    """Show the cluster where the System page knows its address, else nothing."""
+    address = spec.verl.ray.address
+    name = next((name for name, known in elsewhere.list_clusters().items() if known == address), None)
+    if address is None or name is None:
+        return
+    with st.container(border=True, key="run-cluster"):
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.markdown(f"**Cluster {literal(name)}**", width="stretch")
+            ray_cluster.show_test(name, address)
+        nodes = f"{spec.verl.num_nodes} machine{'' if spec.verl.num_nodes == 1 else 's'}"
+        st.caption(f"The run takes {spec.verl.num_gpus} GPUs: {spec.verl.gpus_per_node} on each of {nodes}.")
+        state = ray_cluster.show_answer(name, address)
+        if state is not None and not _fits(spec, state):
+            st.caption(":orange[:material/warning:] The cluster has not as many GPUs on as many machines.")
+
+
+def _fits(spec: TrainSpec, state: elsewhere.RayClusterState) -> bool:
+    large = [machine for machine in state.machines if machine.num_gpus >= spec.verl.gpus_per_node]
+    return len(large) >= spec.verl.num_nodes
