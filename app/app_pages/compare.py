@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from app.components.benchmarks import score_curves, score_table
 from app.components.runs import (
     comparison,
     comparison_charts,
@@ -18,10 +19,13 @@ from app.components.widgets import address_choice, curve_view, empty_state, own_
 from app.components.widgets.curve_view import CurveView
 from app.components.widgets.own_charts import OwnChart
 from app.queries.answers import ask
+from app.queries.benchmarks import list_scores
 from db.queries import runs
 from exgrpo_core.step_report import METRIC_LABELS
 
 REFRESH_SECONDS = 4
+SCHEME = "paper"
+"""The rules by which answers are scored here; Benchmarks offers the others."""
 BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
 
 
@@ -54,7 +58,16 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     comparison_charts.show(curves, view, more, charts)
     comparison_tables.show_results(curves, rows, is_by_group)
     comparison_costs.show(list(rows.values()))
+    _over_answers(run_ids)
     comparison_tables.show_differences(names, specs)
+
+
+def _over_answers(run_ids: Sequence[str]) -> None:
+    """Show the benchmark scores of the runs' checkpoints over the number of answers; nothing without any."""
+    scores = [row for row in list_scores(SCHEME) if row.source_run_id in run_ids]
+    if scores:
+        st.subheader("Benchmarks over the number of answers", anchor=False)
+        score_curves.show(score_table.measured_lines(scores), SCHEME, num_chosen=score_curves.MAX_MODELS)
 
 
 with st.container(horizontal=True, vertical_alignment="center"):

@@ -1,4 +1,7 @@
-"""The only way from a page to `jobs`: commands on runs, and reads of files, forms and the machine."""
+"""The only way from a page to `jobs`: commands on runs, and reads of files, forms and the machine.
+
+Beside it: `scoring` for evaluations and their answers, `elsewhere` for other machines.
+"""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import wraps
@@ -12,16 +15,10 @@ from db.rows.cases import SavedCase
 from db.rows.marks import MarkedTrajectory
 from exgrpo_core.errors import UserError
 from jobs.actions import annotations, judgements, progress, run_actions, run_bin
-from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.token_texts import token_texts
-from jobs.analysis.score_curves import MEASURES, ScoreCurve, read_score_curves
 from jobs.contamination.report import ContaminationReport, list_reports
-from jobs.evaluation.recorded_answers import RecordedQuestion, find_answer_damage, find_answers
-from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks_folder
-from jobs.evaluation.user_benchmarks import load_user_benchmarks
 from jobs.machine import machine_report
-from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
 from jobs.machine.gpus import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, Machine, package_versions, read_machine
 from jobs.playground.process import ask_models
@@ -48,17 +45,15 @@ from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "ENDED", "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "ContaminationReport", "DataError",
-    "DataPreview", "Finding", "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion",
-    "RunRefusedError", "RunStatus", "ScoreCurve", "SpecError", "TrainSpec", "UserError", "answer_damage", "archive",
-    "benchmarks_folder", "branch", "chat", "check", "clone", "contamination_reports", "delete", "delete_draft",
-    "delete_view", "describe_stop", "empty_bin", "estimate_resources", "estimate_step_seconds", "evaluate",
-    "evaluation_answers", "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted",
-    "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory",
-    "missing_vllm", "needs", "note", "package_versions", "preset_exists", "preset_names", "preview_data",
-    "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves", "set_verdict",
-    "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge", "tag",
-    "token_data", "user_benchmarks",
+    "ENDED", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "ContaminationReport", "DataError", "DataPreview",
+    "Finding", "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RunRefusedError", "RunStatus",
+    "SpecError", "TrainSpec", "UserError", "archive", "branch", "chat", "check", "clone", "contamination_reports",
+    "delete", "delete_draft", "delete_view", "describe_stop", "empty_bin", "estimate_resources",
+    "estimate_step_seconds", "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted",
+    "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory", "needs",
+    "note", "package_versions", "preset_exists", "preset_names", "preview_data", "read_machine", "rename", "restore",
+    "resume", "save_draft", "save_view", "set_verdict", "start_probe", "start_study_run", "status_by_files", "stop",
+    "stop_study", "submit", "submit_judge", "tag", "token_data",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
@@ -204,60 +199,9 @@ def describe_stop(run_id: str) -> str | None:
     return progress.describe_stop(RunDirectory(_runs_root() / run_id), grace)
 
 
-@needs(Role.OPERATOR)
-def evaluate(target: str, fields: dict[str, object]) -> str:
-    """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
-    runs_root = _runs_root()
-    return submit_evaluation(runs_root, plan_evaluation(runs_root, target, fields, "form"))
-
-
-def user_benchmarks() -> tuple[dict[str, str], list[str]]:
-    """Return the titles of the user's benchmarks by name, and a sentence on each wrong entry, which is left out."""
-    declared = load_user_benchmarks(_runs_root())
-    return {name: choice.title or name for name, choice in declared.choices.items()}, declared.faults
-
-
 def contamination_reports() -> list[ContaminationReport]:
     """Return the reports on what models have seen of benchmarks, newest first."""
     return list(list_reports(_runs_root()))
-
-
-def benchmarks_folder() -> Path:
-    """Return where the user's benchmarks are declared."""
-    return user_benchmarks_folder(_runs_root())
-
-
-def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:
-    """Return what an evaluation recorded of one question, None if its folder is gone."""
-    try:
-        return find_answers(RunDirectory.open(_runs_root(), run_id).path, benchmark, question_id)
-    except (RunDirectoryError, OSError, KeyError, ValueError):
-        return None
-
-
-def answer_damage(run_id: str, benchmark: str) -> list[str]:
-    """Return a sentence on each damage of what an evaluation recorded of a benchmark."""
-    try:
-        return find_answer_damage(RunDirectory.open(_runs_root(), run_id).path, benchmark)
-    except RunDirectoryError:
-        return []
-
-
-def score_curves(run_id: str, benchmark: str, scheme: str) -> list[ScoreCurve]:
-    """Return an evaluation's scores over the number of answers; none if its folder is gone."""
-    try:
-        return read_score_curves(RunDirectory.open(_runs_root(), run_id).path, benchmark, scheme)
-    except (RunDirectoryError, OSError, KeyError, ValueError):
-        return []
-
-
-def missing_vllm() -> str:
-    """Return in one sentence that no environment has vLLM and which command makes one, nothing where one has it."""
-    try:
-        engine_python(VLLM_LOOP)
-    except EngineEnvironmentError as error:
-        return str(error)
-    return ""
 
 
 @needs(Role.OPERATOR)

@@ -1,13 +1,15 @@
 """Scores over the number of answers k: what several answers to a question are worth, however one of them is chosen."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
+from db.rows.analysis import EASY_ABOVE, HARD_UP_TO, Difficulty
 from jobs.analysis.best_of_k import Curve, best_of_k, majority_at_k, pass_at_k
 from jobs.evaluation.recorded_answers import RecordedAnswer, RecordedQuestion, iterate_answers
 from jobs.grading.boxes import last_boxed
@@ -23,6 +25,8 @@ MEASURES = {
     "best by reward": "the answer of k with the highest reward of training is correct",
 }
 """What each measure is the share of."""
+QuestionCurves = Mapping[str, Sequence[Curve]]
+"""For each question the curve of each measure."""
 _majority_at_k = lru_cache(maxsize=20_000)(majority_at_k)
 
 
@@ -41,14 +45,34 @@ class ScoreCurve:
 
 
 def read_score_curves(run_path: Path, benchmark: str, scheme: str) -> list[ScoreCurve]:
-    """Return the curves of a benchmark from an evaluation's recorded answers; none without answers.
+    """Return the mean curves of a benchmark from an evaluation's recorded answers; none without answers."""
+    return mean_curves(read_question_curves(run_path, benchmark, scheme).values())
+
+
+def read_question_curves(run_path: Path, benchmark: str, scheme: str) -> QuestionCurves:
+    """Return the curves of each question of a benchmark from an evaluation's recorded answers, one of each measure.
 
     Only questions with as many samples as the evaluation was last asked for count.
     """
     questions = {name: _curves(entry, scheme) for name, entry in iterate_answers(run_path, benchmark) if entry.answers}
     num_samples = max((curves[0].size for curves in questions.values()), default=0)
-    kept = [curves for curves in questions.values() if curves[0].size == num_samples]
-    return [_mean(*item) for item in zip(MEASURES, zip(*kept, strict=True), strict=True)] if kept else []
+    return {name: curves for name, curves in questions.items() if curves[0].size == num_samples}
+
+
+def mean_curves(questions: Collection[Sequence[Curve]]) -> list[ScoreCurve]:
+    """Return the mean curve of each measure; none without questions."""
+    return [_mean(*item) for item in zip(MEASURES, zip(*questions, strict=True), strict=True)] if questions else []
+
+
+def by_difficulty(models: Sequence[QuestionCurves]) -> dict[Difficulty, list[str]]:
+    """Return the questions that all models answered, by the models' mean share of correct answers."""
+    common = [name for name in models[0] if all(name in curves for curves in models)] if models else []
+    groups: dict[Difficulty, list[str]] = {difficulty: [] for difficulty in Difficulty}
+    for name in common:
+        rate = fmean(curves[name][0][0] for curves in models)
+        easier = Difficulty.EASY if rate > EASY_ABOVE else Difficulty.MEDIUM
+        groups[Difficulty.HARD if rate <= HARD_UP_TO else easier].append(name)
+    return groups
 
 
 def _curves(question: RecordedQuestion, scheme: str) -> list[Curve]:

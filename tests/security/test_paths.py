@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from app import commands as page_commands
 from app import settings
+from app.commands import scoring
 from app.queries.workbench import has_folder, read_log_tail
 from db.rows.cases import SavedCase
 from db.rows.marks import MarkedTrajectory
@@ -105,7 +106,7 @@ def test_the_address_of_a_page_reaches_no_run_beyond_the_root(fenced, tried):
         assert not has_folder(form)
         assert read_log_tail(form, 9) == []
         assert page_commands.token_data(form, "run.json", 1, replayed_in=None) is None
-        assert page_commands.evaluation_answers(form, "math500", "q") is None
+        assert scoring.evaluation_answers(form, "math500", "q") is None
     page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
     addresses = [*fenced.forms()[:1], str(fenced.beyond / outside.OUTSIDE), outside.LINKED]
     for address in addresses:

@@ -10,6 +10,7 @@ import torch
 
 from app import commands as page_commands
 from app import settings
+from app.commands import scoring
 from exgrpo_core.errors import EngineError
 from jobs.actions import run_actions
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
@@ -156,7 +157,7 @@ def test_a_model_with_code_of_its_own_is_named_and_refused_before_a_job_is_queue
         lambda: run_actions.submit(root, TrainSpec.model_validate({"model": {"source": str(model)}, "data": data})),
         lambda: page_commands.check({"model": {"source": str(model)}, "data": data}),
         lambda: submit_evaluation(root, plan_evaluation(root, str(model), fields, "test")),
-        lambda: page_commands.evaluate(str(model), fields),
+        lambda: scoring.evaluate(str(model), fields),
     ]
     for entry in entries:
         with pytest.raises(SpecError, match=rf"model\.source: .*comes with code \(auto_map in {name}\)"):

@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app import access, commands, settings
+from app.commands import scoring
 from app.roles import LINK_HOLDER, Person, Role, Roles
 from app.serving.sign_in import SignInError, read_sign_in
 from jobs.runs.directory import RunDirectory
@@ -57,7 +58,7 @@ CHANGES = {
     "tag": lambda: commands.tag(RUN, "x"),
     "note": lambda: commands.note(RUN, "x"),
     "chat": lambda: commands.chat([f"{RUN}@last"], "x", []),
-    "evaluate": lambda: commands.evaluate("m", {}),
+    "evaluate": lambda: scoring.evaluate("m", {}),
     "start_study_run": lambda: commands.start_study_run(None),
     "submit_judge": lambda: commands.submit_judge({}),
     "mark_case": lambda: commands.mark_case("x", None),
@@ -82,8 +83,8 @@ READS = {
     "answer_damage", "benchmarks_folder", "clone", "contamination_reports", "describe_stop", "estimate_resources",
     "estimate_step_seconds", "evaluation_answers", "examine_machine", "fields_of", "job_progress", "journal_entries",
     "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm",
-    "package_versions", "preset_exists", "preset_names", "read_machine", "score_curves", "status_by_files",
-    "token_data", "user_benchmarks",
+    "package_versions", "preset_exists", "preset_names", "read_machine", "score_curves", "score_curves_by_difficulty",
+    "status_by_files", "token_data", "user_benchmarks",
 }  # fmt: skip
 
 
@@ -92,7 +93,8 @@ def sign_in_as(monkeypatch, person):
 
 
 def test_every_command_of_pages_is_checked_or_reads_only():
-    functions = {name for name in commands.__all__ if callable(getattr(commands, name)) and name.islower()}
+    modules = (commands, scoring)
+    functions = {name for part in modules for name in part.__all__ if callable(getattr(part, name)) and name.islower()}
     assert functions - {commands.needs.__name__} == set(CHANGES) | READS
 
 

@@ -2,8 +2,7 @@
 
 import streamlit as st
 
-from app import commands
-from app.commands import UserError
+from app.commands import UserError, scoring
 from app.components.benchmarks.backbone_bars import STUDIES
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
@@ -29,7 +28,7 @@ def show() -> None:
             )  # fmt: skip
         chosen = _benchmarks()
         limits, fields = _fields()
-        missing = commands.missing_vllm()
+        missing = scoring.missing_vllm()
         if missing:
             st.caption(f":material/info: vllm: {with_code(missing.partition(': ')[2])}")
         with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
@@ -45,7 +44,7 @@ def show() -> None:
 
 def _benchmarks() -> list[str]:
     """Show the choice of benchmarks: the paper's, the user's, or `NAME=FILE`."""
-    titles, faults = commands.user_benchmarks()
+    titles, faults = scoring.user_benchmarks()
     if faults:
         notice.show("error", "Left out of your own benchmarks", "\n".join(faults))
     titles |= {name: protocol.title for name, protocol in load_protocols().items()}
@@ -54,7 +53,7 @@ def _benchmarks() -> list[str]:
         format_func=lambda name: titles.get(name, escape_control_characters(name)), accept_new_options=True,
         select_all=False,
         help="For your data write NAME=FILE, or put a Parquet, JSON-lines or YAML file into "
-        f"`{commands.benchmarks_folder()}`",
+        f"`{scoring.benchmarks_folder()}`",
     )  # fmt: skip
 
 
@@ -116,7 +115,7 @@ def _submit(target: str, content: dict[str, object]) -> None:
         notice.show("error", "Not started", "Model: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
         return
     try:
-        run_id = commands.evaluate(target, content)
+        run_id = scoring.evaluate(target, content)
     except UserError as error:
         notice.show("error", "Not started", str(error))
         return

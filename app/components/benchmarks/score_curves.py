@@ -7,36 +7,51 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import commands, settings, theme
-from app.commands import ScoreCurve
+from app import settings, theme
+from app.commands import scoring
+from app.commands.scoring import ScoreCurve
 from app.components.benchmarks.score_table import ScoreLine, column_of
 from app.components.widgets import address_choice, figures, notice
 from app.components.widgets.curve_lines import Line
 from app.components.widgets.figures import Look
 from app.formats import escape_control_characters
 from app.settings import AppSettings
+from db.rows.analysis import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
 
 MAX_MODELS = 4
 EXPLANATION = (
     "Means over all draws of k of the recorded answers. Bands are 95 % intervals by bootstrap over questions: they "
     "cover other questions and other samples of this checkpoint, not another training run."
 )
+BY_DIFFICULTY = (
+    f"Difficulty is the mean share of correct answers of the chosen models: easy above {EASY_ABOVE:.0%}, hard up to "
+    f"{HARD_UP_TO:.0%}. With few answers to a question chance moves it between groups."
+)
 _KEPT_SECONDS = 600
 
 
-def show(lines: Sequence[ScoreLine], scheme: str) -> None:
-    """Show the choice of benchmark and models and their curves; answers are read when the toggle is on."""
+def show(lines: Sequence[ScoreLine], scheme: str, num_chosen: int = 1) -> None:
+    """Show the choice of benchmark, models and questions, and the curves; answers are read when the toggle is on.
+
+    Of the models the first `num_chosen` are chosen until the reader chooses.
+    """
     if not st.toggle("Read the recorded answers", key="curves", bind="query-params"):
         return
     benchmarks = {name: column_of(name) for line in lines for name, _ in line.scored}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         benchmark = address_choice.select("Benchmark", benchmarks, "of", next(iter(benchmarks)), width=240)
         names = {line.key: f"{line.name} ({line.group})" for line in lines if benchmark in dict(line.scored)}
-        chosen = address_choice.select_several("Models", names, "over", [next(iter(names))], "None")[:MAX_MODELS]
+        chosen = address_choice.select_several("Models", names, "over", list(names)[:num_chosen], "None")[:MAX_MODELS]
+        difficulty = st.segmented_control(
+            "Questions", [ALL, *Difficulty], default=ALL, required=True, key="difficulty", bind="query-params",
+            help=BY_DIFFICULTY,
+        )  # fmt: skip
     runs = {names[line.key]: dict(line.scored)[benchmark] for line in lines if line.key in chosen}
-    curves = {name: _curves(settings.current(), run_id, benchmark, scheme) for name, run_id in runs.items()}
+    if not runs:
+        return
+    curves = _curves_of(runs, benchmark, scheme, difficulty)
     columns = [column for _ in range(2) for column in st.columns(2, gap="small")]
-    for (measure, meaning), column in zip(commands.MEASURES.items(), columns, strict=True):
+    for (measure, meaning), column in zip(scoring.MEASURES.items(), columns, strict=True):
         of_measure = {
             name: curve for name, of_model in curves.items() for curve in of_model if curve.measure == measure
         }
@@ -46,15 +61,30 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
                 f"{measure} over k by model", f"The share of questions for which {meaning}.",
             )  # fmt: skip
     st.caption(EXPLANATION)
+    _show_gaps(runs, curves, benchmark)
+
+
+def _curves_of(runs: Mapping[str, str], benchmark: str, scheme: str, difficulty: str) -> dict[str, list[ScoreCurve]]:
+    """Return each model's curves over the questions of a difficulty, and say how many those are."""
+    if difficulty == ALL:
+        return {name: _curves(settings.current(), run_id, benchmark, scheme) for name, run_id in runs.items()}
+    groups = _by_difficulty(settings.current(), tuple(runs.values()), benchmark, scheme)
+    counts = ", ".join(f"{count:,} {group}" for group, (count, _) in groups.items())
+    st.caption(f"{counts}. {BY_DIFFICULTY}")
+    return dict(zip(runs, groups[Difficulty(difficulty)][1], strict=True))
+
+
+def _show_gaps(runs: Mapping[str, str], curves: Mapping[str, Sequence[ScoreCurve]], benchmark: str) -> None:
+    """Say what is not recorded, damaged or gone."""
     without = [name for name, of_model in curves.items() if any(not curve.values for curve in of_model)]
     if without:
         st.text(escape_control_characters(f"Log-probs of answers are not recorded: {', '.join(without)}"))
-    damage = [fault for run_id in runs.values() for fault in commands.answer_damage(run_id, benchmark)]
+    damage = [fault for run_id in runs.values() for fault in scoring.answer_damage(run_id, benchmark)]
     if damage:
         notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
     gone = [name for name, of_model in curves.items() if not of_model]
     if gone:
-        st.text(escape_control_characters(f"The answers are not in the evaluation's folder: {', '.join(gone)}"))
+        st.text(escape_control_characters(f"No answers to such questions are recorded: {', '.join(gone)}"))
 
 
 def figure(curves: Mapping[str, ScoreCurve]) -> go.Figure | None:
@@ -80,4 +110,14 @@ def _curves(
     benchmark: str,
     scheme: str,
 ) -> list[ScoreCurve]:
-    return commands.score_curves(run_id, benchmark, scheme)
+    return scoring.score_curves(run_id, benchmark, scheme)
+
+
+@st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading answers", max_entries=100)
+def _by_difficulty(
+    current: AppSettings,  # noqa: ARG001 - part of the cache key
+    run_ids: tuple[str, ...],
+    benchmark: str,
+    scheme: str,
+) -> dict[Difficulty, tuple[int, list[list[ScoreCurve]]]]:
+    return scoring.score_curves_by_difficulty(run_ids, benchmark, scheme)

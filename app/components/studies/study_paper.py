@@ -45,12 +45,10 @@ def printed_table(table: PaperTable) -> pd.DataFrame:
     frame = pd.DataFrame(
         [[paper_and_studies.printed(value) for value in row.values] for row in table.rows], columns=table.columns
     )
+    frame.insert(0, "Cells here", [", ".join(row.cells) or "none" for row in table.rows])
     frame.insert(0, "Row", [row.row for row in table.rows])
     if any(row.group for row in table.rows):
         frame.insert(0, "Group", [row.group for row in table.rows])
-    frame.insert(
-        frame.columns.get_loc(table.columns[0]), "Cells here", [", ".join(row.cells) or "none" for row in table.rows]
-    )
     return frame
 
 

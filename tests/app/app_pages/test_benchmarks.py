@@ -273,7 +273,17 @@ def test_scores_over_the_number_of_answers_are_drawn_for_the_models_of_the_addre
     assert has_text(page, "not another training run")
     assert has_text(page, "Log-probs of answers are not recorded: ExGRPO")
     page = open_page("benchmarks", curves="true", of="aime24", over="eval-slice")
-    assert has_text(page, "The answers are not in the evaluation's folder")
+    assert has_text(page, "No answers to such questions are recorded")
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_scores_over_the_number_of_answers_are_drawn_by_difficulty(open_page):
+    query = {"curves": "true", "of": "math500", "over": "eval-early,eval-late"}
+    page = open_page("benchmarks", **query, difficulty="medium")
+    assert not page.exception
+    assert has_text(page, "0 easy, 1 medium, 0 hard. Difficulty is")
+    assert not has_text(page, "No answers to such questions")
+    assert has_text(open_page("benchmarks", **query, difficulty="hard"), "No answers to such questions are recorded")
 
 
 @pytest.mark.usefixtures("scored_runs")

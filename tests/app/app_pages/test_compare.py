@@ -4,7 +4,7 @@ import pytest
 
 from app.formats import literal
 from tests.app import recorded
-from tests.app.page_texts import texts
+from tests.app.page_texts import has_text, texts
 
 
 def frame(page, column):
@@ -121,3 +121,18 @@ def test_hostile_name_reaches_no_markup(open_page):
 def test_runs_of_equal_settings_are_said_to_be(open_page):
     page = open_page("compare", runs="run-finished,run-failed")
     assert any("have the same settings" in text for text in texts(page))
+
+
+def test_scores_of_the_runs_checkpoints_are_drawn_over_the_number_of_answers(scored_runs, open_page):
+    recorded.record(scored_runs, recorded.ON_POLICY)
+    runs = "run-finished,run-on-policy"
+    assert has_text(open_page("compare", runs=runs), "Benchmarks over the number of answers")
+    page = open_page("compare", runs=runs, curves="true", of="math500")
+    assert not page.exception
+    over_k = [
+        chart
+        for chart in map(json.loads, (element.proto.spec for element in page.get("plotly_chart")))
+        if chart["layout"]["xaxis"]["title"].get("text") == "k"
+    ]
+    assert len(over_k) == 3
+    assert {trace["name"].split(",")[1].strip() for trace in over_k[0]["data"] if trace.get("name")} >= {"step 30"}

@@ -1,6 +1,7 @@
 import pytest
 
-from jobs.analysis.score_curves import read_score_curves
+from db.rows.analysis import Difficulty
+from jobs.analysis.score_curves import by_difficulty, mean_curves, read_question_curves, read_score_curves
 from tests.jobs.analysis.recorded_samples import append
 
 
@@ -37,3 +38,17 @@ def test_newest_answers_count_and_questions_with_fewer_samples_do_not(tmp_path):
 
 def test_evaluation_without_answers_has_no_curves(tmp_path):
     assert read_score_curves(tmp_path, "sums", "paper") == []
+
+
+def test_difficulty_is_the_models_mean_share_of_correct_answers_to_common_questions(tmp_path):
+    for name, first, second in (("a", "44", "44"), ("b", "45", "44"), ("c", "45", "55"), ("d", "44", "")):
+        append(tmp_path / "first", name, [(answer, None) for answer in first])
+        if second:
+            append(tmp_path / "second", name, [(answer, None) for answer in second])
+    models = [read_question_curves(tmp_path / run, "sums", "paper") for run in ("first", "second")]
+    groups = by_difficulty(models)
+    # (1 + 1) / 2, (.5 + 1) / 2 = .75, (.5 + 0) / 2 = .25; "d" has one model's answers alone.
+    assert groups == {Difficulty.EASY: ["a"], Difficulty.MEDIUM: ["b"], Difficulty.HARD: ["c"]}
+    (pass_at_k, *_) = mean_curves([models[0][name] for name in groups[Difficulty.MEDIUM]])
+    assert pass_at_k.values == (0.5, 1)
+    assert mean_curves([]) == []
