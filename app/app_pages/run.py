@@ -5,6 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from app import commands
+from app.commands import scoring
 from app.components.playground import playground
 from app.components.replay_buffer import bucket_heatmap, buffer_area
 from app.components.runs import (
@@ -14,6 +15,7 @@ from app.components.runs import (
     config_view,
     evaluation_results,
     judge_results,
+    regrades,
     run_controls,
     run_curves,
     run_header,
@@ -120,6 +122,7 @@ def _buffer(row: RunRow) -> None:
 def _results(row: RunRow) -> None:
     if row.kind == "eval":
         evaluation_results.show(ask(benchmarks.list_scores, run_id=row.run_id))
+        _regrades(row)
         st.page_link(
             "app_pages/benchmarks.py", label="Compare these scores under Benchmarks", icon=":material/leaderboard:"
         )
@@ -131,6 +134,10 @@ def _results(row: RunRow) -> None:
         label = "See verdicts beside entropies under Entropy and judge"
         st.page_link("app_pages/entropy_and_judge.py", label=label, icon=":material/gavel:", query_params=address)
         st.page_link("app_pages/run.py", label="Open the run that was judged", query_params=address)
+
+
+def _regrades(row: RunRow) -> None:
+    regrades.show(scoring.regradings(row.run_id))
 
 
 def _log(row: RunRow) -> None:
@@ -172,13 +179,14 @@ def _notes(row: RunRow) -> None:
 
 
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
+    graded = {"Graded again": _regrades} if row.kind == TRAIN and scoring.regradings(row.run_id) else {}
     if row.is_adopted:
-        return {"Curves": _curves, "Configuration": _configuration}
+        return {"Curves": _curves, "Configuration": _configuration, **graded}
     views: dict[str, Callable[[RunRow], None]] = (
         {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
     )
     views |= {"Log": _log, "Configuration": _configuration, "Attempts": _attempts}
-    return {**views, "Playground": _playground} if row.kind == TRAIN else views
+    return {**views, "Playground": _playground, **graded} if row.kind == TRAIN else views
 
 
 def _show(row: RunRow) -> None:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import address
 from app.components.replay_buffer import what_if
-from app.components.trajectories import audit_view, draw_effects_view, weight_table
+from app.components.trajectories import audit_view, draw_effects_view, replayed_groups, weight_table
 from app.components.widgets import curves, empty_state, no_replay, run_choice, view_tabs
 from app.queries.answers import ask
 from app.queries.runs import metric_series
@@ -15,6 +15,8 @@ from db.queries import draw_effects, runs, selections, trajectory_weights
 from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
 from exgrpo_core.config import LogProbRefresh
+from exgrpo_core.errors import InputError
+from exgrpo_core.methods.loading import QUESTIONS, find_part
 
 VIEWS = ["Checks of a step", "Drawn against undrawn", "Weights and variance"]
 
@@ -36,7 +38,7 @@ def _take() -> None:
 def _checks(row: RunRow, algorithm: dict[str, Any]) -> None:
     steps = ask(selections.steps_with_selections, row.run_id)
     if not steps:
-        empty_state.show("fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays.")
+        _replays(row)
         return
     step = _step(steps)
     with st.spinner("Checking tokens", show_time=False):
@@ -55,8 +57,25 @@ def _checks(row: RunRow, algorithm: dict[str, Any]) -> None:
         )
 
 
+def _replays(row: RunRow) -> None:
+    """Show what was replayed without a choice among candidates."""
+    steps = ask(selections.steps_with_replays, row.run_id)
+    if not steps:
+        empty_state.show("fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays.")
+        return
+    step = _step(steps)
+    replayed_groups.show(ask(selections.list_replayed_groups, row.run_id, step), step)
+
+
+def _is_an_experiment(question_selection: str) -> bool:
+    try:
+        return bool(find_part(QUESTIONS, question_selection).is_even_within_buckets)
+    except InputError:
+        return False
+
+
 def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
-    if algorithm["question_selection"] not in draw_effects_view.EVEN_WITHIN_BUCKETS:
+    if not _is_an_experiment(algorithm["question_selection"]):
         empty_state.show(
             "balance",
             "No experiment",

@@ -17,14 +17,16 @@ from jobs.analysis.score_curves import (
     read_question_curves,
 )
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answer_damage, find_answers
+from jobs.evaluation.regrades import RecordedRegrading, read_regradings
 from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks_folder
 from jobs.evaluation.user_benchmarks import load_user_benchmarks
 from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 
 __all__ = [
-    "MEASURES", "RecordedQuestion", "ScoreCurve", "UserError", "answer_damage", "benchmarks_folder", "evaluate",
-    "evaluation_answers", "missing_vllm", "score_curves", "score_curves_by_difficulty", "user_benchmarks",
+    "MEASURES", "RecordedQuestion", "RecordedRegrading", "ScoreCurve", "UserError", "answer_damage",
+    "benchmarks_folder", "evaluate", "evaluation_answers", "missing_vllm", "regradings", "score_curves",
+    "score_curves_by_difficulty", "user_benchmarks",
 ]  # fmt: skip
 
 
@@ -87,6 +89,14 @@ def _question_curves(run_id: str, benchmark: str, scheme: str) -> QuestionCurves
         return read_question_curves(RunDirectory.open(settings.current().runs_root, run_id).path, benchmark, scheme)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return {}
+
+
+def regradings(run_id: str) -> list[RecordedRegrading]:
+    """Return how a job's recorded answers were graded again; none where they were not, or a file is damaged."""
+    try:
+        return read_regradings(RunDirectory.open(settings.current().runs_root, run_id).path)
+    except (RunDirectoryError, UserError, OSError, KeyError, TypeError):
+        return []
 
 
 def missing_vllm() -> str:

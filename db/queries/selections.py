@@ -1,11 +1,15 @@
 """What each step selected for replay, for the audit."""
 
-from itertools import starmap
+from collections.abc import Sequence
+from itertools import groupby, starmap
+from math import nan
+from statistics import fmean
+from typing import Any
 
-from sqlalchemy import Integer, and_, case, cast, func, or_, select
+from sqlalchemy import Integer, Row, and_, case, cast, func, or_, select
 
 from db.connections.session import Database
-from db.rows.selections import SelectionRow, WrongChoiceRow
+from db.rows.selections import ReplayedGroupRow, SelectionRow, WrongChoiceRow
 from db.tables import models
 from db.tables.column_types import Number
 
@@ -64,6 +68,55 @@ def list_selections(database: Database, run_id: str, step: int) -> list[Selectio
             if row.chosen_trajectory_id == row.replayed_trajectory_id or row.question_index not in by_question:
                 by_question[row.question_index] = row
     return list(by_question.values())
+
+
+def steps_with_replays(database: Database, run_id: str) -> list[int]:
+    """Return the steps that replayed something, chosen among candidates or not, in order."""
+    replays = models.replays
+    query = (
+        select(replays.c.step)
+        .join(models.runs)
+        .where(models.runs.c.run_id == run_id, ~replays.c.is_superseded)
+        .distinct()
+        .order_by(replays.c.step)
+    )
+    with database.read() as connection:
+        return list(connection.scalars(query))
+
+
+def list_replayed_groups(database: Database, run_id: str, step: int) -> list[ReplayedGroupRow]:
+    """Return what a step replayed, by question."""
+    replays = models.replays
+    query = (
+        select(replays)
+        .join(models.runs)
+        .where(models.runs.c.run_id == run_id, replays.c.step == step, ~replays.c.is_superseded)
+        .order_by(replays.c.question_index, replays.c.trajectory_id)
+    )
+    with database.read() as connection:
+        rows = connection.execute(query).all()
+    return [_group_row(index, list(group)) for index, group in groupby(rows, lambda row: int(row.question_index))]
+
+
+def _group_row(question_index: int, rows: Sequence[Row[Any]]) -> ReplayedGroupRow:
+    born_steps = [row.born_step for row in rows]
+    return ReplayedGroupRow(
+        question_index=question_index,
+        num_trajectories=len(rows),
+        num_correct=sum(row.reward > 0.0 for row in rows),
+        first_born_step=min(born_steps),
+        last_born_step=max(born_steps),
+        is_external=any(row.is_external for row in rows),
+        num_tokens=_mean([row.num_tokens for row in rows]),
+        mean_entropy=_mean([row.mean_entropy for row in rows]),
+        mean_ratio=_mean([row.mean_ratio for row in rows]),
+        advantage_size=_mean([None if row.advantage is None else abs(row.advantage) for row in rows]),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else nan
 
 
 def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[WrongChoiceRow]:

@@ -24,6 +24,24 @@ class SelectionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayedGroupRow:
+    """What a step replayed of one question without choosing among candidates, such as a stored group as a whole."""
+
+    question_index: int
+    num_trajectories: int
+    num_correct: int
+    first_born_step: int
+    last_born_step: int
+    is_external: bool
+    num_tokens: float
+    """Mean over the trajectories, as are the next three; NaN where it is not recorded."""
+    mean_entropy: float
+    mean_ratio: float
+    advantage_size: float
+    """|A|; 0 of a group without a gradient."""
+
+
+@dataclass(frozen=True, slots=True)
 class WrongChoiceRow:
     """A selection of a run that did not choose exactly one candidate, or not one with the lowest score."""
 

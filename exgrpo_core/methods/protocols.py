@@ -52,6 +52,8 @@ class QuestionSampler(ABC):
     """What `question_selection` says."""
     placement: ClassVar[Placement] = Placement.REPLACE
     collected: ClassVar[Collected] = Collected.SUCCESSES
+    is_even_within_buckets: ClassVar[bool] = False
+    """Whether chance alone decides between questions of one bucket, so that drawn ones compare with undrawn ones."""
 
     @property
     def max_candidates(self) -> int | None:

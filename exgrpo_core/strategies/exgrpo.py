@@ -24,6 +24,7 @@ class Gaussian(QuestionSampler):
     """Algorithm 2: buckets by Gaussian weights over correctness rates, then uniformly within a bucket."""
 
     name: ClassVar[str] = "gaussian"
+    is_even_within_buckets: ClassVar[bool] = True
     bucket_center: float
     bucket_spread: float
 

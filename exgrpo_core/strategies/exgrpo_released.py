@@ -28,6 +28,7 @@ class ReleasedBuckets(QuestionSampler):
     """Medium difficulty first, with a spread of one success of K."""
 
     name: ClassVar[str] = "exgrpo_released"
+    is_even_within_buckets: ClassVar[bool] = True
     rollouts_per_question: int
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:

@@ -4,15 +4,21 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from exgrpo_core.durable_files import write_whole
 from exgrpo_core.types import Question
 from jobs.actions.staging import staging_folder
-from jobs.evaluation.regrading import ChangedOutcome, Regrading, regrade_benchmark
+from jobs.evaluation.regrades import (
+    EVERY_SCHEME,
+    ChangedOutcome,
+    RecordedRegrading,
+    Regrading,
+    regrading_path,
+    write_regrading,
+)
+from jobs.evaluation.regrading import regrade_benchmark
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.reward_function import Response
 from jobs.grading.schemes import AnswerKind, GradeItem, Scheme, grader_version
@@ -31,7 +37,6 @@ from jobs.tasks.questions import build_question
 from jobs.training.run_data import open_reward
 
 REGRADED_TAG = "regraded"
-REGRADES_FOLDER = "regrades"
 _COLUMNS = ("trajectory_id", "question_index", "is_replayed", "is_truncated", "verdict", "text")
 _NO_TOKENS = np.empty(0, dtype=np.int32)
 
@@ -76,17 +81,23 @@ def _regrade_evaluation(runs_root: Path, source: RunDirectory, spec: EvalSpec) -
             target = run, attempt, recorder
             parts = [regrade_benchmark(spec, event, source, target, grader) for event in finished.values()]
             recorder.status(RunStatus.SUCCEEDED)
+        regrading = _sum(run.run_id, parts)
+        write_regrading(run.path, RecordedRegrading(EVERY_SCHEME, grader_version(), regrading))
         write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
         run.path.rename(runs_root / run.run_id)
     journal = Journal(runs_root)
     journal.append(JournalKind.IMPORTED, run.run_id, source=source.run_id)
     journal.append(JournalKind.TAGGED, run.run_id, tag=REGRADED_TAG)
+    return regrading
+
+
+def _sum(result: str, parts: Sequence[Regrading]) -> Regrading:
     before, after = Counter[str](), Counter[str]()
     for part in parts:
         before.update(part.num_correct_before)
         after.update(part.num_correct_after)
     changes = [change for part in parts for change in part.changes]
-    return Regrading(run.run_id, sum(part.num_answers for part in parts), dict(before), dict(after), changes)
+    return Regrading(result, sum(part.num_answers for part in parts), dict(before), dict(after), changes)
 
 
 def _regrade_run(run: RunDirectory, spec: TrainSpec, scheme: Scheme) -> Regrading:
@@ -110,11 +121,10 @@ def _regrade_run(run: RunDirectory, spec: TrainSpec, scheme: Scheme) -> Regradin
                 for row, outcome in zip(rows, outcomes, strict=True)
                 if row["verdict"] != outcome
             ]
-    path = run.path / REGRADES_FOLDER / f"{scheme}-{grader_version()}.json"
+    path = regrading_path(run.path, scheme, grader_version())
     correct_before, correct_after = ({scheme.value: counts["correct"]} for counts in (before, after))
     regrading = Regrading(str(path.relative_to(run.path)), before.total(), correct_before, correct_after, changes)
-    path.parent.mkdir(exist_ok=True)
-    write_whole(path, json.dumps({"scheme": scheme, "grader_version": grader_version()} | asdict(regrading)))
+    write_regrading(run.path, RecordedRegrading(scheme, grader_version(), regrading))
     return regrading
 
 

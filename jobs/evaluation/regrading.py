@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
@@ -12,6 +11,7 @@ from jobs.evaluation.generation import Sample
 from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.questions import BenchmarkQuestion, LoadedBenchmark
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answer_damage, iterate_answers
+from jobs.evaluation.regrades import ChangedOutcome, Regrading
 from jobs.evaluation.results import benchmark_event
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import GradeItem, Scheme, grader_version
@@ -21,27 +21,6 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedOutcome:
-    """One recorded answer on which two gradings differ; `answer` says which it is."""
-
-    answer: str
-    scheme: str
-    before: str
-    after: str
-
-
-@dataclass(slots=True)
-class Regrading:
-    """Where the new outcomes are, how many answers were graded and how many were and are correct, by scheme."""
-
-    result: str
-    num_answers: int
-    num_correct_before: dict[str, int]
-    num_correct_after: dict[str, int]
-    changes: list[ChangedOutcome]
 
 
 def regrade_benchmark(

@@ -13,12 +13,7 @@ from app.components.widgets import empty_state, exports, figures
 from app.formats import NONE_SHOWN
 from db.rows.draw_effects import Difference, DrawEffect
 from db.rows.score_intervals import half_interval_95
-from exgrpo_core.strategies.exgrpo import Gaussian
-from exgrpo_core.strategies.exgrpo_released import ReleasedBuckets
-from exgrpo_core.strategies.question_ablations import Uniform
 
-EVEN_WITHIN_BUCKETS = frozenset({Gaussian.name, ReleasedBuckets.name, Uniform.name})
-"""Question samplers that choose by chance among the questions of a bucket."""
 EXPLANATION = (
     "Within a bucket, chance decides which questions a step replays. **Drawn** questions were trained on once more, "
     "with a replay; **undrawn** ones of the same step and bucket were not trained on in that step. Changes are from "

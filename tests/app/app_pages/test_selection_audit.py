@@ -7,6 +7,7 @@ import streamlit as st
 from app.queries import selections as selection_queries
 from app.queries.selections import wrong_choices
 from db.queries import selections
+from exgrpo_core.config import RetiredRule
 from tests.app import played
 from tests.app.page_texts import has_text, texts
 
@@ -114,3 +115,15 @@ def test_a_run_that_was_checked_is_only_checked_for_its_newest_steps(played_runs
     assert wrong_choices(bad.run_id) == first != []
     assert asked == [0, played.FINISHED.num_done - 4]
     assert wrong_choices("nowhere") == []
+
+
+def test_draws_of_a_method_that_replays_whole_groups_are_shown(runs_root, open_page):
+    run = dataclasses.replace(played.FINISHED, run_id="play-groups")
+    played.play(runs_root, run, question_selection="trinity", retired=RetiredRule.NEVER, off_policy_correction="clip")
+    page = open_page("selection_audit", run="play-groups")
+    assert not page.exception
+    assert not has_text(page, "Nothing was replayed yet")
+    frame = page.dataframe[0].value
+    assert set(frame["Trajectories"]) == {4}
+    assert (frame["Age"] >= 1).all()
+    assert (frame["Correct"] >= 1).all()

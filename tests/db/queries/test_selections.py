@@ -86,3 +86,16 @@ def test_an_empty_database_selected_nothing(database):
     assert selections.steps_with_selections(database, "none") == []
     assert selections.list_selections(database, "none", 2) == []
     assert selections.wrong_choices(database, "none") == []
+
+
+def test_replays_without_a_choice_are_listed_by_question(database, tmp_path):
+    run_id = recorded(database, tmp_path, change=lambda report: report.selections.clear())
+    assert selections.steps_with_selections(database, run_id) == []
+    assert selections.steps_with_replays(database, run_id) == [2, 3, 4, 5]
+    rows = selections.list_replayed_groups(database, run_id, 4)
+    for row, replay in zip(rows, replays_of(4), strict=True):
+        item = replay.experience
+        assert (row.question_index, row.num_trajectories, row.is_external) == (item.question_index, 1, False)
+        assert (row.first_born_step, row.last_born_step) == (item.born_step, item.born_step)
+        assert row.num_tokens == item.token_ids.size
+        assert row.mean_entropy == pytest.approx(float(replay.entropies.mean()), rel=1e-3)

@@ -10,6 +10,7 @@ from jobs.actions.regrading import regrade
 from jobs.cli.main import app
 from jobs.evaluation import loop, results
 from jobs.evaluation.loop import run_evaluation
+from jobs.evaluation.regrades import read_regradings
 from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import Scheme, SideBySide, grader_version
@@ -61,6 +62,8 @@ def test_evaluation_graded_again_is_a_second_one_and_both_scores_are_kept(evalua
     )
     changed = [(change.before, change.after) for change in regraded.changes if change.scheme == "corrected"]
     assert changed == [("wrong", "correct")] * 2
+    (recorded,) = read_regradings(runs_root / regraded.result)
+    assert (recorded.scheme, recorded.grader_version, recorded.regrading) == ("all", grader_version(), regraded)
     with open_fresh_index(runs_root, None) as database:
         old, new = (
             list_scores(database, run_id=item, scheme="paper")[0] for item in (evaluation.run_id, regraded.result)
