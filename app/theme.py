@@ -139,7 +139,7 @@ _DARK_OPTIONS = {
     "linkColor": LINK_DARK,
     "grayTextColor": "#9AA8BC",
     "grayBackgroundColor": "#1D2838",
-    "codeBackgroundColor": "#131C2A",
+    "codeBackgroundColor": "#0F1725",
     "codeTextColor": "#E6EBF3",
     "chartCategoricalColors": [DARK.fresh, DARK.held_out, DARK.replay, DARK.retired, DARK.warning, DARK.muted],
 }

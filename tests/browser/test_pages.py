@@ -7,6 +7,22 @@ from tests.app import recorded
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
+CONTRAST = """part => {
+    const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const light = (channel) => channel <= 0.03928 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4;
+    const luminance = ([red, green, blue]) =>
+        0.2126 * light(red / 255) + 0.7152 * light(green / 255) + 0.0722 * light(blue / 255);
+    let behind = [0, 0, 0], cover = 0;
+    for (let element = part; element && cover < 1; element = element.parentElement) {
+        const [red, green, blue, alpha = 1] = parse(getComputedStyle(element).backgroundColor);
+        behind = behind.map((sum, i) => sum + (1 - cover) * alpha * [red, green, blue][i]);
+        cover += (1 - cover) * alpha;
+    }
+    const values = [luminance(parse(getComputedStyle(part).color)), luminance(behind)].sort((a, b) => b - a);
+    return (values[0] + 0.05) / (values[1] + 0.05);
+}"""
+"""How much the words of an element stand out from what is behind them, by WCAG; 4.5 can be read."""
+
 
 def test_printed_link_opens_the_list_and_the_token_leaves_the_address(open_page):
     watched = open_page("/")
@@ -73,6 +89,18 @@ def test_deep_link_shows_the_same_view_in_both_themes(open_page, scheme):
     colour = watched.page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
     assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(14, 20, 32)"}[scheme]
     assert watched.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_on_and_of_the_accent_can_be_read_in_both_themes(open_page, scheme):
+    page = open_page("/compare?runs=run-finished,run-on-policy", color_scheme=scheme).page
+    tag, chosen = page.locator("[data-tag] span").first, page.locator('[role="radio"][aria-checked="true"] p').first
+    chosen.wait_for()
+    contrasts = [tag.evaluate(CONTRAST), chosen.evaluate(CONTRAST)]
+    page.goto(page.url.partition("/compare")[0])
+    button = page.locator(".st-key-to-new-run button p")
+    button.wait_for()
+    assert min([*contrasts, button.evaluate(CONTRAST)]) >= 4.5
 
 
 def test_charts_of_a_run_are_drawn_when_scrolled_to_and_stay_while_it_refreshes(open_page):
