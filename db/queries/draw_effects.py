@@ -13,7 +13,7 @@ from sqlalchemy import Connection, and_, select
 
 from db.connections.session import Database
 from db.queries.buffer import ancestry, last_changes
-from db.queries.remembered_columns import columns_of_run
+from db.queries.question_attempts import question_attempts
 from db.rows.analysis import ALL
 from db.rows.draw_effects import Difference, DrawEffect
 from db.tables import models
@@ -201,12 +201,8 @@ class _Attempts:
     """The attempts at every question of a run: their steps, and the share of correct rollouts."""
 
     def __init__(self, connection: Connection, run_id: str, run_key: int) -> None:
-        columns = columns_of_run(connection, run_id, run_key).columns
-        self._span = 2 + int(columns["step"].max(initial=0))
-        keys = columns["question_index"].astype(np.int64) * self._span + columns["step"]
-        self._keys, inverse = np.unique(keys, return_inverse=True)
-        num_correct = np.bincount(inverse.reshape(-1), weights=columns["is_correct"], minlength=self._keys.size)
-        self._rates = num_correct / np.maximum(1, np.bincount(inverse.reshape(-1), minlength=self._keys.size))
+        self._keys, self._span, num_rollouts, num_correct = question_attempts(connection, run_id, run_key)
+        self._rates = num_correct / np.maximum(1, num_rollouts)
 
     def around(self, questions: Integers, step: int) -> tuple[Numbers, Numbers, Numbers, Mask]:
         """Return steps to the next attempt and its rate, steps since the last one, and which are tried in this step."""

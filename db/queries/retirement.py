@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from db.connections.session import Database
-from db.queries.remembered_columns import columns_of_run
+from db.queries.question_attempts import question_attempts
 from db.rows.buffer import RetirementLine
 from db.tables import models
 from db.tables.run_lookup import require_run_key
@@ -90,7 +90,6 @@ def _question_text(prompt_text: str, details: Mapping[str, Any]) -> str:
 
 
 def _attempts(connection: Connection, run_id: str, run_key: int) -> Attempts:
-    columns = columns_of_run(connection, run_id, run_key).columns
     changes = models.buffer_changes
     query = (
         select(changes.c.question_index, changes.c.step, changes.c.kind, changes.c.bucket_from, changes.c.bucket_to)
@@ -98,8 +97,8 @@ def _attempts(connection: Connection, run_id: str, run_key: int) -> Attempts:
         .order_by(changes.c.question_index, changes.c.step, changes.c.position)
     )
     rows = connection.execute(query).all()
-    span = 1 + max(int(columns["step"].max(initial=0)), max((row.step for row in rows), default=0))
-    keys, inverse = np.unique(columns["question_index"].astype(np.int64) * span + columns["step"], return_inverse=True)
+    last_step = max((row.step for row in rows), default=0)
+    keys, span, num_rollouts, num_correct = question_attempts(connection, run_id, run_key, last_step)
     moves = [(row.question_index * span + row.step, row.bucket_to) for row in rows if row.kind == "moved"]
     retirements = [
         (row.question_index * span + row.step, _NO_BUCKET if row.bucket_from is None else row.bucket_from)
@@ -107,8 +106,8 @@ def _attempts(connection: Connection, run_id: str, run_key: int) -> Attempts:
         if row.kind == "retired"
     ]
     return Attempts(
-        num_rollouts=np.bincount(inverse.reshape(-1), minlength=keys.size),
-        num_correct=np.bincount(inverse.reshape(-1), columns["is_correct"], keys.size).astype(np.int64),
+        num_rollouts=num_rollouts,
+        num_correct=num_correct,
         buckets=_value_before(keys, moves, span, _NO_BUCKET),
         retires=np.isin(keys, [key for key, _ in retirements]),
         retired_from=_value_before(keys, retirements, span, _NEVER),
