@@ -50,7 +50,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-quick test-repeat test-verl test-verl-vllm test-faults test-faults-verl check bench
-.PHONY: bench-gpu format
+.PHONY: bench-gpu format fuzz
 .PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
@@ -94,6 +94,9 @@ FAULTS_PYTEST := -m pytest -q $(if $(filter-out 0,$(LONG)),-o timeout=7200)
 test-faults: $(VENV)/.installed-dev tools  ## Break things on purpose (LONG=1: with full counts, into docs; ROW=3: one row)
 	@$(if $(filter 9,$(ROW)),true,$(FAULTS) $(BIN)/python $(FAULTS_PYTEST) -m 'not verl' tests/faults $(ARGS))
 	@$(if $(filter-out 9,$(ROW)),true,$(MAKE) test-faults-verl)
+
+fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MINUTES=1 for each of them; crashes stay as tests
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
 test-faults-verl: $(VERL_VENV)/.installed-dev
 	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py

@@ -44,6 +44,16 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
         return None
 
 
+def is_event(event: dict[str, Any]) -> bool:
+    """Whether a line has the fields by which events are read; one that another program wrote may not."""
+    numbers = (event.get("seq"), event.get("num_unwritten", 0), event.get("step", 0))
+    if not (isinstance(event.get("kind"), str) and all(isinstance(number, int) for number in numbers)):
+        return False
+    if event["kind"] == "step":
+        return "step" in event and isinstance(event.get("file"), str | None)
+    return event["kind"] != "questions" or isinstance(event.get("file"), str)
+
+
 def _dump(event: Any) -> str:  # noqa: ANN401 - any JSON value
     return json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain
 from exgrpo_core.checksums import file_crc
 from jobs.grading.code.marks import mark_code
-from jobs.recording.event_codec import decode_line, list_segments, segment_path
+from jobs.recording.event_codec import decode_line, is_event, list_segments, segment_path
 from jobs.recording.trajectory_file import read_questions, read_trajectories, rows_of_step
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
@@ -71,7 +71,7 @@ def iterate_events(run: RunDirectory, kind: str) -> Iterator[dict[str, Any]]:
             with open_plain(segment_path(run.attempt_path(attempt), number)) as file:
                 for line in file:
                     event = decode_line(line[:-1])
-                    if event is not None and event["kind"] == kind:
+                    if event is not None and is_event(event) and event["kind"] == kind:
                         yield event
 
 
@@ -114,7 +114,7 @@ class _Reading:
                 offset += len(line)
                 self._num_bytes += len(line)
                 event = decode_line(line[:-1])
-                if event is None:
+                if event is None or not is_event(event):
                     self._report(path, f"the line that ends at byte {offset} is damaged and was skipped.")
                     self._last = None if self._last is None else self._last + 1
                     continue
@@ -132,7 +132,7 @@ class _Reading:
 
     def _add(self, event: dict[str, Any]) -> None:
         self.events.append(event)
-        if event["kind"] == "step" and event["file"] is None:
+        if event["kind"] == "step" and event.get("file") is None:
             event |= {"trajectories": [], "replays": []}
         elif event["kind"] == "step":
             self._num_steps_left -= 1

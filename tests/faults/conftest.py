@@ -10,7 +10,6 @@ import pytest
 from tests.faults.report import (
     DOCUMENT,
     RowResult,
-    current_commit,
     modules_of,
     read_rows,
     rewrite_table,
@@ -85,5 +84,5 @@ def pytest_sessionfinish() -> None:
     folder: Path = DOCUMENT.with_suffix("")
     for number, result in sorted(results.items()):
         if result.tests and result.is_whole and result.modules == modules_of(number):
-            write_row(folder, number, result, current_commit())
+            write_row(folder, number, result)
     rewrite_table(DOCUMENT, read_rows(folder))

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,8 +14,7 @@ from tests.faults.rows import ROWS
 
 DOCUMENT = REPOSITORY / "docs" / "reliability.md"
 START, END = "<!-- rows: start -->", "<!-- rows: end -->"
-HEADER = "| Row | What is done | Criterion | Seen | Met | Holds for | Took |\n|---|---|---|---|---|---|---|\n"
-_CODE = ("app", "bench", "db", "exgrpo_core", "jobs", "tests", "pyproject.toml")
+HEADER = "| Row | What is done | Criterion | Seen | Met | Run on | Took |\n|---|---|---|---|---|---|---|\n"
 
 
 @dataclass
@@ -47,13 +45,12 @@ def modules_of(number: int, folder: Path = Path(__file__).parent) -> set[str]:
     return {path.name for path in folder.glob("test_*.py") if mark in path.read_text(encoding="utf-8")}
 
 
-def write_row(folder: Path, number: int, result: RowResult, commit: str) -> None:
+def write_row(folder: Path, number: int, result: RowResult) -> None:
     """Write what was seen of a row to `row-NN.json`."""
     content = {
         "row": number,
         "met": not result.failed,
         "figures": result.figures,
-        "commit": commit,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "seconds": round(result.seconds, 1),
         "cores": len(os.sched_getaffinity(0)),
@@ -79,9 +76,16 @@ def _line(number: int, result: dict[str, Any] | None) -> str:
         cells = [str(number), row.fault, row.criterion, "", "not run", "", ""]
     else:
         seen = "; ".join(f"{name}: {value}" for name, value in result["figures"].items())
-        held_for = f"{result['commit']}, {result['date']}"
         took = f"{result['seconds']:,.0f} s on {result['cores']} cores"
-        cells = [str(number), row.fault, row.criterion, seen, "yes" if result["met"] else "**no**", held_for, took]
+        cells = [
+            str(number),
+            row.fault,
+            row.criterion,
+            seen,
+            "yes" if result["met"] else "**no**",
+            result["date"],
+            took,
+        ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
@@ -92,15 +96,3 @@ def rewrite_table(document: Path, results: Iterable[dict[str, Any]]) -> None:
     if not pattern.search(text):
         raise ValueError(f"{document}: expected a line {START} and a line {END} after it.")
     document.write_text(pattern.sub(lambda _: table(results), text), encoding="utf-8")
-
-
-def current_commit() -> str:
-    """Return the commit that is checked out, with a word where the code differs from it."""
-    commit = _git("rev-parse", "--short=10", "HEAD")
-    return commit + (" with changes" if _git("status", "--porcelain", "--", *_CODE) else "")
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", *arguments]
-    done = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    return done.stdout.strip()

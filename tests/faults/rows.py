@@ -87,5 +87,25 @@ ROWS = {
             "1,000 random cuts and flipped bits in all files of a runs root but the replay buffer (row 3)",
             "none accepted silently, nothing else lost, what can be recovered said",
         ),
+        Row(
+            15,
+            "kill -9 of the trainer at 150 random moments, in every phase of a step, a checkpoint and a start",
+            "no trajectory of a recorded step is lost or changed where the run keeps the newest experience",
+        ),
+        Row(
+            16,
+            "disk full as each phase begins: rollout, score, update, collecting, evaluation, checkpoint",
+            "a clean failure that says so; with space the run ends bit for bit as any other",
+        ),
+        Row(
+            17,
+            "steps of 150 s, evaluations of 60 s and checkpoints of 180 s, scaled: a stop in each phase",
+            "stopped at the step's end with a checkpoint, never by force; resumed to the same end bit for bit",
+        ),
+        Row(
+            18,
+            "a file system that hangs for 20 minutes, scaled, at a write of the trainer, as one on a network does",
+            "the run is neither lost nor ended by force; it continues by itself to the same end bit for bit",
+        ),
     )
 }

@@ -136,17 +136,19 @@ def small_parts(engine: EightNumbers) -> RunParts:
     return RunParts(engine, TrueIsCorrect(), questions, questions[:4], {})
 
 
-def small_loop(run: RunDirectory, control: StepControl, recorder: FileRecorder) -> TrainingLoop:
+def small_loop(
+    run: RunDirectory, control: StepControl, recorder: FileRecorder, engine: EightNumbers | None = None
+) -> TrainingLoop:
     """Return the loop of a run whose specification is in its folder, with an engine that knows nothing yet."""
-    return TrainingLoop(run.spec(), run.path, small_parts(EightNumbers()), recorder, control)
+    return TrainingLoop(run.spec(), run.path, small_parts(engine or EightNumbers()), recorder, control)
 
 
-def train(run: RunDirectory, control: StepControl | None = None) -> RunStatus:
+def train(run: RunDirectory, control: StepControl | None = None, engine: EightNumbers | None = None) -> RunStatus:
     """Run one attempt in this process, as a worker does, and return how it ended."""
     recorder = FileRecorder(run, run.claim_attempt(), run.spec().recording)
     try:
         recorder.status(RunStatus.RUNNING)
-        status = small_loop(run, control or StepControl(), recorder).run()
+        status = small_loop(run, control or StepControl(), recorder, engine).run()
         recorder.status(status)
     finally:
         recorder.close()

@@ -3,6 +3,7 @@
 import errno
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from jobs.supervisor.open_index import ingest_all
 from jobs.worker.worker import error_message
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.faults import recorded
+from tests.faults.phased_training import PhasedNumbers
 from tests.faults.small_disk import SmallDisk, mounted
 from tests.faults.small_training import StepControl, small_spec, train
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec
@@ -119,6 +121,34 @@ def test_a_checkpoint_without_room_leaves_the_older_ones_whole_and_the_run_ends_
     assert recorded.buffer_content(run, 12) == recorded.buffer_content(whole, 12)
     assert recorded.experience_state(run, 12) == recorded.experience_state(whole, 12)
     figure(f"save number {num_saves} without room", "said so, older checkpoints whole, same end bit for bit")
+
+
+@pytest.mark.fault_row(16)
+@pytest.mark.parametrize("phase", ["rollout", "score", "update", "collecting", "evaluation", "save"])
+def test_a_disk_that_is_full_in_any_phase_ends_the_run_with_a_sentence_and_changes_nothing(
+    disk, tmp_path, phase, figure
+):
+    whole = RunDirectory.create(tmp_path / "whole", small_spec())
+    assert train(whole) is RunStatus.SUCCEEDED
+    run = RunDirectory.create(disk.path / "runs", small_spec())
+    letter = "w" if phase == "save" else phase[0]
+    when = {"e": 3, "w": 2}.get(letter, 5)
+    said = Counter[str]()
+
+    def say(entered: str) -> None:
+        said[entered] += 1
+        if entered == letter and said[letter] == when:
+            disk.fill()
+
+    with pytest.raises(Exception, match="No space left") as failure:
+        train(run, engine=PhasedNumbers(say))
+    assert error_message(failure.value) == DISK_FULL
+    assert [find_fault(path) for path in list_checkpoints(run.checkpoints_path)] == [None]
+    disk.free()
+    assert train(run) is RunStatus.SUCCEEDED
+    assert recorded.policy_files(run, 12) == recorded.policy_files(whole, 12)
+    assert recorded.buffer_content(run, 12) == recorded.buffer_content(whole, 12)
+    figure(f"full in {phase}", "said so, same end bit for bit")
 
 
 def test_a_library_that_says_so_in_words_only_is_understood(disk):

@@ -1,0 +1,95 @@
+"""A training run in a process of its own that says which phase it enters, so that a kill can meet every phase."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.recording.file_recorder import FileRecorder
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.training.loop import TrainingLoop
+from tests.faults.small_training import EightNumbers, StepControl, small_parts
+
+PHASES = {"o": "opening", "r": "rollout", "s": "score", "u": "update", "c": "collecting", "w": "checkpoint"}
+"""A run's phases by the letter that says them; an evaluation, `e`, is one of its steps' too."""
+PHASE_SECONDS = 0.004
+
+
+class PhasedNumbers(EightNumbers):
+    """`EightNumbers` whose phases take their time and are said in a pipe."""
+
+    def __init__(self, say: Callable[[str], object], seconds: Mapping[str, float] | None = None) -> None:
+        super().__init__()
+        self._say = say
+        self._seconds = seconds or {}
+
+    def _enter(self, letter: str) -> None:
+        self._say(letter)
+        time.sleep(self._seconds.get(letter, PHASE_SECONDS))
+
+    def rollout(self, *arguments: Any) -> Any:
+        self._enter("r")
+        return super().rollout(*arguments)
+
+    def entropies(self, *arguments: Any) -> Any:
+        self._enter("s")
+        return super().entropies(*arguments)
+
+    def update(self, *arguments: Any) -> Any:
+        self._enter("u")
+        metrics = super().update(*arguments)
+        self._say("c")
+        return metrics
+
+    def save(self, directory: Path) -> None:
+        super().save(directory)
+        self._enter("w")
+
+    def generate_for_evaluation(self, *arguments: Any) -> Any:
+        self._enter("e")
+        return super().generate_for_evaluation(*arguments)
+
+
+class Trainer:
+    """A forked process that trains one attempt of a run until it is killed."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._phases, said = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(self._phases)
+                _train(run, lambda letter: os.write(said, letter.encode()))
+            finally:
+                os._exit(0)
+        os.close(said)
+
+    def phases(self) -> Iterator[str]:
+        """Yield the phases as they are entered, until the process ends."""
+        while letter := os.read(self._phases, 1).decode():
+            yield letter
+
+    def kill_in(self, phase: str, chance: random.Random, num_before: int) -> str:
+        """Kill -9 at a random moment after a phase was entered `num_before` + 1 times; return the phase it was in."""
+        for letter in self.phases():
+            num_before -= letter == phase
+            if num_before < 0:
+                break
+        time.sleep(chance.uniform(0.0, 2 * PHASE_SECONDS))
+        os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        assert os.WIFSIGNALED(status), "the run ended before the kill"
+        last = [phase, *(letter for letter in self.phases() if letter in PHASES)][-1]
+        os.close(self._phases)
+        return PHASES[last]
+
+
+def _train(run: RunDirectory, say: Callable[[str], object]) -> None:
+    say("o")
+    recorder = FileRecorder(run, run.claim_attempt(), run.spec().recording)
+    recorder.status(RunStatus.RUNNING)
+    TrainingLoop(run.spec(), run.path, small_parts(PhasedNumbers(say)), recorder, StepControl()).run()

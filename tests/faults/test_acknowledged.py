@@ -1,0 +1,71 @@
+"""Row 15: no trajectory whose step was recorded is lost or changed by a kill, in whatever phase it comes."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from exgrpo_core.types import Experience
+from jobs.recording.event_reader import iterate_events
+from jobs.recording.trajectory_file import read_trajectories
+from jobs.runs.directory import RunDirectory
+from jobs.specs.resume import ResumeSpec
+from jobs.training.loop import TrainingLoop
+from tests.faults.phased_training import PHASES, Trainer
+from tests.faults.small_training import EightNumbers, StepControl, small_parts, small_spec
+
+pytestmark = [pytest.mark.fault_row(15), pytest.mark.slow]
+
+KILLS_OF_A_RUN = 6
+
+
+def test_no_recorded_trajectory_is_lost_or_changed_by_a_kill(
+    tmp_path: Path, is_long: bool, figure: Callable[[str, object], None]
+):
+    num_kills = 150 if is_long else 12
+    chance, met = random.Random(15), Counter[str]()
+    wanted = [[*PHASES][i % len(PHASES)] for i in range(num_kills)]
+    chance.shuffle(wanted)
+    num_recorded = num_lost = num_changed = 0
+    for first in range(0, num_kills, KILLS_OF_A_RUN):
+        spec = small_spec(100_000, 4).model_copy(update={"resume": ResumeSpec(experience="newest")})
+        run = RunDirectory.create(tmp_path / str(first), spec)
+        for phase in wanted[first : first + KILLS_OF_A_RUN]:
+            num_before = chance.randrange({"o": 1, "w": 3}.get(phase, 8))
+            met[Trainer(run).kill_in(phase, chance, num_before)] += 1
+            stored = stored_trajectories(run)
+            recorded = recorded_tokens(run)
+            num_lost += len(recorded.keys() - stored.keys())
+            num_changed += sum(stored[i].token_ids.tolist() != recorded[i] for i in recorded.keys() & stored.keys())
+        num_recorded += len(recorded)
+    figure("kills", ", ".join(f"{name} {count}" for name, count in sorted(met.items())))
+    figure("recorded trajectories lost", f"{num_lost} of {num_recorded:,}")
+    figure("recorded trajectories changed", f"{num_changed} of {num_recorded:,}")
+    assert met.total() == num_kills
+    assert num_recorded > 10 * num_kills / KILLS_OF_A_RUN
+    assert (num_lost, num_changed) == (0, 0)
+
+
+def stored_trajectories(run: RunDirectory) -> dict[int, Experience]:
+    """Return every trajectory that the next attempt would start with, checked against its checksum."""
+    loop = TrainingLoop(run.spec(), run.path, small_parts(EightNumbers()), None, StepControl())  # type: ignore[arg-type]
+    state, _ = loop._open_state()
+    experiences = state.replay_buffer.experiences(np.arange(len(state.replay_buffer.rows_since(0))))
+    state.replay_buffer.close()
+    return {item.trajectory_id: item for item in experiences}
+
+
+def recorded_tokens(run: RunDirectory) -> dict[int, list[int]]:
+    """Return the tokens of every trajectory that recorded steps say is in the buffer."""
+    tokens: dict[int, list[int]] = {}
+    for event in iterate_events(run, "step"):
+        inserted = {change[2] for change in event["buffer_events"] if change[0] == "inserted"}
+        if event["file"] is not None:
+            table = read_trajectories(run.path / event["file"], ("trajectory_id", "token_ids", "is_replayed", "step"))
+            for row in table.to_pylist():
+                if row["step"] == event["step"] and not row["is_replayed"] and row["trajectory_id"] in inserted:
+                    tokens[row["trajectory_id"]] = row["token_ids"]
+    return tokens

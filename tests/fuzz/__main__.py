@@ -1,0 +1,69 @@
+"""`make fuzz MINUTES=5`: every target for so long; what makes one crash is kept in tests/fuzz/corpus."""
+
+import argparse
+import contextlib
+import hashlib
+import logging
+import sys
+import time
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+
+from exgrpo_core.errors import UserError
+from tests.fuzz.targets import TARGETS, Target
+
+CORPUS = Path(__file__).parent / "corpus"
+ROUND = 250
+"""Contents tried before the clock is looked at."""
+
+
+def fuzz(name: str, target: Target, seconds: float) -> tuple[int, int]:
+    """Try contents for so many seconds; return how many were read, and how many crashed, each kept."""
+    executions, crashes = 0, 0
+    last = b""
+
+    @settings(max_examples=ROUND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(target.tried())
+    def attempt(content: bytes) -> None:
+        nonlocal executions, last
+        last = content
+        executions += 1
+        read(target, content)
+
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            attempt()
+        except Exception as error:  # noqa: BLE001 - any is a crash
+            crashes += 1
+            path = CORPUS / name / hashlib.blake2b(last, digest_size=6).hexdigest()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(last)
+            print(f"{name}: {type(error).__name__}: {str(error)[:300]}\n  {path}", flush=True)  # noqa: T201 - a program
+    return executions, crashes
+
+
+def read(target: Target, content: bytes) -> None:
+    """Let a target read a content; it may refuse it with a sentence."""
+    with contextlib.suppress(UserError):
+        target.read(content)
+
+
+def main() -> int:
+    """Fuzz and return the exit code: 1 if something crashed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0, help="for each target")
+    parser.add_argument("--target", choices=sorted(TARGETS), action="append")
+    chosen = parser.parse_args()
+    logging.disable()
+    num_crashes = 0
+    for name in chosen.target or TARGETS:
+        executions, crashes = fuzz(name, TARGETS[name], 60 * chosen.minutes)
+        print(f"{name}: {executions:,} executions, {crashes} crashes", flush=True)  # noqa: T201 - a program
+        num_crashes += crashes
+    return 1 if num_crashes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+"""What reads files, each with bytes to try: it answers, or refuses with a sentence; anything else is a crash."""
+
+import gzip
+import io
+import itertools
+import json
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+
+from exgrpo_core.checksums import seal
+from exgrpo_core.errors import UserError
+from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
+from jobs.actions.archive import export_run, import_run
+from jobs.preflight.chat_template import read_chat_template
+from jobs.preflight.model_shapes import check_context, model_shape
+from jobs.preflight.remote_code import refuse_remote_code
+from jobs.recording.event_reader import EventReader
+from jobs.recording.verl_dump import read_dump
+from jobs.runs.description import describe_run
+from jobs.runs.directory import RunDirectory
+from jobs.specs.any_job import load_any_spec, parse_any_spec
+from jobs.specs.train import ModelSpec, TrainSpec, load_spec
+from jobs.training.data_rows import check_row, iterate_raw_rows
+from tests.exgrpo_core.experience_management.buffers import empty_buffer, go_on
+from tests.faults.small_training import small_spec, train
+from tests.fuzz.mutations import changed, changed_json
+
+FOLDER = Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-"))
+
+
+@dataclass(frozen=True)
+class Target:
+    """Reads `content` as a file of its kind; `tried` makes contents."""
+
+    read: Callable[[bytes], object]
+    tried: Callable[[], st.SearchStrategy[bytes]]
+
+
+@cache
+def recorded_run() -> RunDirectory:
+    """Return a real run of four steps with all its files."""
+    folder = Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-"))
+    run = RunDirectory.create(folder, small_spec(4, 2))
+    train(run)
+    return run
+
+
+def _file(name: str, content: bytes) -> Path:
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / name
+    path.write_bytes(content)
+    return path
+
+
+def _run_with(name: str, content: bytes) -> RunDirectory:
+    """Return a copy of the recorded run, its other files linked, with other content in one file."""
+    source = recorded_run()
+    copy = FOLDER / "runs" / source.run_id
+    shutil.rmtree(copy, ignore_errors=True)
+    attempt = copy / "attempts" / "0001"
+    (attempt / "trajectories").mkdir(parents=True)
+    for path in source.path.rglob("*"):
+        parts = path.relative_to(source.path).parts
+        if path.is_file() and parts[0] not in ("buffer", "checkpoints"):
+            (copy / path.relative_to(source.path)).symlink_to(path)
+    (copy / name).unlink(missing_ok=True)
+    (copy / name).write_bytes(content)
+    return RunDirectory(copy)
+
+
+def _events_file() -> bytes:
+    return (recorded_run().attempt_path(1) / "events-000001.jsonl").read_bytes()
+
+
+def _read_events(content: bytes) -> None:
+    run = _run_with("attempts/0001/events-000001.jsonl", content)
+    position, has_more = None, True
+    while has_more:
+        batch = EventReader(run).read(position)
+        position, has_more = batch.position, batch.has_more
+
+
+def _sealed_events() -> st.SearchStrategy[bytes]:
+    """Return event lines with any fields, under the checksum of whoever wrote them."""
+    lines = [json.loads(line) for line in _events_file().splitlines()]
+    for line in lines:
+        del line["crc"]
+    return st.lists(changed_json(lines).map(seal), min_size=1, max_size=4).map(
+        lambda all_lines: b"\n".join(all_lines) + b"\n"
+    )
+
+
+def _parquet_file() -> tuple[str, bytes]:
+    run = recorded_run()
+    path = next((run.attempt_path(1) / "trajectories").iterdir())
+    return str(path.relative_to(run.path)), path.read_bytes()
+
+
+def _read_parquet(content: bytes) -> None:
+    """Read a trajectory file of an older version, which has no checksum in its event."""
+    run = _run_with(_parquet_file()[0], content)
+    events = run.attempt_path(1) / "events-000001.jsonl"
+    lines = [json.loads(line) for line in events.read_bytes().splitlines()]
+    events.unlink()
+    bare = [{name: value for name, value in line.items() if name not in ("crc", "file_crc")} for line in lines]
+    events.write_bytes(b"".join(seal(json.dumps(line).encode()) + b"\n" for line in bare))
+    EventReader(run).read(max_steps=100)
+
+
+def _read_description(content: bytes) -> None:
+    for name in ("run.json", "spec.json", "attempts/0001/outcome.json"):
+        describe_run(_run_with(name, content))
+
+
+@cache
+def _archives() -> list[bytes]:
+    whole = export_run(recorded_run(), Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-")) / "run.tar.gz").read_bytes()
+    small = io.BytesIO()
+    with tarfile.open(fileobj=small, mode="w") as archive:
+        for name in ("spec.json", "run.json"):
+            archive.add(recorded_run().path / name, f"{recorded_run().run_id}/{name}")
+    return [small.getvalue(), gzip.decompress(whole)[:60_000]]
+
+
+def _import(content: bytes) -> None:
+    root = FOLDER / "imported"
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    for number, packed in enumerate((gzip.compress(content, 1), content)):
+        with suppress(UserError):
+            import_run(_file(f"run-{number}.tar.gz", packed), root)
+    left = [path.name for path in root.iterdir() if path.name.startswith(".")]
+    assert not left, f"left behind: {left}"
+
+
+def _load_spec(content: bytes) -> None:
+    for load, name in itertools.product((load_spec, load_any_spec), ("spec.yaml", "spec.json")):
+        with suppress(UserError):
+            load(_file(name, content))
+    with suppress(UserError, ValueError):
+        parse_any_spec(json.loads(content), "fuzz")
+
+
+def _specs() -> st.SearchStrategy[bytes]:
+    seed = small_spec().model_dump(mode="json")
+    texts = [
+        json.dumps(seed).encode(),
+        b"extends: chains-exgrpo\nnum_steps: 3\n",
+        b"name: one\ndata: {source: a.parquet}\n",
+    ]
+    return changed(texts) | changed_json(
+        [seed, {"kind": "eval", "model": {}, "benchmarks": {}}, {"extends": "chains-exgrpo"}]
+    )
+
+
+DUMP_LINE = {"input": "1+1", "output": "2", "gts": "2", "score": 1.0, "step": 1, "uid": "a"}
+
+
+def _read_dump(content: bytes) -> None:
+    folder = FOLDER / "dump"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "1.jsonl").write_bytes(content)
+    list(read_dump(folder))
+
+
+DATA_ROW = {
+    "data_source": "math", "prompt": [{"role": "user", "content": "1+1"}], "ability": "math",
+    "reward_model": {"style": "rule", "ground_truth": "2"}, "extra_info": {"index": 1},
+}  # fmt: skip
+
+
+def _read_rows(content: bytes) -> None:
+    for name in ("rows.jsonl", "rows.jsonl.gz", "rows.parquet"):
+        with suppress(UserError):
+            for number, row in iterate_raw_rows(str(_file(name, content)), "train"):
+                check_row(name, number, row, "auto")
+
+
+def _rows() -> st.SearchStrategy[bytes]:
+    parquet = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([DATA_ROW] * 3), parquet)
+    line = json.dumps(DATA_ROW).encode() + b"\n"
+    return changed([line, gzip.compress(line * 3), parquet.getvalue()]) | changed_json([DATA_ROW])
+
+
+CONFIG = {
+    "architectures": ["Qwen2ForCausalLM"], "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 51, "max_position_embeddings": 256,
+    "eos_token": {"content": "x"}, "chat_template": "{{ messages }}", "auto_map": {"AutoModel": "code.py"},
+}  # fmt: skip
+
+
+def _read_model_folder(content: bytes) -> None:
+    folder = FOLDER / "model"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "tokenizer_config.json"):
+        (folder / name).write_bytes(content)
+    spec = TrainSpec(model=ModelSpec(source=str(folder)))
+    for read in (model_shape, read_chat_template, partial(refuse_remote_code, "model.source")):
+        with suppress(UserError):
+            read(str(folder))
+    with suppress(UserError):
+        check_context(spec)
+    (folder / "chat_template.jinja").write_bytes(content)
+    with suppress(UserError):
+        read_chat_template(str(folder))
+    (folder / "chat_template.jinja").unlink()
+
+
+@cache
+def _buffer_files() -> dict[str, bytes]:
+    folder = Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-"))
+    buffer = empty_buffer(folder / "segments")
+    go_on(buffer, np.random.default_rng(0), 1, 2)
+    buffer.snapshot(folder / "segments" / "buffer.snapshot")
+    go_on(buffer, np.random.default_rng(1), 3, 2)
+    buffer.commit({"step": 5}).result()
+    return {path.name: path.read_bytes() for path in (folder / "segments").iterdir()}
+
+
+def _restore_buffer(content: bytes) -> None:
+    """Read the content as each file of a replay buffer whose others are whole."""
+    for kind in (".snapshot", ".log", ".rows", ".trajectories"):
+        folder = FOLDER / "buffer"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name, whole in _buffer_files().items():
+            (folder / name).write_bytes(content if name.endswith(kind) else whole)
+        with suppress(BufferCorruptionError, UserError):
+            buffer = ReplayBuffer.restore(folder, folder / "buffer.snapshot", keeps_later=True)
+            with suppress(BufferCorruptionError):
+                buffer.experiences(np.arange(len(buffer.rows_since(0))))
+            buffer.close()
+
+
+TARGETS: dict[str, Target] = {
+    "events": Target(_read_events, lambda: changed([_events_file()]) | _sealed_events()),
+    "trajectories": Target(_read_parquet, lambda: changed([_parquet_file()[1]])),
+    "run": Target(
+        _read_description,
+        lambda: (
+            changed([(recorded_run().path / name).read_bytes() for name in ("run.json", "spec.json")])
+            | changed_json([{"status": "failed", "reason": "x", "num_events": 3}])
+        ),
+    ),
+    "archive": Target(_import, lambda: changed(_archives())),
+    "specification": Target(_load_spec, _specs),
+    "rollout-dump": Target(
+        _read_dump, lambda: changed([json.dumps(DUMP_LINE).encode() + b"\n"]) | changed_json([DUMP_LINE])
+    ),
+    "data": Target(_read_rows, _rows),
+    "model-folder": Target(_read_model_folder, lambda: changed([json.dumps(CONFIG).encode()]) | changed_json([CONFIG])),
+    "replay-buffer": Target(_restore_buffer, lambda: changed([*_buffer_files().values()])),
+}
