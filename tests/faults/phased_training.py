@@ -17,6 +17,7 @@ from tests.faults.small_training import EightNumbers, StepControl, small_parts
 PHASES = {"o": "opening", "r": "rollout", "s": "score", "u": "update", "c": "collecting", "w": "checkpoint"}
 """A run's phases by the letter that says them; an evaluation, `e`, is one of its steps' too."""
 PHASE_SECONDS = 0.004
+MAX_PHASES = 80
 
 
 class PhasedNumbers(EightNumbers):
@@ -74,10 +75,13 @@ class Trainer:
             yield letter
 
     def kill_in(self, phase: str, chance: random.Random, num_before: int) -> str:
-        """Kill -9 at a random moment after a phase was entered `num_before` + 1 times; return the phase it was in."""
-        for letter in self.phases():
+        """Kill -9 at a random moment after a phase was entered `num_before` + 1 times; return the phase it was in.
+
+        A run that has retired all its questions scores nothing any more: it is killed in another phase.
+        """
+        for number, letter in enumerate(self.phases()):
             num_before -= letter == phase
-            if num_before < 0:
+            if num_before < 0 or number == MAX_PHASES:
                 break
         time.sleep(chance.uniform(0.0, 2 * PHASE_SECONDS))
         os.kill(self.pid, signal.SIGKILL)

@@ -19,7 +19,7 @@ from tests.faults.small_training import EightNumbers, StepControl, small_parts, 
 
 pytestmark = [pytest.mark.fault_row(15), pytest.mark.slow]
 
-KILLS_OF_A_RUN = 6
+KILLS_OF_A_RUN = 3
 
 
 def test_no_recorded_trajectory_is_lost_or_changed_by_a_kill(
@@ -45,7 +45,7 @@ def test_no_recorded_trajectory_is_lost_or_changed_by_a_kill(
     figure("recorded trajectories lost", f"{num_lost} of {num_recorded:,}")
     figure("recorded trajectories changed", f"{num_changed} of {num_recorded:,}")
     assert met.total() == num_kills
-    assert num_recorded > 10 * num_kills / KILLS_OF_A_RUN
+    assert num_recorded > 5 * num_kills / KILLS_OF_A_RUN
     assert (num_lost, num_changed) == (0, 0)
 
 
