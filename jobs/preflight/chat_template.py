@@ -1,8 +1,8 @@
 """The chat template of a model on this machine, and prompts in it without loading the tokenizer."""
 
-import json
 from collections.abc import Sequence
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.preflight.model_shapes import model_file
 from jobs.pretrained.chat_templates import TemplateProcess
 from jobs.training.templates import Message
@@ -16,7 +16,7 @@ def read_chat_template(source: str, revision: str | None = None) -> str | None:
     """Return the chat template of a model in a folder or downloaded before; None if it has none or is not here."""
     path = model_file(source, TEMPLATE_FILE, revision)
     if path is not None:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors="replace")
     template = _read_settings(source, revision).get("chat_template")
     return template if isinstance(template, str) else None
 
@@ -38,10 +38,9 @@ def render_chat_prompts(
 def _read_settings(source: str, revision: str | None) -> dict[str, object]:
     path = model_file(source, SETTINGS_FILE, revision)
     try:
-        content = {} if path is None else json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return {} if path is None else read_json(path)
+    except (OSError, UnreadableFileError):
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _token_text(token: object) -> str | None:

@@ -1,8 +1,8 @@
 """Rows of a data set in verl's schema, read and checked one by one before a run starts."""
 
 import gzip
-import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pyarrow.parquet as pq
 
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.errors import InputError
 from jobs.tasks.questions import hash_question
 from jobs.training.templates import Message
@@ -119,15 +120,15 @@ def _iterate_json_lines(path: Path) -> Iterator[tuple[int, RawRow]]:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, _json_object(line, path, number)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise DataError(f"{path}, row {number + 1}: cannot be read ({error}).") from error
 
 
 def _json_object(line: str, path: Path, number: int) -> RawRow:
     try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{path}, row {number}: is not JSON ({error}).") from error
+        row = parse_json(line)
+    except UnreadableFileError as error:
+        raise DataError(f"{path}, row {number}: {error}") from error
     if not isinstance(row, dict):
         raise DataError(f"{path}, row {number}: expected a JSON object, got {type(row).__name__}.")
     return row
