@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from exgrpo_core.errors import UserError
 from tests.fuzz.targets import TARGETS, Target
@@ -23,7 +23,14 @@ def fuzz(name: str, target: Target, seconds: float) -> tuple[int, int]:
     executions, crashes = 0, 0
     last = b""
 
-    @settings(max_examples=ROUND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    # To shrink what crashes would take minutes in which nothing new is tried.
+    @settings(
+        max_examples=ROUND,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(target.tried())
     def attempt(content: bytes) -> None:
         nonlocal executions, last
@@ -37,7 +44,7 @@ def fuzz(name: str, target: Target, seconds: float) -> tuple[int, int]:
             attempt()
         except Exception as error:  # noqa: BLE001 - any is a crash
             crashes += 1
-            path = CORPUS / name / hashlib.blake2b(last, digest_size=6).hexdigest()
+            path = CORPUS / name / f"{hashlib.blake2b(last, digest_size=6).hexdigest()}.bin"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(last)
             print(f"{name}: {type(error).__name__}: {str(error)[:300]}\n  {path}", flush=True)  # noqa: T201 - a program

@@ -22,7 +22,7 @@ def text_files() -> list[Path]:
     return [
         path
         for path in tracked_files()
-        if path != OWN_FILE and path.suffix not in {".png", ".parquet", ".db", ".gz", ".safetensors"}
+        if path != OWN_FILE and path.suffix not in {".png", ".parquet", ".db", ".gz", ".safetensors", ".bin"}
     ]
 
 
