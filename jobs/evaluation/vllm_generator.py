@@ -8,6 +8,27 @@ from jobs.engines.vllm_variables import VLLM_VARIABLES
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
 from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import EvalSpec
+from jobs.tasks.questions import encode_prompt
+from jobs.training.templates import PromptTokenizer, render_chat_prompt
+
+
+def vllm_prompts(questions: Sequence[PromptedQuestion], tokenizer: PromptTokenizer) -> list[str | dict[str, list[int]]]:
+    """Return prompts as vLLM takes them: texts, and for messages the token ids of the model's chat template.
+
+    The template runs here and not in vLLM, which sets it no limits of time and memory.
+
+    Raises:
+        TrainingError: The chat template cannot be used.
+    """
+    try:
+        return [
+            {"prompt_token_ids": encode_prompt(tokenizer, render_chat_prompt(question.messages, tokenizer))}
+            if question.prompt_text is None
+            else question.prompt_text
+            for question in questions
+        ]
+    except ValueError as error:
+        raise TrainingError(str(error)) from error
 
 
 class VllmGenerator:
@@ -44,12 +65,11 @@ class VllmGenerator:
     ) -> Iterator[SampledQuestion]:
         """Yield the wanted questions' answers."""
         questions = [question for question in batch if question.question_id in wanted]
+        if not questions:
+            return
         seeds = [derive_seed(seed, question.question_id) for question in questions]
         settings = self.sampling_settings(questions, seeds, num_samples)
-        if questions and questions[0].prompt_text is None:
-            outputs = self._model.chat([list(question.messages) for question in questions], settings)
-        else:
-            outputs = self._model.generate([question.prompt_text for question in questions], settings)
+        outputs = self._model.generate(vllm_prompts(questions, self._model.get_tokenizer()), settings)
         for question, question_seed, output in zip(questions, seeds, outputs, strict=True):
             samples = [
                 Sample(answer.text, len(answer.token_ids), answer.finish_reason == "length", answer.cumulative_logprob)

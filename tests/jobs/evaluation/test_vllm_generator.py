@@ -36,4 +36,7 @@ def test_log_probs_are_those_of_the_model_at_the_sampling_temperature(tmp_path):
         expected = log_probs.gather(1, torch.tensor(answer_ids)[:, None]).sum().item()
         assert (sample.text, sample.num_tokens) == (answer.text, len(answer_ids))
         assert sample.log_prob == pytest.approx(expected, rel=0.01)
+    in_chat = PromptedQuestion("b", None, ({"role": "user", "content": "What is 1?"},), TEMPERATURE)
+    (answered,) = generator.generate([in_chat], frozenset({"b"}), 2, 1)
+    assert [sample.num_tokens > 0 for sample in answered.samples] == [True, True]
     generator.close()

@@ -1,0 +1,34 @@
+"""Chat templates are rendered within limits before vLLM gets their tokens; needs no vLLM."""
+
+import pytest
+
+from jobs.evaluation.generation import PromptedQuestion
+from jobs.evaluation.vllm_generator import vllm_prompts
+from jobs.pretrained.chat_template_process import MAX_CPU_SECONDS
+from jobs.runs.control import TrainingError
+from jobs.training.answer_format import make_format_tokenizer
+from tests.jobs.training.chat_model import CHAT_TEMPLATE
+
+MESSAGES = ({"role": "user", "content": "What is 1?"},)
+
+
+@pytest.fixture
+def tokenizer():
+    tokenizer = make_format_tokenizer(["What is 1?"], vocabulary_size=300)
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def test_messages_become_the_tokens_of_the_chat_template_and_texts_stay(tokenizer):
+    questions = [PromptedQuestion("a", None, MESSAGES, 0.6), PromptedQuestion("b", "What is 1?", (), 0.6)]
+    chat, text = vllm_prompts(questions, tokenizer)
+    assert text == "What is 1?"
+    assert tokenizer.decode(chat["prompt_token_ids"]) == (
+        "<|im_start|>user\nWhat is 1?<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_a_chat_template_without_end_is_one_sentence_and_does_not_hang(tokenizer):
+    tokenizer.chat_template = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    with pytest.raises(TrainingError, match=f"takes more than {MAX_CPU_SECONDS} seconds"):
+        vllm_prompts([PromptedQuestion("a", None, MESSAGES, 0.6)], tokenizer)
