@@ -100,12 +100,13 @@ class VerlEngine:
         gaps = [np.abs(item.log_probs - new) for item, new in zip(rollouts, scores.log_probs, strict=True)]
         self._log_prob_gaps = np.concatenate(gaps)
         texts = self.decode(rollouts)
+        rewards = self.rewards(questions, rollouts, texts)
         trajectories = iter(
             Trajectory(
                 question_index=question.index,
                 token_ids=entry.token_ids,
                 log_probs=log_probs,
-                reward=entry.reward,
+                reward=reward,
                 text=text,
                 verdict=entry.verdict["outcome"],
                 is_truncated=entry.is_truncated,
@@ -114,8 +115,8 @@ class VerlEngine:
                 entropies=entropies,
                 sampler_log_probs=entry.log_probs.astype(np.float32),
             )
-            for question, entry, text, log_probs, entropies in zip(
-                questions, rollouts, texts, scores.log_probs, scores.entropies, strict=True
+            for question, entry, text, reward, log_probs, entropies in zip(
+                questions, rollouts, texts, rewards, scores.log_probs, scores.entropies, strict=True
             )
         )
         num_rollouts = [0 if i in failed else request.num_rollouts for i, request in enumerate(requests)]
@@ -123,6 +124,15 @@ class VerlEngine:
             RolloutGroup(request.question, list(islice(trajectories, number)))
             for request, number in zip(requests, num_rollouts, strict=True)
         ]
+
+    def rewards(
+        self,
+        questions: Sequence[Question],  # noqa: ARG002 - likewise
+        rollouts: Sequence[Rollout],
+        texts: Sequence[str],  # noqa: ARG002 - likewise
+    ) -> list[float]:
+        """Return the reward of each rollout of training, in order: by default what verl's reward function gave."""
+        return [rollout.reward for rollout in rollouts]
 
     def entropies(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> TrajectoryScores:
         """Score stored trajectories under the current policy at rollout temperature."""

@@ -30,12 +30,10 @@ def code_parts(rewards: Iterable[str]) -> dict[str, str]:
     return {name: allowed_location(name, PARTS, ENTRY_POINTS) for name in rewards if name not in PARTS}
 
 
-def find_reward_mistakes(rewards: Mapping[str, float], kind: RewardKind, engine: str) -> Iterator[str]:
+def find_reward_mistakes(rewards: Mapping[str, float], kind: RewardKind) -> Iterator[str]:
     """Yield a sentence on each thing that is wrong with a reward's parts and their weights."""
     if rewards == ANSWER_ALONE:
         return
-    if engine != "embedded":
-        yield "data.rewards: expected the answer alone, except on the embedded engine."
     try:
         num_code_parts = len(code_parts(rewards))
     except InputError as error:

@@ -261,7 +261,7 @@ class TrainSpec(Spec):
             yield "model.warm_seed, model.demonstrator_errors: expected none, except for chains-warm on chains."
         if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
             yield "data.code_reward_rate: expected 0, except for chains on the embedded engine."
-        yield from find_reward_mistakes(self.data.rewards, self.algorithm.reward_kind, self.engine)
+        yield from find_reward_mistakes(self.data.rewards, self.algorithm.reward_kind)
 
     def _sft_mistakes(self) -> Iterator[str]:
         if self.sft is None:
@@ -296,11 +296,16 @@ class TrainSpec(Spec):
                 "algorithm.reward_kind: expected binary, since the embedded engine serves no reward model and only "
                 "chains have partly right answers; use engine: verl, or several data.rewards."
             )
-        needs_model = is_continuous and self.engine == "verl"
-        if needs_model != (self.reward_model is not None):
-            yield ("reward_model: expected one exactly when algorithm.reward_kind is continuous on the verl engine.")
+        may_have_model = is_continuous and self.engine == "verl"
+        needs_model = may_have_model and self.data.rewards == ANSWER_ALONE
+        has_model = self.reward_model is not None
+        if (has_model and not may_have_model) or (needs_model and not has_model):
+            yield (
+                "reward_model: expected one exactly when algorithm.reward_kind is continuous on the verl engine, which "
+                "several data.rewards are too."
+            )
         validation = self.validation
-        if needs_model and (self.data.num_held_out or validation.num_training_questions or validation.benchmarks):
+        if has_model and (self.data.num_held_out or validation.num_training_questions or validation.benchmarks):
             yield (
                 "validation.num_training_questions, data.num_held_out, validation.benchmarks: expected 0, 0 and none, "
                 "since evaluations count correct answers, which continuous rewards do not have."

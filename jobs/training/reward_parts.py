@@ -47,7 +47,12 @@ class RewardParts:
 
     def grade(self, questions: Sequence[Question], responses: Sequence[Response]) -> list[Verdict]:
         """Return one verdict a response, in order, with the weighted sum as its reward."""
-        verdicts = self._answer.grade(questions, responses)
+        return self.weigh(questions, responses, self._answer.grade(questions, responses))
+
+    def weigh(
+        self, questions: Sequence[Question], responses: Sequence[Response], verdicts: Sequence[Verdict]
+    ) -> list[Verdict]:
+        """Return the verdicts on answers, in order, with the weighted sum as their reward."""
         total = np.zeros(len(verdicts))
         for name, weight in self._weights.items():
             values = self._parts[name](questions, responses, verdicts)

@@ -15,12 +15,14 @@ from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
+from jobs.specs.reward_parts import ANSWER_ALONE
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.loop import TrainingLoop
 from jobs.training.off_policy_trajectories import read_external
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.reward_model_files import with_checked_reward_model
+from jobs.training.reward_parts import open_reward_parts
 from jobs.training.run_data import RunData, log_first_prompt, open_data, open_reward
 from jobs.training.warm_start import describe_start
 
@@ -103,7 +105,11 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
     from jobs.engines.verl_ray.session import open_trainer
 
     refuse_remote_code(data.model_source)
-    with open_reward(spec) as reward, open_trainer(config) as trainer:
+    with (
+        open_reward(spec) as reward,
+        open_reward_parts(reward, spec.data.rewards) as rewards,
+        open_trainer(config) as trainer,
+    ):
         # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
@@ -114,8 +120,11 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         share = spec.verl.max_failed_share
         engine = WorkbenchVerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, seed, share)
         engine.skips_non_finite = spec.optim.non_finite == "skip"
+        has_parts = spec.data.rewards != ANSWER_ALONE
+        engine.weigh = rewards.weigh if has_parts else None
         benchmarks, start_model = read_benchmarks(spec, tokenizer), describe_start(data.model_source)
-        yield RunParts(engine, reward, questions, held_out, external, benchmarks, start_model)
+        take_metrics = rewards.take_metrics if has_parts else dict
+        yield RunParts(engine, reward, questions, held_out, external, benchmarks, start_model, take_metrics)
 
 
 def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:

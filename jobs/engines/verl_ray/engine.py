@@ -1,17 +1,33 @@
 """The plug-in's engine with what only the workbench asks of one: its graders' columns, and answers for evaluations."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.types import Question
-from exgrpo_core.verl_plugin.engine import VerlEngine
+from exgrpo_core.verl_plugin.engine import Rollout, VerlEngine
 from jobs.engines.verl_ray.reward import describe_question
-from jobs.grading.reward_function import Response
+from jobs.grading.reward_function import Response, Verdict
+
+Weigh = Callable[[Sequence[Question], Sequence[Response], Sequence[Verdict]], list[Verdict]]
+"""Gives verdicts on responses the reward of all of its parts."""
 
 
 class WorkbenchVerlEngine(VerlEngine):
-    """A `VerlEngine` that also answers benchmarks."""
+    """A `VerlEngine` that also answers benchmarks, and whose reward may have parts beside verl's reward function."""
+
+    weigh: Weigh | None = None
+
+    def rewards(self, questions: Sequence[Question], rollouts: Sequence[Rollout], texts: Sequence[str]) -> list[float]:
+        """Return the reward of each rollout: the weighted sum of the parts, if there are several."""
+        if self.weigh is None:
+            return super().rewards(questions, rollouts, texts)
+        responses = [
+            Response(text, rollout.token_ids, rollout.is_truncated)
+            for text, rollout in zip(texts, rollouts, strict=True)
+        ]
+        verdicts = [Verdict(rollout.reward, rollout.verdict["outcome"]) for rollout in rollouts]
+        return [verdict.reward for verdict in self.weigh(questions, responses, verdicts)]
 
     def describe_question(self, question: Question) -> dict[str, Any]:
         """Return the columns that this project's graders read."""

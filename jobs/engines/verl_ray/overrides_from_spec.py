@@ -272,6 +272,7 @@ def _reward_settings(spec: TrainSpec) -> dict[str, Value]:
             f"{function}.path": REWARD_MODULE,
             f"{function}.name": REWARD_FUNCTION,
             f"+{function}.reward_kwargs.requires_think_end": spec.data.requires_think_end,
+            f"+{function}.reward_kwargs.reward_kind": spec.algorithm.reward_kind.value,
         }
     model, served = "reward.reward_model", "reward.reward_model.rollout"
     return {

@@ -35,6 +35,7 @@ def compute_score(
     ground_truth: str,
     extra_info: dict[str, Any],
     requires_think_end: bool = False,
+    reward_kind: str = RewardKind.BINARY.value,
 ) -> dict[str, Any]:
     """Return `score` and the verdict on one response, whose text verl decoded without special tokens."""
     question = Question(
@@ -46,7 +47,8 @@ def compute_score(
         metadata=extra_info["metadata"],
     )
     response = Response(solution_str, NO_TOKENS, extra_info["is_truncated"])
-    reward = _reward_function(str(question.metadata.get("answer_kind")), requires_think_end)
+    answer_kind = str(question.metadata.get("answer_kind"))
+    reward = _reward_function(answer_kind, requires_think_end, RewardKind(reward_kind))
     (verdict,) = reward.grade([question], [response])
     return {
         "score": verdict.reward,
@@ -57,8 +59,8 @@ def compute_score(
 
 
 @cache
-def _reward_function(answer_kind: str, requires_think_end: bool) -> RewardFunction:
+def _reward_function(answer_kind: str, requires_think_end: bool, reward_kind: RewardKind) -> RewardFunction:
     """Return this process's grader; its killable processes end with the process."""
     if answer_kind in TASKS:
-        return TASKS[answer_kind].make_reward(DataSpec(), RewardKind.BINARY)
+        return TASKS[answer_kind].make_reward(DataSpec(), reward_kind)
     return MathReward(AnswerGrader(requires_think_end=requires_think_end))

@@ -69,12 +69,13 @@ def test_parts_that_cannot_be_are_refused(rewards, sentence):
         parse_spec({"data": {"rewards": rewards}}, "test")
 
 
-def test_several_parts_need_continuous_rewards_and_the_embedded_engine():
-    several = {"data": {"source": "word_problems", "rewards": {"answer": 1.0, "format": 0.2}}}
+@pytest.mark.parametrize("engine", ["embedded", "verl"])
+def test_several_parts_need_continuous_rewards_on_both_engines(engine):
+    several = {"engine": engine, "data": {"source": "word_problems", "rewards": {"answer": 1.0, "format": 0.2}}}
     continuous = several | {"algorithm": {"reward_kind": "continuous", "start_pass_rate": None}}
     assert parse_spec(continuous, "test").data.rewards == {"answer": 1.0, "format": 0.2}
-    with pytest.raises(SpecError, match="except on the embedded engine"):
-        parse_spec({"engine": "verl", "data": {"rewards": {"random": 1.0}}}, "test")
+    with pytest.raises(SpecError, match=r"need algorithm\.reward_kind continuous"):
+        parse_spec(several, "test")
 
 
 def test_controls_differ_from_on_policy_training_in_the_reward_alone():

@@ -58,6 +58,7 @@ def test_evaluations_checkpoints_and_resuming_are_left_to_the_training_loop():
 def test_answers_are_graded_by_this_project_and_never_by_verls_math_graders():
     found = settings(verl_spec(data={"requires_think_end": True}))
     assert found["+reward.custom_reward_function.reward_kwargs.requires_think_end"] == "True"
+    assert found["+reward.custom_reward_function.reward_kwargs.reward_kind"] == "binary"
     assert found["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward'"
 
 
