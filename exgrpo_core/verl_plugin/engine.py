@@ -30,6 +30,7 @@ from exgrpo_core.verl_plugin.rows import (
     of_response,
     put_rows,
 )
+from exgrpo_core.verl_plugin.settings import AGENT_NAME
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.update import UpdateTally, update_rows
 
@@ -108,10 +109,10 @@ class VerlEngine:
                 log_probs=log_probs,
                 reward=reward,
                 text=text,
-                verdict=entry.verdict["outcome"],
+                verdict=entry.verdict.get("outcome", ""),
                 is_truncated=entry.is_truncated,
-                is_valid=entry.verdict["is_valid"],
-                has_code=entry.verdict["has_code"],
+                is_valid=entry.verdict.get("is_valid"),
+                has_code=entry.verdict.get("has_code"),
                 entropies=entropies,
                 sampler_log_probs=entry.log_probs.astype(np.float32),
             )
@@ -174,7 +175,6 @@ class VerlEngine:
             metrics = self.trainer.train_mini_batch(rows, objective, mini_batch.num_trajectories, mini_batch.num_tokens)
             tally.add(f"mini-batch {number + 1} of {len(mini_batches)}", trained, metrics)
         self._kept.clear()
-        self.trainer.global_steps += 1
         metrics = tally.metrics()
         if self._log_prob_gaps.size:
             metrics["sampler/log_prob_gap"] = float(self._log_prob_gaps.mean())
@@ -187,12 +187,13 @@ class VerlEngine:
         batch = next(self._batch_numbers)
         return [
             {
+                **self.describe_question(request.question),
                 "uid": f"{batch}-{position}",
                 "index": request.question.index,
+                "agent_name": AGENT_NAME,
                 "prompt_token_ids": request.question.prompt_ids.tolist(),
                 "sampling_key": f"{sampling_key}/{position}" if has_seeds else "",
                 "__rollout_n__": request.num_rollouts,
-                **self.describe_question(request.question),
             }
             for position, request in enumerate(requests)
         ]
@@ -214,6 +215,10 @@ class VerlEngine:
         """Write verl's sharded checkpoint and the sampler's counter into `directory`."""
         directory.mkdir(parents=True, exist_ok=True)
         self.trainer.save(str(directory / WORKERS_FOLDER))
+        self.save_counter(directory)
+
+    def save_counter(self, directory: Path) -> None:
+        """Write the sampler's counter alone: the workers' part is saved elsewhere."""
         state = {"num_rollout_calls": self._num_rollout_calls, "num_ranks": self.trainer.num_workers}
         (directory / STATE_FILE).write_text(json.dumps(state) + "\n", encoding="utf-8")
 
@@ -223,14 +228,18 @@ class VerlEngine:
         Raises:
             EngineError: It was saved by another number of workers, or is damaged.
         """
-        state = _read_state(directory / STATE_FILE)
-        if state["num_ranks"] != self.trainer.num_workers:
+        num_ranks = _read_state(directory / STATE_FILE)["num_ranks"]
+        if num_ranks != self.trainer.num_workers:
             raise EngineError(
-                f"{directory}: saved by {state['num_ranks']} GPUs, but this run has {self.trainer.num_workers}; "
+                f"{directory}: saved by {num_ranks} GPUs, but this run has {self.trainer.num_workers}; "
                 "resume on the same number."
             )
         self.trainer.restore(str(directory / WORKERS_FOLDER))
-        self._num_rollout_calls = state["num_rollout_calls"]
+        self.restore_counter(directory)
+
+    def restore_counter(self, directory: Path) -> None:
+        """Continue the draws of the engine whose counter was saved into `directory`."""
+        self._num_rollout_calls = _read_state(directory / STATE_FILE)["num_rollout_calls"]
 
     def generate(
         self,
@@ -326,7 +335,7 @@ def _read_rollouts(rows: Any) -> list[Rollout]:
     columns = [rows[name].unbind() for name in ("responses", STORED_LOG_PROBS, "rm_scores")]
     rollouts = []
     for token_ids, log_probs, scores, extra in zip(*columns, list(rows["extra_fields"]), strict=True):
-        verdict = extra.get("reward_extra_info", {"outcome": "", "is_valid": None, "has_code": None})
+        verdict = extra.get("reward_extra_info", {})
         rollouts.append(
             Rollout(
                 token_ids=token_ids.numpy().astype(np.int32),

@@ -6,6 +6,7 @@ For tests and for machines without a GPU: rollout name "hf". One server a replic
 import asyncio
 import logging
 import os
+import random
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -40,26 +41,32 @@ def server_name(replica_rank: int) -> str:
 class HfServer:
     """Answers verl's generation requests; torch draws with the seed of each request."""
 
-    def __init__(self, model_path: str, num_threads: int) -> None:
+    def __init__(self, model_path: str, num_threads: int, max_new_tokens: int) -> None:
         torch.set_num_threads(num_threads)
         model = AutoModelForCausalLM.from_pretrained(
             model_path, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=False
         )
         self._model = model.train(mode=False)
+        self._max_new_tokens = max_new_tokens
+        end_tokens = model.generation_config.eos_token_id
+        self._end_token_ids = end_tokens if isinstance(end_tokens, list) else [end_tokens]
         self._waiting: asyncio.Queue[tuple[SampleRequest, asyncio.Future[Any]]] = asyncio.Queue()
         self._loop: asyncio.Task[None] | None = None
         self._step: int | None = None
 
     async def generate(self, prompt_ids: list[int], sampling_params: dict[str, Any], **_request: Any) -> TokenOutput:
-        """Return one response with the log-probs of its tokens at sampling temperature."""
+        """Return one response with the log-probs of its tokens at sampling temperature.
+
+        verl's agent loops name neither length, seed nor end tokens; the plug-in's names them.
+        """
         if self._loop is None:
             self._loop = asyncio.create_task(self._serve())
         request = SampleRequest(
             prompt_ids=prompt_ids,
             temperature=float(sampling_params["temperature"]),
-            max_new_tokens=int(sampling_params["max_tokens"]),
-            seed=int(sampling_params["seed"]),
-            end_token_ids=frozenset(sampling_params["stop_token_ids"]),
+            max_new_tokens=int(sampling_params.get("max_tokens", self._max_new_tokens)),
+            seed=int(sampling_params.get("seed", random.getrandbits(31))),
+            end_token_ids=frozenset(sampling_params.get("stop_token_ids", self._end_token_ids)),
         )
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         await self._waiting.put((request, answer))
@@ -130,7 +137,7 @@ class HfReplica(RolloutReplica):
         name = server_name(self.replica_rank)
         num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         actor = ray.remote(HfServer).options(name=name, num_cpus=1, max_concurrency=MAX_CONCURRENCY)
-        server = actor.remote(self.model_config.path, num_threads)
+        server = actor.remote(self.model_config.path, num_threads, self.config.response_length)
         await server.is_ready.remote()
         self.servers = [server]
         self._server_handle, self._server_address = server, name

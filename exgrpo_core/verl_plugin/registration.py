@@ -1,6 +1,7 @@
 """What `import verl` loads in every process (entry point `verl.plugins`): it makes this package known to verl."""
 
-from exgrpo_core.verl_plugin.cpu_platform import CpuPlatform
+from importlib import import_module
 
-REGISTERED = (CpuPlatform,)
-"""What importing this module made known to verl."""
+# The platform first: verl's modules look for it when they are imported.
+for _name in ("cpu_platform", "agent_loop", "replay_trainer"):
+    import_module(f"{__package__}.{_name}")

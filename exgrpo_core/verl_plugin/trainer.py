@@ -26,8 +26,8 @@ HEALTH_CHECK_SECONDS = 20.0
 class ExperienceTrainer(PPOTrainerSync):
     """verl's synchronous trainer with rollouts, scores and updates as separate calls."""
 
-    def prepare(self) -> None:
-        """Get ready for the first generation, once workers and servers run."""
+    def on_init_end(self) -> None:
+        """Get ready for the first generation; the servers stay asleep, since weights are sent before it."""
         self._watch_rollouts()
         self.num_workers = int(self.actor_rollout_wg.world_size)
         # Ranks that share a sequence or a model's layers get the same rows.
@@ -35,12 +35,9 @@ class ExperienceTrainer(PPOTrainerSync):
         self._is_awake = False
         self._objective: ObjectiveSettings | None = None
 
-    def on_init_end(self) -> None:
-        """Leave the servers asleep: weights are sent before the first generation."""
-
     def generate(self, prompts: Sequence[Prompt], shared: Prompt, is_training: bool) -> Generated:
         """Return the rollouts of all prompts under the current policy, see `generation.generate`."""
-        self._wake()
+        self.wake()
         return generate(self, prompts, shared, is_training)
 
     def score(self, rows: Sequence[QueuedRow]) -> None:
@@ -117,7 +114,7 @@ class ExperienceTrainer(PPOTrainerSync):
 
         self.replay_buffer._wait_for_next_poll = wait_and_check
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Send the current weights to the servers if they lack them."""
         if not self._is_awake:
             self.checkpoint_manager.update_weights(self.global_steps)

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
-
 from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
 from jobs.recording.loggers import FanOutRecorder
@@ -101,6 +99,7 @@ def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
 
 @contextlib.contextmanager
 def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks: BenchmarkReader) -> Iterator[RunParts]:
+    from exgrpo_core.verl_plugin.end_tokens import find_end_tokens
     from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
     from jobs.engines.verl_ray.session import open_trainer
 
@@ -125,27 +124,6 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         benchmarks, start_model = read_benchmarks(spec, tokenizer), describe_start(data.model_source)
         take_metrics = rewards.take_metrics if has_parts else dict
         yield RunParts(engine, reward, questions, held_out, external, benchmarks, start_model, take_metrics)
-
-
-def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return the tokens that end a response, by the model's generation settings, its configuration and its tokenizer.
-
-    Raises:
-        EngineError: The model names no end token.
-    """
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    try:
-        generation = GenerationConfig.from_pretrained(source).eos_token_id
-    except OSError:
-        generation = None
-    end_tokens: set[int] = set()
-    for value in (generation, getattr(config, "eos_token_id", None), tokenizer.eos_token_id):
-        end_tokens |= set(value) if isinstance(value, list) else {value} if value is not None else set()
-    if not end_tokens:
-        raise EngineError(
-            f"model.source: {source} names no end-of-sequence token; set eos_token_id in its config.json."
-        )
-    return sorted(end_tokens)
 
 
 def _prepare_environment(spec: TrainSpec) -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Question
 from exgrpo_core.verl_plugin.engine import Rollout, VerlEngine
 from jobs.engines.verl_ray.reward import describe_question
@@ -36,6 +38,12 @@ class WorkbenchVerlEngine(VerlEngine):
             "reward_model": {"style": "rule", "ground_truth": question.answer},
             "extra_info": describe_question(question),
         }
+
+    def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
+        """Take one optimizer step a mini-batch and count the step, which verl's loop does elsewhere."""
+        metrics = super().update(mini_batches, objective)
+        self.trainer.global_steps += 1
+        return metrics
 
     def generate_for_evaluation(
         self, questions: Sequence[Question], num_samples: int, temperature: float, max_new_tokens: int, seed: int

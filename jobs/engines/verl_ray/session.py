@@ -17,6 +17,7 @@ from verl.utils.device import get_device_name
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.verl_plugin.cpu_platform import PLATFORM_NAME
+from exgrpo_core.verl_plugin.version import check_version
 from jobs.engines.verl_ray.ray_folder import ray_folder
 from jobs.engines.verl_ray.trainer import WorkbenchTrainer
 from jobs.machine.gc_tuning import collect_rarely
@@ -24,8 +25,6 @@ from jobs.specs.verl import CLUSTER_VARIABLE
 
 logger = logging.getLogger(__name__)
 
-VERL_VERSION = "0.9.1"
-"""The version whose methods `trainer.py` overrides and whose registries the plug-in enters."""
 START_ATTEMPTS = 4
 START_TIMEOUT = "timed out during startup"
 QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine"}
@@ -63,8 +62,7 @@ def check_verl() -> None:
     Raises:
         EngineError: One of them is wrong; the message says what to do.
     """
-    if verl.__version__ != VERL_VERSION:
-        raise EngineError(f"verl: expected {VERL_VERSION}, got {verl.__version__}; run `make verl-env`.")
+    check_version(verl.__version__)
     if os.environ.get("VERL_PLATFORM") == PLATFORM_NAME != get_device_name():
         raise EngineError(f"verl: runs on {get_device_name()} although the CPU is configured; run `make verl-env`.")
 

@@ -24,7 +24,6 @@ class WorkbenchTrainer(ExperienceTrainer):
         runner = _TaskRunner(self.config, self)
         runner.init_agent_loop_manager()
         self.agent_loop_manager = runner.agent_loop_manager
-        self.prepare()
 
     def _init_dataloader(self) -> None:
         """Load no data: questions come from the algorithm. The learning-rate schedule needs the number of steps."""

@@ -23,11 +23,13 @@ def _cpu_platform():
 
 
 def test_verl_has_the_expected_version_and_loaded_the_platform(monkeypatch):
+    import verl
+
     from jobs.engines.verl_ray import session
 
     session.check_verl()
-    monkeypatch.setattr(session, "VERL_VERSION", "0.1")
-    with pytest.raises(EngineError, match=r"verl: expected 0\.1, got 0\.9\.1; run `make verl-env`"):
+    monkeypatch.setattr(verl, "__version__", "0.1")
+    with pytest.raises(EngineError, match=r"verl: expected 0\.9\.1, got 0\.1; install verl==0\.9\.1"):
         session.check_verl()
 
 

@@ -1,0 +1,147 @@
+"""Stock verl's trainer with Algorithm 1 as its step: `trainer.v1.trainer_mode=exgrpo`.
+
+Data, validation, checkpoints, loggers and dumps of rollouts are verl's. The replay buffer's segments are in
+`trainer.default_local_dir`, its index and the rest of the algorithm's state in each checkpoint's folder.
+"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import transfer_queue as tq
+import verl
+from omegaconf import DictConfig, OmegaConf, open_dict
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.utils.config import omega_conf_to_dataclass
+from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.errors import InputError
+from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step_report import StepReport
+from exgrpo_core.types import Question
+from exgrpo_core.verl_plugin.end_tokens import find_end_tokens
+from exgrpo_core.verl_plugin.engine import VerlEngine
+from exgrpo_core.verl_plugin.questions import read_questions
+from exgrpo_core.verl_plugin.settings import TRAINER_MODE, read_settings
+from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
+from exgrpo_core.verl_plugin.verl_names import dumped_rows, named_as_in_verl
+from exgrpo_core.verl_plugin.version import check_version
+
+logger = logging.getLogger(__name__)
+
+SEGMENTS_FOLDER = "replay_buffer"
+EXPERIENCE_FOLDER = "experience"
+STEP_KEY = "exgrpo_step"
+_BY_TOKENS = (
+    "actor_rollout_ref.actor.use_dynamic_bsz",
+    "actor_rollout_ref.ref.log_prob_use_dynamic_bsz",
+    "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz",
+)
+"""Micro-batches are cut by tokens: the number of rows with a gradient differs from step to step."""
+
+
+@register_trainer(TRAINER_MODE)
+class ReplayTrainer(ExperienceTrainer):
+    """verl's synchronous trainer that replays experience."""
+
+    def __init__(self, config: DictConfig) -> None:
+        check_version(verl.__version__)
+        settings = read_settings(OmegaConf.to_container(config, resolve=True))
+        with open_dict(config):
+            # verl treats every mode but this one as asynchronous.
+            config.trainer.v1.trainer_mode = "sync"
+            for name in _BY_TOKENS:
+                OmegaConf.update(config, name, True)
+        super().__init__(config)
+        self._settings = settings
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        if self.processor is not None:
+            raise InputError("actor_rollout_ref.model.path: expected a model of text alone, got one with a processor.")
+        model = omega_conf_to_dataclass(self.config.actor_rollout_ref.model)
+        template = OmegaConf.to_container(self.config.data.get("apply_chat_template_kwargs") or OmegaConf.create())
+        builder = create_continuous_token_builder(
+            self.tokenizer, hf_model_type=model.hf_config.model_type, chat_template_kwargs=template
+        )
+        algorithm = self._settings.algorithm
+        self._questions: list[Question] = read_questions(
+            self.train_dataset, builder.build_initial_tokens, algorithm.max_prompt_tokens
+        )
+        self._engine = VerlEngine(
+            self,
+            self.tokenizer,
+            find_end_tokens(model.local_path, self.tokenizer),
+            algorithm,
+            self._settings.seed,
+            self._settings.max_failed_share,
+        )
+        self._engine.skips_non_finite = True
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        algorithm, questions = self._settings.algorithm, self._questions
+        segments = Path(self.config.trainer.default_local_dir, SEGMENTS_FOLDER)
+        saved = self._checkpoint_folder() / EXPERIENCE_FOLDER
+        if self.global_steps and saved.is_dir():
+            self._state = ExGRPOState.restore(segments, saved, questions, algorithm)
+            self._engine.restore_counter(saved)
+            return
+        self._state = ExGRPOState.create(segments, questions, algorithm)
+        if self.global_steps:
+            logger.warning("%s: is missing, so the replay buffer starts empty.", saved)
+            self._state.step = self.global_steps
+
+    def _save_checkpoint(self) -> None:
+        # First, since verl calls the checkpoint the latest at the end of its part.
+        saved = Path(self.config.trainer.default_local_dir, f"global_step_{self.global_steps}", EXPERIENCE_FOLDER)
+        self._state.save(saved)
+        self._engine.save_counter(saved)
+        super()._save_checkpoint()
+
+    def _checkpoint_folder(self) -> Path:
+        """Return the folder that the run resumes from."""
+        trainer = self.config.trainer
+        if trainer.resume_mode == "resume_path":
+            return Path(trainer.resume_from_path)
+        return Path(trainer.default_local_dir, f"global_step_{self.global_steps}")
+
+    def on_validate_begin(self) -> None:
+        """Give the servers the current weights."""
+        self.wake()
+
+    def on_step_end(self) -> None:
+        """Leave the servers asleep: weights are sent before the next generation."""
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:  # noqa: ARG002 # verl's signature
+        """Do one step of Algorithm 1; its rows have left the queue, in which verl clears a key that is there."""
+        self._report: StepReport = exgrpo_step(self._state, self._engine, self._settings.algorithm)
+        for notice in self._report.notices:
+            logger.warning(notice)
+        tags = [{"global_steps": self.global_steps}]
+        tq.kv_batch_put(keys=[STEP_KEY], partition_id="train", tags=tags)
+        return KVBatchMeta(partition_id="train", keys=[STEP_KEY], tags=tags)
+
+    def _compute_metrics(
+        self,
+        batch: KVBatchMeta,  # noqa: ARG002 # verl's signature
+        metrics: dict[str, Any],
+        timing_raw: dict[str, float],
+        global_steps: int,
+        epoch: int,
+    ) -> None:
+        num_gpus = self._get_n_gpus_for_throughput()
+        metrics |= named_as_in_verl(self._report.metrics, num_gpus)
+        metrics |= {f"timing_s/{name}": seconds for name, seconds in timing_raw.items()}
+        metrics |= {"training/global_step": global_steps, "training/epoch": epoch}
+
+    def _log_rollout_data(self, batch: KVBatchMeta, timing_raw: dict[str, float], rollout_data_dir: str) -> None:  # noqa: ARG002 # verl's signature
+        rows = dumped_rows(self._report.groups)
+        decoded = {
+            name: self.tokenizer.batch_decode(rows.pop(name), skip_special_tokens=True)
+            for name in ("inputs", "outputs")
+        }
+        columns = {name: rows.pop(name) for name in ("gts", "scores")}
+        self._dump_generations(**decoded, **columns, reward_extra_infos_dict=rows, dump_path=rollout_data_dir)

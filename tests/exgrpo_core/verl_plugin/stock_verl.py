@@ -1,0 +1,151 @@
+"""Stock verl in an environment that has `exgrpo-core` and not the workbench, and its launch command on the CPU."""
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.training.verl_composition import CPU_VARIABLES
+from tests.conftest import REPOSITORY
+from tests.jobs.engines.tiny_models import build_model, tiny_tokenizer
+
+RUN_SECONDS = 1500
+"""A run takes a minute or two on two free cores; a busy machine may need many more."""
+NUM_QUESTIONS = 8
+SETTINGS = {
+    "algorithm.adv_estimator": "grpo",
+    "algorithm.norm_adv_by_std_in_grpo": False,
+    "data.train_batch_size": 4,
+    "data.max_prompt_length": 16,
+    "data.max_response_length": 8,
+    "data.dataloader_num_workers": 0,
+    "actor_rollout_ref.actor.ppo_mini_batch_size": 2,
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4,
+    "actor_rollout_ref.actor.optim.lr": 1e-3,
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": 256,
+    "actor_rollout_ref.rollout.n": 4,
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 4,
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": 1,
+    "reward.custom_reward_function.path": str(Path(__file__).parent / "last_letter_reward.py"),
+    "trainer.n_gpus_per_node": 1,
+    "trainer.total_epochs": 3,
+    "trainer.logger": "[console,file]",
+    "trainer.val_before_train": False,
+    "trainer.test_freq": -1,
+}
+"""A run of GRPO as a user of verl sets it up."""
+ON_THE_CPU = {
+    "trainer.device": "cpu",
+    "actor_rollout_ref.model.external_lib": "exgrpo_core.verl_plugin.worker_setup",
+    "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
+    "actor_rollout_ref.actor.strategy": "fsdp2",
+    "actor_rollout_ref.actor.use_torch_compile": False,
+    "actor_rollout_ref.actor.fsdp_config.use_torch_compile": False,
+    "actor_rollout_ref.actor.fsdp_config.dtype": "float32",
+    "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32",
+    "+actor_rollout_ref.actor.fsdp_config.mixed_precision.reduce_dtype": "fp32",
+    "actor_rollout_ref.rollout.name": "hf",
+    "actor_rollout_ref.rollout.dtype": "float32",
+    "actor_rollout_ref.rollout.enforce_eager": True,
+    "actor_rollout_ref.rollout.free_cache_engine": False,
+    "actor_rollout_ref.rollout.load_format": "auto",
+    "actor_rollout_ref.rollout.agent.num_workers": 1,
+    "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": 64,
+    "reward.num_workers": 1,
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+    "ray_kwargs.ray_init.num_cpus": 36,
+    "+ray_kwargs.ray_init.num_gpus": 1,
+    "+ray_kwargs.ray_init.include_dashboard": False,
+}
+"""What any run of verl without a GPU and vLLM needs."""
+
+
+def make_environment(folder: Path) -> Path:
+    """Return the Python of a fresh environment: what verl's has but the workbench, and `exgrpo-core` by pip."""
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if "exgrpo" not in path.name:
+            (packages / path.name).symlink_to(path)
+    # pip builds in the folder that it is given.
+    source = folder / "exgrpo_core"
+    shutil.copytree(REPOSITORY / "exgrpo_core", source, ignore=shutil.ignore_patterns("__pycache__"))
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, source], check=True, env=environment(), cwd=folder, timeout=RUN_SECONDS)
+    shutil.rmtree(source)
+    return python
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment without the checkout on Python's path."""
+    left_out = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
+    return {name: value for name, value in os.environ.items() if name not in left_out}
+
+
+def write_inputs(folder: Path) -> dict[str, Any]:
+    """Write a model with a chat template and a data set, and return the settings that name them."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    tokenizer.save_pretrained(folder / "model")
+    build_model("llama").save_pretrained(folder / "model")
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": f"{index}a+{index}:"}],
+            "data_source": "toy",
+            "reward_model": {"style": "rule", "ground_truth": str(index)},
+            "extra_info": {"index": index},
+        }
+        for index in range(NUM_QUESTIONS)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+    return {
+        "actor_rollout_ref.model.path": folder / "model",
+        "data.train_files": folder / "rows.parquet",
+        "data.val_files": folder / "rows.parquet",
+        "trainer.default_local_dir": folder / "checkpoints",
+        "trainer.rollout_data_dir": folder / "rollouts",
+    }
+
+
+def launch(python: Path, folder: Path, settings: dict[str, Any], lines: Sequence[str]) -> subprocess.CompletedProcess:
+    """Run stock verl's command with further lines of configuration; its metrics go into `metrics.jsonl`."""
+    words = [f"{name}={value}" for name, value in (SETTINGS | ON_THE_CPU | settings).items()]
+    variables = environment() | CPU_VARIABLES | {"VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl")}
+    with tempfile.TemporaryDirectory(prefix="ray") as ray_folder:
+        return subprocess.run(
+            [python, "-m", "verl.trainer.main_ppo", *words, *lines, f"+ray_kwargs.ray_init._temp_dir={ray_folder}"],
+            env=variables,
+            cwd=folder,
+            timeout=RUN_SECONDS,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def metrics_of(folder: Path) -> dict[int, dict[str, float]]:
+    """Return what verl's file logger wrote of each step."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return {line["step"]: line["data"] for line in map(json.loads, lines)}
+
+
+def rollouts_of(folder: Path, step: int) -> list[dict[str, Any]]:
+    """Return the trajectories of a step that verl dumped."""
+    return [json.loads(line) for line in (folder / "rollouts" / f"{step}.jsonl").read_text().splitlines()]
+
+
+def imports(python: Path, name: str) -> bool:
+    """Whether the environment has a module."""
+    program = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"
+    return subprocess.run([python, "-c", program], env=environment(), cwd=python.parent, check=False).returncode == 0

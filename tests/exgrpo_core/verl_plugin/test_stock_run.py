@@ -1,0 +1,58 @@
+"""A user of stock verl installs `exgrpo-core` and turns replay on with three lines of configuration."""
+
+import pytest
+
+from jobs.recording.verl_dump import read_dump
+from tests.exgrpo_core.verl_plugin import stock_verl
+from tests.exgrpo_core.verl_plugin.stock_verl import imports, launch, make_environment, metrics_of, rollouts_of
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3 * stock_verl.RUN_SECONDS)]
+
+THREE_LINES = (
+    "trainer.v1.trainer_mode=exgrpo",
+    "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm",
+    "+exgrpo.start_pass_rate=null",
+)
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    return make_environment(tmp_path_factory.mktemp("environment"))
+
+
+def test_replayed_trajectories_enter_the_updates_of_stock_verl_and_its_checkpoints_keep_the_buffer(python, tmp_path):
+    assert not imports(python, "jobs")
+    settings = stock_verl.write_inputs(tmp_path)
+    first = {"trainer.total_training_steps": 3, "trainer.save_freq": 3, "trainer.val_before_train": True}
+    run = launch(python, tmp_path, settings | first, THREE_LINES)
+    assert run.returncode == 0, run.stdout[-5000:]
+    metrics = metrics_of(tmp_path)
+    assert any(name.startswith("val-core/toy/") for name in metrics[0])
+    assert metrics[1]["replay/num_replayed"] == 0
+    assert metrics[3]["replay/num_replayed"] > 0
+    # The workers' losses saw replayed tokens, whose ratios are against the policy that generated them.
+    assert 0.0 < metrics[3]["ratio/replayed_mean"] != 1.0
+    assert {"critic/score/mean", "actor/grad_norm", "timing_s/gen", "timing_s/step"} <= metrics[3].keys()
+    replayed = [row for row in rollouts_of(tmp_path, 3) if row["is_replayed"]]
+    assert len(replayed) == metrics[3]["replay/num_replayed"]
+    assert all(row["score"] == 1.0 and row["born_step"] < 3 for row in replayed)
+    assert [step.bad_lines for step in read_dump(tmp_path / "rollouts")] == [[], [], []]
+
+    second = {"trainer.total_training_steps": 4, "trainer.save_freq": -1}
+    run = launch(python, tmp_path, settings | second, THREE_LINES)
+    assert run.returncode == 0, run.stdout[-5000:]
+    resumed = metrics_of(tmp_path)
+    assert resumed.keys() == {4}
+    assert resumed[4]["tokens/generated_total"] > metrics[3]["tokens/generated_total"]
+    outputs = {(row["input"], row["output"]) for step in (1, 2, 3) for row in rollouts_of(tmp_path, step)}
+    replayed = [row for row in rollouts_of(tmp_path, 4) if row["is_replayed"]]
+    assert replayed
+    assert {(row["input"], row["output"]) for row in replayed} <= outputs
+
+
+def test_a_setting_that_replay_cannot_follow_ends_the_run_with_a_sentence(python, tmp_path):
+    settings = stock_verl.write_inputs(tmp_path)
+    run = launch(python, tmp_path, settings, ["trainer.v1.trainer_mode=exgrpo", "+exgrpo.experience_rato=0.5"])
+    assert run.returncode != 0
+    assert "exgrpo.experience_rato: there is no such setting; did you mean experience_ratio?" in run.stdout
+    assert "actor_rollout_ref.actor.loss_agg_mode: expected seq-mean-token-sum-norm" in run.stdout
