@@ -27,9 +27,9 @@ def current_name(name: str) -> str:
     return RENAMED.get(name, name)
 
 
-def preset_exists(name: str | None) -> TypeGuard[str]:
+def preset_exists(name: object) -> TypeGuard[str]:
     """Return whether there is a preset of this name, or was one that is called otherwise now."""
-    return name is not None and current_name(name) in preset_names()
+    return isinstance(name, str) and current_name(name) in preset_names()
 
 
 def preset_description(name: str) -> str:
@@ -37,7 +37,7 @@ def preset_description(name: str) -> str:
     return _preset_file(name).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
 
 
-def preset_content(name: str) -> dict[str, Any]:
+def preset_content(name: object) -> dict[str, Any]:
     """Return the fields of a preset, those of the preset that it extends included.
 
     Raises:
