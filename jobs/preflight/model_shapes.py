@@ -141,7 +141,7 @@ def _table() -> dict[str, ModelShape]:
 
 def _read_config(path: Path) -> ModelShape | None:
     try:
-        content = read_json(path)
+        content = {name: value for name, value in read_json(path).items() if value is not None}
         return None if _odd_size(content) else _shape_of(content)
     except (OSError, ValueError, KeyError, TypeError):
         return None
