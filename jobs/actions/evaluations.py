@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
+from exgrpo_core.errors import InputError
 from jobs.actions.job_names import name_evaluation
 from jobs.actions.run_actions import submit
 from jobs.evaluation.model_folder import find_shards, keep_model
@@ -25,6 +26,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, find_run_id, open_run
 from jobs.specs.any_job import loop_name
 from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec
+from jobs.specs.reward_parts import ANSWER_ALONE, code_parts
 from jobs.specs.train import CHAINS_SOURCE, TrainSpec
 from jobs.training.templates import TemplateName, render_prompt
 
@@ -70,8 +72,8 @@ def _best_step(runs_root: Path, run_text: str) -> str:
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:
     """Return the evaluation of `target` (as in `resolve_target`) with its other fields from `content`.
 
-    A checkpoint is scored by its run's template and longest response unless `content` says otherwise. A benchmark that
-    the user declared has the fields of its declaration, unless `content` says otherwise.
+    A checkpoint is scored by its run's template, longest response and reward parts unless `content` says otherwise. A
+    benchmark that the user declared has the fields of its declaration, unless `content` says otherwise.
 
     Raises:
         CommandError: There is no such run or checkpoint, or it is damaged.
@@ -97,9 +99,14 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
         else {
             "template": _template_of(run, model.source),
             "max_response_tokens": run.algorithm.max_response_tokens,
+            "reward_parts": [] if run.data.rewards == ANSWER_ALONE else list(run.data.rewards),
         }
     )
     spec = parse_eval_spec({**of_run, **fields, "model": model.model_dump()}, origin)
+    try:
+        code_parts(spec.reward_parts)
+    except InputError as error:
+        raise CommandError(f"reward_parts: {error}") from None
     if "name" in fields:
         return spec
     scored = f"{run.name}@{model.step}" if run is not None else PurePath(model.source).name

@@ -11,6 +11,8 @@ from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, p
 from jobs.cli.train import exit_as, follow, leave_to_supervisor
 from jobs.evaluation.protocols import load_protocols, protocol_of
 from jobs.evaluation.user_benchmarks import benchmarks_folder, load_user_benchmarks
+from jobs.recording.event_reader import iterate_events
+from jobs.runs.lookup import open_run
 from jobs.specs.settings import apply_settings
 from jobs.supervisor.open_index import open_fresh_index
 
@@ -83,11 +85,17 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
 
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_scores(database, run_id=run_id)
+    events = iterate_events(open_run(runs_root, run_id), "benchmark")
+    means = {event["benchmark"]: event.get("reward_parts") or {} for event in events}
     if as_json:
-        print_json({"run_id": run_id, "scores": [dataclasses.asdict(row) for row in rows]})
+        scores = [dataclasses.asdict(row) for row in rows]
+        print_json({"run_id": run_id, "scores": scores, "reward_parts": means})
         return
     for row in rows:
         print_result(
             f"{row.title:<14} {row.metric:<7} {row.scheme:<9} {row.score:.4f} ± {row.standard_error:.4f}  "
             f"({row.num_questions} questions)"
         )
+    for benchmark, parts in means.items():
+        for part, mean in parts.items():
+            print_result(f"{benchmark:<14} reward {part} {mean:.4f}")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from exgrpo_core.durable_files import write_whole
-from exgrpo_core.errors import EngineError
+from exgrpo_core.errors import EngineError, InputError
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.composition import open_generator
 from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
@@ -14,7 +14,9 @@ from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.questions import BenchmarkQuestion, LoadedBenchmark, load_benchmark
 from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
 from jobs.evaluation.results import benchmark_event
+from jobs.evaluation.reward_means import reward_means
 from jobs.grading.pool import AnswerGrader
+from jobs.grading.rewards import MathReward
 from jobs.grading.schemes import GradeItem, grader_version
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
@@ -22,7 +24,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import EvalSpec
-from jobs.training.data_rows import DataError
+from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.templates import TemplateName, render_prompt
 
 logger = logging.getLogger(__name__)
@@ -41,10 +43,11 @@ def run_evaluation(spec: EvalSpec, run: RunDirectory, recorder: RunRecorder, con
         _write_plan(run, benchmarks)
         with (
             AnswerGrader(spec.num_graders, spec.seconds_per_answer) as grader,
+            open_reward_parts(MathReward(grader), dict.fromkeys(spec.reward_parts, 1.0)) as parts,
             open_generator(spec, run, benchmarks) as generator,
         ):
-            return EvaluationLoop(spec, run, recorder, control, generator, grader).run(benchmarks)
-    except (DataError, EngineError) as error:
+            return EvaluationLoop(spec, run, recorder, control, generator, grader, parts).run(benchmarks)
+    except (InputError, EngineError) as error:
         raise TrainingError(str(error)) from error
 
 
@@ -59,6 +62,7 @@ class EvaluationLoop:
         control: Control,
         generator: AnswerGenerator,
         grader: AnswerGrader,
+        parts: RewardParts,
     ) -> None:
         self.spec = spec
         self.run_directory = run
@@ -66,6 +70,7 @@ class EvaluationLoop:
         self.control = control
         self.generator = generator
         self.grader = grader
+        self.parts = parts
         self._num_done = 0
         self._num_asked = 0
         self._num_all = 0
@@ -112,8 +117,11 @@ class EvaluationLoop:
                     self._beat(name)
                 log.sync()
         event = benchmark_event(self.spec, benchmark, answers, time.monotonic() - began_at)
-        self.recorder.record("benchmark", event)
+        means = reward_means(self.parts, benchmark.questions, answers) if self.spec.reward_parts else {}
+        self.recorder.record("benchmark", event | {"reward_parts": means})
         self._log_score(benchmark, event["num_correct"])
+        if means:
+            logger.info("%s rewards: %s", name, ", ".join(f"{part} {mean:.4f}" for part, mean in means.items()))
         return True
 
     def _finished(self, benchmark: LoadedBenchmark, log: AnswerLog) -> dict[str, AnsweredQuestion]:

@@ -92,6 +92,8 @@ class EvalSpec(Spec):
     """Grading processes."""
     seconds_per_answer: float = Field(5.0, gt=0)
     """Longest grading of one answer."""
+    reward_parts: tuple[str, ...] = ()
+    """Parts of a training reward whose means over the answers are beside the scores, named as in `data.rewards`."""
     server: ServerSpec | None = None
     """The server, for `generator: server`."""
     waits_for: str | None = None

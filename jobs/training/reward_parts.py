@@ -60,12 +60,17 @@ class RewardParts:
             total += weight * np.nan_to_num(values)
         return [replace(verdict, reward=float(reward)) for verdict, reward in zip(verdicts, total, strict=True)]
 
+    def take_means(self) -> dict[str, float]:
+        """Return the mean of each part over the responses since the last call, by the part's name."""
+        means = {name: float(np.nan_to_num(values).mean()) for name, values in self._graded.items() if values}
+        self._graded = {name: [] for name in self._weights}
+        return means
+
     def take_metrics(self) -> dict[str, float]:
         """Return the mean of each part over the responses since the last call, and how many of code's calls failed."""
         graded = {name: np.array(values) for name, values in self._graded.items() if values}
-        means = {f"reward/{self._curves[name]}": float(np.nan_to_num(values).mean()) for name, values in graded.items()}
         failed = [np.isnan(values).mean() for name, values in graded.items() if name not in _PARTS]
-        self._graded = {name: [] for name in self._weights}
+        means = {f"reward/{self._curves[name]}": mean for name, mean in self.take_means().items()}
         return means | ({"reward/failed": float(np.mean(failed))} if failed else {})
 
 

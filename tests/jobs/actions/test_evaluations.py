@@ -15,7 +15,7 @@ from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.train import RecordingSpec, SpecError, TrainSpec
+from jobs.specs.train import DataSpec, RecordingSpec, SpecError, TrainSpec
 from jobs.training.data_rows import DataError
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
 
@@ -153,6 +153,18 @@ def test_checkpoint_is_scored_by_its_runs_template_and_length_unless_others_are_
     assert (changed.template, changed.max_response_tokens) == ("compact", 5)
     other = plan(run, target=str(tmp_path))
     assert (other.template, other.max_response_tokens) == ("paper", 8192)
+
+
+@pytest.mark.usefixtures("sums")
+def test_checkpoint_of_a_run_that_reward_parts_trained_is_scored_by_them_too(run):
+    assert plan(run).reward_parts == ()
+    spec = TrainSpec(name="random", data=DataSpec(rewards={"random": 1.0}))
+    control = RunDirectory.open(run.path.parent, run_actions.submit(run.path.parent, spec))
+    save_checkpoint(control.checkpoints_path, 5, write_policy)
+    assert plan(run, target="random@5").reward_parts == ("random",)
+    assert plan(run, reward_parts=["answer", "format"]).reward_parts == ("answer", "format")
+    with pytest.raises(CommandError, match="reward_parts: there is no 'style'; expected one of answer"):
+        plan(run, reward_parts=["style"])
 
 
 @pytest.mark.parametrize(

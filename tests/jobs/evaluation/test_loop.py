@@ -10,6 +10,7 @@ import pytest
 from db.connections.opening import open_database
 from db.queries.benchmarks import list_disputed, list_scores
 from db.queries.score_comparison import compare_scores
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from jobs.actions import run_actions
 from jobs.actions.evaluations import submit_evaluation
 from jobs.cli.following import RunFollower
@@ -94,6 +95,22 @@ def server_evaluation(address, source, **changes):
     server = ServerSpec(address=address, model="m", num_parallel=2)
     choice = BenchmarkChoice(name="aime24", source=str(source), **changes)
     return tiny_evaluation("served", (choice,), generator="server", server=server)
+
+
+def test_means_of_reward_parts_are_beside_the_scores(tmp_path, benchmark_file, monkeypatch):
+    shortness = "tests.jobs.training.outside_rewards:shortness"
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests.jobs.training.outside_rewards")
+    with running(right_or_wrong) as server:
+        spec = server_evaluation(server.address, benchmark_file, num_questions=4)
+        spec = spec.model_copy(update={"reward_parts": ("answer", "format", shortness)})
+        run = RunDirectory.create(tmp_path / "runs", spec)
+        assert attempt(run) is RunStatus.SUCCEEDED
+    (event,) = (json.loads(line) for line in events(run))
+    # Of 0 to 3 the even ones are boxed, as "0" and as "2+2", which is right in training.
+    lengths = [len(text) for text in (r"\boxed{0}", "no idea", r"\boxed{2+2}", "no idea")]
+    means = event["reward_parts"]
+    assert (means["answer"], means["format"]) == (0.5, 0.5)
+    assert means[shortness] == pytest.approx(sum(1 / (1 + length) for length in lengths) / 4)
 
 
 def test_stopped_evaluation_goes_on_where_it_was(tmp_path, benchmark_file):
