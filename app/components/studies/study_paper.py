@@ -43,7 +43,7 @@ def show(study: Study) -> None:
 def printed_table(table: PaperTable) -> pd.DataFrame:
     """Return a table of the paper, each cell as printed."""
     frame = pd.DataFrame(
-        [[paper_and_studies.printed(value) for value in row.values] for row in table.rows], columns=table.columns
+        [[paper_and_studies.printed(value) for value in row.values] for row in table.rows], columns=list(table.columns)
     )
     frame.insert(0, "Cells here", [", ".join(row.cells) or "none" for row in table.rows])
     frame.insert(0, "Row", [row.row for row in table.rows])
