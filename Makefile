@@ -102,9 +102,10 @@ test-faults-verl: $(VERL_VENV)/.installed-dev
 	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py
 
 # An environment of its own: with vLLM in it, every process of verl takes seconds longer to start.
-test-verl-vllm: vllm-env  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
+test-verl-vllm: vllm-env $(VENV)/.installed-dev tools  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
 	@OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging \
 		tests/jobs/evaluation
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m verl_vllm tests/browser
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	@failed=0; \
