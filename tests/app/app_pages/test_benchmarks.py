@@ -258,7 +258,7 @@ def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_
     assert has_text(page, sentence)
     page.selectbox(key="evaluate-generator").set_value("vllm")
     page = send(page, target="owner/model", questions=5)
-    assert [text for text in texts(page) if text.startswith(f"generator: {sentence}")]
+    assert [text for text in texts(page) if text.startswith(rf"generator\: {sentence}")]
     assert not list_run_directories(runs_root)
 
 
