@@ -114,9 +114,8 @@ def test_a_damaged_segment_of_the_buffer_is_named_and_no_checkpoint_with_it_used
     finished, copies, is_long, figure, caplog
 ):
     num_damaged = num_noticed = 0
-    for path in sorted(finished.buffer_path.glob("segment-*"))[
-        -2:
-    ]:  # the segment that only the newest checkpoint names
+    files_of_newest_alone = sorted(finished.buffer_path.glob("segment-*"))[-2:]
+    for path in files_of_newest_alone:
         for how, damage in damages(path, is_long):
             if path.suffix == ".trajectories" and how.startswith("flipped"):
                 continue  # found when the trajectory is used, since reading gigabytes at each start would be slow

@@ -1,5 +1,6 @@
 """What reads files, each with bytes to try: it answers, or refuses with a sentence; anything else is a crash."""
 
+import atexit
 import gzip
 import io
 import itertools
@@ -38,6 +39,7 @@ from tests.faults.small_training import small_spec, train
 from tests.fuzz.mutations import changed, changed_json
 
 FOLDER = Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-"))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,13 @@ class Target:
 @cache
 def recorded_run() -> RunDirectory:
     """Return a real run of four steps with all its files."""
-    folder = Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-"))
+    folder = Path(tempfile.mkdtemp(dir=FOLDER))
     run = RunDirectory.create(folder, small_spec(4, 2))
     train(run)
     return run
 
 
 def _file(name: str, content: bytes) -> Path:
-    FOLDER.mkdir(exist_ok=True)
     path = FOLDER / name
     path.write_bytes(content)
     return path
@@ -93,7 +94,7 @@ def _read_events(content: bytes) -> None:
 
 
 def _sealed_events() -> st.SearchStrategy[bytes]:
-    """Return event lines with any fields, under the checksum of whoever wrote them."""
+    """Return event lines with any fields, under the checksum of another writer."""
     lines = [json.loads(line) for line in _events_file().splitlines()]
     for line in lines:
         del line["crc"]
@@ -126,7 +127,7 @@ def _read_description(content: bytes) -> None:
 
 @cache
 def _archives() -> list[bytes]:
-    whole = export_run(recorded_run(), Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-")) / "run.tar.gz").read_bytes()
+    whole = export_run(recorded_run(), Path(tempfile.mkdtemp(dir=FOLDER)) / "run.tar.gz").read_bytes()
     small = io.BytesIO()
     with tarfile.open(fileobj=small, mode="w") as archive:
         for name in ("spec.json", "run.json"):
@@ -221,7 +222,7 @@ def _read_model_folder(content: bytes) -> None:
 
 @cache
 def _buffer_files() -> dict[str, bytes]:
-    folder = Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-"))
+    folder = Path(tempfile.mkdtemp(dir=FOLDER))
     buffer = empty_buffer(folder / "segments")
     go_on(buffer, np.random.default_rng(0), 1, 2)
     buffer.snapshot(folder / "segments" / "buffer.snapshot")

@@ -146,6 +146,6 @@ def rollouts_of(folder: Path, step: int) -> list[dict[str, Any]]:
 
 
 def imports(python: Path, name: str) -> bool:
-    """Whether the environment has a module."""
+    """Return whether the environment has a module."""
     program = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"
     return subprocess.run([python, "-c", program], env=environment(), cwd=python.parent, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""A killed run goes on with its checkpoint's experience or with the newest, and says which and how much."""
+"""A killed run continues with its checkpoint's experience or with the newest, and says which and how much."""
 
 from typing import Any
 

@@ -37,7 +37,7 @@ def killed(tmp_path):
     return buffer
 
 
-def test_committed_steps_are_restored_exactly_and_go_on_like_the_buffer_that_made_them(killed, tmp_path):
+def test_committed_steps_are_restored_exactly_and_continue_like_the_buffer_that_made_them(killed, tmp_path):
     shutil.copytree(tmp_path / "segments", tmp_path / "copy")
     restored = ReplayBuffer.restore(tmp_path / "copy", tmp_path / SNAPSHOT, keeps_later=True)
     assert steps_of(restored) == [5, 6, 7, 8, 9, 10]

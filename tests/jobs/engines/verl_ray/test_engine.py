@@ -203,7 +203,7 @@ def test_rows_that_stay_in_transfer_queue_are_trained_as_rows_that_are_put_again
     put = tq.kv_batch_put
 
     def three_steps(folder):
-        """Return what the steps gave, and how many rows with tokens the updates put."""
+        """Return the metrics of three steps, and the log-probs of the last."""
         engine.restore(running[1])
         state = ExGRPOState.create(folder, make_questions(8), config)
         reports = [exgrpo_step(state, engine, config) for _ in range(3)]
