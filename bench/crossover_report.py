@@ -39,17 +39,13 @@ class Comparison:
     @property
     def difference(self) -> MeanInterval:
         """Pass@1 minus the baseline's: mean over seeds with Student's interval."""
-        return mean_interval(self._differences(1))
-
-    def pass_difference(self, k: int) -> MeanInterval:
-        """As `difference`, of Pass@k."""
-        return mean_interval(self._differences(k))
+        return mean_interval(self._differences())
 
     @property
     def robust(self) -> tuple[float, float, float]:
         """Interquartile mean of the difference, with its interval by draws within each warm model."""
         low, high = stratified_interval(self._strata(), lambda parts: interquartile_mean(np.concatenate(parts)))
-        return interquartile_mean(np.array(self._differences(1))), low, high
+        return interquartile_mean(np.array(self._differences())), low, high
 
     @property
     def improvement(self) -> float:
@@ -61,12 +57,12 @@ class Comparison:
         sides = [np.array(values).T for values in models.values()]
         return probability_of_improvement([side[0] for side in sides], [side[1] for side in sides])
 
-    def _differences(self, k: int) -> list[float]:
-        return [score(line, k) - score(base, k) for line, base in zip(self.lines, self.base_lines, strict=True)]
+    def _differences(self) -> list[float]:
+        return [score(line, 1) - score(base, 1) for line, base in zip(self.lines, self.base_lines, strict=True)]
 
     def _strata(self) -> list[Values]:
         models: dict[int, list[float]] = defaultdict(list)
-        for line, value in zip(self.lines, self._differences(1), strict=True):
+        for line, value in zip(self.lines, self._differences(), strict=True):
             models[line["warm_seed"]].append(value)
         return [np.array(values) for values in models.values()]
 
@@ -84,7 +80,7 @@ def compare(lines: Sequence[Line]) -> list[Comparison]:
         for rate in dict.fromkeys(line["rate"] for line in lines)
     }
     methods = [name for name in dict.fromkeys(line["method"] for line in lines) if name not in {START, BASELINE}]
-    found = []
+    comparisons = []
     for rate, start in sorted(starts.items(), key=lambda item: -item[1]):
         for method in methods:
             seeds = [
@@ -94,8 +90,8 @@ def compare(lines: Sequence[Line]) -> list[Comparison]:
             ]
             if len(seeds) > 1:
                 sides = [tuple(runs[rate, name, seed] for seed in seeds) for name in (method, BASELINE)]
-                found.append(Comparison(rate, method, start, sides[0], sides[1]))
-    return found
+                comparisons.append(Comparison(rate, method, start, sides[0], sides[1]))
+    return comparisons
 
 
 def differences_table(comparisons: Sequence[Comparison]) -> str:

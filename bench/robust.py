@@ -30,7 +30,7 @@ def probability_of_improvement(first: Sequence[Values], second: Sequence[Values]
 
 
 def stratified_interval(strata: Sequence[Values], statistic: Callable[[list[Values]], float]) -> tuple[float, float]:
-    """Return the 95% interval of a statistic; a stratum is (runs,), or (runs, values) of runs that stay together."""
+    """Return the 95% interval of a statistic of strata, each (runs,)."""
     generator = np.random.default_rng(0)
     drawn = [
         statistic([part[generator.integers(len(part), size=len(part))] for part in strata]) for _ in range(NUM_DRAWS)

@@ -1,1 +1,1 @@
-"""ExGRPO as a plug-in of verl: nothing outside this folder imports verl, and verl is imported only where it runs."""
+"""ExGRPO as a plug-in of verl: nothing else in the core imports verl."""

@@ -128,9 +128,9 @@ class VerlEngine:
 
     def rewards(
         self,
-        questions: Sequence[Question],  # noqa: ARG002 - likewise
+        questions: Sequence[Question],  # noqa: ARG002 - for subclasses
         rollouts: Sequence[Rollout],
-        texts: Sequence[str],  # noqa: ARG002 - likewise
+        texts: Sequence[str],  # noqa: ARG002 - for subclasses
     ) -> list[float]:
         """Return the reward of each rollout of training, in order: by default what verl's reward function gave."""
         return [rollout.reward for rollout in rollouts]
@@ -252,7 +252,7 @@ class VerlEngine:
         rows, _ = self._generate(requests, sampling_key, temperature, max_new_tokens, is_training=False)
         keys, partition = [row.key for row in rows], partition_of(is_training=False)
         try:
-            return self._read_rollouts(requests, fetch_rows(keys, _COLUMNS, partition))
+            return self._checked_rollouts(requests, fetch_rows(keys, _COLUMNS, partition))
         finally:
             clear_rows(keys, partition)
 
@@ -278,7 +278,7 @@ class VerlEngine:
     ) -> tuple[list[Rollout], TrajectoryScores]:
         """Return the rollouts of requests and their scores, and keep the rows for the update."""
         fetched = fetch_rows([row.key for row in rows], (*_COLUMNS, LOG_PROBS, ENTROPIES))
-        rollouts = self._read_rollouts(requests, fetched)
+        rollouts = self._checked_rollouts(requests, fetched)
         scores = _read_scores(fetched, [rollout.token_ids for rollout in rollouts])
         # Rounding of the logarithm may give a number just above 0.
         scores = TrajectoryScores([np.minimum(part, np.float32(0.0)) for part in scores.log_probs], scores.entropies)
@@ -288,7 +288,7 @@ class VerlEngine:
         )
         return rollouts, scores
 
-    def _read_rollouts(self, requests: Sequence[RolloutRequest], fetched: Any) -> list[Rollout]:
+    def _checked_rollouts(self, requests: Sequence[RolloutRequest], fetched: Any) -> list[Rollout]:
         questions = [request.question for request in requests for _ in range(request.num_rollouts)]
         for question, prompt_ids in zip(questions, fetched["prompts"].unbind(), strict=True):
             check_tokens(f"prompt of question {question.question_id}", question.prompt_ids, prompt_ids)

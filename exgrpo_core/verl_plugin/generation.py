@@ -88,7 +88,7 @@ def _dispatch(
     assign_non_tensor_data(batch, "global_steps", source.global_steps)
     for name, value in shared.items():
         assign_non_tensor_data(batch, name, value)
-    if partition == "val":
+    if partition != PARTITION:
         assign_non_tensor_data(batch, "validate", True)
     uids = [prompt["uid"] for prompt in prompts]
     tags = [{"is_prompt": True, "status": "pending", "global_steps": source.global_steps} for _ in uids]

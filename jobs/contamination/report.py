@@ -34,7 +34,10 @@ class ModelProbe:
 
     @property
     def completion_p_value(self) -> float:
-        """One-sided sign test: completed questions against completed versions, those that differ as coins."""
+        """One-sided binomial test: unseen, a completed text is the question or its version with equal chance.
+
+        A pair completed on both sides counts on both, so that the p-value is too large rather than too small.
+        """
         return binomial_tail(self.num_completed, self.num_completed + self.num_completed_changed, 0.5)
 
     @property
@@ -59,23 +62,23 @@ class ContaminationReport:
 
     def signs(self) -> list[str]:
         """Return a sentence on each sign of contamination; none where no probe found any."""
-        probe, several = self.probe, []
+        probe, sentences = self.probe, []
         if self.num_overlapping:
-            several.append(
+            sentences.append(
                 f"{self.num_overlapping:,} of {self.num_questions:,} questions share at least half of their runs of "
                 f"words with {self.training_data}."
             )
         if probe.completion_p_value <= SIGNIFICANCE:
-            several.append(
+            sentences.append(
                 f"The model completes {probe.num_completed:,} of {probe.num_compared:,} half questions word for word, "
                 f"with other numbers {probe.num_completed_changed:,} (p = {probe.completion_p_value:.2g})."
             )
         if probe.number_p_value <= SIGNIFICANCE:
-            several.append(
+            sentences.append(
                 f"{probe.num_likeliest:,} of {probe.num_compared:,} questions are likelier to the model than "
                 f"{probe.num_versions} versions with other numbers (p = {probe.number_p_value:.2g})."
             )
-        return several
+        return sentences
 
 
 def binomial_tail(num_hits: int, num_tries: int, chance: float) -> float:

@@ -60,7 +60,7 @@ class JournalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One entry; `data` of `submitted` and `resume_asked` has the requested attempt. `run_id` is "" of Ray clusters."""
+    """One entry; `data` of `submitted` and `resume_asked` has the requested attempt. `run_id` is "" for clusters."""
 
     at: str
     kind: JournalKind

@@ -141,6 +141,7 @@ def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
 def _warm_chains_model(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> Path:
     """Return the folder of the warm model for chains like these, making it if it is not in the cache."""
     data, model = spec.data, spec.model
+    # Each model may try so many seeds; no two models share one.
     seed, last_errors = model.warm_seed * MAX_TRIES, model.demonstrator_errors
     settings = WarmStartSettings(max_operations=max(10, data.max_operations), seed=seed, last_error_scale=last_errors)
     if data.modulus != settings.modulus:  # ten times as many facts: more steps, on chains of the lengths asked for
