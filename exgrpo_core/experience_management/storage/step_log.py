@@ -58,7 +58,9 @@ class StepLog:
     ) -> Future[None]:
         """Begin to write a step, once `after` are done, and return what is done when it is on disk."""
         if self._file is None:
-            numbers = [int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self._directory)) if match]
+            # The log of a branch's parent is in another folder.
+            names = os.listdir(self._directory) + ([] if self._parent is None else [self._parent.name])
+            numbers = [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
             name = f"steps-{max(numbers, default=0) + 1:06d}-{secrets.token_hex(4)}.log"
             self._file = AppendFile.create(self._directory / name, self._writer)
             self._file.append(encode_block({"parent": self._parent}, {}))
@@ -98,6 +100,8 @@ def steps_after(directory: Path, position: LogPosition | None) -> list[StepBlock
 def _read(directory: Path, path: Sequence[tuple[str, int, float]]) -> list[StepBlock]:
     steps = []
     for name, start, stop in path:
+        if start == stop:
+            continue
         last = 0
         for header, columns, end in _blocks(directory / name):
             if start < end <= stop and "parent" not in header:

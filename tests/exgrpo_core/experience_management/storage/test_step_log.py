@@ -85,6 +85,20 @@ def test_steps_that_an_attempt_left_out_do_not_come_back(tmp_path):
 
 
 @pytest.mark.usefixtures("killed")
+def test_steps_of_a_branch_are_restored_although_the_log_of_its_parent_is_not_there(tmp_path):
+    branch = tmp_path / "branch"
+    shutil.copytree(tmp_path / "segments", branch, ignore=shutil.ignore_patterns("*.log"))
+    for first in (5, 7):
+        buffer = ReplayBuffer.restore(branch, tmp_path / SNAPSHOT, keeps_later=True)
+        assert steps_of(buffer) == [*range(5, first)]
+        go_on(buffer, np.random.default_rng(first), first, 1)
+        buffer.commit({"step": first + 1}).result()
+    restored = ReplayBuffer.restore(branch, tmp_path / SNAPSHOT, keeps_later=True)
+    assert steps_of(restored) == [5, 6, 7, 8]
+    assert bookkeeping(restored) == bookkeeping(buffer)
+
+
+@pytest.mark.usefixtures("killed")
 def test_a_log_cut_anywhere_loses_the_last_steps_only(tmp_path):
     (log,) = (tmp_path / "segments").glob("steps-*.log")
     size, seen = log.stat().st_size, set()
