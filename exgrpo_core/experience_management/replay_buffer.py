@@ -210,10 +210,10 @@ class ReplayBuffer:
         self._check_rows(rows)
         return self._store.experiences(rows)
 
-    def rows_since(self, first_row: int) -> list[tuple[int, int]]:
-        """Return the ids and questions of all stored trajectories from a row on, oldest first."""
+    def stored_rows(self) -> list[tuple[int, int]]:
+        """Return the trajectory id and the question of each row, oldest first."""
         ids, questions = self._store.columns("trajectory_id", "question_index")
-        return list(zip(ids[first_row:].tolist(), questions[first_row:].tolist(), strict=True))
+        return list(zip(ids.tolist(), questions.tolist(), strict=True))
 
     def newest_rows(self, question_indices: Int64Array) -> Int64Array:
         """Return the newest row of each of these buffered questions."""

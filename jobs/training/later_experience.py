@@ -49,8 +49,11 @@ def _changes(state: ExGRPOState) -> list[BufferEvent]:
             changes.append(BufferEvent(BufferEventKind.RETIRED, index, None, old, None))
         else:
             changes.append(BufferEvent(BufferEventKind.MOVED, index, None, old, new))
-    for trajectory_id, index in dict(buffer.rows_since(buffer.later.first_row)).items():
+    rows, first_row = buffer.stored_rows(), buffer.later.first_row
+    # A trajectory whose log-probs were refreshed has a new row.
+    known = {trajectory_id for trajectory_id, _ in rows[:first_row]}
+    for trajectory_id, index in dict(rows[first_row:]).items():
         bucket = buffer.bucket_of(index)
-        if bucket is not None:
+        if bucket is not None and trajectory_id not in known:
             changes.append(BufferEvent(BufferEventKind.INSERTED, index, trajectory_id, bucket, bucket))
     return changes

@@ -53,7 +53,7 @@ def stored_trajectories(run: RunDirectory) -> dict[int, Experience]:
     """Return every trajectory that the next attempt would start with, checked against its checksum."""
     loop = TrainingLoop(run.spec(), run.path, small_parts(EightNumbers()), None, StepControl())  # type: ignore[arg-type]
     state, _ = loop._open_state()
-    experiences = state.replay_buffer.experiences(np.arange(len(state.replay_buffer.rows_since(0))))
+    experiences = state.replay_buffer.experiences(np.arange(len(state.replay_buffer.stored_rows())))
     state.replay_buffer.close()
     return {item.trajectory_id: item for item in experiences}
 

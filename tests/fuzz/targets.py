@@ -242,7 +242,7 @@ def _restore_buffer(content: bytes) -> None:
         with suppress(BufferCorruptionError, UserError):
             buffer = ReplayBuffer.restore(folder, folder / "buffer.snapshot", keeps_later=True)
             with suppress(BufferCorruptionError):
-                buffer.experiences(np.arange(len(buffer.rows_since(0))))
+                buffer.experiences(np.arange(len(buffer.stored_rows())))
             buffer.close()
 
 

@@ -1,10 +1,12 @@
 """A killed run continues with its checkpoint's experience or with the newest, and says which and how much."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
+from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.checkpoints import checkpoint_path
@@ -27,8 +29,10 @@ def killing_at(step: int) -> StepControl:
     return StepControl(at_step=end)
 
 
-def killed_run(folder, experience, at_step, interval=4) -> RunDirectory:
-    spec = small_spec(9, interval).model_copy(update={"resume": ResumeSpec(experience=experience)})
+def killed_run(folder, experience, at_step, interval=4, refresh=LogProbRefresh.NEVER) -> RunDirectory:
+    spec = small_spec(9, interval)
+    algorithm = dataclasses.replace(spec.algorithm, refresh=refresh)
+    spec = spec.model_copy(update={"resume": ResumeSpec(experience=experience), "algorithm": algorithm})
     run = RunDirectory.create(folder, spec)
     with pytest.raises(KilledError):
         train(run, killing_at(at_step))
@@ -60,6 +64,14 @@ def test_newest_keeps_what_was_collected_after_the_checkpoint_and_says_so(tmp_pa
     assert {change[2] for change in collected if change[1] not in gone} <= stored
     ids = [change[2] for change in changes([again], "inserted")]
     assert len(ids) == len(set(ids))
+
+
+def test_a_trajectory_with_new_log_probs_is_not_said_to_be_inserted_again(tmp_path):
+    run = killed_run(tmp_path, "newest", 7, refresh=LogProbRefresh.ON_REPLAY)
+    before = {change[2] for change in changes([event for event in events_of(run, 1) if event["step"] <= 4], "inserted")}
+    assert train(run, StepControl(stop_at=5)) is RunStatus.STOPPED
+    assert sum(event["metrics"]["experience/num_refreshed"] for event in events_of(run, 1)) > 0
+    assert before.isdisjoint(change[2] for change in changes(events_of(run, 2), "inserted"))
 
 
 def kept_ids(run: RunDirectory, step: int) -> set[int]:
@@ -104,5 +116,5 @@ def test_a_recorded_step_is_in_the_buffers_log(tmp_path):
     assert acknowledged
     spec = small_spec().algorithm
     buffer = ReplayBuffer.open(run.buffer_path, 20, spec.rollouts_per_question, keeps_later=True)
-    in_log = dict(buffer.rows_since(0))
+    in_log = dict(buffer.stored_rows())
     assert {change[2]: change[1] for change in acknowledged} == in_log
