@@ -83,10 +83,14 @@ class ContaminationReport:
 
 def binomial_tail(num_hits: int, num_tries: int, chance: float) -> float:
     """Return the probability of at least `num_hits` in `num_tries` independent tries; 1 without tries."""
-    return math.fsum(
-        math.comb(num_tries, hits) * chance**hits * (1.0 - chance) ** (num_tries - hits)
+    # By logarithms, since the coefficients of a thousand tries are larger than any float.
+    log_hit, log_miss, log_orders = math.log(chance), math.log1p(-chance), math.lgamma(num_tries + 1)
+    logs = (
+        log_orders - math.lgamma(hits + 1) - math.lgamma(num_tries - hits + 1)
+        + hits * log_hit + (num_tries - hits) * log_miss
         for hits in range(num_hits, num_tries + 1)
-    )
+    )  # fmt: skip
+    return min(1.0, math.fsum(map(math.exp, logs)))
 
 
 def write_report(runs_root: Path, report: ContaminationReport) -> Path:

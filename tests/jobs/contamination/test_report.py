@@ -2,6 +2,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from scipy import stats
 
 from jobs.contamination.report import ContaminationReport, ModelProbe, binomial_tail, list_reports, write_report
 
@@ -15,6 +16,11 @@ REPORT = ContaminationReport("model", "mine", "2026-01-01T00:00:00+00:00", 30, N
 )
 def test_the_binomial_tail_is_that_of_coins(hits, tries, chance, expected):
     assert binomial_tail(hits, tries, chance) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("hits", "tries", "chance"), [(1300, 12_000, 0.1), (1050, 2000, 0.5), (12_000, 12_000, 0.1)])
+def test_the_binomial_tail_of_a_large_benchmark_is_that_of_scipy(hits, tries, chance):
+    assert binomial_tail(hits, tries, chance) == pytest.approx(stats.binom.sf(hits - 1, tries, chance), rel=1e-6)
 
 
 def test_a_report_without_signs_has_none():
