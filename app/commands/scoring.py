@@ -48,10 +48,14 @@ def benchmarks_folder() -> Path:
     return user_benchmarks_folder(settings.current().runs_root)
 
 
+def _run_path(run_id: str) -> Path:
+    return RunDirectory.open(settings.current().runs_root, run_id).path
+
+
 def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:
     """Return what an evaluation recorded of one question, None if its folder is gone."""
     try:
-        return find_answers(RunDirectory.open(settings.current().runs_root, run_id).path, benchmark, question_id)
+        return find_answers(_run_path(run_id), benchmark, question_id)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
 
@@ -59,7 +63,7 @@ def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> Recorde
 def answer_damage(run_id: str, benchmark: str) -> list[str]:
     """Return a sentence on each damage of what an evaluation recorded of a benchmark."""
     try:
-        return find_answer_damage(RunDirectory.open(settings.current().runs_root, run_id).path, benchmark)
+        return find_answer_damage(_run_path(run_id), benchmark)
     except RunDirectoryError:
         return []
 
@@ -86,7 +90,7 @@ def score_curves_by_difficulty(
 
 def _question_curves(run_id: str, benchmark: str, scheme: str) -> QuestionCurves:
     try:
-        return read_question_curves(RunDirectory.open(settings.current().runs_root, run_id).path, benchmark, scheme)
+        return read_question_curves(_run_path(run_id), benchmark, scheme)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return {}
 
@@ -94,7 +98,7 @@ def _question_curves(run_id: str, benchmark: str, scheme: str) -> QuestionCurves
 def regradings(run_id: str) -> list[RecordedRegrading]:
     """Return how a job's recorded answers were graded again; none where they were not, or a file is damaged."""
     try:
-        return read_regradings(RunDirectory.open(settings.current().runs_root, run_id).path)
+        return read_regradings(_run_path(run_id))
     except (RunDirectoryError, UserError, OSError, KeyError, TypeError):
         return []
 
