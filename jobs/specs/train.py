@@ -297,13 +297,11 @@ class TrainSpec(Spec):
                 "chains have partly right answers; use engine: verl, or several data.rewards."
             )
         may_have_model = is_continuous and self.engine == "verl"
-        needs_model = may_have_model and self.data.rewards == ANSWER_ALONE
         has_model = self.reward_model is not None
-        if (has_model and not may_have_model) or (needs_model and not has_model):
-            yield (
-                "reward_model: expected one exactly when algorithm.reward_kind is continuous on the verl engine, which "
-                "several data.rewards are too."
-            )
+        if has_model and not may_have_model:
+            yield "reward_model: expected none, except where algorithm.reward_kind is continuous on the verl engine."
+        if may_have_model and not has_model and self.data.rewards == ANSWER_ALONE:
+            yield "reward_model: expected one for continuous rewards on the verl engine, or several data.rewards."
         validation = self.validation
         if has_model and (self.data.num_held_out or validation.num_training_questions or validation.benchmarks):
             yield (

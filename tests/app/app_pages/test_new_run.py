@@ -185,7 +185,7 @@ def test_parts_that_a_preset_sets_are_in_the_form(open_page):
     assert page.text_input(key=f"{form}-reward_model-source").value == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
     page.toggle(key=f"{form}-reward_model").set_value(False).run()
     assert not page.exception
-    assert any(text.startswith("reward_model: expected one exactly when") for text in mistakes(page))
+    assert any(text.startswith("reward_model: expected one for continuous rewards") for text in mistakes(page))
 
 
 def test_the_text_of_the_specification_is_edited_with_the_checks_of_the_form(open_page):

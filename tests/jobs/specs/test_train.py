@@ -171,12 +171,15 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
             "data: {source: a/b}\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n",
             "reward_kind: expected binary",
         ),
-        ("engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_model: expected one"),
+        (
+            "engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n",
+            "reward_model: expected one for",
+        ),
         (
             "engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\nreward_model: {source: a/b}\n",
             "num_held_out, validation.benchmarks: expected 0",
         ),
-        ("reward_model: {source: some/model}\n", "reward_model: expected one exactly when"),
+        ("reward_model: {source: some/model}\n", "reward_model: expected none, except where"),
         ("- a list\n", "expected a mapping"),
         ("a: [1,\n", "is not YAML"),
         ("", "expected a mapping"),
