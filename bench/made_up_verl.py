@@ -23,7 +23,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from exgrpo_core.verl_plugin.loss import BEHAVIOR_SUM
-from exgrpo_core.verl_plugin.rows import LOG_PROBS, STORED_LOG_PROBS, of_response
+from exgrpo_core.verl_plugin.rows import LOG_PROBS, PARTITION, STORED_LOG_PROBS, of_response
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.update import SUM_NAMES
 
@@ -52,9 +52,9 @@ class MadeUpProcess:
             keys, rows = zip(*rollouts, strict=True)
             tags = [{"status": "success", "seq_len": row["input_ids"].numel()} for row in rows]
             tq.kv_batch_put(
-                keys=list(keys), partition_id="train", fields=list_of_dict_to_tensordict(list(rows)), tags=tags
+                keys=list(keys), partition_id=PARTITION, fields=list_of_dict_to_tensordict(list(rows)), tags=tags
             )
-        tq.kv_batch_put(keys=uids, partition_id="train", tags=[{"status": "finished"}] * len(uids))
+        tq.kv_batch_put(keys=uids, partition_id=PARTITION, tags=[{"status": "finished"}] * len(uids))
 
     def score(self, meta: Any) -> Any:
         """Put a log-prob and an entropy for every token of the rows."""
@@ -97,7 +97,7 @@ class MadeUpProcess:
             "prompts": prompt_ids,
             "responses": response,
             "response_mask": mask,
-            "rollout_log_probs": -torch.rand(num_tokens),
+            STORED_LOG_PROBS: -torch.rand(num_tokens),
             "rm_scores": rewards,
             "extra_fields": {"is_truncated": False, "reward_extra_info": verdict},
             "loss_mask": mask,

@@ -24,6 +24,7 @@ from exgrpo_core.types import Question
 from exgrpo_core.verl_plugin.end_tokens import find_end_tokens
 from exgrpo_core.verl_plugin.engine import VerlEngine
 from exgrpo_core.verl_plugin.questions import read_questions
+from exgrpo_core.verl_plugin.rows import PARTITION
 from exgrpo_core.verl_plugin.settings import TRAINER_MODE, read_settings
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.verl_names import dumped_rows, named_as_in_verl
@@ -121,8 +122,8 @@ class ReplayTrainer(ExperienceTrainer):
         for notice in self._report.notices:
             logger.warning(notice)
         tags = [{"global_steps": self.global_steps}]
-        tq.kv_batch_put(keys=[STEP_KEY], partition_id="train", tags=tags)
-        return KVBatchMeta(partition_id="train", keys=[STEP_KEY], tags=tags)
+        tq.kv_batch_put(keys=[STEP_KEY], partition_id=PARTITION, tags=tags)
+        return KVBatchMeta(partition_id=PARTITION, keys=[STEP_KEY], tags=tags)
 
     def _compute_metrics(
         self,
