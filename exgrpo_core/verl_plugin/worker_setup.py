@@ -4,7 +4,6 @@ Registers the agent loop and the rollout replica without vLLM. On the CPU it als
 0.9.1 cannot make there: it asks torch for the backend "cpu:gloo,cpu:gloo", which names one device twice.
 """
 
-import importlib
 import os
 
 import torch.distributed
@@ -27,4 +26,3 @@ def join_process_group() -> None:
 
 if get_device_name() == PLATFORM_NAME:
     join_process_group()
-    importlib.import_module("exgrpo_core.verl_plugin.cpu_engine")

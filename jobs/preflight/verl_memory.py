@@ -79,9 +79,13 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
 
 
 def _weights(shape: ModelShape, spec: TrainSpec, num_shards: int, compute_bytes: int) -> int:
-    """Return sharded master weights, those of the reference model if there is a KL penalty, and the gathered layers."""
+    """Return sharded master weights, those of the reference model if there is a KL penalty, and what is gathered.
+
+    That is two layers, and in the whole pass all that is in none: embedding, output matrix and last norm.
+    """
     num_models = 2 if spec.algorithm.kl_coefficient > 0 else 1
-    gathered = max(2 * shape.layer_parameters, shape.embedding_parameters) * compute_bytes
+    outside_layers = shape.parameters - shape.layers * shape.layer_parameters
+    gathered = (outside_layers + 2 * shape.layer_parameters) * compute_bytes
     return num_models * shape.parameters * _MASTER_BYTES // num_shards + gathered
 
 

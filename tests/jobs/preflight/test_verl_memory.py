@@ -22,7 +22,7 @@ def tiny_spec(**verl) -> TrainSpec:
 
 def test_a_tiny_model_by_hand():
     estimate = estimate_memory(TINY, tiny_spec())
-    gathered = 2 * 152 * 2
+    gathered = (10 * 4 + 4 + 2 * 152) * 2
     assert estimate.weights == PARAMETERS * 4 // 2 + gathered
     assert estimate.gradients == PARAMETERS * 4 // 2
     assert estimate.optimizer == PARAMETERS * 8 // 2
@@ -32,6 +32,12 @@ def test_a_tiny_model_by_hand():
     assert estimate.kv_cache == 4 * 32 * 8 * 2
     rollout = estimate.weights + estimate.optimizer + estimate.rollout_weights + estimate.kv_cache
     assert estimate.rollout == rollout + OVERHEAD_BYTES
+
+
+def test_an_output_matrix_that_is_not_the_embedding_is_gathered_too():
+    untied = dataclasses.replace(TINY, is_tied=False)
+    more = estimate_memory(untied, tiny_spec()).weights - estimate_memory(TINY, tiny_spec()).weights
+    assert more == 10 * 4 * (4 // 2 + 2)
 
 
 def test_a_kl_penalty_keeps_a_second_model():

@@ -40,15 +40,15 @@ def tiny_spec(model: Path, num_ranks: int, **changes: Any) -> TrainSpec:
     return parse_spec(content, "test")
 
 
-def save_tiny_model(folder: Path) -> Path:
-    build_model("qwen2_tied").save_pretrained(folder)
+def save_tiny_model(folder: Path, architecture: str = "qwen2_tied") -> Path:
+    build_model(architecture).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
 
 
 @contextmanager
 def open_engine(
-    folder: Path, num_ranks: int, *, has_rollouts: bool = True, **changes: Any
+    folder: Path, num_ranks: int, *, architecture: str = "qwen2_tied", has_rollouts: bool = True, **changes: Any
 ) -> Iterator["WorkbenchVerlEngine"]:
     """Give an engine on so many ranks, and end its Ray afterwards."""
     os.environ.update(CPU_VARIABLES)
@@ -60,7 +60,7 @@ def open_engine(
         from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
         from jobs.engines.verl_ray.session import open_trainer
 
-        spec = tiny_spec(save_tiny_model(folder / "model"), num_ranks, **changes)
+        spec = tiny_spec(save_tiny_model(folder / "model", architecture), num_ranks, **changes)
         words = [*ENGINE_OVERRIDES, *verl_overrides(spec, folder / "run")]
         words.append(f"reward.custom_reward_function.path={REWARD_FILE}")
         if not has_rollouts:

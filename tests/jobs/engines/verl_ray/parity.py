@@ -1,16 +1,38 @@
-"""The loss and gradient of verl's workers beside those of the embedded engine, on the same rows."""
+"""Scores, loss and gradient of verl's workers beside those of the embedded engine, on the same rows."""
 
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
-from tests.jobs.engines.contract import training_rows
+from tests.jobs.engines.contract import stored, training_rows
 from tests.jobs.engines.embedded.engines import make_engine, make_questions
 
 BETA1 = 0.9
+TOLERANCE = 1e-5
+
+
+def check_scores(engine, architecture: str = "qwen2_tied") -> None:
+    """Fail unless verl's engine scores as a new embedded engine does."""
+    other = make_engine(architecture)
+    candidates = stored(other.rollout([RolloutRequest(question, 3) for question in make_questions()]))
+    mine, theirs = engine.entropies(*candidates), other.entropies(*candidates)
+    for one, two in zip((*mine.log_probs, *mine.entropies), (*theirs.log_probs, *theirs.entropies), strict=True):
+        np.testing.assert_allclose(one, two, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def check_update(engine, objective, folder: Path, architecture: str = "qwen2_tied") -> None:
+    """Fail unless the first step of verl's engine has the metrics and gradient of a new embedded engine's."""
+    mini_batch = make_mini_batch()
+    metrics, gradient = verl_gradient(engine, mini_batch, objective, folder)
+    expected_metrics, expected = embedded_gradient(mini_batch, objective, architecture)
+    assert gradient.keys() == expected.keys()
+    assert all(torch.allclose(gradient[key], expected[key], atol=TOLERANCE) for key in expected)
+    for key in expected_metrics.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}:
+        assert metrics[key] == pytest.approx(expected_metrics[key], rel=TOLERANCE, abs=TOLERANCE), key
 
 
 def make_mini_batch() -> MiniBatch:
@@ -25,9 +47,9 @@ def make_mini_batch() -> MiniBatch:
     return MiniBatch(fresh + replayed, 3)
 
 
-def embedded_gradient(mini_batch, objective) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
+def embedded_gradient(mini_batch, objective, architecture: str) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
     """Return metrics and the clipped gradient of one step of a new embedded engine."""
-    engine = make_engine()
+    engine = make_engine(architecture)
     metrics = engine.update([mini_batch], objective)
     tensors = engine._optimizer.state_tensors()
     moments = {name: value for name, value in tensors.items() if name.endswith("/exp_avg")}

@@ -19,11 +19,10 @@ from tests.jobs.engines.contract import PolicyEngineContract, stored, training_r
 from tests.jobs.engines.embedded.engines import CONFIG, SMALL, make_engine, make_questions
 from tests.jobs.engines.paired_engines import PairedEngines
 from tests.jobs.engines.verl_ray.engines import open_engine
-from tests.jobs.engines.verl_ray.parity import embedded_gradient, make_mini_batch, verl_gradient
+from tests.jobs.engines.verl_ray.parity import TOLERANCE, check_scores, check_update
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
-TOLERANCE = 1e-5
 STEPS_TOLERANCE = 1e-3
 """Optimizers amplify the rounding of ten updates."""
 OBJECTIVES = {
@@ -94,22 +93,12 @@ def packing(request, monkeypatch):
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.usefixtures("packing")
 def test_loss_and_gradient_are_those_of_the_embedded_engine(engine, name, tmp_path):
-    mini_batch = make_mini_batch()
-    metrics, gradient = verl_gradient(engine, mini_batch, OBJECTIVES[name], tmp_path)
-    expected_metrics, expected = embedded_gradient(mini_batch, OBJECTIVES[name])
-    assert gradient.keys() == expected.keys()
-    assert all(torch.allclose(gradient[key], expected[key], atol=TOLERANCE) for key in expected)
-    for key in expected_metrics.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}:
-        assert metrics[key] == pytest.approx(expected_metrics[key], rel=TOLERANCE, abs=TOLERANCE), key
+    check_update(engine, OBJECTIVES[name], tmp_path)
 
 
 @pytest.mark.usefixtures("packing")
-def test_scores_are_those_of_the_embedded_engine(engine, questions):
-    other = make_engine()
-    candidates = stored(other.rollout([RolloutRequest(question, 3) for question in questions]))
-    mine, theirs = engine.entropies(*candidates), other.entropies(*candidates)
-    for one, two in zip((*mine.log_probs, *mine.entropies), (*theirs.log_probs, *theirs.entropies), strict=True):
-        np.testing.assert_allclose(one, two, rtol=TOLERANCE, atol=TOLERANCE)
+def test_scores_are_those_of_the_embedded_engine(engine):
+    check_scores(engine)
 
 
 @pytest.mark.parametrize("running", [1], indirect=True, ids=["1-rank"])

@@ -38,6 +38,9 @@ WHOLE_DATA = {"algorithm": ALGORITHM | {"batch_size": 24, "mini_batch_size": 24}
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     policy = make_small_policy(make_tokenizer(), num_layers=1, width=32, num_heads=2, seed=0)
+    # As the paper's 7B and 8B models.
+    policy.model.config.tie_word_embeddings = False
+    policy.model.lm_head.weight = torch.nn.Parameter(policy.model.lm_head.weight.detach().clone())
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
     return folder
