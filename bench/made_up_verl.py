@@ -4,7 +4,6 @@ They are one process of Ray. Time of the driver and of TransferQueue's processes
 work for them.
 """
 
-import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -224,7 +223,7 @@ class PassedBytes:
 
     def _count(self, item: Any) -> None:
         if not isinstance(item, TensorDict):
-            self.others += len(pickle.dumps(item))
+            self.others += len(ray.cloudpickle.dumps(item))
             return
         for column in item.values():
             if isinstance(column, torch.Tensor):
@@ -234,4 +233,4 @@ class PassedBytes:
                 self.tokens += num_bytes * is_of_tokens
                 self.others += num_bytes * (not is_of_tokens)
             else:
-                self.others += len(pickle.dumps(column.tolist()))
+                self.others += len(ray.cloudpickle.dumps(column.tolist()))

@@ -16,6 +16,7 @@ from jobs.runs.checkpoints import MANIFEST, checkpoint_path
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec, parse_spec
+from tests.faults.recorded import buffer_content
 from tests.faults.test_kill_anywhere import Driver, assert_same_end, driver  # noqa: F401 - the fixture
 from tests.jobs.training.chat_model import make_chat_model
 
@@ -117,7 +118,10 @@ def test_two_steps_of_the_real_model_end_as_the_uninterrupted_run(driver):  # no
         },
         "test",
     )
-    ends = [checkpoint_path(run.checkpoints_path, 2) for run in (driver.finish(spec), finish_killed(driver, spec, 1))]
-    first, second = (json.loads((path / MANIFEST).read_text()) for path in ends)
-    assert {"policy/model.safetensors", "policy/optimizer.safetensors"} <= first["files"].keys()
-    assert first == second
+    runs = [driver.finish(spec), finish_killed(driver, spec, 1)]
+    ends = [checkpoint_path(run.checkpoints_path, 2) / MANIFEST for run in runs]
+    first, second = (json.loads(path.read_text())["files"] for path in ends)
+    assert {"policy/model.safetensors", "policy/optimizer.safetensors"} <= first.keys()
+    # The index of the buffer names the log that it continues from, and no two runs have the same.
+    assert {"experience/buffer.snapshot"} == {name for name in first | second if first.get(name) != second.get(name)}
+    assert buffer_content(runs[0], 2) == buffer_content(runs[1], 2)

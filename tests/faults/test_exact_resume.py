@@ -36,6 +36,8 @@ def kept_steps(run: RunDirectory) -> dict[int, dict[str, Any]]:
         if event["kind"] == "step":
             metrics = {key: value for key, value in event["metrics"].items() if not key.startswith("seconds/")}
             found[event["step"]] = {name: event[name] for name in names} | {"metrics": metrics}
+            # Only a resumed run says what it does with experience that is newer than its checkpoint.
+            found[event["step"]]["notices"] = [line for line in event["notices"] if "resume.experience" not in line]
     return found
 
 

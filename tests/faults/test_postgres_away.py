@@ -140,6 +140,11 @@ def test_database_that_goes_away_is_told_of_and_nothing_is_lost(run, server, fau
     run_actions.stop(run.path.parent, run.run_id)
     wait_until(lambda: lookup.state_of(run.path.parent, run).status in ENDED, "the run's end")
     wait_until(lambda: shown_status(run, server) == "stopped", "the end in the database")
+    journal = run.path.parent / "workbench" / "journal.jsonl"
+    wait_until(
+        lambda: ("journal", str(journal.stat().st_size)) in rows(run.path.parent, server.url)["ingest_positions"],
+        "the journal in the database",
+    )
     kept = rows(run.path.parent, server.url)
     rebuild_when_alone(run.path.parent)
     assert kept == rows(run.path.parent, None)

@@ -36,7 +36,7 @@ def test_command_stands_for_the_form():
     content = preset.model_dump(mode="json")
     content |= {"name": "seed 12 @x", "num_steps": 7, "tags": ["a b", "c"]}
     content["algorithm"] |= {"bucket_spread": 0.125, "start_pass_rate": None}
-    wanted = check(content)
+    wanted = check(content).requested
     command = shell_command(preset.preset, differences(preset.model_dump(mode="json"), content))
     words = shlex.split(command.replace("\\\n", " "))
     assert words[:4] == ["exgrpo", "train", "--preset", preset.preset]
@@ -51,7 +51,7 @@ def test_many_changes_are_told_by_a_file():
 
 def test_yaml_reads_back_as_the_same_specification():
     spec = TrainSpec()
-    assert check(yaml.safe_load(as_yaml(spec.model_dump(mode="json")))) == spec
+    assert check(yaml.safe_load(as_yaml(spec.model_dump(mode="json")))).requested == spec
 
 
 @pytest.mark.parametrize("text", ["[x", "{", "@foo", "a: b: c", "2024-02-30", "[" * 5000])
