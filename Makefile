@@ -85,7 +85,7 @@ test-repeat: $(VENV)/.installed-dev tools  ## Run the tests N=10 times under cha
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.repeat $(N) $(PYTEST_OPTIONS) -m 'not verl and not verl_vllm' $(ARGS)
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
-	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
+	@OMP_NUM_THREADS=1 VERL_PLATFORM=cpu $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
 		-m verl $(VERL_TESTS)
 
 FAULTS := OMP_NUM_THREADS=1 EXGRPO_FAULTS_LONG=$(LONG) EXGRPO_FAULTS_ROW=$(ROW)
