@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from jobs.actions import run_actions
 from jobs.pretrained.sources import ModelSourceError
 from jobs.runs.checkpoints import MANIFEST, checkpoint_path
@@ -123,5 +124,11 @@ def test_two_steps_of_the_real_model_end_as_the_uninterrupted_run(driver):  # no
     first, second = (json.loads(path.read_text())["files"] for path in ends)
     assert {"policy/model.safetensors", "policy/optimizer.safetensors"} <= first.keys()
     # The index of the buffer names the log that it continues from, and no two runs have the same.
-    assert {"experience/buffer.snapshot"} == {name for name in first | second if first.get(name) != second.get(name)}
+    index = "experience/buffer.snapshot"
+    assert {index} == {name for name in first | second if first.get(name) != second.get(name)}
+    (header, columns), (other_header, other_columns) = (read_snapshot(path.parent / index) for path in ends)
+    assert header | {"logged": None, "segments": None} == other_header | {"logged": None, "segments": None}
+    assert {name: column.tobytes() for name, column in columns.items()} == {
+        name: column.tobytes() for name, column in other_columns.items()
+    }
     assert buffer_content(runs[0], 2) == buffer_content(runs[1], 2)
