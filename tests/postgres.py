@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,9 @@ class Server:
         """Send a signal to the server and to each of its processes."""
         first = psutil.Process(int((self.folder / "data" / "postmaster.pid").read_text().split()[0]))
         for process in [first, *first.children(recursive=True)]:
-            process.send_signal(number)
+            # A process that served one connection may have ended meanwhile.
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
     def _control(self, *words: str) -> None:
         _run([str(require_tool("pg_ctl")), "-D", str(self.folder / "data"), *words], self.user)
