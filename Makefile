@@ -15,12 +15,13 @@ PYTHON_verl_step = $(VERL_BIN)/python
 SHORT_other_tools = --short $(LONG_other_tools)
 LONG_other_tools = --python $(OTHERS_VENV)/bin/python
 LONG_replay_buffer := --times-ten
+LONG_real_model = --vllm-python $(VLLM_VENV)/bin/python
 # What users have: libraries that tests and benchmarks bring are imported by others where they are found.
 USER_VENV := .venv-user
 LONG_startup := --python $(USER_VENV)/bin/python
 # It writes bench/results/learning.json itself, with its curves.
 RESULT_learning := $(VENV)/learning.txt
-NOT_IN_BENCH := crossover crossover_report document embedded_gpu engine_curves real_model_contender tool_process
+NOT_IN_BENCH := crossover crossover_report document embedded_gpu engine_curves other_rollouts real_model_contender tool_process
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 # Files in the order of tests/conftest.py, the longest first.
 PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -118,7 +119,7 @@ check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 bench: $(VENV)/.installed-bench  ## Run every benchmark in short form (LONG=1: in full, into bench/results)
 	@failed=0; \
 	$(MAKE) -k $(VERL_VENV)/.installed $(OTHERS_VENV)/.installed || failed=1; \
-	$(if $(filter-out 0,$(LONG)),$(MAKE) install VENV=$(USER_VENV) || failed=1;) \
+	$(if $(filter-out 0,$(LONG)),$(MAKE) install VENV=$(USER_VENV) && $(MAKE) vllm-env || failed=1;) \
 	$(foreach program,$(BENCHMARKS),echo "== bench.$(program)"; \
 	OMP_NUM_THREADS=1 $(or $(PYTHON_$(program)),$(BIN)/python) -m bench.$(program) \
 		$(if $(filter-out 0,$(LONG)),$(LONG_$(program)),$(or $(SHORT_$(program)),--short)) | tee $(VENV)/bench.txt \

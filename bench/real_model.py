@@ -1,15 +1,17 @@
 """Steps at the size of a real language model: SmolLM2-135M's shape, 64 rollouts of 96 tokens, one thread each.
 
 The embedded engine (on-policy, and ExGRPO with a full replay buffer) beside TRL's GRPOTrainer, each in a process of its
-own, one after the other; rollouts beside `transformers.generate`, which gives no log-probs and
-entropies. All in float32, and in bfloat16 where the processor has units for it. Weights are random, so that every
-response has the same length for all. Times are processor time, which depends less on the machine's load.
+own, one after the other; rollouts beside `transformers.generate`, vLLM's build for the CPU and llama.cpp (F16 beside
+float32, Q8_0 beside bfloat16), which give no log-probs and entropies. All in float32, and in bfloat16 where the
+processor has units for it. Weights are random, so that every response has the same length for all. Times are processor
+time, which depends less on the machine's load; llama.cpp's are those of its clock.
 
 The floor of a time is its matrix products alone: those of a decoding step of 64 rows for each token, and those of the
 distinct tokens of an update, forward and backward. `unshared` is the on-policy step with every token of every row
 computed, prompts too.
 
-Run `python -m bench.real_model`; `--short` has 16 rollouts of 32 tokens, and one step each.
+Run `python -m bench.real_model`; `--short` has 16 rollouts of 32 tokens, and one step each. `--vllm-python` names an
+environment with vLLM (`make vllm-env`), `--llama-cpp` a folder with `llama-batched-bench`, `F16.gguf` and `Q8_0.gguf`.
 """
 
 import argparse
@@ -23,11 +25,15 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import torch
 
+from bench.other_rollouts import decode_by_llama_cpp
 from bench.real_model_contender import PROMPT_TOKENS, RESULT, ROLLOUTS, make_questions, open_policy
 from bench.report import Figure, report
 from bench.shapes import NO_TOKEN, generate_by_transformers
@@ -41,6 +47,7 @@ from jobs.machine.processor import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
 TARGETS = {
     "float32/speedup_over_trl": ">= 3.0",
     "float32/rollout_speedup": ">= 4.0",
+    "float32/rollout_speedup_over_llama_cpp": ">= 1.5",
     "float32/rollout_over_floor": "<= 1.5",
     "float32/update_over_floor": "<= 1.35",
     "float32/exgrpo_over_on_policy": "<= 1.05",
@@ -49,6 +56,8 @@ TARGETS = {
     "bfloat16/speedup_over_trl": ">= 3.5",
     "bfloat16/speedup_over_trl_in_float32": ">= 4.5",
     "bfloat16/rollout_speedup": ">= 4.0",
+    "bfloat16/rollout_speedup_over_vllm": ">= 1.7",
+    "bfloat16/rollout_speedup_over_llama_cpp": ">= 1.5",
     "bfloat16/rollout_over_floor": "<= 2.0",
     "bfloat16/update_over_floor": "<= 1.6",
     "bfloat16/exgrpo_over_on_policy": "<= 1.05",
@@ -56,6 +65,9 @@ TARGETS = {
     "bfloat16/memory_over_trl": "<= 0.5",
     "bfloat16/on_policy_log_prob_gap": "<= 0.01",
 }
+
+
+CONTENDERS = "bench.real_model_contender"
 
 
 class DoesNotFitError(Exception):
@@ -85,10 +97,11 @@ class Contender:
 
 
 @contextmanager
-def open_contender(name: str, dtype: str, num_questions: int, num_tokens: int) -> Iterator[Contender]:
+def open_contender(
+    name: str, *words: object, python: str = sys.executable, module: str = CONTENDERS
+) -> Iterator[Contender]:
     """Start a contender, and end it."""
-    sizes = [str(num_questions), str(num_tokens)]
-    command = [sys.executable, "-m", "bench.real_model_contender", name, dtype, *sizes]
+    command = [python, "-m", module, name, *map(str, words)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Contender(process, name)
@@ -100,10 +113,14 @@ def main() -> None:
     """Take steps in turn and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=3, help="timed steps of each")
-    parser.add_argument("--questions", type=int, default=8, help="of 8 rollouts each; TRL takes 17 GB for 8")
+    parser.add_argument("--questions", type=int, default=8, help="of 8 rollouts each")
     parser.add_argument("--short", action="store_true", help="16 rollouts of 32 tokens, one step each")
     parser.add_argument("--without-trl", action="store_true", help="leave out the longest steps")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="only in this one")
+    parser.add_argument("--vllm-python", help="of an environment with vLLM")
+    parser.add_argument(
+        "--llama-cpp", type=Path, help="folder with llama-batched-bench and two GGUF files of the model"
+    )
     options = parser.parse_args()
     num_questions, num_tokens, num_steps = (2, 32, 1) if options.short else (options.questions, 96, options.steps)
     torch.set_num_threads(1)
@@ -113,7 +130,7 @@ def main() -> None:
     others = [] if options.without_trl else ["trl"] if options.short else ["trl", "trl_kept"]
     reported: dict[str, Figure] = {"num_rollouts": num_questions * ROLLOUTS, "num_tokens": num_tokens}
     for dtype in dtypes:
-        figures = measure_rollouts(dtype, num_questions, num_tokens, num_steps)
+        figures = measure_rollouts(dtype, num_questions, num_tokens, num_steps, options)
         gc.collect()
         figures |= measure_steps([*others, "embedded"], dtype, num_questions, num_tokens, num_steps)
         reported |= {f"{dtype}/{name}": value for name, value in (figures | ratios(figures, others)).items()}
@@ -136,6 +153,9 @@ def ratios(figures: Mapping[str, float], others: Sequence[str]) -> dict[str, flo
         "manage_share": figures["exgrpo_manage_share"],
         "gain_of_shared_prefixes": figures["unshared_step_s"] / figures["on_policy_step_s"],
     }
+    for name in ("vllm", "llama_cpp"):
+        if f"{name}_s" in figures:
+            compared[f"rollout_speedup_over_{name}"] = figures[f"{name}_s"] / figures["rollout_s"]
     for name in others:
         if f"{name}_step_s" not in figures:
             continue
@@ -164,8 +184,10 @@ def measure_steps(
     return {name: median(values) for name, values in measured.items()}
 
 
-def measure_rollouts(dtype: str, num_questions: int, num_tokens: int, num_rounds: int) -> dict[str, float]:
-    """Return medians of seconds of our rollouts, of transformers' generation and of the floors, in turn."""
+def measure_rollouts(
+    dtype: str, num_questions: int, num_tokens: int, num_rounds: int, options: argparse.Namespace
+) -> dict[str, float]:
+    """Return medians of seconds of our rollouts, of other tools' generation and of the floors, in turn."""
     policy = open_policy(dtype)
     policy = dataclasses.replace(policy, end_token_ids=torch.tensor([NO_TOKEN]))
     plain = dataclasses.replace(policy, model=copy.deepcopy(policy.model).to(policy.compute_dtype))
@@ -179,14 +201,32 @@ def measure_rollouts(dtype: str, num_questions: int, num_tokens: int, num_rounds
         "rollout_floor": lambda: decode_products(plain, len(rows), num_tokens),
         "update_floor": lambda: train_products(plain, num_inputs, ROLLOUTS * num_tokens, num_questions),
     }
+    timed = {name: partial(processor_seconds, action) for name, action in work.items()}
     seconds: dict[str, list[float]] = defaultdict(list)
-    for _ in range(num_rounds):
-        for name, action in work.items():
-            began_at = time.process_time()
-            action()
-            seconds[f"{name}_s"].append(time.process_time() - began_at)
-            print(f"{dtype} {name:<14}{seconds[f'{name}_s'][-1]:8.1f} s", flush=True)
+    with ExitStack() as stack:
+        if options.llama_cpp:
+            model = options.llama_cpp / ("F16.gguf" if dtype == "float32" else "Q8_0.gguf")
+            program = options.llama_cpp / "llama-batched-bench"
+            timed["llama_cpp"] = lambda: decode_by_llama_cpp(program, model, len(rows), num_tokens)
+        if options.vllm_python:
+            folder = stack.enter_context(TemporaryDirectory())
+            policy.model.save_pretrained(folder)
+            sizes = (folder, dtype, num_questions, num_tokens)
+            vllm = open_contender(*sizes, python=options.vllm_python, module="bench.other_rollouts")
+            contender = stack.enter_context(vllm)
+            timed["vllm"] = lambda: contender.do("generate")["s"]
+        for _ in range(num_rounds):
+            for name, measure in timed.items():
+                seconds[f"{name}_s"].append(measure())
+                print(f"{dtype} {name:<14}{seconds[f'{name}_s'][-1]:8.1f} s", flush=True)
     return {name: median(values) for name, values in seconds.items()}
+
+
+def processor_seconds(action: Callable[[], object]) -> float:
+    """Return the processor time that an action takes."""
+    began_at = time.process_time()
+    action()
+    return time.process_time() - began_at
 
 
 @torch.inference_mode()
