@@ -1,8 +1,9 @@
 """CISPO: the clipped ratio weighs the gradient of log pi, so no token loses it.
 
-Source: MiniMax 2025, "MiniMax-M1" (arXiv 2506.13585, Eqs. 4 and 5): sg(clip(w, 1 - eps, 1 + eps_high)) A log pi. It
-has no lower limit in effect there; here it has `clip_epsilon`, as its Eq. 5 is written. Assumed: an upper limit of
-1.28, as it prints no number. Its mean over a group's tokens, dynamic sampling and length penalty are not here.
+Source: MiniMax 2025, "MiniMax-M1" (arXiv 2506.13585, Eqs. 4 and 5): sg(clip(w, 1 - eps, 1 + eps_high)) A log pi. Both
+limits are here, as in Eq. 5 and in verl's loss; the paper trained without a lower one, as TRL's loss does, which is
+`clip_epsilon: 0.999`. Assumed: an upper limit of 1.28, as the paper prints no number. Its mean over a group's tokens,
+dynamic sampling and length penalty are not here, and its advantages over their deviation are `normalize_by_std`.
 """
 
 from dataclasses import dataclass

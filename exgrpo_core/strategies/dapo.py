@@ -1,8 +1,9 @@
 """DAPO's dynamic sampling: groups whose rewards are all equal are filled up by further questions. Nothing is replayed.
 
-Source: Yu et al. 2025, "DAPO" (arXiv 2503.14476, section 3.2, Algorithm 1) and verl's recipe, which generates at most
-10 batches. Assumed: a round asks for as many questions as are missing, not for a whole batch; where questions or
-rounds run out, groups of equal rewards fill the batch, without a gradient, where the recipe ends with an error.
+Source: Yu et al. 2025, "DAPO" (arXiv 2503.14476, section 3.2, Algorithm 1) and verl's recipe, whose scripts allow 10
+batches a step. Assumed: a round asks for as many questions as are missing, not for a whole batch, of which the recipe
+drops the surplus; rewards are compared, where its scripts compare correctness; where questions or rounds run out,
+groups of equal rewards fill the batch, without a gradient, where the recipe ends with an error.
 Clip-higher is `clip_epsilon_high: 0.28`; DAPO's token-level loss and its penalty for overlong responses are not here.
 """
 

@@ -1,7 +1,8 @@
 """GSPO: one ratio a sequence, the geometric mean of its tokens', clipped as PPO clips tokens.
 
-Source: Zheng et al. 2025, "Group Sequence Policy Optimization" (arXiv 2507.18071, Eqs. 5 to 7), whose limits are about
-3e-4 and 4e-4 (`clip_epsilon`, `clip_epsilon_high`). With `token_mean` aggregation each sequence counts once, as there.
+Source: Zheng et al. 2025, "Group Sequence Policy Optimization" (arXiv 2507.18071, Eqs. 5 to 7), whose limits are 3e-4
+and 4e-4 (section 5.1; `clip_epsilon`, `clip_epsilon_high`), as in TRL's recipe. With `token_mean` aggregation each
+sequence counts once, as there. verl's loss, whose fixed ratio varies with one token alone, has the same gradient.
 """
 
 from dataclasses import dataclass

@@ -2,9 +2,10 @@
 
 Source: Schaul et al. 2016, "Prioritized Experience Replay" (arXiv 1511.05952, section 3.3, Algorithm 1): P(i) =
 p_i^alpha / sum p^alpha with p = |error| + epsilon or 1 / rank, and weights (n P(i))^-beta over their largest. Assumed:
-the mean |reward - group mean| of a question's latest group takes the place of the TD error; a draw has no question
-twice, so P is that of its first question, and draws by rank are not stratified; epsilon is 0.01, as the paper says only
-that it is small; beta stays as set, where the paper lets it rise to 1.
+the mean |reward - group mean| of a question's latest group takes the place of the TD error, so it is known when it is
+stored, where a new item of the paper has the largest priority; a draw has no question twice, so P is that of its first
+question, and draws are not stratified; epsilon is 0.01, as the paper says only that it is small; beta stays as set,
+where the paper lets it rise to 1; weights are over the largest of all stored, as in OpenAI's baselines.
 """
 
 from dataclasses import dataclass, replace

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from exgrpo_core.config import Clipping, ExGRPOConfig
+from exgrpo_core.config import Clipping, ExGRPOConfig, LossAggregation
 from exgrpo_core.methods.columns import TokenRatios
 from exgrpo_core.methods.loading import build_correction
 from exgrpo_core.policy_optimization.gradient_weight import differentiated_weights, gradient_weights
@@ -64,6 +64,30 @@ def test_clip_stops_where_going_further_would_pay():
     assert values == pytest.approx([1.28, 1.5, 0.5, 0.8, 1.1])
     assert derivatives == pytest.approx([0.0, 1.5, 0.5, 0.0, 1.1])
     assert weigh("clip", [1.5], clip_epsilon_high=None)[0] == pytest.approx([1.2])
+
+
+def test_cispo_has_no_lower_limit_in_effect_at_an_epsilon_near_one():
+    values, derivatives = weigh("cispo", [3.0, 0.4], clip_epsilon=0.999)
+    assert values == derivatives == pytest.approx([1.28, 0.4])
+
+
+@pytest.mark.parametrize("aggregation", LossAggregation)
+def test_gspo_has_the_gradient_of_a_fixed_sequence_ratio_times_the_log_probs(aggregation):
+    log_probs = torch.log(torch.tensor([1.5, 0.9, 1.1])).requires_grad_()
+    base = ExGRPOConfig(max_response_tokens=4, entropy_coefficient=0.0, clipping=Clipping.ALWAYS)
+    objective = dataclasses.replace(
+        base, fresh_objective="gspo", clip_epsilon_high=0.4, loss_aggregation=aggregation
+    ).objective_settings(is_started=True)
+    inputs = LossInputs(
+        log_probs, torch.zeros(3), torch.tensor([1.0, 1.0, -0.5]), torch.tensor([False] * 3), torch.tensor([True] * 3),
+        torch.tensor([0, 0, 1]),
+    )  # fmt: skip
+    exgrpo_loss(inputs, objective, LossScale(2, 3)).loss.backward()
+    # s = sqrt(1.5 * .9) and 1.1; each token's gradient is -s A over its sequence's length or the longest, over 2.
+    lengths = [2, 2, 1] if aggregation is LossAggregation.TOKEN_MEAN else [4, 4, 4]
+    ratios = [math.sqrt(1.35), math.sqrt(1.35), -0.5 * 1.1]
+    expected = [-ratio / length / 2 for ratio, length in zip(ratios, lengths, strict=True)]
+    assert log_probs.grad.tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_gspo_weighs_a_sequence_by_the_geometric_mean_of_its_tokens_that_count():
