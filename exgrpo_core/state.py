@@ -17,7 +17,7 @@ from exgrpo_core.experience_management.question_stream import QuestionStream
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.retired_set import RetiredSet
 from exgrpo_core.step_report import BufferEventKind, StepReport
-from exgrpo_core.types import BoolArray, Experience, Question, RolloutGroup
+from exgrpo_core.types import BoolArray, Experience, Int64Array, Question, RolloutGroup
 
 STATE_FILE = "experience.json"
 MAX_STATE_BYTES = 1 << 30
@@ -53,6 +53,8 @@ class ExGRPOState:
         self.next_trajectory_id = 0
         self.num_fresh_rollouts = 0
         self.num_generated_tokens = 0
+        # (rows stored by then, steps done again from then on) of each resume that kept the experience of lost steps.
+        self._repeats: list[tuple[int, int]] = []
 
     @classmethod
     def create(
@@ -101,6 +103,14 @@ class ExGRPOState:
                 self.num_fresh_rollouts += 1
                 self.num_generated_tokens += trajectory.token_ids.size
 
+    def ages(self, experiences: Sequence[Experience]) -> Int64Array:
+        """Return for each stored trajectory the steps done since its own; steps that a resume did again count twice."""
+        ages = [
+            self.step - item.born_step + sum(count for end, count in self._repeats if item.row < end)
+            for item in experiences
+        ]
+        return np.array(ages, dtype=np.int64)
+
     def commit(self, report: StepReport) -> Future[None]:
         """Begin to make what a step changed in the experience durable; return what is done then."""
         kinds = [event.kind for event in report.buffer_events]
@@ -117,11 +127,15 @@ class ExGRPOState:
     def _keep_later(self) -> None:
         """Continue after the steps that the restored buffer kept, if it kept any."""
         later = self.replay_buffer.later
-        for step in later.steps if later.are_kept else ():
-            for question_index in step.header["retired"]:
+        headers = [step.header for step in later.steps] if later.are_kept else []
+        numbers = [*(header["step"] for header in headers), self.step + 1]
+        for header, next_step in zip(headers, numbers[1:], strict=True):
+            for question_index in header["retired"]:
                 self.retired_set.add(question_index)
-            self.delayed_start.load_state_dict(step.header["delayed_start"])
-            self.next_trajectory_id = step.header["next_trajectory_id"]
+            self.delayed_start.load_state_dict(header["delayed_start"])
+            self.next_trajectory_id = header["next_trajectory_id"]
+            if header["step"] >= next_step:
+                self._repeats.append((header["num_rows"], header["step"] + 1 - next_step))
         self.retired_set.take_added()
 
     def save(self, directory: Path) -> None:
@@ -138,6 +152,7 @@ class ExGRPOState:
             "next_trajectory_id": self.next_trajectory_id,
             "num_fresh_rollouts": self.num_fresh_rollouts,
             "num_generated_tokens": self.num_generated_tokens,
+            "repeats": self._repeats,
             "rng": self.rng.bit_generator.state,
             "retired_set": self.retired_set.state_dict(),
             "delayed_start": self.delayed_start.state_dict(),
@@ -172,6 +187,8 @@ class ExGRPOState:
             state = cls(questions, config, ReplayBuffer.restore(segments, saved / BUFFER_FILE, keeps_later), external)
             for name in ("step", "next_trajectory_id", "num_fresh_rollouts", "num_generated_tokens"):
                 setattr(state, name, int(content[name]))
+            # Older versions saved none.
+            state._repeats = [(int(end), int(count)) for end, count in content.get("repeats", [])]
             state.rng.bit_generator.state = content["rng"]
             state.retired_set.load_state_dict(content["retired_set"])
             state.delayed_start.load_state_dict(content["delayed_start"])

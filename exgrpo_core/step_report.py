@@ -41,7 +41,8 @@ METRICS: dict[str, str] = {
     "replay/share": "share of experiential groups in the batch",
     "replay/num_candidates": "stored trajectories scored this step",
     "replay/deficit": "experiential slots that rho asked for and the buffer could not fill",
-    "replay/age_mean": "mean steps since the replayed trajectories were generated, or their log-probs refreshed",
+    "replay/age_mean": "mean steps done since the replayed trajectories were generated, or their log-probs refreshed; "
+    "steps that a resume did again count twice",
     "replay/age_max": "largest such age, steps",
     "replay/draws_per_question": "mean draws so far of the questions drawn this step",
     "replay/entropy_chosen": "mean token entropy of chosen trajectories under the current policy, nats",

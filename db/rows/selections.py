@@ -23,6 +23,11 @@ class SelectionRow:
     birth_file: str | None
 
 
+def age(step: int, born_step: int) -> int | None:
+    """Return by how many steps a replay is older, None where a resume did the step that generated it again."""
+    return step - born_step if step > born_step else None
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayedGroupRow:
     """What a step replayed of one question without choosing among candidates, such as a stored group as a whole."""

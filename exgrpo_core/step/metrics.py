@@ -110,14 +110,16 @@ def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport
         "replay/deficit": float(num_wanted - sum(_is_replayed_from_buffer(group) for group in report.groups)),
         "replay/num_candidates": float(sum(selection.entropies.size for selection in report.selections)),
     }
+    replays = [replay for group in report.groups for replay in group.replays if not replay.is_external]
+    if replays:
+        ages = state.ages([replay.experience for replay in replays])
+        metrics["replay/age_mean"] = float(ages.mean())
+        metrics["replay/age_max"] = float(ages.max())
     if not report.selections:
         return metrics
     drawn = np.array([selection.question_index for selection in report.selections])
     chosen_of = [[selection.chosen, *selection.also_chosen] for selection in report.selections]
     pairs = list(zip(report.selections, chosen_of, strict=True))
-    ages = np.array([report.step - born for item, chosen in pairs for born in item.born_steps[chosen]])
-    metrics["replay/age_mean"] = float(ages.mean())
-    metrics["replay/age_max"] = float(ages.max())
     metrics["replay/draws_per_question"] = float(state.replay_buffer.draw_counts(drawn).mean())
     chosen = np.concatenate([item.entropies[positions] for item, positions in pairs])
     entropies = np.concatenate([selection.entropies for selection in report.selections])

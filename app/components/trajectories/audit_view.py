@@ -17,7 +17,7 @@ from app.queries.answers import ask
 from app.queries.workbench import current_runs_root
 from db.queries import buffer, selections
 from db.rows.runs import CandidateRow
-from db.rows.selections import SelectionRow, WrongChoiceRow
+from db.rows.selections import SelectionRow, WrongChoiceRow, age
 from exgrpo_core.methods.protocols import TrajectorySelector
 
 MAX_NAMED = 5
@@ -220,7 +220,7 @@ def _recomputed(row: Audited, name: str) -> float | None:
 
 def _age(row: Audited) -> int | None:
     chosen = next((row for row in row.candidates if row.is_chosen), None)
-    return None if chosen is None else chosen.step - chosen.born_step
+    return None if chosen is None else age(chosen.step, chosen.born_step)
 
 
 def _candidates(rows: Sequence[CandidateRow]) -> pd.DataFrame:

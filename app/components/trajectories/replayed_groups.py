@@ -8,7 +8,7 @@ import streamlit as st
 from app import theme
 from app.components.widgets import exports
 from app.formats import NONE_SHOWN, known
-from db.rows.selections import ReplayedGroupRow
+from db.rows.selections import ReplayedGroupRow, age
 
 EXPLANATION = (
     "The method replays what it draws: it chooses among no candidates, so there is no choice to check. A stored group "
@@ -42,7 +42,7 @@ def table(rows: Sequence[ReplayedGroupRow], step: int) -> pd.DataFrame:
             "Trajectories": [row.num_trajectories for row in rows],
             "Correct": [row.num_correct for row in rows],
             "Generated in step": [_born(row) for row in rows],
-            "Age": [None if row.is_external else step - row.last_born_step for row in rows],
+            "Age": [None if row.is_external else age(step, row.last_born_step) for row in rows],
             "Mean tokens": [known(row.num_tokens) for row in rows],
             "Entropy": [known(row.mean_entropy) for row in rows],
             "Mean ratio": [known(row.mean_ratio) for row in rows],

@@ -66,6 +66,25 @@ def test_newest_keeps_what_was_collected_after_the_checkpoint_and_says_so(tmp_pa
     assert len(ids) == len(set(ids))
 
 
+def test_ages_are_the_steps_done_since_also_after_two_resumes_that_did_steps_again(tmp_path):
+    run = killed_run(tmp_path, "newest", 7)
+    with pytest.raises(KilledError):
+        train(run, killing_at(6))
+    assert train(run) is RunStatus.SUCCEEDED
+    done = [event for attempt in (1, 2, 3) for event in events_of(run, attempt)]
+    assert [event["step"] for event in done] == [1, 2, 3, 4, 5, 6, 7, 5, 6, 5, 6, 7, 8, 9]
+    inserted: dict[int, int] = {}
+    for number, event in enumerate(done):
+        chosen = [item["trajectory_ids"][item["chosen"]] for item in event["selections"]]
+        if chosen:
+            ages = [number - inserted[trajectory_id] for trajectory_id in chosen]
+            assert event["metrics"]["replay/age_mean"] == pytest.approx(np.mean(ages))
+            assert event["metrics"]["replay/age_max"] == max(ages)
+            assert min(ages) >= 1
+        for change in changes([event], "inserted"):
+            inserted.setdefault(change[2], number)
+
+
 def test_a_trajectory_with_new_log_probs_is_not_said_to_be_inserted_again(tmp_path):
     run = killed_run(tmp_path, "newest", 7, refresh=LogProbRefresh.ON_REPLAY)
     before = {change[2] for change in changes([event for event in events_of(run, 1) if event["step"] <= 4], "inserted")}
