@@ -22,10 +22,11 @@ from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks
 from jobs.evaluation.user_benchmarks import load_user_benchmarks
 from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
 from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.specs.reward_parts import PARTS
 
 __all__ = [
     "MEASURES", "RecordedQuestion", "RecordedRegrading", "ScoreCurve", "UserError", "answer_damage",
-    "benchmarks_folder", "evaluate", "evaluation_answers", "missing_vllm", "regradings", "score_curves",
+    "benchmarks_folder", "evaluate", "evaluation_answers", "missing_vllm", "regradings", "reward_parts", "score_curves",
     "score_curves_by_difficulty", "user_benchmarks",
 ]  # fmt: skip
 
@@ -41,6 +42,11 @@ def user_benchmarks() -> tuple[dict[str, str], list[str]]:
     """Return the titles of the user's benchmarks by name, and a sentence on each wrong entry, which is left out."""
     declared = load_user_benchmarks(settings.current().runs_root)
     return {name: choice.title or name for name, choice in declared.choices.items()}, declared.faults
+
+
+def reward_parts() -> list[str]:
+    """Return the built-in parts of training rewards."""
+    return list(PARTS)
 
 
 def benchmarks_folder() -> Path:

@@ -35,6 +35,7 @@ def score_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
             "mean_tokens": float(event["mean_tokens"]),
             "truncated_share": float(event["truncated_share"]),
             "seconds": float(event["seconds"]),
+            "reward_means": dict(event.get("reward_parts") or {}),
         }
         for scheme, num_correct in event["num_correct"].items()
     ]

@@ -1,6 +1,6 @@
 """Rows of benchmark scores and of their comparison, as pages and commands get them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -40,6 +40,8 @@ class BenchmarkScoreRow:
     mean_tokens: float
     truncated_share: float
     at: datetime
+    reward_means: dict[str, float] = field(default_factory=dict)
+    """Mean of each part of a training reward over the answers, by its name; empty where none was asked for."""
     chosen_as: str = ""
     """`last` or `best` where the checkpoint was asked for so before it was scored; empty for one by its step."""
 

@@ -36,6 +36,7 @@ def define_benchmark_tables(metadata: MetaData) -> tuple[Table, Table]:
         Column("mean_tokens", Float, nullable=False),
         Column("truncated_share", Float, nullable=False),
         Column("seconds", Float, nullable=False),
+        Column("reward_means", JsonDocument, nullable=False, server_default="{}"),
         Index("benchmark_scores_by_source", "source_run_id", "benchmark"),
     )
     disputed = Table(

@@ -83,8 +83,8 @@ READS = {
     "answer_damage", "benchmarks_folder", "clone", "contamination_reports", "describe_stop", "estimate_resources",
     "estimate_step_seconds", "evaluation_answers", "examine_machine", "fields_of", "job_progress", "journal_entries",
     "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm",
-    "package_versions", "preset_exists", "preset_names", "read_machine", "regradings", "score_curves",
-    "score_curves_by_difficulty", "status_by_files", "token_data", "user_benchmarks",
+    "package_versions", "preset_exists", "preset_names", "read_machine", "regradings", "reward_parts",
+    "score_curves", "score_curves_by_difficulty", "status_by_files", "token_data", "user_benchmarks",
 }  # fmt: skip
 
 

@@ -32,6 +32,32 @@ def show(rows: Sequence[BenchmarkScoreRow]) -> None:
         },
         alt="Scores of the evaluation by benchmark and scheme",
     )
+    _show_rewards(rows)
+
+
+def _show_rewards(rows: Sequence[BenchmarkScoreRow]) -> None:
+    frame = reward_table(rows)
+    if frame.empty:
+        return
+    exports.show_heading("Rewards", frame, "rewards")
+    st.dataframe(
+        frame, hide_index=True, column_config={"Mean": st.column_config.NumberColumn(format="%.4f")},
+        alt="Mean of each part of the training reward by benchmark",
+    )  # fmt: skip
+    st.caption(
+        "Means over all answers, before weights. A part that asks for right answers follows the score as rewarded."
+    )
+
+
+def reward_table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
+    """Return one row per benchmark and part of a training reward; the schemes of a benchmark have the same ones."""
+    means = {(row.title, part): mean for row in rows for part, mean in row.reward_means.items()}
+    return pd.DataFrame(
+        [
+            {"Benchmark": escape_control_characters(title), "Part": escape_control_characters(part), "Mean": mean}
+            for (title, part), mean in means.items()
+        ]
+    )
 
 
 def table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:

@@ -145,6 +145,17 @@ def test_evaluation_is_queued_as_the_command_line_does(runs_root, open_page):
     assert (spec.kind, spec.model.source, spec.generator) == ("eval", "owner/model", "embedded")
     (choice,) = spec.benchmarks
     assert (choice.name, choice.num_questions, choice.samples_per_question) == ("math500", 5, 2)
+    assert spec.reward_parts == ()
+
+
+def test_parts_of_a_reward_are_chosen_and_ones_that_are_not_allowed_refused(runs_root, open_page):
+    page = open_page("benchmarks", start="true", target="owner/model")
+    page.multiselect(key="evaluate-rewards").set_value(["format", "answer"])
+    assert not send(page, target="owner/model").exception
+    (run,) = list_run_directories(runs_root)
+    assert run.job_spec().reward_parts == ("format", "answer")
+    page.multiselect(key="evaluate-rewards").set_value(["os:getcwd"])
+    assert has_text(send(page, target="owner/model"), "which this machine does not run")
 
 
 def test_printed_rows_with_a_hub_name_lead_to_the_form_with_the_model_filled_in(runs_root, open_page):

@@ -19,7 +19,8 @@ VOTES = [("a", 1, "valid", None), ("b", 2, "invalid", None), ("c", 3, "unjudged"
 def evaluation(runs_root):
     """A finished evaluation of one benchmark."""
     database = open_database(None, runs_root)
-    run_id = record_scores(database, runs_root, event([4, 0, 2]), run_id="scored")
+    parts = {"format": 0.75, "mine:reward": -1.5}
+    run_id = record_scores(database, runs_root, event([4, 0, 2], reward_parts=parts), run_id="scored")
     events.set_status(database, run_id, "succeeded", attempt=1)
     database.close()
     return run_id
@@ -42,6 +43,10 @@ def test_evaluation_shows_its_scores_and_no_curves(evaluation, open_page):
     scores = page.dataframe[0].value
     score_by_scheme = dict(zip(scores["Scored"], scores["Score"], strict=True))
     assert score_by_scheme == {"paper": 50.0, "training": 50.0, "corrected": 0.0}
+    rewards = page.dataframe[1].value
+    assert rewards.to_dict("list") == {
+        "Benchmark": ["AIME 2024"] * 2, "Part": ["format", "mine:reward"], "Mean": [0.75, -1.5],
+    }  # fmt: skip
     assert not {"Clone", "Start branch"} & {button.label for button in page.button}
 
 

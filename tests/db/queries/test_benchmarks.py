@@ -27,6 +27,14 @@ def test_score_is_the_mean_over_questions_with_an_error_clustered_over_them(data
     assert rows["training"].outcomes == {"timeout": 1}
 
 
+def test_means_of_reward_parts_are_beside_the_scores_and_empty_where_none_was_asked_for(database, record):
+    with_parts = record(event([4, 0, 2], reward_parts={"format": 0.75, "mine:reward": -1.5}))
+    without = record(event([4, 0, 2], benchmark="amc"))
+    (row,) = list_scores(database, run_id=with_parts, scheme="training")
+    assert row.reward_means == {"format": 0.75, "mine:reward": -1.5}
+    assert [row.reward_means for row in list_scores(database, run_id=without)] == [{}] * 3
+
+
 def test_benchmark_recorded_by_two_attempts_counts_once(database, record):
     run_id = record(event([4, 0, 2]), times=2)
     assert len(list_scores(database, run_id=run_id)) == 3
