@@ -9,18 +9,19 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.bounded_json import parse_json
+from exgrpo_core.bounded_json import open_plain, parse_json
 from exgrpo_core.durable_files import whole_file
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 
 MAGIC = b"EXGRPOB1"
 _START = struct.Struct("<8sQI")
 _LENGTH = struct.Struct("<I")
+_READ_BYTES = 1 << 20
 
 
 def write_snapshot(path: Path, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -38,16 +39,43 @@ def encode_block(header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]])
     return _START.pack(MAGIC, _START.size + len(body), zlib.crc32(body)) + body
 
 
-def iterate_blocks(content: bytes) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]], int]]:
-    """Yield header, columns and end of each block, up to the first one that was cut or altered."""
+def iterate_blocks(path: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
+    """Yield header, start and end of each block of a log, up to the first one that was cut or altered.
+
+    Memory holds one header and `_READ_BYTES` at a time, however long the log is.
+    """
     start = 0
-    while start + _START.size + _LENGTH.size <= len(content):
-        magic, num_bytes, crc32 = _START.unpack_from(content, start)
-        block = content[start : start + num_bytes]
-        if magic != MAGIC or len(block) != num_bytes or zlib.crc32(memoryview(block)[_START.size :]) != crc32:
-            return
-        start += num_bytes
-        yield *_decode(block), start
+    with open_plain(path) as file:
+        while len(fixed := file.read(_START.size + _LENGTH.size)) == _START.size + _LENGTH.size:
+            magic, num_bytes, crc32 = _START.unpack_from(fixed)
+            (num_header_bytes,) = _LENGTH.unpack_from(fixed, _START.size)
+            file.seek(start + _START.size)
+            if magic != MAGIC or num_bytes < len(fixed) or _crc32_of(file, num_bytes - _START.size) != crc32:
+                return
+            file.seek(start + len(fixed))
+            header = parse_json(file.read(num_header_bytes))
+            yield header, start, start + num_bytes
+            start += num_bytes
+            file.seek(start)
+
+
+def _crc32_of(file: BinaryIO, num_bytes: int) -> int | None:
+    """Return the checksum of the next bytes, None where the file ends before."""
+    value = 0
+    while num_bytes:
+        part = file.read(min(num_bytes, _READ_BYTES))
+        if not part:
+            return None
+        value = zlib.crc32(part, value)
+        num_bytes -= len(part)
+    return value
+
+
+def read_columns(path: Path, start: int, end: int) -> dict[str, NDArray[Any]]:
+    """Return the columns of a block that `iterate_blocks` has checked; they are read-only."""
+    with open_plain(path) as file:
+        file.seek(start)
+        return _decode(file.read(end - start))[1]
 
 
 def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from exgrpo_core.durable_files import sync
 from exgrpo_core.experience_management.storage.append_file import AppendFile
-from exgrpo_core.experience_management.storage.snapshot import encode_block, iterate_blocks
+from exgrpo_core.experience_management.storage.snapshot import encode_block, iterate_blocks, read_columns
 
 _NAME = re.compile(r"steps-(\d{6})-[0-9a-f]{8}\.log")
 
@@ -31,12 +31,22 @@ class LogPosition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StepBlock:
-    """What a log holds of one step."""
+class LoggedStep:
+    """A step in a log: its header, and where the block is that says what it changed."""
 
     header: Mapping[str, Any]
-    columns: Mapping[str, NDArray[Any]]
-    end: LogPosition
+    log: Path
+    start: int
+    stop: int
+
+    @property
+    def end(self) -> LogPosition:
+        """The position after it."""
+        return LogPosition(self.log.name, self.stop)
+
+    def read_columns(self) -> dict[str, NDArray[Any]]:
+        """Read what the step changed."""
+        return read_columns(self.log, self.start, self.stop)
 
 
 class StepLog:
@@ -83,7 +93,7 @@ class StepLog:
             self._file.close()
 
 
-def steps_after(directory: Path, position: LogPosition | None) -> list[StepBlock]:
+def steps_after(directory: Path, position: LogPosition | None) -> list[LoggedStep]:
     """Return the steps after a snapshot's position, in order.
 
     A step that was cut by a kill or is damaged ends the log that it is in.
@@ -97,16 +107,15 @@ def steps_after(directory: Path, position: LogPosition | None) -> list[StepBlock
     return []
 
 
-def _read(directory: Path, path: Sequence[tuple[str, int, float]]) -> list[StepBlock]:
+def _read(directory: Path, path: Sequence[tuple[str, int, float]]) -> list[LoggedStep]:
     steps = []
     for name, start, stop in path:
         if start == stop:
             continue
         last = 0
-        for header, columns, end in _blocks(directory / name):
-            if start < end <= stop and "parent" not in header:
-                steps.append(StepBlock(header, columns, LogPosition(name, end)))
-            last = end
+        for header, first, last in _blocks(directory / name):
+            if start < last <= stop and "parent" not in header:
+                steps.append(LoggedStep(header, directory / name, first, last))
         if last < stop < float("inf"):
             break
     return steps
@@ -131,5 +140,5 @@ def _path_to(directory: Path, newest: str, position: LogPosition | None) -> list
         name, stop = parent
 
 
-def _blocks(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]], int]]:
-    return iterate_blocks(path.read_bytes()) if path.is_file() else iter(())
+def _blocks(path: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
+    return iterate_blocks(path) if path.is_file() else iter(())

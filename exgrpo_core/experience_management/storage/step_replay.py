@@ -15,7 +15,7 @@ from exgrpo_core.experience_management.storage.question_history import QuestionH
 from exgrpo_core.experience_management.storage.row_index import RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
-from exgrpo_core.experience_management.storage.step_log import LogPosition, StepBlock
+from exgrpo_core.experience_management.storage.step_log import LoggedStep, LogPosition
 from exgrpo_core.types import Int64Array
 
 INSERTED = -1
@@ -29,20 +29,20 @@ class LaterSteps:
     `first_row` is the number of rows of the snapshot and `buckets` (num_questions,) are its buckets.
     """
 
-    steps: list[StepBlock]
+    steps: list[LoggedStep]
     are_kept: bool
     first_row: int
     buckets: Int64Array
 
 
 def open_with(
-    steps: Sequence[StepBlock],
+    steps: Sequence[LoggedStep],
     directory: Path,
     extents: Sequence[SegmentExtent],
     logged: LogPosition | None,
     segment_bytes: int,
     checksums: Checksums,
-) -> tuple[SegmentStore, list[StepBlock]]:
+) -> tuple[SegmentStore, list[LoggedStep]]:
     """Return the segments of a snapshot with those of the steps after it, as many steps as are whole, and these.
 
     Raises:
@@ -65,16 +65,20 @@ def open_with(
 
 
 def apply_steps(
-    steps: Sequence[StepBlock],
+    steps: Sequence[LoggedStep],
     columns_of_rows: Sequence[NDArray[Any]],
     index: RowIndex,
     membership: BucketMembership,
     history: QuestionHistory,
 ) -> None:
-    """Do the steps again; `columns_of_rows` are questions, chains, checksums and born steps of all rows."""
+    """Do the steps again, with the changes of one in memory.
+
+    `columns_of_rows` are questions, chains, checksums and born steps of all rows.
+    """
     questions, _, token_checksums, born_steps = columns_of_rows
     for step in steps:
-        for question_index, number in step.columns["moves"].reshape(-1, 2).tolist():
+        columns = step.read_columns()
+        for question_index, number in columns["moves"].reshape(-1, 2).tolist():
             if question_index == INSERTED:
                 rows = slice(index.num_rows, index.num_rows + number)
                 index.extend(questions[rows].astype(np.int64), token_checksums[rows], born_steps[rows])
@@ -83,5 +87,5 @@ def apply_steps(
                 index.drop(question_index)
             else:
                 membership.move(question_index, number)
-        index.apply(step.columns)
-        history.apply(step.columns)
+        index.apply(columns)
+        history.apply(columns)

@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
+from exgrpo_core.experience_management.storage.step_log import StepLog, steps_after
 from tests.exgrpo_core.experience_management.buffers import NUM_QUESTIONS, K, bookkeeping, empty_buffer, go_on, success
 
 SNAPSHOT = "buffer.snapshot"
@@ -145,3 +148,20 @@ def test_a_step_is_not_logged_if_its_rows_could_not_be_written(tmp_path, monkeyp
         buffer.commit({"step": 2}).result()
     monkeypatch.undo()
     assert steps_of(ReplayBuffer.open(tmp_path / "segments", NUM_QUESTIONS, K, keeps_later=True)) == [1]
+
+
+def test_a_long_log_is_read_with_one_step_in_memory(tmp_path):
+    num_steps, numbers = 24, np.arange(1 << 18, dtype=np.int32)
+    with ThreadPoolExecutor(1) as writer:
+        log = StepLog(tmp_path, writer)
+        for step in range(num_steps):
+            log.append({"step": step}, {"moves": numbers + step}, []).result()
+        log.close()
+    tracemalloc.start()
+    try:
+        read = [int(step.read_columns()["moves"][0]) for step in steps_after(tmp_path, None)]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert read == [*range(num_steps)]
+    assert most < 6 * numbers.nbytes < sum(path.stat().st_size for path in tmp_path.iterdir()) / 3
