@@ -115,9 +115,9 @@ def stop(run_id: str) -> None:
 
 
 @needs(Role.OPERATOR)
-def resume(run_id: str) -> None:
-    """Queue a new attempt from the newest complete checkpoint."""
-    run_actions.resume(_runs_root(), run_id)
+def resume(run_id: str) -> str:
+    """Queue a new attempt from the newest complete checkpoint; return a sentence on what experience it keeps."""
+    return run_actions.resume(_runs_root(), run_id)
 
 
 def clone(run_id: str) -> TrainSpec:

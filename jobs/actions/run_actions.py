@@ -16,6 +16,7 @@ from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps
 from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, open_run, run_names, state_of
+from jobs.runs.resume_point import describe_resume
 from jobs.runs.status import RESUMABLE, status_label
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
@@ -96,8 +97,11 @@ def stop(runs_root: Path, run_id: str) -> None:
     Journal(runs_root).append(JournalKind.STOP_ASKED, run_id)
 
 
-def resume(runs_root: Path, run_id: str) -> None:
+def resume(runs_root: Path, run_id: str) -> str:
     """Queue a new attempt, which continues from the newest whole checkpoint, or from the start when there is none.
+
+    Returns:
+        A sentence on where it continues and which later experience it keeps or drops; nothing for jobs without.
 
     Raises:
         CommandError: No such run, or its state does not allow it.
@@ -109,8 +113,10 @@ def resume(runs_root: Path, run_id: str) -> None:
         raise CommandError(
             f"{run_id} cannot be resumed: it is {status_label(state.status)}; expected one of {allowed}."
         )
+    sentence = describe_resume(run)
     run.clear_stop()
     Journal(runs_root).append(JournalKind.RESUME_ASKED, run_id, attempt=state.attempt + 1)
+    return sentence
 
 
 def clone(runs_root: Path, run_id: str) -> TrainSpec:

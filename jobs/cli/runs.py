@@ -104,9 +104,11 @@ def resume(
     database_url: DatabaseUrl = None,
     follows: Annotated[bool, typer.Option("--follow", help="Continue until the run ends, as `exgrpo train`.")] = False,
 ) -> None:
-    """Queue a run again; it continues from its newest complete checkpoint."""
+    """Queue a run again; it continues from its newest complete checkpoint, and says what experience it keeps."""
     run_id = find_run_id(runs_root, run)
-    run_actions.resume(runs_root, run_id)
+    sentence = run_actions.resume(runs_root, run_id)
+    if sentence:
+        typer.echo(sentence, err=True)
     if follows:
         exit_as(follow(runs_root, database_url, run_id))
         return

@@ -4,6 +4,7 @@ import numpy as np
 
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
+from jobs.runs.resume_point import describe_later
 
 
 class LaterExperience:
@@ -24,17 +25,7 @@ class LaterExperience:
     def _describe(self, step: int) -> str:
         if not self._later.steps:
             return ""
-        first, last = (self._later.steps[i].header["step"] for i in (0, -1))
-        num_collected = sum(later.header["num_collected"] for later in self._later.steps)
-        what = (
-            "kept (resume.experience: newest)"
-            if self._later.are_kept
-            else "dropped (resume.experience: as_of_checkpoint)"
-        )
-        return (
-            f"Resumed from step {step}: {num_collected:,} trajectories that were collected in steps {first} to {last} "
-            f"are {what}."
-        )
+        return f"Resumed from step {step}: {describe_later(self._later.steps, self._later.are_kept)}"
 
 
 def _changes(state: ExGRPOState) -> list[BufferEvent]:

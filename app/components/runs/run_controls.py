@@ -56,8 +56,10 @@ def show_score(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
 def _do(action: str, row: RunRow) -> None:
     """Stop or resume as a callback, which runs before the page, so that no refresh comes between click and action."""
     try:
-        {"stop": commands.stop, "resume": commands.resume}[action](row.run_id)
+        said = {"stop": commands.stop, "resume": commands.resume}[action](row.run_id)
     except commands.CommandError as error:
         st.session_state[_REFUSAL] = (f"Could not {action}", str(error))
         return
+    if said:
+        st.toast(said, icon=":material/play_arrow:", duration="long")
     asked_action.remember(row, {"stop": "Stopping", "resume": "Resuming"}[action])

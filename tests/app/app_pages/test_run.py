@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -21,6 +22,7 @@ from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
 from tests.app import recorded
 from tests.app.page_texts import has_text, texts
+from tests.jobs.training.killed_runs import killed_run
 
 
 def labels(elements):
@@ -211,6 +213,24 @@ def test_resume_asks_for_a_new_attempt(recorded_runs, open_page):
     assert not page.exception
     entries, _ = Journal(recorded_runs).read_from()
     assert (entries[-1].kind, entries[-1].run_id) == (JournalKind.RESUME_ASKED, "run-failed")
+
+
+def test_resume_says_what_experience_it_keeps(recorded_runs, tmp_path, open_page):
+    shutil.copytree(
+        killed_run(tmp_path / "elsewhere", "newest", 7).path,
+        RunDirectory.open(recorded_runs, "run-failed").path,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("attempts"),
+    )
+    page = open_page("run", run="run-failed")
+    page.button(key="run-resume").click().run()
+    assert not page.exception
+    (said,) = [toast.value for toast in page.toast]
+    assert re.fullmatch(
+        r"Resumes from step 4: \d+ trajectories that were collected in steps 5 to 7 are kept "
+        r"\(resume\.experience: newest\)\.",
+        said,
+    )
 
 
 def test_branch_starts_a_new_run_from_the_chosen_checkpoint_and_opens_it(recorded_runs, open_page):

@@ -1,6 +1,7 @@
 """The command line in this process: what it prints, refuses and exits with."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,8 +12,11 @@ from typer.testing import CliRunner
 from jobs.actions import run_actions
 from jobs.cli.main import app
 from jobs.cli.workbench_instance import WorkbenchInstance
+from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
+from tests.jobs.training.killed_runs import killed_run
 
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
 
@@ -80,6 +84,17 @@ def test_stop_and_resume_of_a_queued_run(runs_root):
     assert json.loads(invoke(runs_root, "show", run_id, "--json").stdout)["run"]["status"] == "stopped"
     assert invoke(runs_root, "resume", run_id).exit_code == 0
     assert json.loads(invoke(runs_root, "show", run_id, "--json").stdout)["run"]["status"] == "queued"
+
+
+def test_resume_says_which_later_experience_is_dropped(runs_root):
+    run = killed_run(runs_root, "as_of_checkpoint", 7)
+    write_outcome(run.attempt_path(1), RunStatus.FAILED, "killed")
+    result = invoke(runs_root, "resume", run.run_id)
+    assert result.exit_code == 0
+    assert result.stdout.strip() == run.run_id
+    assert re.search(
+        r"Resumes from step 4: \d+ trajectories that were collected in steps 5 to 7 are dropped", result.stderr
+    )
 
 
 def test_resume_of_a_queued_run_is_refused_with_the_states_that_allow_it(runs_root):

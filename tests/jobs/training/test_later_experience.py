@@ -1,6 +1,5 @@
 """A killed run continues with its checkpoint's experience or with the newest, and says which and how much."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -8,35 +7,15 @@ import pytest
 
 from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from exgrpo_core.experience_management.storage.snapshot import encode_block
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.checkpoints import checkpoint_path
 from jobs.runs.directory import RunDirectory
+from jobs.runs.resume_point import describe_resume
 from jobs.runs.status import RunStatus
-from jobs.specs.resume import ResumeSpec
 from tests.faults import recorded
 from tests.faults.small_training import StepControl, small_spec, train
-
-
-class KilledError(Exception):
-    """Ends an attempt as a kill does."""
-
-
-def killing_at(step: int) -> StepControl:
-    def end(done: int) -> None:
-        if done == step:
-            raise KilledError
-
-    return StepControl(at_step=end)
-
-
-def killed_run(folder, experience, at_step, interval=4, refresh=LogProbRefresh.NEVER) -> RunDirectory:
-    spec = small_spec(9, interval)
-    algorithm = dataclasses.replace(spec.algorithm, refresh=refresh)
-    spec = spec.model_copy(update={"resume": ResumeSpec(experience=experience), "algorithm": algorithm})
-    run = RunDirectory.create(folder, spec)
-    with pytest.raises(KilledError):
-        train(run, killing_at(at_step))
-    return run
+from tests.jobs.training.killed_runs import killed_run
 
 
 def events_of(run: RunDirectory, attempt: int) -> list[dict[str, Any]]:
@@ -51,6 +30,7 @@ def changes(events, kind) -> list[list[Any]]:
 def test_newest_keeps_what_was_collected_after_the_checkpoint_and_says_so(tmp_path, at_step, first):
     run = killed_run(tmp_path, "newest", at_step)
     lost = [event for event in events_of(run, 1) if event["step"] >= first]
+    foretold = describe_resume(run)
     collected, retired = changes(lost, "inserted"), changes(lost, "retired")
     assert train(run, StepControl(stop_at=first)) is RunStatus.STOPPED
     (again,) = events_of(run, 2)
@@ -58,6 +38,7 @@ def test_newest_keeps_what_was_collected_after_the_checkpoint_and_says_so(tmp_pa
         f"Resumed from step {first - 1}: {len(collected)} trajectories that were collected in steps {first} to "
         f"{at_step} are kept (resume.experience: newest)."
     )
+    assert foretold == again["notices"][0].replace("Resumed", "Resumes")
     gone = {change[1] for change in changes([again], "retired")}
     assert {change[1] for change in retired} <= gone
     stored = kept_ids(run, first)
@@ -113,11 +94,13 @@ def test_as_of_checkpoint_drops_it_says_so_and_ends_as_if_never_killed(tmp_path)
     train(whole)
     run = killed_run(tmp_path, "as_of_checkpoint", 7)
     collected = changes([event for event in events_of(run, 1) if event["step"] > 4], "inserted")
+    foretold = describe_resume(run)
     assert train(run) is RunStatus.SUCCEEDED
     assert events_of(run, 2)[0]["notices"][0] == (
         f"Resumed from step 4: {len(collected)} trajectories that were collected in steps 5 to 7 are dropped "
         "(resume.experience: as_of_checkpoint)."
     )
+    assert foretold == events_of(run, 2)[0]["notices"][0].replace("Resumed", "Resumes")
     assert recorded.buffer_content(run, 9) == recorded.buffer_content(whole, 9)
     assert recorded.experience_state(run, 9) == recorded.experience_state(whole, 9)
 
@@ -125,6 +108,7 @@ def test_as_of_checkpoint_drops_it_says_so_and_ends_as_if_never_killed(tmp_path)
 def test_a_run_that_stopped_with_a_checkpoint_has_nothing_to_say(tmp_path):
     run = RunDirectory.create(tmp_path, small_spec(9, 4))
     assert train(run, StepControl(stop_at=6)) is RunStatus.STOPPED
+    assert describe_resume(run) == "Resumes from step 6; no experience is newer."
     assert train(run) is RunStatus.SUCCEEDED
     assert not any("Resumed" in notice for event in events_of(run, 2) for notice in event["notices"])
 
@@ -137,3 +121,10 @@ def test_a_recorded_step_is_in_the_buffers_log(tmp_path):
     buffer = ReplayBuffer.open(run.buffer_path, 20, spec.rollouts_per_question, keeps_later=True)
     in_log = dict(buffer.stored_rows())
     assert {change[2]: change[1] for change in acknowledged} == in_log
+
+
+def test_a_log_that_cannot_be_read_stops_no_resume(tmp_path):
+    run = killed_run(tmp_path, "newest", 7)
+    (log,) = run.buffer_path.glob("steps-*.log")
+    log.write_bytes(log.read_bytes() + encode_block({"step": 8}, {}))
+    assert describe_resume(run) == "Resumes from step 4; the log of its replay buffer cannot be read."
