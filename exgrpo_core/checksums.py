@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json, read_plain
 
 _CRC_FIELD = re.compile(rb',"crc":(\d{1,10})}\s*\Z')
 
@@ -34,6 +34,20 @@ def unseal(content: bytes, *unsealed: frozenset[str]) -> dict[str, Any]:
     if match is None and value.keys() not in unsealed:
         raise UnreadableFileError("differs from what was written (no checksum).")
     return value
+
+
+def read_sealed(path: Path, *unsealed: frozenset[str]) -> dict[str, Any]:
+    """Return the mapping in a file without its checksum; see `unseal`.
+
+    Raises:
+        UnreadableFileError: It differs from what was written; names the file.
+        OSError: It is missing or cannot be read.
+    """
+    content = read_plain(path)
+    try:
+        return unseal(content, *unsealed)
+    except UnreadableFileError as error:
+        raise UnreadableFileError(f"{path}: {error}") from None
 
 
 def file_crc(path: Path) -> int:

@@ -137,7 +137,7 @@ def _results(row: RunRow) -> None:
 
 
 def _regrades(row: RunRow) -> None:
-    regrades.show(scoring.regradings(row.run_id))
+    regrades.show(scoring.regradings(row.run_id)[0])
 
 
 def _log(row: RunRow) -> None:
@@ -179,7 +179,7 @@ def _notes(row: RunRow) -> None:
 
 
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
-    graded = {"Graded again": _regrades} if row.kind == TRAIN and scoring.regradings(row.run_id) else {}
+    graded = {"Graded again": _regrades} if row.kind == TRAIN and scoring.regradings(row.run_id)[0] else {}
     if row.is_adopted:
         return {"Curves": _curves, "Configuration": _configuration, **graded}
     views: dict[str, Callable[[RunRow], None]] = (
@@ -204,7 +204,7 @@ def _show(row: RunRow) -> None:
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:
         run_header.show_reason(row)
-    run_header.show_faults(row)
+    run_header.show_faults(row, scoring.regradings(row.run_id)[1])
     if row.kind == TRAIN:
         st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row, is_asked)

@@ -17,7 +17,7 @@ from exgrpo_core.errors import UserError
 from jobs.actions import annotations, judgements, progress, run_actions, run_bin
 from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.token_texts import token_texts
-from jobs.contamination.report import ContaminationReport, list_reports
+from jobs.contamination.report import ContaminationReport, read_reports
 from jobs.machine import machine_report
 from jobs.machine.gpus import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, Machine, package_versions, read_machine
@@ -49,11 +49,11 @@ __all__ = [
     "Finding", "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RunRefusedError", "RunStatus",
     "SpecError", "TrainSpec", "UserError", "archive", "branch", "chat", "check", "clone", "contamination_reports",
     "delete", "delete_draft", "delete_view", "describe_stop", "empty_bin", "estimate_resources",
-    "estimate_step_seconds", "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted",
-    "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory", "needs",
-    "note", "package_versions", "preset_exists", "preset_names", "preview_data", "read_machine", "rename", "restore",
-    "resume", "save_draft", "save_view", "set_verdict", "start_probe", "start_study_run", "status_by_files", "stop",
-    "stop_study", "submit", "submit_judge", "tag", "token_data",
+    "estimate_step_seconds", "examine_machine", "fields_of", "find_view_fault", "job_progress", "journal_entries",
+    "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "mark_case",
+    "mark_trajectory", "needs", "note", "package_versions", "preset_exists", "preset_names", "preview_data",
+    "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "set_verdict", "start_probe",
+    "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge", "tag", "token_data",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
@@ -199,9 +199,9 @@ def describe_stop(run_id: str) -> str | None:
     return progress.describe_stop(RunDirectory(_runs_root() / run_id), grace)
 
 
-def contamination_reports() -> list[ContaminationReport]:
-    """Return the reports on what models have seen of benchmarks, newest first."""
-    return list(list_reports(_runs_root()))
+def contamination_reports() -> tuple[list[ContaminationReport], list[str]]:
+    """Return the reports on what models have seen of benchmarks, newest first, and a sentence on each damaged one."""
+    return read_reports(_runs_root())
 
 
 @needs(Role.OPERATOR)
@@ -291,6 +291,11 @@ def delete_draft(name: str) -> None:
 def list_views() -> dict[str, dict[str, str]]:
     """Return the parameters of every saved view by its name."""
     return SAVED_VIEWS.list(_runs_root())
+
+
+def find_view_fault() -> str:
+    """Return in one sentence why no saved view can be read, nothing where they can."""
+    return SAVED_VIEWS.find_fault(_runs_root())
 
 
 @needs(Role.OPERATOR)

@@ -13,7 +13,7 @@ from jobs.preflight.launch_scripts import LaunchScript, ScriptKind, write_script
 
 __all__ = [
     "RayClusterState", "RunRefusedError", "ScriptKind", "SpecError", "TrainSpec", "UserError", "ask_cluster",
-    "delete_cluster", "dry_run_text", "launch_script", "list_clusters", "save_cluster",
+    "delete_cluster", "dry_run_text", "find_cluster_fault", "launch_script", "list_clusters", "save_cluster",
 ]  # fmt: skip
 
 
@@ -35,6 +35,11 @@ def dry_run_text(spec: TrainSpec) -> str:
 def list_clusters() -> dict[str, str]:
     """Return the addresses of all clusters by name."""
     return ray_clusters.list_clusters(settings.current().runs_root)
+
+
+def find_cluster_fault() -> str:
+    """Return in one sentence why no cluster can be read, nothing where they can."""
+    return ray_clusters.find_fault(settings.current().runs_root)
 
 
 @needs(Role.ADMIN)

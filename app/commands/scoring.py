@@ -101,12 +101,12 @@ def _question_curves(run_id: str, benchmark: str, scheme: str) -> QuestionCurves
         return {}
 
 
-def regradings(run_id: str) -> list[RecordedRegrading]:
-    """Return how a job's recorded answers were graded again; none where they were not, or a file is damaged."""
+def regradings(run_id: str) -> tuple[list[RecordedRegrading], list[str]]:
+    """Return how a job's recorded answers were graded again, and a sentence on each damaged file of that."""
     try:
         return read_regradings(_run_path(run_id))
-    except (RunDirectoryError, UserError, OSError, KeyError, TypeError):
-        return []
+    except RunDirectoryError:
+        return [], []
 
 
 def missing_vllm() -> str:

@@ -17,6 +17,11 @@ def list_clusters(runs_root: Path) -> dict[str, str]:
     return {name: entry[_ADDRESS] for name, entry in RAY_CLUSTERS.list(runs_root).items() if entry.get(_ADDRESS)}
 
 
+def find_fault(runs_root: Path) -> str:
+    """Return in one sentence why the file of clusters cannot be read, nothing where it can."""
+    return RAY_CLUSTERS.find_fault(runs_root)
+
+
 def save_cluster(runs_root: Path, name: str, address: str) -> None:
     """Keep a cluster, in place of an older one of its name; nothing is sent to it.
 

@@ -3,13 +3,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import find_answer_damage
+from jobs.evaluation.regrades import read_regradings
 from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import find_fault, list_checkpoints
 from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory, list_run_directories
+from jobs.runs.drafts import list_drafts, load_draft
 from jobs.runs.journal import Journal
+from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
+from jobs.specs.train import SpecError
 
 _MAX_STEPS = 16
 _REMEDY_OF_ANSWERS = (
@@ -27,20 +32,37 @@ class Damage:
 
 
 def verify_root(runs_root: Path) -> list[Damage]:
-    """Return all damage of a runs root: its journal and every run."""
+    """Return all damage of a runs root: its workbench folder and every run."""
     remedy = "Entries before and after are whole; tags, notes and requests of those named must be made again."
-    of_journal = [Damage("", fault, remedy) for fault in Journal(runs_root).find_damage()]
-    return of_journal + [damage for run in list_run_directories(runs_root) for damage in verify_run(run)]
+    damaged = [(fault, remedy) for fault in Journal(runs_root).find_damage()]
+    damaged += [(fault, "Run `exgrpo contamination` again.") for fault in read_reports(runs_root)[1]]
+    kept = [fault for entries in (SAVED_VIEWS, RAY_CLUSTERS) if (fault := entries.find_fault(runs_root))]
+    damaged += [(fault, "Nothing else depends on it.") for fault in [*kept, *_damaged_drafts(runs_root)]]
+    of_workbench = [Damage("", what, remedy) for what, remedy in damaged]
+    return of_workbench + [damage for run in list_run_directories(runs_root) for damage in verify_run(run)]
+
+
+def _damaged_drafts(runs_root: Path) -> list[str]:
+    faults = []
+    for name in list_drafts(runs_root):
+        try:
+            load_draft(runs_root, name)
+        except SpecError as error:
+            faults.append(str(error))
+    return faults
 
 
 def verify_run(run: RunDirectory) -> list[Damage]:
-    """Return all damage of a run: its description, ends, events, questions, trajectories, answers and checkpoints."""
+    """Return all damage of a run: its description, ends, events, trajectories, answers, gradings and checkpoints."""
     damaged = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
     try:
         damaged += _damaged_ends(run) + _damaged_events(run)
     except Exception as error:  # noqa: BLE001 - whatever the files of a run hold, the others are checked too
         damaged.append((f"events: cannot be read ({type(error).__name__}: {error}).", "Checkpoints may be whole."))
     damaged += [(fault, _REMEDY_OF_ANSWERS) for fault in find_answer_damage(run.path)]
+    damaged += [
+        (fault, "The answers are kept; `exgrpo regrade` grades them again.") for fault in read_regradings(run.path)[1]
+    ]
     damaged += [
         (f"{Path(fault.split(' ')[0]).relative_to(run.path)} {fault.partition(' ')[2]}.", _remedy_by_checkpoint(run))
         for path in list_checkpoints(run.checkpoints_path)

@@ -2,11 +2,12 @@
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.checksums import read_sealed, seal
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
 
@@ -93,21 +94,28 @@ def binomial_tail(num_hits: int, num_tries: int, chance: float) -> float:
     return min(1.0, math.fsum(map(math.exp, logs)))
 
 
+_FIELDS = frozenset(field.name for field in fields(ContaminationReport))
+"""Of reports of older versions, which have no checksum."""
+
+
 def write_report(runs_root: Path, report: ContaminationReport) -> Path:
     """Write a report into the workbench's folder and return its path."""
     folder = runs_root / WORKBENCH_FOLDER / REPORTS_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     path = folder / f"{stamp}-{report.benchmark}.json"
-    write_whole(path, json.dumps(asdict(report)))
+    write_whole(path, seal(json.dumps(asdict(report)).encode()))
     return path
 
 
-def list_reports(runs_root: Path) -> Iterator[ContaminationReport]:
-    """Yield the reports, newest first; what is no report is left out."""
+def read_reports(runs_root: Path) -> tuple[list[ContaminationReport], list[str]]:
+    """Return the reports, newest first, and a sentence on each file that is damaged or no report."""
+    reports, faults = [], []
     for path in sorted((runs_root / WORKBENCH_FOLDER / REPORTS_FOLDER).glob("*.json"), reverse=True):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            yield ContaminationReport(**content | {"probe": ModelProbe(**content["probe"])})
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            continue
+            content = read_sealed(path, _FIELDS)
+            reports.append(ContaminationReport(**content | {"probe": ModelProbe(**content["probe"])}))
+        except (OSError, UnreadableFileError, TypeError, KeyError):
+            name = f"{WORKBENCH_FOLDER}/{REPORTS_FOLDER}/{path.name}"
+            faults.append(f"{name}: differs from what was written, so it is not shown.")
+    return reports, faults

@@ -4,10 +4,15 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from exgrpo_core.bounded_json import read_json
+from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.checksums import read_sealed, seal
 from exgrpo_core.durable_files import write_whole
 
 REGRADES_FOLDER = "regrades"
+_OLD_FIELDS = frozenset(
+    {"scheme", "grader_version", "result", "num_answers", "num_correct_before", "num_correct_after", "changes"}
+)
+"""Of files of older versions, which have no checksum."""
 EVERY_SCHEME = "all"
 """In the place of a scheme: an evaluation is graded by all three."""
 
@@ -52,22 +57,22 @@ def write_regrading(run_path: Path, recorded: RecordedRegrading) -> None:
     path = regrading_path(run_path, recorded.scheme, recorded.grader_version)
     path.parent.mkdir(exist_ok=True)
     head = {"scheme": recorded.scheme, "grader_version": recorded.grader_version}
-    write_whole(path, json.dumps(head | asdict(recorded.regrading)))
+    write_whole(path, seal(json.dumps(head | asdict(recorded.regrading)).encode()))
 
 
-def read_regradings(run_path: Path) -> list[RecordedRegrading]:
-    """Return every grading in a run's folder, by the name of its file.
-
-    Raises:
-        UnreadableFileError: A file is damaged.
-        KeyError: A file lacks a field.
-        TypeError: A file has a field too many.
-    """
-    return [_read(path) for path in sorted((run_path / REGRADES_FOLDER).glob("*.json"))]
+def read_regradings(run_path: Path) -> tuple[list[RecordedRegrading], list[str]]:
+    """Return every grading in a run's folder, by the name of its file, and a sentence on each damaged file."""
+    gradings, faults = [], []
+    for path in sorted((run_path / REGRADES_FOLDER).glob("*.json")):
+        try:
+            gradings.append(_read(path))
+        except (UnreadableFileError, OSError, KeyError, TypeError):
+            faults.append(f"{REGRADES_FOLDER}/{path.name}: differs from what was written, so it is not shown.")
+    return gradings, faults
 
 
 def _read(path: Path) -> RecordedRegrading:
-    content = read_json(path)
+    content = read_sealed(path, _OLD_FIELDS)
     scheme, version = str(content.pop("scheme")), str(content.pop("grader_version"))
     changes = [ChangedOutcome(**change) for change in content.pop("changes")]
     return RecordedRegrading(scheme, version, Regrading(**content, changes=changes))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exgrpo_core.bounded_json import read_json
+from exgrpo_core.checksums import read_sealed, seal
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock
@@ -31,6 +32,14 @@ class NamedEntries:
         except SpecError:
             return {}
 
+    def find_fault(self, runs_root: Path) -> str:
+        """Return in one sentence why the file cannot be read, nothing where it can."""
+        try:
+            self._read(runs_root)
+        except SpecError as error:
+            return str(error)
+        return ""
+
     def save(self, runs_root: Path, name: str, entry: Mapping[str, str]) -> None:
         """Keep an entry, in place of an older one of its name.
 
@@ -43,7 +52,7 @@ class NamedEntries:
             entries = self._read(runs_root)
             if len(entries) >= MAX_ENTRIES and name not in entries:
                 raise SpecError(f"{self.noun}: {MAX_ENTRIES} are kept already; delete one first.")
-            write_whole(self._path(runs_root), json.dumps(entries | {name: dict(entry)}, indent=1))
+            self._write(runs_root, entries | {name: dict(entry)})
 
     def delete(self, runs_root: Path, name: str) -> None:
         """Remove an entry; one that is not there changes nothing.
@@ -54,12 +63,13 @@ class NamedEntries:
         with self._locked(runs_root):
             entries = self._read(runs_root)
             if entries.pop(name, None) is not None:
-                write_whole(self._path(runs_root), json.dumps(entries, indent=1))
+                self._write(runs_root, entries)
 
     def _read(self, runs_root: Path) -> dict[str, dict[str, str]]:
         path = self._path(runs_root)
         try:
-            content = read_json(path)
+            # Files of older versions have no checksum.
+            content = read_sealed(path, frozenset(read_json(path)))
             return {
                 name: {str(key): str(value) for key, value in entry.items()} for name, entry in sorted(content.items())
             }
@@ -69,6 +79,10 @@ class NamedEntries:
             raise SpecError(
                 f"{path}: expected {self.noun} as JSON; move the file away to start without {self.noun}."
             ) from None
+
+    def _write(self, runs_root: Path, entries: Mapping[str, Mapping[str, str]]) -> None:
+        content = json.dumps(entries, indent=1).encode()
+        write_whole(self._path(runs_root), seal(content) if entries else content)
 
     @contextmanager
     def _locked(self, runs_root: Path) -> Iterator[None]:

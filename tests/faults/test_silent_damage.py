@@ -1,29 +1,40 @@
-"""Row 14: one bit flipped or a part cut off in a file that is the truth is noticed, and nothing else is lost."""
+"""Row 14: one bit flipped or a part cut off in a file that is the truth, or that a page reads, is noticed."""
 
 import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.actions.verification import verify_root
+from jobs.contamination.report import ContaminationReport, ModelProbe, read_reports, write_report
 from jobs.evaluation.recorded_answers import iterate_answers
+from jobs.evaluation.regrades import ChangedOutcome, RecordedRegrading, Regrading, read_regradings, write_regrading
+from jobs.judging.votes import VOTES_EVENT
 from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import OUTCOME_FILE, read_outcome, write_outcome
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import JOURNAL_FILE, Journal, JournalKind
+from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.runs.status import RunStatus
-from jobs.specs.train import SpecError
+from jobs.specs.judging import JudgedSpec, JudgeSpec
+from jobs.specs.train import RecordingSpec, SpecError
 from tests.faults.small_training import small_spec, train
 from tests.jobs.analysis.recorded_samples import append as append_answers
 
 pytestmark = [pytest.mark.fault_row(14), pytest.mark.timeout(2400)]
 
+FOLDERS = {"contamination", "regrades"}
+"""Folders whose files have names of all kinds."""
 NUM_STEPS = 6
 SEED = 5
+JUDGE = "99990101-000000-abcdef"
+"""Later than any other run."""
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +49,45 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         journal.append(JournalKind.TAGGED, run.run_id, tag="whole")
         for answer in ("4", "5", ""):
             append_answers(run.path, f"q{answer}", [(answer, -0.5), ("4", None)])
+        changes = [ChangedOutcome("q4", "paper", "wrong", "correct")]
+        for version in ("1", "2"):
+            regrading = Regrading("result", 3, {"paper": 1}, {"paper": 2}, changes)
+            write_regrading(run.path, RecordedRegrading("paper", version, regrading))
+    _record_votes(root)
+    for number in (20, 30):
+        probe = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
+        write_report(root, ContaminationReport("model", "mine", "2026-01-01T00:00:00+00:00", number, None, 0, probe))
+    for entries in (SAVED_VIEWS, RAY_CLUSTERS):
+        for name in ("one", "two"):
+            entries.save(root, name, {"address": f"http://127.0.0.1/{name}"})
     assert verify_root(root) == []
     return root
 
 
+def _record_votes(root: Path) -> None:
+    """Make the run of a judge with two votes."""
+    run = RunDirectory.create(root, JudgeSpec(judged=JudgedSpec(run_id="a"), judge="oracle"), run_id=JUDGE)
+    with closing(FileRecorder(run, run.claim_attempt(), RecordingSpec())) as recorder:
+        recorder.status(RunStatus.RUNNING)
+        for number in (1, 2):
+            recorder.record(VOTES_EVENT, {"votes": [{"item_id": f"a/1/{number}", "vote": 0, "outcome": "valid"}]})
+        recorder.status(RunStatus.SUCCEEDED)
+    write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+
+
 def files_of_truth(root: Path) -> list[Path]:
-    """Return the files of one run without its replay buffer (row 3), and the journal, by their paths in the root."""
-    run = min(path.parent for path in root.glob("*/run.json"))
+    """Return the files of a training run but its replay buffer (row 3), of a judge and of the workbench's folder."""
+    training = min(path.parent for path in root.glob("*/run.json"))
     about_processes = {"lock", "heartbeat.json"}
-    files = [path for path in run.rglob("*") if path.is_file() and path.name not in about_processes]
-    kept = [path for path in files if path.parent.name != "buffer"]
-    return sorted(path.relative_to(root) for path in [*kept, *(root / "workbench").glob("journal*.json*")])
+    files = [path for run in (training, root / JUDGE) for path in run.rglob("*") if path.is_file()]
+    kept = [path for path in files if path.name not in about_processes and path.parent.name != "buffer"]
+    return sorted(path.relative_to(root) for path in [*kept, *(root / "workbench").rglob("*.json*")])
 
 
 def content_of(root: Path) -> dict[str, Any]:
     """Return what a reader gets of each file that can be read."""
-    content: dict[str, Any] = {JOURNAL_FILE: Journal(root).entries()}
+    content: dict[str, Any] = {JOURNAL_FILE: Journal(root).entries(), "reports": read_reports(root)[0]}
+    content |= {entries.noun: entries.list(root) for entries in (SAVED_VIEWS, RAY_CLUSTERS)}
     for path in sorted(root.glob("*/run.json")):
         run = RunDirectory(path.parent)
         readers: dict[str, Callable[[], Any]] = {
@@ -62,6 +96,7 @@ def content_of(root: Path) -> dict[str, Any]:
             OUTCOME_FILE: lambda run=run: read_outcome(run.attempt_path(1)),
             "events": EventReader(run).read(max_steps=1000).events,
             "answers": dict(iterate_answers(run.path, "sums")),
+            "regrades": read_regradings(run.path)[0],
         }
         for name, read in readers.items():
             try:
@@ -103,7 +138,7 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
             assert {damage.run_id for damage in found} == {name.parts[0] if name.parts[0] != "workbench" else ""}, label
         if name.parts[1] in {"checkpoints", "evaluation"}:
             assert found, label
-        num_damaged[name.name.partition("-")[0]] += 1
+        num_damaged[name.parent.name if name.parent.name in FOLDERS else name.name.partition("-")[0]] += 1
     figure("damaged files", ", ".join(f"{count} {kind}" for kind, count in sorted(num_damaged.items())))
     figure("accepted silently", 0)
 

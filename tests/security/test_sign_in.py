@@ -81,9 +81,9 @@ CHANGES = {
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin"}
 READS = {
     "answer_damage", "benchmarks_folder", "clone", "contamination_reports", "describe_stop", "estimate_resources",
-    "estimate_step_seconds", "evaluation_answers", "examine_machine", "fields_of", "job_progress", "journal_entries",
-    "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm",
-    "package_versions", "preset_exists", "preset_names", "read_machine", "regradings", "reward_parts",
+    "estimate_step_seconds", "evaluation_answers", "examine_machine", "fields_of", "find_view_fault", "job_progress",
+    "journal_entries", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset",
+    "missing_vllm", "package_versions", "preset_exists", "preset_names", "read_machine", "regradings", "reward_parts",
     "score_curves", "score_curves_by_difficulty", "status_by_files", "token_data", "user_benchmarks",
 }  # fmt: skip
 

@@ -5,12 +5,15 @@ import streamlit as st
 
 from app import commands
 from app.commands import ContaminationReport
+from app.components.widgets import notice
 from app.formats import escape_control_characters
 
 
 def show() -> None:
     """Show the reports as a table, newest first, or how to make one."""
-    reports = commands.contamination_reports()
+    reports, faults = commands.contamination_reports()
+    if faults:
+        notice.show("warning", "Reports are damaged", "\n".join(faults))
     if not reports:
         st.caption("Has a model seen the questions? Compare it with training data and other numbers:")
         st.code("exgrpo contamination RUN@last -b math500 --data TRAINING_DATA", language="shell")

@@ -72,11 +72,11 @@ def show_reason(row: RunRow) -> None:
         notice.show("info", status_badge.state_name(row.status).capitalize(), row.status_reason)
 
 
-def show_faults(row: RunRow) -> None:
-    """Show what is damaged of the run's files."""
-    if row.faults:
+def show_faults(row: RunRow, of_regrades: Sequence[str]) -> None:
+    """Show what is damaged of the run's files, those of gradings made after it included."""
+    if faults := [*row.faults, *of_regrades]:
         advice = f"exgrpo verify {row.run_id} checks every file and says what can be recovered."
-        notice.show("warning", "Files of this run are damaged", "\n".join([*row.faults, advice]))
+        notice.show("warning", "Files of this run are damaged", "\n".join([*faults, advice]))
 
 
 def show_stop(row: RunRow) -> None:

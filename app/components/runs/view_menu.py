@@ -19,7 +19,9 @@ def show() -> None:
         notice.show("error", "View not saved", refusal)
     with st.popover("Views", icon=":material/bookmarks:", key="saved-views"):
         views = commands.list_views()
-        if not views:
+        if fault := commands.find_view_fault():
+            notice.show("warning", "Views cannot be read", fault)
+        elif not views:
             st.caption("A view keeps axis, smoothing and your own charts under a name, for any run.")
         for number, (name, view) in enumerate(views.items()):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):

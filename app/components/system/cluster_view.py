@@ -17,7 +17,9 @@ def show() -> None:
         "New run offers these clusters. Addresses are of Ray's Jobs API; the token is read from "
         "`EXGRPO_RAY_TOKEN` of the workbench. Nothing is sent to a cluster before you press Test or start a run there."
     )
-    if not clusters:
+    if fault := elsewhere.find_cluster_fault():
+        notice.show("warning", "Clusters cannot be read", fault)
+    elif not clusters:
         empty_state.show("hub", "No clusters yet", "Add the address that `ray start --head` prints for its dashboard.")
     for name, address in clusters.items():
         _show_cluster(name, address)

@@ -201,6 +201,8 @@ def test_reports_on_contamination_are_listed_and_without_one_there_is_the_comman
     (row,) = page.dataframe[-1].value.to_dict("records")
     assert (row["Model"], row["Completed"], row["With other numbers"]) == ("mine@last", "20 of 24", "1 of 24")
     assert row["Signs"].startswith("The model completes 20 of 24 half questions")
+    (runs_root / "workbench" / "contamination" / "0.json").write_text("{", encoding="utf-8")
+    assert has_text(open_page("benchmarks"), "workbench/contamination/0.json: differs from what was written")
 
 
 @pytest.mark.usefixtures("scored_runs")

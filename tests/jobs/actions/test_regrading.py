@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -7,10 +8,11 @@ from db.queries.benchmarks import list_scores
 from exgrpo_core.checksums import seal, unseal
 from jobs.actions.adoption import adopt
 from jobs.actions.regrading import regrade
+from jobs.actions.verification import verify_run
 from jobs.cli.main import app
 from jobs.evaluation import loop, results
 from jobs.evaluation.loop import run_evaluation
-from jobs.evaluation.regrades import read_regradings
+from jobs.evaluation.regrades import read_regradings, regrading_path, write_regrading
 from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import Scheme, SideBySide, grader_version
@@ -62,7 +64,8 @@ def test_evaluation_graded_again_is_a_second_one_and_both_scores_are_kept(evalua
     )
     changed = [(change.before, change.after) for change in regraded.changes if change.scheme == "corrected"]
     assert changed == [("wrong", "correct")] * 2
-    (recorded,) = read_regradings(runs_root / regraded.result)
+    ((recorded,), faults) = read_regradings(runs_root / regraded.result)
+    assert faults == []
     assert (recorded.scheme, recorded.grader_version, recorded.regrading) == ("all", grader_version(), regraded)
     with open_fresh_index(runs_root, None) as database:
         old, new = (
@@ -117,3 +120,28 @@ def test_command_lists_what_changed(evaluation):
     assert ", sample 1, paper: wrong, now correct" in called.stderr
     assert "corrected: 0 of 4 correct before, 2 now." in called.stderr
     assert RunDirectory.open(evaluation.path.parent, called.stdout.strip()).read_run_info()["name"].endswith("regraded")
+
+
+def test_a_damaged_grading_is_named_by_show_and_verify_and_the_others_are_read(evaluation):
+    runs_root, scheme = evaluation.path.parent, Scheme.TRAINING
+    regraded = RunDirectory(runs_root / regrade(runs_root, evaluation.run_id, scheme).result)
+    ((recorded,), _) = read_regradings(regraded.path)
+    write_regrading(regraded.path, replace(recorded, grader_version="next"))
+    path = regrading_path(regraded.path, recorded.scheme, "next")
+    path.write_bytes(path.read_bytes().replace(b'"num_answers": 4', b'"num_answers": 5'))
+    gradings, (fault,) = read_regradings(regraded.path)
+    assert gradings == [recorded]
+    assert fault == "regrades/all-next.json: differs from what was written, so it is not shown."
+    (damage,) = verify_run(regraded)
+    assert (damage.what, damage.remedy) == (fault, "The answers are kept; `exgrpo regrade` grades them again.")
+    shown = CLI.invoke(app, ["show", regraded.run_id, "--runs-root", str(runs_root)])
+    assert f"damaged: {fault}" in shown.stdout
+
+
+def test_a_grading_of_an_older_version_needs_no_checksum(evaluation):
+    runs_root = evaluation.path.parent
+    regraded = runs_root / regrade(runs_root, evaluation.run_id, Scheme.TRAINING).result
+    before = read_regradings(regraded)
+    (path,) = (regraded / "regrades").iterdir()
+    path.write_text(json.dumps(unseal(path.read_bytes())))
+    assert read_regradings(regraded) == before

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from jobs.cli.main import app
 from jobs.contamination.probes import NUM_VERSIONS, probe_model
-from jobs.contamination.report import list_reports
+from jobs.contamination.report import read_reports
 from jobs.engines.embedded.model import wrap_model
 from jobs.tasks.word_problems.question_set import make_stories
 from jobs.training.answer_format import make_format_tokenizer
@@ -65,7 +65,7 @@ def test_the_command_keeps_a_report_of_model_and_training_data(contaminated, tok
     arguments += ["--data", str(tmp_path / "trained.jsonl"), "--runs-root", str(tmp_path / "runs"), "--json"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    (report,) = list_reports(tmp_path / "runs")
+    (report,), _ = read_reports(tmp_path / "runs")
     # Twelve are in both files; one more shares a long phrase with another story.
     assert (report.benchmark, report.num_questions, report.num_overlapping) == ("mine", 24, 13)
     assert json.loads(result.stdout)["signs"] == report.signs()

@@ -1,10 +1,11 @@
+import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from scipy import stats
 
-from jobs.contamination.report import ContaminationReport, ModelProbe, binomial_tail, list_reports, write_report
+from jobs.contamination.report import ContaminationReport, ModelProbe, binomial_tail, read_reports, write_report
 
 CLEAN = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
 REPORT = ContaminationReport("model", "mine", "2026-01-01T00:00:00+00:00", 30, None, 0, CLEAN)
@@ -40,10 +41,16 @@ def test_each_probe_has_a_sentence(change, words):
     assert re.search(words, sign)
 
 
-def test_reports_come_back_newest_first_and_what_is_none_is_left_out(tmp_path):
-    assert list(list_reports(tmp_path)) == []
+def test_reports_come_back_newest_first_and_what_is_none_is_named(tmp_path):
+    assert read_reports(tmp_path) == ([], [])
     path = write_report(tmp_path, REPORT)
     write_report(tmp_path, replace(REPORT, num_questions=31))
-    for name, content in (("z.json", "[" * 200_000), ("y.json", "{}"), ("x.json", '{"probe": 3}')):
+    path.with_name("older.json").write_text(json.dumps(asdict(replace(REPORT, num_questions=32))), encoding="utf-8")
+    changed = path.read_text(encoding="utf-8").replace("30", "39")
+    for name, content in (("z.json", "[" * 200_000), ("y.json", "{}"), ("x.json", '{"probe": 3}'), ("w.json", changed)):
         (path.parent / name).write_text(content, encoding="utf-8")
-    assert [report.num_questions for report in list_reports(tmp_path)] == [31, 30]
+    reports, faults = read_reports(tmp_path)
+    assert [report.num_questions for report in reports] == [32, 31, 30]
+    assert faults == [
+        f"workbench/contamination/{name}.json: differs from what was written, so it is not shown." for name in "zyxw"
+    ]

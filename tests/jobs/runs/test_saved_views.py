@@ -24,6 +24,7 @@ def test_a_file_that_cannot_be_read_is_kept(tmp_path, content):
     path.parent.mkdir()
     path.write_text(content)
     assert SAVED_VIEWS.list(tmp_path) == {}
+    assert "expected saved views as JSON" in SAVED_VIEWS.find_fault(tmp_path)
     with pytest.raises(SpecError, match=r"views.json: expected saved views as JSON; move the file away"):
         SAVED_VIEWS.save(tmp_path, "mine", {})
     with pytest.raises(SpecError, match=r"views.json: expected saved views"):
@@ -41,3 +42,15 @@ def test_views_are_kept_replaced_and_deleted(tmp_path):
     assert list(SAVED_VIEWS.list(tmp_path)) == ["b"]
     with pytest.raises(SpecError, match="name: expected letters"):
         SAVED_VIEWS.save(tmp_path, "<b>", {})
+
+
+def test_a_changed_letter_is_a_fault_but_not_the_missing_checksum_of_an_older_version(tmp_path):
+    SAVED_VIEWS.save(tmp_path, "mine", {"axis": "step"})
+    path = tmp_path / "workbench" / "views.json"
+    assert SAVED_VIEWS.find_fault(tmp_path) == ""
+    path.write_text(path.read_text().replace("step", "stop"))
+    assert "views.json: expected saved views" in SAVED_VIEWS.find_fault(tmp_path)
+    path.write_text('{"old": {"axis": "step"}}')
+    assert SAVED_VIEWS.list(tmp_path) == {"old": {"axis": "step"}}
+    SAVED_VIEWS.delete(tmp_path, "old")
+    assert (SAVED_VIEWS.list(tmp_path), SAVED_VIEWS.find_fault(tmp_path)) == ({}, "")

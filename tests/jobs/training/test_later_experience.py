@@ -15,7 +15,7 @@ from jobs.runs.resume_point import describe_resume
 from jobs.runs.status import RunStatus
 from tests.faults import recorded
 from tests.faults.small_training import StepControl, small_spec, train
-from tests.jobs.training.killed_runs import killed_run
+from tests.jobs.training.killed_runs import KilledError, killed_run, killing_at
 
 
 def events_of(run: RunDirectory, attempt: int) -> list[dict[str, Any]]:
