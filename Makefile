@@ -100,11 +100,11 @@ fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MIN
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
 test-faults-verl: $(VERL_VENV)/.installed-dev
-	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py
+	@$(FAULTS) VERL_PLATFORM=cpu $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py
 
 # An environment of its own: with vLLM in it, every process of verl takes seconds longer to start.
 test-verl-vllm: vllm-env $(VENV)/.installed-dev tools  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
-	@OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging \
+	@OMP_NUM_THREADS=1 VERL_PLATFORM=cpu $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging \
 		tests/jobs/evaluation
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m verl_vllm tests/browser
 
@@ -140,7 +140,10 @@ format: $(VENV)/.installed-dev  ## Format the code and mend what lint can mend
 install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LOCKED=1: what requirements/locks/ holds the hashes of)
 install-dev: $(VENV)/.installed-dev  ## The same with everything that tests and checks need
 
-verl-env: $(VERL_VENV)/.installed  ## Make .venv-verl for the verl engine (GPU=1: verl's pairing for NVIDIA GPUs, with vLLM)
+# pip looks at what is installed each time, since this mends an environment with other versions too.
+verl-env:  ## Make .venv-verl for the verl engine (GPU=1: verl's pairing for NVIDIA GPUs, with vLLM)
+	@rm -f $(VERL_VENV)/.installed
+	@$(MAKE) $(VERL_VENV)/.installed
 
 vllm-env:  ## Make .venv-verl-vllm: verl with vLLM's build for the CPU, to try vLLM without a GPU
 	@$(MAKE) VERL_VENV=$(VLLM_VENV) GPU= $(VLLM_VENV)/.installed-vllm

@@ -12,7 +12,6 @@ import transfer_queue as tq
 import verl
 from omegaconf import DictConfig, OmegaConf, open_dict
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
@@ -25,7 +24,7 @@ from exgrpo_core.verl_plugin.end_tokens import find_end_tokens
 from exgrpo_core.verl_plugin.engine import VerlEngine
 from exgrpo_core.verl_plugin.questions import read_questions
 from exgrpo_core.verl_plugin.rows import PARTITION
-from exgrpo_core.verl_plugin.settings import TRAINER_MODE, read_settings
+from exgrpo_core.verl_plugin.settings import read_settings
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.verl_names import dumped_rows, named_as_in_verl
 from exgrpo_core.verl_plugin.version import check_version
@@ -43,7 +42,6 @@ _BY_TOKENS = (
 """Micro-batches are cut by tokens: the number of rows with a gradient differs from step to step."""
 
 
-@register_trainer(TRAINER_MODE)
 class ReplayTrainer(ExperienceTrainer):
     """verl's synchronous trainer that replays experience."""
 

@@ -62,7 +62,7 @@ def check_verl() -> None:
     Raises:
         EngineError: One of them is wrong; the message says what to do.
     """
-    check_version(verl.__version__)
+    check_version(verl.__version__, "run `make verl-env`, on NVIDIA GPUs `make verl-env GPU=1`")
     if os.environ.get("VERL_PLATFORM") == PLATFORM_NAME != get_device_name():
         raise EngineError(f"verl: runs on {get_device_name()} although the CPU is configured; run `make verl-env`.")
 

@@ -29,7 +29,7 @@ def test_verl_has_the_expected_version_and_loaded_the_platform(monkeypatch):
 
     session.check_verl()
     monkeypatch.setattr(verl, "__version__", "0.1")
-    with pytest.raises(EngineError, match=r"verl: expected 0\.9\.1, got 0\.1; install verl==0\.9\.1"):
+    with pytest.raises(EngineError, match=r"verl: expected 0\.9\.1, got 0\.1; run `make verl-env`, .*GPU=1`"):
         session.check_verl()
 
 
