@@ -17,8 +17,8 @@ _LIST_STARTS = re.compile(r"^(\s*\d*)([-+.)])", re.MULTILINE)
 
 
 def share(value: float | None) -> str:
-    """Return a share in [0, 1] as a percentage: 0.3125 is `31.3 %`."""
-    return NONE_SHOWN if value is None or not math.isfinite(value) else f"{100 * value:.1f} %"
+    """Return a share in [0, 1] as a percentage: 0.3125 is `31.3%`."""
+    return NONE_SHOWN if value is None or not math.isfinite(value) else f"{100 * value:.1f}%"
 
 
 def in_percent(value: float | None) -> float | None:

@@ -13,7 +13,7 @@ from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.questions import load_benchmark
 from jobs.evaluation.user_benchmarks import choose_benchmark, load_user_benchmarks
 from jobs.machine.engine_environments import engine_python
-from jobs.preflight.chat_template import read_chat_template
+from jobs.preflight.chat_template import check_chat_template, read_chat_template
 from jobs.preflight.evaluation_fit import check_fit
 from jobs.preflight.hub_names import refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
@@ -115,10 +115,14 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
 
 def _template_of(run: TrainSpec, policy: str) -> str:
     """Return the template in which a run's questions reached its model."""
-    shards = find_shards(Path(policy))
-    folder = policy if shards is None else str(shards / "huggingface")
-    has_chat_template = run.data.source != CHAINS_SOURCE and read_chat_template(folder) is not None
+    has_chat_template = run.data.source != CHAINS_SOURCE and read_chat_template(_tokenizer_source(policy)) is not None
     return TemplateName(run.data.template).resolved(has_chat_template).value
+
+
+def _tokenizer_source(policy: str) -> str:
+    """Return where the tokenizer of a model is: beside verl's shards, or with the model."""
+    shards = find_shards(Path(policy))
+    return policy if shards is None else str(shards / "huggingface")
 
 
 def _readable_name(scored: str, spec: EvalSpec) -> str:
@@ -142,8 +146,8 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
     """Write a new run directory with the checkpoint's model in it, queue the evaluation and return its id.
 
     Raises:
-        SpecError: A benchmark is unknown, its file does not exist, prompts and answers do not fit into the model, or
-            the hub knows no such model or data set.
+        SpecError: A benchmark is unknown, its file does not exist, prompts and answers do not fit into the model, the
+            model has no chat template and one is asked for, or the hub knows no such model or data set.
         DataError: A row of a benchmark's file is wrong, or there are too few.
         CommandError: The runs root cannot be written, or the checkpoint holds no model.
         EngineEnvironmentError: vLLM is to generate, and no environment has it.
@@ -156,6 +160,8 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
         check_predecessor(runs_root, spec.waits_for)
         return submit(runs_root, spec, parent_run_id=spec.waits_for)
     engine_python(loop_name(spec))
+    if spec.server is None:
+        _check_chat_templates(spec)
     check_fit(spec, _prompts_at_hand(spec))
     if spec.model.run_id is None or spec.server is not None:
         return submit(runs_root, spec)
@@ -181,6 +187,13 @@ def _refuse_unknown_names(spec: EvalSpec) -> None:
     for choice in spec.benchmarks:
         if choice.source is not None:
             refuse_unknown(f"benchmarks.{choice.name}.source", choice.source, kind="dataset")
+
+
+def _check_chat_templates(spec: EvalSpec) -> None:
+    for choice in spec.benchmarks:
+        if (choice.template or spec.template) == TemplateName.CHAT:
+            field = f"benchmarks.{choice.name}.template" if choice.template else "template"
+            check_chat_template(field, _tokenizer_source(spec.model.source), spec.model.revision)
 
 
 def _prompts_at_hand(spec: EvalSpec) -> list[str]:

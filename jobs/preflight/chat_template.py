@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.preflight.model_shapes import model_file
 from jobs.pretrained.chat_templates import TemplateProcess
+from jobs.specs.mistakes import SpecError
 from jobs.training.templates import Message
 
 TEMPLATE_FILE = "chat_template.jinja"
@@ -18,7 +19,20 @@ def read_chat_template(source: str, revision: str | None = None) -> str | None:
     if path is not None:
         return path.read_text(encoding="utf-8", errors="replace")
     template = _read_settings(source, revision).get("chat_template")
+    if isinstance(template, list):
+        template = next((named["template"] for named in template if named["name"] == "default"), None)
     return template if isinstance(template, str) else None
+
+
+def check_chat_template(field: str, source: str, revision: str | None = None) -> None:
+    """Refuse a model without a chat template, where its tokenizer is on this machine.
+
+    Raises:
+        SpecError: It has none; the sentence begins with the field that asks for one.
+    """
+    is_here = model_file(source, SETTINGS_FILE, revision) is not None
+    if is_here and read_chat_template(source, revision) is None:
+        raise SpecError(f"{field}: expected another template than chat, since the model has no chat template.")
 
 
 def render_chat_prompts(

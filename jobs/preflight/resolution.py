@@ -10,6 +10,7 @@ from typing import Any
 from exgrpo_core.errors import UserError
 from jobs.evaluation.user_benchmarks import with_declared_benchmarks
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.preflight.chat_template import check_chat_template
 from jobs.preflight.local_sources import check_first_rows, with_absolute_sources, with_model_source
 from jobs.preflight.machine_fit import (
     check_disk,
@@ -33,16 +34,18 @@ from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import SpecError, TrainSpec
+from jobs.training.templates import TemplateName
 
 
 class RunRefusedError(CommandError, SpecError):
     """A run that cannot be queued; the message is the first reason."""
 
-    def __init__(self, spec: TrainSpec, reasons: tuple[str, ...]) -> None:
-        """Keep the specification as requested and every reason."""
+    def __init__(self, spec: TrainSpec, reasons: tuple[str, ...], disk_shortage: str = "") -> None:
+        """Keep the specification as requested, every reason, and why the disk may become full."""
         super().__init__(reasons[0])
         self.spec = spec
         self.reasons = reasons
+        self.disk_shortage = disk_shortage
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Preflight:
             if not (ignores_local and refusal.is_local) and not (ignores_disk_space and refusal.is_disk_space)
         )
         if reasons:
-            raise RunRefusedError(self.requested, reasons)
+            raise RunRefusedError(self.requested, reasons, self.disk_shortage)
 
     @contextmanager
     def collecting(self, *, is_local: bool = False, is_disk_space: bool = False) -> Iterator[None]:
@@ -127,6 +130,9 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
         preflight.spec = with_absolute_sources(preflight.spec)
     with preflight.collecting():
         check_context(preflight.spec)
+    for name in _chat_fields(preflight.spec):
+        with preflight.collecting():
+            check_chat_template(name, preflight.spec.model.source, spec.model.revision)
     if spec.engine == "verl":
         with preflight.collecting():
             _check_settings(preflight, runs_root.absolute() / UNNAMED_RUN, is_quick)
@@ -136,6 +142,15 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
     with preflight.collecting(is_local=True, is_disk_space=True):
         check_disk(preflight.spec, runs_root)
     return preflight
+
+
+def _chat_fields(spec: TrainSpec) -> Iterator[str]:
+    """Yield the fields that ask for the model's chat template."""
+    if spec.data.template == TemplateName.CHAT:
+        yield "data.template"
+    for name, benchmark in spec.validation.benchmarks.items():
+        if benchmark.template == TemplateName.CHAT:
+            yield f"validation.benchmarks.{name}.template"
 
 
 def _refuse_adapters(spec: TrainSpec, start: NamedCheckpoint) -> None:

@@ -32,7 +32,7 @@ def test_step_seconds_keep_sensible_digits(value, expected):
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(0.3125, "31.2 %"), (1.0, "100.0 %"), (None, formats.NONE_SHOWN), (float("nan"), formats.NONE_SHOWN)],
+    [(0.3125, "31.2%"), (1.0, "100.0%"), (None, formats.NONE_SHOWN), (float("nan"), formats.NONE_SHOWN)],
 )
 def test_share_is_a_percentage(value, expected):
     assert formats.share(value) == expected

@@ -2,6 +2,7 @@
 
 import pandas as pd
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import commands
 from app.commands import ContaminationReport
@@ -18,12 +19,37 @@ def show() -> None:
         st.caption("Has a model seen the questions? Compare it with training data and other numbers:")
         st.code("exgrpo contamination RUN@last -b math500 --data TRAINING_DATA", language="shell")
         return
-    st.dataframe(table(reports), hide_index=True, alt="Probes of contamination by model and benchmark")
+    st.dataframe(
+        table(reports), hide_index=True, column_config=_columns(), alt="Probes of contamination by model and benchmark"
+    )
 
 
 def table(reports: list[ContaminationReport]) -> pd.DataFrame:
     """Return one row a report, with the sentences on what was detected."""
     return pd.DataFrame([_row(report) for report in reports])
+
+
+def _columns() -> dict[str, ColumnConfig]:
+    config = st.column_config
+    return {
+        "Signs": config.TextColumn(
+            help="What suggests that the model was trained on the questions, each with p <= 0.01"
+        ),
+        "In training data": config.NumberColumn(
+            format="percent",
+            help="Share of the questions that have half of their 13-word sequences in the training data",
+        ),
+        "Completed": config.TextColumn(
+            help="Questions whose second half the model writes word for word, given the first; only those with numbers"
+        ),
+        "With other numbers": config.TextColumn(
+            help="The same with other numbers put into each question: what the model knows of the wording alone"
+        ),
+        "Likeliest": config.TextColumn(
+            help="Questions that are likelier to the model than each of 9 versions with other numbers; by chance 1 in 10"
+        ),
+        "Made": config.DatetimeColumn(format="YYYY-MM-DD HH:mm", help="When the report was made, in UTC"),
+    }
 
 
 def _row(report: ContaminationReport) -> dict[str, object]:
@@ -36,5 +62,5 @@ def _row(report: ContaminationReport) -> dict[str, object]:
         "Completed": f"{probe.num_completed:,} of {probe.num_compared:,}",
         "With other numbers": f"{probe.num_completed_changed:,} of {probe.num_compared:,}",
         "Likeliest": f"{probe.num_likeliest:,} of {probe.num_compared:,}",
-        "Made": report.made_at,
+        "Made": pd.to_datetime(report.made_at, errors="coerce"),
     }

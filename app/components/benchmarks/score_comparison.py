@@ -60,7 +60,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
 
 def describe_intervals(num_seeds: tuple[int, int]) -> str:
     """Return in words what the 95% intervals cover."""
-    what = "95 % intervals cover other questions and other samples"
+    what = "95% intervals cover other questions and other samples"
     if min(num_seeds) > 1:
         return f"{what}, and other training seeds ({num_seeds[0]} and {num_seeds[1]} were run)"
     sides = [side for side, count in zip(("first", "second"), num_seeds, strict=True) if count == 1]
@@ -181,7 +181,7 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
         cut = f", the {_MAX_LISTED_ITEMS} largest differences listed" if len(listed) < len(items) else ""
         st.caption(f"{won:,} won, {len(items) - won:,} lost{cut}; click one for both answers", width="content")
         exports.show(frame, "questions-won-and-lost")
-    percent = st.column_config.NumberColumn(format="%.0f %%", help="Share of its samples that are correct")
+    percent = st.column_config.NumberColumn(format="%.0f%%", help="Share of its samples that are correct")
     key = f"items-{name}"
     selected = next((number for number, item in enumerate(listed) if item.question_id == opened), None)
     table_selection.select(key, selected, "Question")
@@ -213,7 +213,7 @@ def _columns() -> dict[str, ColumnConfig]:
         "First": number(format="%.1f"),
         "Second": number(format="%.1f"),
         "Difference": points,
-        "From": number("95 % from", format="%+.1f"),
+        "From": number("95% from", format="%+.1f"),
         "To": number("to", format="%+.1f"),
         "p": st.column_config.TextColumn(help="Two-sided, by the same resamples, with Holm's correction for all rows"),
         "Won": number(help="Questions that the second answers correctly more often"),

@@ -20,7 +20,7 @@ from db.rows.analysis import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
 
 MAX_MODELS = 4
 EXPLANATION = (
-    "Means over all draws of k of the recorded answers. Bands are 95 % intervals by bootstrap over questions: they "
+    "Means over all draws of k of the recorded answers. Bands are 95% intervals by bootstrap over questions: they "
     "cover other questions and other samples of this checkpoint, not another training run."
 )
 BY_DIFFICULTY = (
@@ -97,7 +97,7 @@ def figure(curves: Mapping[str, ScoreCurve]) -> go.Figure | None:
         bounds = [np.array(values, dtype=np.float32) for values in (curve.values, curve.low, curve.high)]
         line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float32), *bounds)
         label = escape(escape_control_characters(name))
-        figures.add_line(drawn, label, line, Look(colour, is_share=True, bounds=("95 % from", "to")))
+        figures.add_line(drawn, label, line, Look(colour, is_share=True, bounds=("95% from", "to")))
     figures.show_shares(drawn)
     drawn.update_xaxes(title={"text": "k"})
     return drawn

@@ -32,7 +32,7 @@ def show_calibration(calibration: Calibration | None) -> None:
     frame = calibration_table(calibration)
     st.dataframe(
         frame, hide_index=True, placeholder=NONE_SHOWN, key="calibration",
-        alt="Sensitivity, specificity, unjudged share and flips with 95 % intervals",
+        alt="Sensitivity, specificity, unjudged share and flips with 95% intervals",
     )  # fmt: skip
     accuracy = share(calibration.accuracy)
     st.caption(f"Cohen's kappa {number(calibration.kappa)}, accuracy {accuracy}, {calibration.num_items:,} items.")
@@ -53,7 +53,7 @@ def calibration_table(calibration: Calibration) -> pd.DataFrame:
             "Rate": [name.capitalize() for name in names],
             "Of": list(names.values()),
             "Value": [share(rate.value) for rate in rates],
-            "95 % interval": [interval(rate) if rate.num_items else None for rate in rates],
+            "95% interval": [interval(rate) if rate.num_items else None for rate in rates],
             "Items": [rate.num_items for rate in rates],
         }
     )
@@ -84,7 +84,7 @@ def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
             "With": [row.other for row in rows],
             "Compared": [row.num_compared for row in rows],
             "Agree": [share(rate.value) for rate in rates],
-            "95 % interval": [interval(rate) for rate in rates],
+            "95% interval": [interval(rate) for rate in rates],
             "Kappa": [number(_kappa(row)) for row in rows],
             "Both valid": [row.num_both_valid for row in rows],
             "Valid by the judge only": [row.num_only_judge for row in rows],
@@ -95,8 +95,8 @@ def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
 
 
 def interval(rate: thought_statistics.Rate | thought_statistics.CorrectedRate) -> str:
-    """Return a rate's 95 % interval in percent."""
-    return f"{100 * rate.low:.1f} \N{EN DASH} {100 * rate.high:.1f} %"
+    """Return a rate's 95% interval in percent."""
+    return f"{100 * rate.low:.1f} \N{EN DASH} {100 * rate.high:.1f}%"
 
 
 def _kappa(row: AgreementRow) -> float:

@@ -44,7 +44,7 @@ def show(run_id: str) -> None:
         column_config={
             "Rule": st.column_config.TextColumn(width=64, help="Click a row for its trajectories"),
             "Trajectories": st.column_config.NumberColumn(format="localized", width=100),
-            "Share": st.column_config.NumberColumn(format="%.1f %%", width=72),
+            "Share": st.column_config.NumberColumn(format="%.1f%%", width=72),
             "Kind": st.column_config.TextColumn(width=80),
             "Cue of the paper": st.column_config.TextColumn(width=320),
         },

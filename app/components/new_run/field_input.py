@@ -13,9 +13,9 @@ from app.formats import literal, with_code
 NOT_SET = "not set"
 RANGES: dict[str, dict[str, object] | None] = {
     "no mask": None,
-    "easy [75 %, 100 %)": {"low": 0.75, "high": 1.0, "includes_low": True, "includes_high": False},
-    "medium (25 %, 75 %]": {"low": 0.25, "high": 0.75, "includes_low": False, "includes_high": True},
-    "hard (0 %, 25 %]": {"low": 0.0, "high": 0.25, "includes_low": False, "includes_high": True},
+    "easy [75%, 100%)": {"low": 0.75, "high": 1.0, "includes_low": True, "includes_high": False},
+    "medium (25%, 75%]": {"low": 0.25, "high": 0.75, "includes_low": False, "includes_high": True},
+    "hard (0%, 25%]": {"low": 0.0, "high": 0.25, "includes_low": False, "includes_high": True},
 }
 """The ranges of masked GRPO that the paper names."""
 AS_GIVEN = "as given"

@@ -77,7 +77,7 @@ def sections() -> dict[str, tuple[FieldShape, ...]]:
     shapes: dict[str, tuple[FieldShape, ...]] = {"run": ()}
     hints = typing.get_type_hints(TrainSpec)
     docs = attribute_docs(TrainSpec)
-    for name in _field_names(TrainSpec):
+    for name in sorted(_field_names(TrainSpec), key=SHOWN_WITH.__contains__):
         if name in HIDDEN or name in OPTIONAL_PARTS:
             continue
         if _is_section(hints[name]):

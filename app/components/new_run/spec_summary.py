@@ -74,7 +74,7 @@ def check(content: dict[str, object], text_mistake: str) -> FormCheck:
         preflight = commands.check(content)
         return FormCheck(preflight.requested, others, preflight.disk_shortage)
     except RunRefusedError as error:
-        return FormCheck(error.spec, (*others, *error.reasons))
+        return FormCheck(error.spec, (*others, *error.reasons), error.disk_shortage)
     except SpecError as error:
         return FormCheck(None, (*others, *error.mistakes))
 

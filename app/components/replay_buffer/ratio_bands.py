@@ -35,7 +35,7 @@ def bands(ratios: Mapping[int, Sequence[float]], drawing: Drawing) -> go.Figure 
     x = drawing.line([MetricPoint(step, 0.0) for step in steps]).x
     for low, high, name, opacity in _BANDS:
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "legendgroup": name}
-        figure.add_trace(go.Scatter(x=x, y=_quantile(ratios, steps, low), name=f"{low} %", showlegend=False, **edge))
+        figure.add_trace(go.Scatter(x=x, y=_quantile(ratios, steps, low), name=f"{low}%", showlegend=False, **edge))
         figure.add_trace(
             go.Scatter(
                 x=x, y=_quantile(ratios, steps, high), name=name, fill="tonexty",

@@ -24,7 +24,7 @@ _LAST = {
     "Fresh rollouts": "rollouts/fresh_total",
     "Generated tokens": "tokens/generated_total",
 }
-_SCORE, _HALF = held_out_score(), "± 95 %"
+_SCORE, _HALF = held_out_score(), "± 95%"
 _PERCENTS = (FRESH_PASS_RATE, _SCORE, _HALF)
 
 
@@ -62,7 +62,7 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
         )
     exports.show_heading("Final metrics", rows, "comparison")
     percent = {
-        name: st.column_config.NumberColumn(format="%.1f %%") for name in map(str, rows) if name.startswith(_PERCENTS)
+        name: st.column_config.NumberColumn(format="%.1f%%") for name in map(str, rows) if name.startswith(_PERCENTS)
     }
     st.dataframe(
         rows,

@@ -20,14 +20,14 @@ def show(rows: Sequence[BenchmarkScoreRow]) -> None:
         return
     frame = table(rows)
     exports.show_heading("Scores", frame, "scores")
-    percent = st.column_config.NumberColumn(format="%.1f %%")
+    percent = st.column_config.NumberColumn(format="%.1f%%")
     st.dataframe(
         frame,
         hide_index=True,
         column_config={
             "Score": percent,
-            "± 95 %": st.column_config.NumberColumn(format="%.1f %%", help="Half interval, clustered over questions"),
-            "Cut": st.column_config.NumberColumn(format="%.1f %%", help="Answers cut at the length limit"),
+            "± 95%": st.column_config.NumberColumn(format="%.1f%%", help="Half interval, clustered over questions"),
+            "Cut": st.column_config.NumberColumn(format="%.1f%%", help="Answers cut at the length limit"),
             "Mean tokens": st.column_config.NumberColumn(format="%.0f"),
         },
         alt="Scores of the evaluation by benchmark and scheme",
@@ -68,7 +68,7 @@ def table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
             "Scored": [row.scheme for row in rows],
             "Measure": [row.metric for row in rows],
             "Score": [100 * row.score for row in rows],
-            "± 95 %": [100 * half_interval_95(row.standard_error) for row in rows],
+            "± 95%": [100 * half_interval_95(row.standard_error) for row in rows],
             "Questions": [row.num_questions for row in rows],
             "Mean tokens": [row.mean_tokens for row in rows],
             "Cut": [100 * row.truncated_share for row in rows],

@@ -16,7 +16,7 @@ from db.rows.runs import RunRow
 MAX_RUNS = 1000
 ADDRESS, OPENED = "group", "of"
 _KEY, _TABLE = "run-group", "run-groups"
-_HALF = "± 95 %"
+_HALF = "± 95%"
 _OF_ROWS: dict[str, Callable[[RunRow], str]] = {
     "Method": lambda row: row.method,
     "Model": lambda row: row.model,
@@ -36,7 +36,7 @@ def choose() -> str | None:
     st.selectbox(
         "Group by", names, index=None, key=_KEY, on_change=_take, placeholder="Group by", width=140,
         label_visibility="collapsed",
-        help="Mean and 95 % interval over the runs of equal value: Student's t, from two runs on",
+        help="Mean and 95% interval over the runs of equal value: Student's t, from two runs on",
     )  # fmt: skip
     chosen: str | None = st.session_state[_KEY]
     return chosen

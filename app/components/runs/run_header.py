@@ -171,7 +171,7 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
 def _progress_text(row: RunRow) -> str:
     if row.is_adopted:
         return f"Newest dumped step: {row.step:,}"
-    text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_progress.fraction(row):.0f} %"
+    text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_progress.fraction(row):.0f}%"
     return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at else text
 
 

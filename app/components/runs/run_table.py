@@ -115,14 +115,14 @@ def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
         ),
         "Run": config.TextColumn(width=200, help="Click a row to open the run"),
         "Method": config.TextColumn(width=86),
-        "Progress": config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f %%"),
+        "Progress": config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f%%"),
         "Time left": config.TextColumn(width=74),
         BATCH_PASS_RATE: config.NumberColumn(
-            width=98, format="%.1f %%", help="Share of the last batch's fresh rollouts that are correct"
+            width=98, format="%.1f%%", help="Share of the last batch's fresh rollouts that are correct"
         ),
-        "Curve": config.AreaChartColumn(width=88, y_min=0, y_max=100, help=f"{BATCH_PASS_RATE} by step, 0 to 100 %"),
+        "Curve": config.AreaChartColumn(width=88, y_min=0, y_max=100, help=f"{BATCH_PASS_RATE} by step, 0 to 100%"),
         held_out_score(): config.NumberColumn(
-            width=110, format="%.1f %%", help="Newest mean correctness on questions that are not trained on"
+            width=110, format="%.1f%%", help="Newest mean correctness on questions that are not trained on"
         ),
         "Health": config.MultiselectColumn(
             width=104,

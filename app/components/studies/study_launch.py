@@ -12,6 +12,8 @@ from app.components.widgets import address_choice, notice
 from app.formats import escape_control_characters, literal
 from app.paper_and_studies import PendingRun, RunKey, Scale, Study
 
+MAX_LAUNCHED = 200
+"""Runs that one click queues: more would keep the page waiting for minutes."""
 _LAUNCHED = "study-launched"
 
 
@@ -28,8 +30,10 @@ def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
         "Only these cells", dict(zip(names, names, strict=True)), "cells", [], "All cells"
     )
     wanted = [cell for cell in cells if not chosen or cell.cell in chosen]
-    open_runs = [pending_run for pending_run in pending(wanted) if not _was_launched(pending_run)]
-    label = f"Launch {len(open_runs):,} missing {'run' if len(open_runs) == 1 else 'runs'}"
+    missing = [pending_run for pending_run in pending(wanted) if not _was_launched(pending_run)]
+    open_runs = missing[:MAX_LAUNCHED]
+    first = f"{MAX_LAUNCHED} of " if len(missing) > MAX_LAUNCHED else ""
+    label = f"Launch {first}{len(missing):,} missing {'run' if len(missing) == 1 else 'runs'}"
     settings = _settings() if scale is Scale.PAPER else []
     if scale is Scale.PAPER and open_runs:
         st.caption(_cost(study, open_runs, settings))
@@ -78,7 +82,7 @@ def _stop_all(study: Study, scale: Scale) -> None:
     except UserError as error:
         st.toast(str(error), icon=":material/error:")
     else:
-        st.toast(f"Stopping {num_stopped:,} jobs", icon=":material/check:")
+        st.toast(f"Stopping {num_stopped:,} {'job' if num_stopped == 1 else 'jobs'}", icon=":material/check:")
 
 
 def _launch(open_runs: Sequence[PendingRun], settings: Sequence[str]) -> None:
@@ -94,7 +98,7 @@ def _launch(open_runs: Sequence[PendingRun], settings: Sequence[str]) -> None:
             launched[pending_run.key] = pending_run.run.attempt if pending_run.run else 0
             num_queued += 1
     if num_queued:
-        st.toast(f"Queued {num_queued:,} runs", icon=":material/check:")
+        st.toast(f"Queued {num_queued:,} {'run' if num_queued == 1 else 'runs'}", icon=":material/check:")
     if refused:
         notice.show("warning", f"Not queued: {len(refused):,}", "\n".join(refused))
 

@@ -13,6 +13,8 @@ from app.components.studies.study_state import MISSING, CellState
 from app.components.widgets import exports, status_badge
 
 _ROW_HEIGHT = 35
+_ROWS_IN_VIEW = 15
+"""More scroll, so that the launch below stays near."""
 _NAMES = {state: name for state, (name, _, _) in status_badge.STATES.items()} | {MISSING: MISSING}
 _COLOURS = {state: STATE_COLOURS[colour] for state, (_, colour, _) in status_badge.STATES.items()}
 
@@ -32,7 +34,7 @@ def show(cells: Sequence[CellState], name: str) -> None:
         frame,
         hide_index=True,
         key=f"matrix-{opened}",
-        height=_ROW_HEIGHT * (len(cells) + 1) + 3,
+        height=_ROW_HEIGHT * (min(len(cells), _ROWS_IN_VIEW) + 1) + 3,
         row_height=_ROW_HEIGHT,
         on_select="rerun",
         selection_mode="single-cell",
@@ -45,7 +47,7 @@ def show(cells: Sequence[CellState], name: str) -> None:
 
 
 def table(cells: Sequence[CellState]) -> pd.DataFrame:
-    """Return one row per cell: the paper's rows that it reproduces, its progress, and each seed's state.
+    """Return one row per cell: the paper's rows that it reproduces, if any cell has one, and the state of each seed.
 
     All cells of a study have the same seeds.
     """
@@ -54,6 +56,8 @@ def table(cells: Sequence[CellState]) -> pd.DataFrame:
         "Paper's row": [" / ".join(cell.paper_rows) or "no row of the paper" for cell in cells],
         "State": [cell.words for cell in cells],
     }
+    if not any(cell.paper_rows for cell in cells):
+        del frame["Paper's row"]
     for index, key in enumerate(cells[0].keys):
         frame[f"Seed {key.seed}"] = [[_NAMES.get(cell.states[index], "unknown")] for cell in cells]
     return pd.DataFrame(frame)

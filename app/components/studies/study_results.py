@@ -32,7 +32,7 @@ def show(results: StudyResults) -> None:
             "" if by_column else paper_and_studies.reading(results),
         ]
         st.caption(
-            f"{' '.join(sentences)} Your figures are means over seeds with 95 % intervals of Student's t.".strip()
+            f"{' '.join(sentences)} Your figures are means over seeds with 95% intervals of Student's t.".strip()
         )
     figure = chart(results)
     if figure is not None and results.main_figure is not None:

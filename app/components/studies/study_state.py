@@ -53,12 +53,14 @@ def cell_states(study: Study, keys: Sequence[RunKey], runs: Mapping[RunKey, RunR
         for row in table.rows:
             for cell in row.cells:
                 rows.setdefault(cell, {})[row.row] = None
+    keys_of: dict[str, list[RunKey]] = {}
+    for key in keys:
+        keys_of.setdefault(key.cell, []).append(key)
     states_of_cells = []
-    for name in dict.fromkeys(key.cell for key in keys):
-        cell_keys = tuple(key for key in keys if key.cell == name)
+    for name, cell_keys in keys_of.items():
         known = tuple(runs.get(key) for key in cell_keys)
         states = tuple(MISSING if run is None else run.status for run in known)
-        states_of_cells.append(CellState(name, tuple(rows.get(name, {})), cell_keys, states, known))
+        states_of_cells.append(CellState(name, tuple(rows.get(name, {})), tuple(cell_keys), states, known))
     return states_of_cells
 
 

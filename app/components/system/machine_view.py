@@ -53,7 +53,7 @@ def show_gpus(gpus: Sequence[Gpu]) -> None:
             "Memory": [byte_size(gpu.total_bytes) for gpu in gpus],
         }
     )
-    share = st.column_config.ProgressColumn(min_value=0, max_value=100, format="%.0f %%")
+    share = st.column_config.ProgressColumn(min_value=0, max_value=100, format="%.0f%%")
     st.dataframe(rows, hide_index=True, key="gpus", column_config={"Busy": share, "Memory in use": share}, alt="GPUs")
     exports.show(rows, "gpus")
 

@@ -56,7 +56,7 @@ BOUNDS = {
 """What each of the paper's bounds says (Proposition "Variance upper bound")."""
 PASS_RATES = Chart(
     "Scores",
-    "share; held out with 95 % interval",
+    "share; held out with 95% interval",
     (
         MetricCurve("reward/pass_at_k", "Batch Pass@K", lambda p: p.muted, "dot"),
         MetricCurve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),

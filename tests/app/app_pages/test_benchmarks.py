@@ -81,7 +81,7 @@ def test_two_models_are_compared_with_intervals_and_items(open_page):
 def test_several_models_of_a_side_are_training_seeds_and_the_page_says_what_intervals_cover(open_page):
     page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500")
     assert has_text(
-        page, "95 % intervals cover other questions and other samples, not another training run of the first"
+        page, "95% intervals cover other questions and other samples, not another training run of the first"
     )
     page = open_page("benchmarks", first="eval-early,eval-late", second="eval-late", on="math500")
     assert not page.exception
@@ -201,6 +201,7 @@ def test_reports_on_contamination_are_listed_and_without_one_there_is_the_comman
     (row,) = page.dataframe[-1].value.to_dict("records")
     assert (row["Model"], row["Completed"], row["With other numbers"]) == ("mine@last", "20 of 24", "1 of 24")
     assert row["Signs"].startswith("The model completes 20 of 24 half questions")
+    assert "word for word" in json.loads(page.dataframe[-1].proto.columns)["Completed"]["help"]
     (runs_root / "workbench" / "contamination" / "0.json").write_text("{", encoding="utf-8")
     assert has_text(open_page("benchmarks"), "workbench/contamination/0.json: differs from what was written")
 

@@ -77,12 +77,12 @@ def test_tiles_show_the_corrected_rate_only_for_a_calibrated_judge(open_page, ju
     assert tiles["Corrected"].delta == "judge not calibrated"
     # 33 valid (one vote of them taken back by a tie: 32) of 43 with a majority.
     assert tiles["Judged"].value == "43"
-    assert tiles["Valid chains"].value == "74.4 %"
+    assert tiles["Valid chains"].value == "74.4%"
     judged.calibrate(judged_runs)
     st.cache_data.clear()  # answers are shared for a second
     tiles = {tile.label: tile for tile in open_page("entropy_and_judge", **address).metric}
     # Rogan-Gladen: (32 / 43 + 0.8 - 1) / (0.9 + 0.8 - 1) = 0.7774.
-    assert tiles["Corrected"].value == "77.7 %"
+    assert tiles["Corrected"].value == "77.7%"
 
 
 @pytest.mark.usefixtures("judged_runs")

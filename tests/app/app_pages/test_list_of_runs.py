@@ -112,7 +112,7 @@ def test_the_interval_of_a_group_is_students(recorded_runs):  # noqa: ARG001 - t
     rows = [ask(runs.get_run, run_id) for run_id in ("run-finished", "run-running")]
     first, second = (100 * recorded.pass_at_1(n) for n in (30, 18))
     # With two values: t = 12.706 of one degree of freedom, standard error |a - b| / 2.
-    half = run_groups.table(rows, "Method")["Batch Pass@1 \u00b1 95 %"][0]
+    half = run_groups.table(rows, "Method")["Batch Pass@1 \u00b1 95%"][0]
     assert half == pytest.approx(12.7062 * abs(first - second) / 2, rel=1e-4)
 
 

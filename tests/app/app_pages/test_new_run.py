@@ -146,6 +146,14 @@ def test_a_disk_that_may_become_full_is_said_and_blocks_no_launch(runs_root, ope
     assert (runs_root / page.query_params["run"] / "spec.json").is_file()
 
 
+def test_a_disk_that_may_become_full_is_said_beside_what_keeps_the_run_from_starting(open_page, monkeypatch):
+    monkeypatch.setattr("jobs.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    page = open_page("new_run", section="Data")
+    page.text_input(key=f"{PRESET_FORM}-data-source").set_value("gone.jsonl").run()
+    assert any("data.source: expected an existing file" in text for text in mistakes(page))
+    assert has_text(page, "The disk may become full")
+
+
 def test_gpus_that_this_machine_lacks_are_named_beside_the_launch_button(open_page, monkeypatch, tmp_path):
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
     page = open_page("new_run", preset="paper-exgrpo")

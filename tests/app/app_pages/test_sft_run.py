@@ -47,7 +47,7 @@ def test_run_shows_its_loss_and_held_out_score(open_page):
     page = open_page("run", run=RUN_ID)
     charts = [chart.proto.spec for chart in page.get("plotly_chart")]
     assert any("of demonstrations (SFT)" in chart for chart in charts)
-    assert next(element for element in page.metric if element.label == "Held-out Avg@8").value == "75.0 %"
+    assert next(element for element in page.metric if element.label == "Held-out Avg@8").value == "75.0%"
 
 
 @pytest.mark.usefixtures("tuned")

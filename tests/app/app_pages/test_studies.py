@@ -68,6 +68,14 @@ def test_study_of_continuous_rewards_has_cells_on_chains(open_page):
     assert list(page.dataframe[0].value["Cell"]) == ["grpo", "exgrpo"]
 
 
+def test_a_study_of_hundreds_of_cells_keeps_its_launch_near_and_queues_some_at_a_time(open_page):
+    page = open_page("studies", study="crossover")
+    assert not page.exception
+    matrix = page.dataframe[0]
+    assert (len(matrix.value), "Paper's row" in matrix.value) == (300, False)
+    assert page.button(key="launch").label == "Launch 200 of 7,200 missing runs"
+
+
 @pytest.mark.usefixtures("study_runs")
 def test_matrix_has_the_state_of_every_seed(open_page):
     page = open_page("studies", study="repo", **{"seeds-chains": "3"})

@@ -73,6 +73,19 @@ def test_folder_whose_name_ends_like_a_choice_is_a_model(run, tmp_path):
     assert resolve_target(run.path.parent, str(folder)).source == str(folder)
 
 
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [({"template": "chat"}, "template"), ({"benchmarks": [{"template": "chat"}]}, "benchmarks.mine.template")],
+)
+def test_a_chat_template_that_the_model_lacks_is_refused_before_the_start(run, tmp_path, fields, name):
+    (tmp_path / "mine.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
+    mine = {"name": "mine", "source": str(tmp_path / "mine.jsonl")}
+    benchmarks = [mine | choice for choice in fields.get("benchmarks", [{}])]
+    spec = plan_evaluation(run.path.parent, "mine@5", fields | {"benchmarks": benchmarks}, "test")
+    with pytest.raises(SpecError, match=rf"^{name}: .* the model has no chat template"):
+        submit_evaluation(run.path.parent, spec)
+
+
 @pytest.mark.parametrize("target", ["mine@7", "mine@first"])
 def test_checkpoint_that_is_not_there_is_refused_with_those_that_are(run, target):
     with pytest.raises(CommandError, match=r"no checkpoint at step .*; there are: 5, 10"):

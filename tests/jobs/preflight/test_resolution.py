@@ -10,6 +10,7 @@ from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.runs.lookup import CommandError
 from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.train import TrainSpec
+from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 BAD_SPECS = {
     "missing data file": ({"source": "chains-warm"}, "gone.jsonl", "data.source: expected an existing file or folder"),
@@ -71,3 +72,14 @@ def test_a_benchmark_of_the_users_own_is_validated_on_by_its_name(runs_root):
     content["validation"]["benchmarks"] = {"sum": None}
     preflight = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True)
     assert any("validation.benchmarks: expected some of" in refusal.sentence for refusal in preflight.refusals)
+
+
+def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root, tmp_path):
+    content = {
+        "model": {"source": str(save_tiny_model(tmp_path / "model"))},
+        "data": {"source": "word_problems", "template": "chat"},
+        "validation": {"benchmarks": {"math500": {"template": "chat"}}},
+    }
+    refusals = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True).refusals
+    about = [refusal.sentence.partition(": ") for refusal in refusals if "no chat template" in refusal.sentence]
+    assert [field for field, _, _ in about] == ["data.template", "validation.benchmarks.math500.template"]

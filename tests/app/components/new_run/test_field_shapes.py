@@ -21,6 +21,11 @@ def test_every_field_of_the_specification_is_in_the_form():
     assert set(shapes_by_path()) == set(flatten(whole)) - HIDDEN | parts
 
 
+def test_the_runs_fields_come_before_those_of_its_resume():
+    paths = [shape.path for shape in sections()["run"]]
+    assert paths.index("tags") < paths.index("resume.experience") < paths.index("sft")
+
+
 def test_every_hyperparameter_has_an_explanation():
     assert [shape.path for shape in sections()["algorithm"] if not shape.explanation and shape.label != "Seed"] == []
 
