@@ -49,7 +49,7 @@ def _chosen() -> tuple[RunFilter, str | None, bool]:
             bind="query-params",
             label_visibility="collapsed",
             icon=":material/search:",
-            width=190,
+            width=168,
         )
         state = st.segmented_control(
             "State",

@@ -105,9 +105,9 @@ def _box(box: Box, colours: Palette) -> str:
     return (
         f'<rect x="{box.x}" y="{box.y}" width="{box.width}" height="{_BOX_HEIGHT}" rx="10" '
         f'fill="{faded(colour, 0.16)}" stroke="{colour}" stroke-width="1.6"/>'
-        f'<text x="{box.x + box.width / 2}" y="{box.y + 27}" text-anchor="middle" font-size="14.5" font-weight="600" '
+        f'<text x="{box.x + box.width / 2}" y="{box.y + 27}" text-anchor="middle" font-size="13.5" font-weight="600" '
         f'fill="{colours.text}">{escape(box.title)}</text>'
-        f'<text x="{box.x + box.width / 2}" y="{box.y + 46}" text-anchor="middle" font-size="12" '
+        f'<text x="{box.x + box.width / 2}" y="{box.y + 46}" text-anchor="middle" font-size="11.5" '
         f'fill="{colours.text}" fill-opacity="0.75">{escape(box.text)}</text>'
     )
 

@@ -14,7 +14,7 @@ from db.rows.runs import RunRow
 
 DEFAULT = (
     "State", "Run", "Method", "Progress", "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Health", "Reason",
-    "Tags", "Created", "Started", "Model", "Engine",
+    "Created", "Tags", "Started", "Model", "Engine",
 )  # fmt: skip
 FURTHER = ("Id", "Preset", "Data", "Step")
 ADDRESS = "columns"

@@ -40,6 +40,8 @@ SORT_KEYS = {
 }
 """The sort key of each column that can be sorted by."""
 _FROM_A = {RunSortKey.STATE, RunSortKey.NAME, RunSortKey.METHOD}
+_LEFT_OUT_IF_EMPTY = ("Time left", "Health", "Reason", "Tags")
+"""Columns that are left out where no run has anything in them, unless the user chose the columns."""
 _ADDRESS = "sort"
 _CLICKS = "run-table-clicks"
 
@@ -100,7 +102,14 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = run_columns.DEFAULT) 
         "Step": [row.step for row in rows],
     }
     cells |= run_columns.values(rows, [name for name in columns if name not in cells])
-    return pd.DataFrame({name: cells[name] for name in columns})
+    frame = pd.DataFrame({name: cells[name] for name in columns})
+    if tuple(columns) != run_columns.DEFAULT:
+        return frame
+    return frame.drop(columns=[name for name in _LEFT_OUT_IF_EMPTY if not any(map(_has_content, cells[name]))])
+
+
+def _has_content(cell: object) -> bool:
+    return bool(cell) and cell != NONE_SHOWN
 
 
 def _columns(order: RunOrder) -> dict[str, ColumnConfig]:

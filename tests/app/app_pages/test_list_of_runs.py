@@ -30,6 +30,14 @@ def test_the_reason_of_a_failure_is_in_the_row(open_page):
     assert recorded.FAILURE in column(page, "Reason")
 
 
+def test_columns_in_which_no_run_has_anything_are_left_out_unless_they_were_chosen(runs_root, open_page):
+    recorded.record(runs_root, recorded.FINISHED)
+    usual = set(open_page("runs").dataframe[0].value)
+    assert "Created" in usual
+    assert not usual & {"Time left", "Health", "Reason", "Tags"}
+    assert list(open_page("runs", columns="Run,Reason").dataframe[0].value) == ["Run", "Reason"]
+
+
 @pytest.mark.usefixtures("recorded_runs")
 def test_columns_are_chosen_any_field_of_the_specification_among_them(open_page):
     page = open_page("runs", columns="Id,Run,algorithm.experience_ratio,none.such")
