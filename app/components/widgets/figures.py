@@ -28,7 +28,7 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
     """Return an empty figure in the look of the workbench."""
     colours = theme.palette()
     axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": {"size": 11}}
-    title = {"text": "step", "font": {"size": 11}, "standoff": 4}
+    title = {"text": "step", "font": {"size": 11}, "standoff": 12}
     # All at once, because every update of a figure validates the whole figure again.
     return go.Figure(
         layout={
