@@ -20,12 +20,12 @@ def test_every_view_has_its_own_name_and_a_query():
 
 def test_a_stopwatch_prints_median_and_maximum_and_counts_computing_alone(capsys):
     watch = Stopwatch()
-    for seconds in (0.0, 0.0, 0.05):
+    for seconds in (0.0, 0.0, 0.5):
         with watch.lap():
             time.sleep(seconds)
     figures = watch.figures("wait_ms")
-    assert figures["wait_ms"] < 50 <= figures["wait_ms_max"]
-    assert figures["wait_ms_computing"] < 40
+    assert figures["wait_ms"] < figures["wait_ms_max"] >= 500
+    assert figures["wait_ms_computing"] < 400
     assert capsys.readouterr().out.startswith("wait_ms ")
     with pytest.raises(Exception, match="no median"):
         Stopwatch().figures("none")

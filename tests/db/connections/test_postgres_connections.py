@@ -1,6 +1,6 @@
 import signal
 import threading
-import time
+from contextlib import closing
 
 import pytest
 from sqlalchemy import text
@@ -12,9 +12,6 @@ from tests.jobs.supervisor.toy_bench import wait_until
 from tests.postgres import controlled_server
 
 pytestmark = pytest.mark.postgres
-
-SECONDS_AT_MOST = 30.0
-"""Half of what the statement would take; a machine that is busy takes several times the patience."""
 
 
 @pytest.fixture(scope="module")
@@ -39,31 +36,34 @@ def test_a_statement_that_takes_long_is_waited_for(database):
     assert ask(database, "SELECT 7 FROM pg_sleep(3.5)") == 7
 
 
-def test_a_server_that_is_frozen_is_given_up_within_seconds_and_answers_again_after(server, database, tmp_path):
+def test_a_server_that_is_frozen_is_given_up_and_answers_again_after(server, database, tmp_path):
     assert ask(database) == 1
     server.signal(signal.SIGSTOP)
     try:
         assert not answers(str(server.folder), 5432)
-        began_at = time.monotonic()
         with pytest.raises(UNAVAILABLE_ERRORS):
             ask(database)
         with pytest.raises(DatabaseError, match="cannot be opened"):
             open_database(server.url, tmp_path)
-        assert time.monotonic() - began_at < SECONDS_AT_MOST
     finally:
         server.signal(signal.SIGCONT)
     wait_until(lambda: answers(str(server.folder), 5432), "the server that was not stopped")
     assert ask(database) == 1
 
 
-def test_a_statement_that_is_under_way_when_the_server_freezes_is_given_up(server, database):
-    freezing = threading.Timer(0.5, server.signal, [signal.SIGSTOP])
+def test_a_statement_that_is_under_way_when_the_server_freezes_is_given_up(server, database, tmp_path):
+    under_way = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(3600)' AND state = 'active'"
+
+    def freeze():
+        with closing(open_database(server.url, tmp_path)) as other:
+            wait_until(lambda: ask(other, under_way) == 1, "the statement")
+        server.signal(signal.SIGSTOP)
+
+    freezing = threading.Thread(target=freeze)
     freezing.start()
     try:
-        began_at = time.monotonic()
         with pytest.raises(UNAVAILABLE_ERRORS, match="does not answer"):
-            ask(database, "SELECT pg_sleep(60)")
-        assert time.monotonic() - began_at < SECONDS_AT_MOST
+            ask(database, "SELECT pg_sleep(3600)")
     finally:
         freezing.join()
         server.signal(signal.SIGCONT)

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -138,11 +137,9 @@ def test_rebuilt_database_shows_the_same(bench: Bench):
     assert run(bench.runs_root, "show", only_run(bench.runs_root), "--json").stdout == before
 
 
-def test_help_comes_at_once():
-    began_at = time.monotonic()
+def test_help_loads_nothing_that_is_slow():
     command = [sys.executable, "-X", "importtime", "-m", "jobs.cli", "--help"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert time.monotonic() - began_at < 5.0
     loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert not loaded & {"torch", "numpy", "sqlalchemy", "pydantic", "transformers", "streamlit"}
 

@@ -67,6 +67,7 @@ class JudgeServer:
         self.headers: list[dict[str, str]] = []
         self.started_at: list[float] = []
         self.most_at_once = 0
+        self.num_bytes_sent = 0
         self._num_under_way = 0
         self._lock = threading.Lock()
         outer = self
@@ -114,6 +115,7 @@ class JudgeServer:
         for start in range(0, len(sent), size):
             handler.wfile.write(sent[start : start + size])
             handler.wfile.flush()
+            self.num_bytes_sent += size
             time.sleep(reply.pause_seconds)
         handler.close_connection = reply.cut_at is not None
 

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import time
 
 import pytest
 
@@ -75,20 +74,17 @@ def test_a_body_that_is_cut_off_is_a_failed_connection():
 @pytest.mark.parametrize("reply", [Reply(b" " * 1000, piece_bytes=1, pause_seconds=0.05)], ids=["drip"])
 def test_an_answer_that_trickles_in_ends_at_the_limit(reply):
     with serving(lambda _: reply) as server:
-        started_at = time.monotonic()
         [answer] = ask(server.address, timeout_seconds=0.4, num_tries=1)
-        waited = time.monotonic() - started_at
     assert answer.reason == "timeout"
-    assert waited < 3.0
+    assert server.num_bytes_sent < len(reply.content)
 
 
 def test_a_large_body_is_not_read_to_its_end():
     reply = Reply(b"x" * (40 << 20), piece_bytes=1 << 18)
     with serving(lambda _: reply) as server:
-        started_at = time.monotonic()
         [answer] = ask(server.address)
-        assert answer.reason == "answer_too_large"
-        assert time.monotonic() - started_at < 5.0
+    assert answer.reason == "answer_too_large"
+    assert server.num_bytes_sent < len(reply.content)
     assert MAX_BODY_BYTES < 10 << 20
 
 

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from jobs.launchers.end_with_starter import STARTER_VARIABLE
+from tests.jobs.supervisor.toy_bench import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its starter's death")
 
@@ -43,10 +43,7 @@ def family(repository):
 def test_rank_in_a_session_of_its_own_ends_with_those_who_started_it(family, victim):
     assert os.getsid(family[2].pid) == family[2].pid
     family[victim].send_signal(signal.SIGKILL)
-    until = time.monotonic() + 10
-    while time.monotonic() < until and not is_gone(family[2]):
-        time.sleep(0.02)
-    assert is_gone(family[2])
+    wait_until(lambda: is_gone(family[2]), "the rank ends")
 
 
 def is_gone(process: psutil.Process) -> bool:

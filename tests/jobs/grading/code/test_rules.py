@@ -99,10 +99,10 @@ def test_a_second_unlabelled_fence_is_found_behind_a_labelled_one():
      "from a import " + "b, " * 300_000],
 )  # fmt: skip
 def test_a_megabyte_made_to_be_hard_is_searched_in_seconds(text):
-    started_at = time.monotonic()
+    started_at = time.process_time()
     for rule in CODE_RULES:
         rule.matches(text)
-    assert time.monotonic() - started_at < 5.0
+    assert time.process_time() - started_at < 5.0
 
 
 def test_under_three_percent_of_real_solutions_fit_a_rule(shared_dir):
