@@ -25,6 +25,7 @@ from exgrpo_core.verl_plugin.loss import BEHAVIOR_SUM
 from exgrpo_core.verl_plugin.rows import LOG_PROBS, PARTITION, STORED_LOG_PROBS, of_response
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.update import SUM_NAMES
+from jobs.tasks.chains.tokenizer import make_tokenizer
 
 NUM_RANKS = 8
 """Data-parallel ranks that rows are balanced over."""
@@ -41,6 +42,7 @@ class MadeUpProcess:
     def __init__(self) -> None:
         tq.init()
         self._rng = np.random.default_rng(1)
+        self._tokenizer = make_tokenizer()
 
     def generate(self, prompts: Any, num_tokens: int) -> None:
         """Put K rollouts of each prompt under the keys of verl's agent loop, and mark the prompts as finished."""
@@ -90,6 +92,7 @@ class MadeUpProcess:
         mask = torch.ones_like(response)
         rewards = torch.zeros(num_tokens)
         rewards[-1] = float(self._rng.random() < CORRECT_SHARE)
+        text = self._tokenizer.decode(response, skip_special_tokens=True)
         verdict = {"outcome": "correct" if rewards[-1] else "wrong", "is_valid": None, "has_code": None}
         row = {
             **prompt,
@@ -98,7 +101,7 @@ class MadeUpProcess:
             "response_mask": mask,
             STORED_LOG_PROBS: -torch.rand(num_tokens),
             "rm_scores": rewards,
-            "extra_fields": {"is_truncated": False, "reward_extra_info": verdict},
+            "extra_fields": {"is_truncated": False, "text": text, "reward_extra_info": verdict},
             "loss_mask": mask,
             "input_ids": torch.cat([prompt_ids, response]),
             "position_ids": torch.arange(prompt_ids.numel() + num_tokens),

@@ -24,7 +24,6 @@ from bench.report import report
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.types import Question, Trajectory
-from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.verl_composition import CPU_VARIABLES
 
 PROMPT_TOKENS = 100
@@ -101,7 +100,7 @@ def measure(size: Size, num_tokens: int) -> Passed:
         _fill(state, num_tokens)
         clock = DriverClock()
         work = MadeUpWork(num_tokens, clock)
-        engine = VerlEngine(made_up_trainer(work), make_tokenizer(), [0], config, seed=0)
+        engine = VerlEngine(made_up_trainer(work), [0], config, seed=0)
         try:
             before = clock.read()
             with PassedBytes(clock) as passed:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
 from exgrpo_core.engine import RolloutRequest
@@ -42,11 +41,15 @@ _COLUMNS = ("prompts", "responses", "rm_scores", STORED_LOG_PROBS, "extra_fields
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One generated response; `log_probs` are the sampler's, `verdict` the grader's result."""
+    """One generated response; `log_probs` are the sampler's, `verdict` the grader's result.
+
+    `text` is empty unless the agent loop decodes.
+    """
 
     token_ids: Int32Array
     log_probs: Float32Array
     reward: float
+    text: str
     is_truncated: bool
     verdict: dict[str, Any]
 
@@ -58,17 +61,18 @@ class VerlEngine:
     restored engine draws the same as the saved one would have. Without, requests have none.
     """
 
+    agent_name = AGENT_NAME
+    """The agent loop that answers a prompt."""
+
     def __init__(
         self,
         trainer: ExperienceTrainer,
-        tokenizer: PreTrainedTokenizerBase,
         end_token_ids: Sequence[int],
         config: ExGRPOConfig,
         seed: int | None,
         max_failed_share: float = 0.0,
     ) -> None:
         self.trainer = trainer
-        self._tokenizer = tokenizer
         self._end_token_ids = list(end_token_ids)
         self._config = config
         self._seed = seed
@@ -100,15 +104,14 @@ class VerlEngine:
         questions = [request.question for request in done for _ in range(request.num_rollouts)]
         gaps = [np.abs(item.log_probs - new) for item, new in zip(rollouts, scores.log_probs, strict=True)]
         self._log_prob_gaps = np.concatenate(gaps)
-        texts = self.decode(rollouts)
-        rewards = self.rewards(questions, rollouts, texts)
+        rewards = self.rewards(questions, rollouts)
         trajectories = iter(
             Trajectory(
                 question_index=question.index,
                 token_ids=entry.token_ids,
                 log_probs=log_probs,
                 reward=reward,
-                text=text,
+                text=entry.text,
                 verdict=entry.verdict.get("outcome", ""),
                 is_truncated=entry.is_truncated,
                 is_valid=entry.verdict.get("is_valid"),
@@ -116,8 +119,8 @@ class VerlEngine:
                 entropies=entropies,
                 sampler_log_probs=entry.log_probs.astype(np.float32),
             )
-            for question, entry, text, reward, log_probs, entropies in zip(
-                questions, rollouts, texts, rewards, scores.log_probs, scores.entropies, strict=True
+            for question, entry, reward, log_probs, entropies in zip(
+                questions, rollouts, rewards, scores.log_probs, scores.entropies, strict=True
             )
         )
         num_rollouts = [0 if i in failed else request.num_rollouts for i, request in enumerate(requests)]
@@ -130,7 +133,6 @@ class VerlEngine:
         self,
         questions: Sequence[Question],  # noqa: ARG002 - for subclasses
         rollouts: Sequence[Rollout],
-        texts: Sequence[str],  # noqa: ARG002 - for subclasses
     ) -> list[float]:
         """Return the reward of each rollout of training, in order: by default what verl's reward function gave."""
         return [rollout.reward for rollout in rollouts]
@@ -190,7 +192,7 @@ class VerlEngine:
                 **self.describe_question(request.question),
                 "uid": f"{batch}-{position}",
                 "index": request.question.index,
-                "agent_name": AGENT_NAME,
+                "agent_name": self.agent_name,
                 "prompt_token_ids": request.question.prompt_ids.tolist(),
                 "sampling_key": f"{sampling_key}/{position}" if has_seeds else "",
                 "__rollout_n__": request.num_rollouts,
@@ -323,12 +325,6 @@ class VerlEngine:
                     f"max_prompt_tokens ({limit}); drop the question or raise the limit."
                 )
 
-    def decode(self, rollouts: Sequence[Rollout]) -> list[str]:
-        """Return the responses' texts without special tokens."""
-        token_ids = [rollout.token_ids.tolist() for rollout in rollouts]
-        texts: list[str] = self._tokenizer.batch_decode(token_ids, skip_special_tokens=True)
-        return texts
-
 
 def _read_rollouts(rows: Any) -> list[Rollout]:
     """Return rollouts from the columns that verl's agent loop wrote."""
@@ -341,6 +337,7 @@ def _read_rollouts(rows: Any) -> list[Rollout]:
                 token_ids=token_ids.numpy().astype(np.int32),
                 log_probs=log_probs.float().numpy(),
                 reward=float(scores.sum()),
+                text=extra.get("text", ""),
                 is_truncated=bool(extra["is_truncated"]),
                 verdict=verdict,
             )

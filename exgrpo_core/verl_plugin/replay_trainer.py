@@ -71,7 +71,6 @@ class ReplayTrainer(ExperienceTrainer):
         )
         self._engine = VerlEngine(
             self,
-            self.tokenizer,
             find_end_tokens(model.local_path, self.tokenizer),
             algorithm,
             self._settings.seed,

@@ -12,6 +12,8 @@ from jobs.specs.verl_override_rules import find_forbidden
 
 RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"
 """Environment variable with the token of a Ray cluster; it is never part of a specification."""
+TEXT_AGENT_NAME = "exgrpo_text"
+"""verl's name of the agent loop that decodes responses."""
 CLUSTER_VARIABLE = "RAY_ADDRESS"
 """Set by Ray in jobs that were submitted to a cluster; where it is set, a run joins that cluster."""
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from exgrpo_core.errors import EngineError
-from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
+from jobs.engines.embedded.model import refuse_remote_code
+from jobs.engines.tokenizer import load_tokenizer
 from jobs.recording.loggers import FanOutRecorder
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
@@ -117,7 +118,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         end_token_ids = find_end_tokens(data.model_source, tokenizer)
         seed = spec.seed if spec.verl.has_seeded_requests else None
         share = spec.verl.max_failed_share
-        engine = WorkbenchVerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, seed, share)
+        engine = WorkbenchVerlEngine(trainer, end_token_ids, spec.algorithm, seed, share)
         engine.skips_non_finite = spec.optim.non_finite == "skip"
         has_parts = spec.data.rewards != ANSWER_ALONE
         engine.weigh = rewards.weigh if has_parts else None

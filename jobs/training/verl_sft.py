@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 from exgrpo_core.durable_files import link_or_copy
 from exgrpo_core.errors import EngineError
 from exgrpo_core.step_report import StepReport
-from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
+from jobs.engines.embedded.model import refuse_remote_code
 from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.tokenizer import load_tokenizer
 from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_run_overrides
 from jobs.launchers.end_with_starter import STARTER_VARIABLE

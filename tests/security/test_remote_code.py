@@ -14,7 +14,8 @@ from app.commands import scoring
 from exgrpo_core.errors import EngineError
 from jobs.actions import run_actions
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
-from jobs.engines.embedded.model import load_policy, load_tokenizer, refuse_remote_code
+from jobs.engines.embedded.model import load_policy, refuse_remote_code
+from jobs.engines.tokenizer import load_tokenizer
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import load_any_spec
 from jobs.specs.model_code import CONFIG_FILES, named_code

@@ -4,17 +4,15 @@ import copy
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import nn
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
 )
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
@@ -33,13 +31,12 @@ from jobs.engines.embedded.lora import (
     read_base,
 )
 from jobs.engines.embedded.padded import PaddedBackend
+from jobs.engines.tokenizer import load_tokenizer
 from jobs.machine.processor import uses_bfloat16
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.specs.model_code import named_code
 
 logger = logging.getLogger(__name__)
-_PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
-"""Tokenizers that follow their tokenizer.json exactly; for some model types AutoTokenizer adds tokens to them."""
 CPU_BYTES = 2 * 2**30
 _GPU_SHARE = 0.6
 """Share of a GPU's memory beyond the model; the rest is for short-lived tensors and fragments."""
@@ -208,15 +205,6 @@ def refuse_remote_code(source: str, revision: str | None = None) -> None:
                 f"model.source: {source} comes with code ({field} in {name}), which is never run; choose a model "
                 "whose architecture transformers knows."
             )
-
-
-def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a model's files; code in them is never run."""
-    settings = get_tokenizer_config(source, revision=revision)
-    is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
-    loader = PreTrainedTokenizerFast if is_plain else AutoTokenizer
-    options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
-    return cast(PreTrainedTokenizerBase, loader.from_pretrained(source, **options))
 
 
 def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:

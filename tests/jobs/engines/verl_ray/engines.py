@@ -67,4 +67,4 @@ def open_engine(
             manager = f"{NoRollouts.__module__}.{NoRollouts.__qualname__}"
             words.append(f"+actor_rollout_ref.rollout.agent.agent_loop_manager_class={manager}")
         with open_trainer(compose_config(words)) as trainer:
-            yield WorkbenchVerlEngine(trainer, tiny_tokenizer(), [END], spec.algorithm, seed=0)
+            yield WorkbenchVerlEngine(trainer, [END], spec.algorithm, seed=0)

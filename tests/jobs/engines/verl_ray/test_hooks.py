@@ -52,8 +52,9 @@ def test_rollouts_of_this_project_are_registered():
 
     from exgrpo_core.verl_plugin.hf_replica import ROLLOUT_NAME, HfAdapter, HfReplica
     from exgrpo_core.verl_plugin.settings import AGENT_NAME
+    from jobs.specs.verl import TEXT_AGENT_NAME
 
-    assert AGENT_NAME in _agent_loop_registry
+    assert {AGENT_NAME, TEXT_AGENT_NAME} <= _agent_loop_registry.keys()
     assert get_rollout_class(ROLLOUT_NAME) is HfAdapter
     assert RolloutReplicaRegistry.get(ROLLOUT_NAME) is HfReplica
 

@@ -21,14 +21,14 @@ def test_each_rollout_gets_the_weighted_sum_of_verls_reward_and_the_parts():
     engine = WorkbenchVerlEngine.__new__(WorkbenchVerlEngine)
     empty = np.empty(0, dtype=np.float32)
     rollouts = [
-        Rollout(empty.astype(np.int32), empty, reward, False, {"outcome": outcome})
-        for reward, outcome in ((1.0, "correct"), (0.0, "wrong"), (0.0, "unparsed"))
+        Rollout(empty.astype(np.int32), empty, reward, text, False, {"outcome": outcome})
+        for reward, text, outcome in ((1.0, "a", "correct"), (0.0, "b", "wrong"), (0.0, "c", "unparsed"))
     ]
     questions = make_questions()[:1] * 3
-    assert engine.rewards(questions, rollouts, ["a", "b", "c"]) == [1.0, 0.0, 0.0]
+    assert engine.rewards(questions, rollouts) == [1.0, 0.0, 0.0]
     with open_reward_parts(ByOutcome(), {"answer": 2.0, "format": 0.5}) as parts:
         engine.weigh = parts.weigh
-        assert engine.rewards(questions, rollouts, ["a", "b", "c"]) == [2.5, 0.5, 0.0]
+        assert engine.rewards(questions, rollouts) == [2.5, 0.5, 0.0]
         assert parts.take_metrics() == {"reward/answer": 1 / 3, "reward/format": 2 / 3}
 
 

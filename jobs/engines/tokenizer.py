@@ -1,0 +1,18 @@
+"""The tokenizer of a model's files, on every engine."""
+
+from typing import Any, cast
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+_PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
+"""Tokenizers that follow their tokenizer.json exactly; for some model types AutoTokenizer adds tokens to them."""
+
+
+def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a model's files; code in them is never run."""
+    settings = get_tokenizer_config(source, revision=revision)
+    is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
+    loader = PreTrainedTokenizerFast if is_plain else AutoTokenizer
+    options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
+    return cast(PreTrainedTokenizerBase, loader.from_pretrained(source, **options))

@@ -1,0 +1,31 @@
+"""The plug-in's agent loop, which also decodes each response for graders, recorder and pages.
+
+Agent loops are many and the driver is one, which decoding kept busier than all else that it does with a token.
+"""
+
+from functools import cache
+from typing import Any
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, register
+
+from exgrpo_core.verl_plugin.agent_loop import PromptTokensLoop
+from jobs.engines.tokenizer import load_tokenizer
+from jobs.specs.verl import TEXT_AGENT_NAME
+
+# verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
+_load_once = cache(load_tokenizer)
+
+
+@register(TEXT_AGENT_NAME)
+class TextLoop(PromptTokensLoop):
+    """One request to the generating servers, and the text of the answer without special tokens."""
+
+    def __init__(self, trainer_config: Any, **verl: Any) -> None:
+        super().__init__(**verl)
+        self._tokenizer = _load_once(trainer_config.config.actor_rollout_ref.model.path)
+
+    async def run(self, sampling_params: dict[str, Any], **prompt: Any) -> AgentLoopOutput:
+        """Generate one response and decode it."""
+        output = await super().run(sampling_params, **prompt)
+        output.extra_fields["text"] = self._tokenizer.decode(output.response_ids, skip_special_tokens=True)
+        return output
