@@ -29,7 +29,7 @@ from jobs.studies.intervals import interval_text
 from jobs.studies.matrix import wanted_keys
 from jobs.studies.numbers import number_rows
 from jobs.studies.plan import MOST_SEEDS, POWER, detectable, measured_spread, plan_seeds
-from jobs.studies.results import find_runs, read_results, state_of_keys
+from jobs.studies.results import CellResult, StudyResults, find_runs, read_results, state_of_keys
 from jobs.studies.running import pending_runs, start
 from jobs.supervisor.open_index import open_fresh_index
 
@@ -228,7 +228,11 @@ def results(
         difference = f", difference {interval_text(row.difference, is_difference=True)}" if row.difference else ""
         figure = f"{interval_text(row.own)}{difference} ({row.num_seeds} seeds)"
         print_result(f"{row.full_row} / {row.column}: paper {row.printed}, own {row.cell} {figure}")
-    print_result(reading(measured) if rows else "No run has finished yet.")
+    beside_paper = {row.cell for row in rows}
+    for cell in measured.cells:
+        if measured.main_figure in cell.figures and cell.cell.name not in beside_paper:
+            print_result(_cell_line(measured, cell))
+    print_result(reading(measured) if measured.main_figure else "No run has finished yet.")
 
 
 @study_app.command("report")
@@ -274,6 +278,15 @@ def _study_at(name: str, scale: str | None) -> "tuple[Study, Scale]":
     if scale not in {*Scale}:
         raise SpecError(f"--scale: expected one of {', '.join(Scale)}, got {scale!r}.")
     return study, Scale(scale)
+
+
+def _cell_line(measured: StudyResults, result: CellResult) -> str:
+    """Return the main figure of a cell that no row of the paper is beside."""
+    name = measured.main_figure or ""
+    difference = None if result.cell.name == measured.study.baseline else measured.difference(result)
+    gain = f", difference {interval_text(difference, is_difference=True)}" if difference else ""
+    num_seeds = sum(name in item.figures for item in result.seeds)
+    return f"{result.cell.name}: {name} {interval_text(result.figures[name])}{gain} ({num_seeds} seeds)"
 
 
 def _interval(interval: "MeanInterval | None") -> dict[str, Any] | None:

@@ -83,6 +83,17 @@ def test_results_stand_beside_the_papers_numbers(tmp_path: Path):
     assert "ExGRPO / Avg.: paper 48.3, own exgrpo 80.0, difference +30.0 (1 seeds)" in call(*words)
 
 
+def test_results_of_a_study_that_is_not_of_the_paper_are_printed_too(tmp_path: Path):
+    study = load_study("real-model")
+    for seed, counts in enumerate(((5, 8), (6, 8), (4, 6))):
+        for cell, count in zip(("on-policy", "exgrpo"), counts, strict=True):
+            record_run(tmp_path, study, RunKey("real-model", Scale.REAL, cell, seed), count)
+    printed = call("study", "results", "real-model", "--runs-root", tmp_path)
+    assert "on-policy: Held-out Avg@8 (%) 50.0 ± 24.8 (3 seeds)\n" in printed
+    assert "exgrpo: Held-out Avg@8 (%) 73.3 ± 28.7, difference +23.3 ± 14.3 (3 seeds)\n" in printed
+    assert "Higher than the baseline: exgrpo." in printed
+
+
 def test_results_before_any_run_say_so(tmp_path: Path):
     assert call("study", "results", "repo", "--runs-root", tmp_path).strip() == "No run has finished yet."
 
