@@ -20,6 +20,7 @@ from jobs.engines.embedded.scoring import score_sequences
 from jobs.engines.embedded.state_files import restore_engine, save_engine
 from jobs.engines.embedded.update import PolicyUpdater
 from jobs.grading.reward_function import Response, RewardFunction, Verdict
+from jobs.machine.allocator import FreedMemory
 
 
 class EmbeddedEngine:
@@ -46,6 +47,7 @@ class EmbeddedEngine:
         self._generator = torch.Generator(policy.device).manual_seed(seed)
         reference = frozen_reference(policy) if config.kl_coefficient > 0.0 else None
         self._updater = PolicyUpdater(policy, self._optimizer, config.temperature, reference)
+        self._freed_memory = FreedMemory()
 
     def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
         """Return one group a request, each with `num_rollouts` graded trajectories.
@@ -78,7 +80,9 @@ class EmbeddedEngine:
         Raises:
             EngineError: A loss or gradient is not finite.
         """
-        return self._updater.update(mini_batches, objective)
+        metrics = self._updater.update(mini_batches, objective)
+        self._freed_memory.give_back()
+        return metrics
 
     def imitate(self, demonstrations: Sequence[TokenSequence]) -> dict[str, float]:
         """Take one optimizer step towards demonstrations (SFT) and return `loss/sft` and `optim/*` metrics.
@@ -86,7 +90,9 @@ class EmbeddedEngine:
         Raises:
             EngineError: The loss or gradient is not finite.
         """
-        return self._updater.imitate(demonstrations)
+        metrics = self._updater.imitate(demonstrations)
+        self._freed_memory.give_back()
+        return metrics
 
     def generate_for_evaluation(
         self, questions: Sequence[Question], num_samples: int, temperature: float, max_new_tokens: int, seed: int

@@ -54,3 +54,33 @@ def test_code_of_products_of_other_shapes_does_not_fill_memory():
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         grown.append(int(done.stdout))
     assert grown[1] < 0.75 * grown[0]
+
+
+FREED = """
+import torch
+from jobs.machine.allocator import FreedMemory, keep_freed_memory
+
+def num_bytes():
+    with open("/proc/self/statm") as file:
+        return 4096 * int(file.read().split()[1])
+
+def fill_and_free():
+    arrays = [torch.ones(2**20) for _ in range(200)]
+    del arrays[:-1]  # the last one lies above the freed ones
+    return arrays
+
+keep_freed_memory()
+freed_memory = FreedMemory(seconds_between=60.0)
+for _ in range(2):
+    last = fill_and_free()
+    before = num_bytes()
+    freed_memory.give_back()
+    print(before - num_bytes())
+"""
+
+
+def test_freed_memory_between_live_arrays_is_given_back_but_not_again_at_once():
+    done = subprocess.run([sys.executable, "-c", FREED], stdout=subprocess.PIPE, text=True, check=True)
+    first, second = map(int, done.stdout.split())
+    assert first > 190 * 2**22
+    assert second < 2**22
