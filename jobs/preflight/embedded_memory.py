@@ -25,7 +25,9 @@ def training_state_bytes(shape: ModelShape, spec: TrainSpec) -> int:
 def estimate_peak(shape: ModelShape, spec: TrainSpec) -> int:
     """Return the peak in bytes, if prompts and responses are as long as they may be.
 
-    In float32; bfloat16 takes less. Measured peaks of a model of 135 million parameters are 7% lower, with adapters 2%.
+    In float32; bfloat16 takes less. Measured peaks of a model of 135 million parameters in two steps are 7% lower, with
+    adapters 2%; of the preset `smollm2-word-problems-sft` 12% higher after 25 steps, of `smollm2-word-problems` 17%
+    lower after 9.
     """
     peak = _update(shape, spec)
     if spec.sft is None:
