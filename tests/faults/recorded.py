@@ -10,6 +10,8 @@ from db.connections.opening import open_database
 from db.queries import buffer, metrics
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.step_report import METRICS
+from jobs.recording.event_reader import iterate_events
+from jobs.recording.trajectory_file import read_trajectories
 from jobs.runs.checkpoints import checkpoint_path
 from jobs.runs.directory import RunDirectory
 from tests.db.table_contents import buffer_changes
@@ -64,3 +66,16 @@ def buffer_content(run: RunDirectory, step: int) -> list[Any]:
             )
     stored.close()
     return content
+
+
+def recorded_tokens(run: RunDirectory) -> dict[int, list[int]]:
+    """Return the tokens of every trajectory that recorded steps say is in the buffer."""
+    tokens: dict[int, list[int]] = {}
+    for event in iterate_events(run, "step"):
+        inserted = {change[2] for change in event["buffer_events"] if change[0] == "inserted"}
+        if event["file"] is not None:
+            table = read_trajectories(run.path / event["file"], ("trajectory_id", "token_ids", "is_replayed", "step"))
+            for row in table.to_pylist():
+                if row["step"] == event["step"] and not row["is_replayed"] and row["trajectory_id"] in inserted:
+                    tokens[row["trajectory_id"]] = row["token_ids"]
+    return tokens

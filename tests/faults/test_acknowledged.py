@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from exgrpo_core.types import Experience
-from jobs.recording.event_reader import iterate_events
-from jobs.recording.trajectory_file import read_trajectories
 from jobs.runs.directory import RunDirectory
 from jobs.specs.resume import ResumeSpec
 from jobs.training.loop import TrainingLoop
 from tests.faults.phased_training import PHASES, Trainer
+from tests.faults.recorded import recorded_tokens
 from tests.faults.small_training import EightNumbers, StepControl, small_parts, small_spec
 
 pytestmark = [pytest.mark.fault_row(15), pytest.mark.slow]
@@ -56,16 +55,3 @@ def stored_trajectories(run: RunDirectory) -> dict[int, Experience]:
     experiences = state.replay_buffer.experiences(np.arange(len(state.replay_buffer.stored_rows())))
     state.replay_buffer.close()
     return {item.trajectory_id: item for item in experiences}
-
-
-def recorded_tokens(run: RunDirectory) -> dict[int, list[int]]:
-    """Return the tokens of every trajectory that recorded steps say is in the buffer."""
-    tokens: dict[int, list[int]] = {}
-    for event in iterate_events(run, "step"):
-        inserted = {change[2] for change in event["buffer_events"] if change[0] == "inserted"}
-        if event["file"] is not None:
-            table = read_trajectories(run.path / event["file"], ("trajectory_id", "token_ids", "is_replayed", "step"))
-            for row in table.to_pylist():
-                if row["step"] == event["step"] and not row["is_replayed"] and row["trajectory_id"] in inserted:
-                    tokens[row["trajectory_id"]] = row["token_ids"]
-    return tokens

@@ -1,22 +1,37 @@
 """Runs of the verl engine from specification to end: Ray, FSDP2 on gloo, agent loop, TransferQueue, this plug-in."""
 
 import json
+import re
 import shutil
 import sys
 
+import numpy as np
 import pytest
 
 from db.connections.opening import open_database
 from db.queries.buffer import bucket_grid
 from db.queries.metrics import list_evaluations, metric_series
 from db.queries.runs import get_run
+from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
+from jobs.runs.resume_point import describe_resume
 from jobs.supervisor.open_index import rebuild_index
-from tests.jobs.engines.verl_ray.runs import NUM_STEPS, draws_of, new_run, steps_of, work
+from tests.faults.recorded import recorded_tokens
+from tests.jobs.engines.verl_ray.runs import (
+    NUM_STEPS,
+    draws_of,
+    new_run,
+    processes_left,
+    start_worker,
+    steps_of,
+    wait_for_step,
+    work,
+)
 
+SNAPSHOT = "step-00000004/experience/buffer.snapshot"
 CHAINS = ("a+3", "a*2b-1", "a-4")
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -53,6 +68,25 @@ def test_run_that_lost_its_newest_checkpoint_goes_on_from_the_one_before_with_th
     assert sorted(found) == list(range(9, NUM_STEPS + 1))
     for step in found:
         assert draws_of(found[step]) == draws_of(expected[step]), f"step {step}"
+
+
+def test_run_that_is_killed_between_checkpoints_keeps_every_trajectory_that_it_recorded(tmp_path):
+    run = new_run(tmp_path, num_steps=8, resume={"experience": "newest"})
+    process, mark = start_worker(run)
+    wait_for_step(process, run, 6)
+    process.kill()
+    process.wait()
+    assert processes_left(mark) == []
+    recorded = recorded_tokens(run)
+    buffer = ReplayBuffer.restore(run.buffer_path, run.checkpoints_path / SNAPSHOT, keeps_later=True)
+    stored = {item.trajectory_id: item for item in buffer.experiences(np.arange(len(buffer.stored_rows())))}
+    buffer.close()
+    assert recorded
+    assert recorded == {i: stored[i].token_ids.tolist() for i in recorded}
+    foretold = describe_resume(run)
+    assert re.fullmatch(r"Resumes from step 4: [1-9]\d* trajectories .* in steps 5 to \d are kept .*", foretold)
+    assert work(run) == "succeeded"
+    assert steps_of(run)[5]["notices"][0] == foretold.replace("Resumes", "Resumed")
 
 
 def test_run_appears_in_the_database_like_an_embedded_one(experiential, tmp_path):
