@@ -1,10 +1,11 @@
 """A server that goes away and comes back: the page says so, and is there again."""
 
-import socket
+import signal
 
 import pytest
 
 from tests.app import recorded, web_server
+from tests.tools import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 HAS_OPENED_ATTEMPTS = """() => {
@@ -13,12 +14,12 @@ HAS_OPENED_ATTEMPTS = """() => {
   return document.body.textContent.includes("Checkpoints");
 }"""
 TOKEN = "a-token-that-stays-the-same"
+DAY = "24:00:00"
 
 
 def test_a_lost_connection_is_said_and_the_page_comes_back_by_itself(browser, tmp_path):
     recorded.record(tmp_path, recorded.FINISHED)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     served = web_server.start(tmp_path, "--port", port, token=TOKEN)
     page = browser.new_context().new_page()
     page.set_default_timeout(90_000)
@@ -31,6 +32,47 @@ def test_a_lost_connection_is_said_and_the_page_comes_back_by_itself(browser, tm
         page.locator("#connection-lost").wait_for(state="detached")
         page.get_by_text("step 300 of exgrpo whole").wait_for()
         page.wait_for_function(HAS_OPENED_ATTEMPTS, polling=2_000)
+    finally:
+        page.context.close()
+        served.stop()
+
+
+def test_a_browser_that_comes_back_after_a_day_to_another_token_is_told_what_to_open(browser, tmp_path):
+    recorded.record(tmp_path, recorded.FINISHED)
+    port = str(free_port())
+    served = web_server.start(tmp_path, "--port", port, token=TOKEN)
+    page = browser.new_context().new_page()
+    page.set_default_timeout(90_000)
+    try:
+        page.clock.install()
+        page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={TOKEN}")
+        page.get_by_text("step 300 of exgrpo whole").wait_for()
+        served.stop()
+        page.clock.fast_forward(DAY)
+        served = web_server.start(tmp_path, "--port", port, token="the-token-of-the-next-day")
+        page.get_by_text("This workbench is locked").wait_for()
+        assert "run=run-finished" in page.url
+        page.goto(f"{page.url}&token={served.token}")
+        page.get_by_text("step 300 of exgrpo whole").wait_for()
+    finally:
+        page.context.close()
+        served.stop()
+
+
+def test_a_page_is_live_after_a_day_in_which_browser_and_server_were_asleep(browser, tmp_path):
+    recorded.record(tmp_path, recorded.FINISHED)
+    served = web_server.start(tmp_path, token=TOKEN)
+    page = browser.new_context().new_page()
+    page.set_default_timeout(90_000)
+    try:
+        page.clock.install()
+        page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={TOKEN}")
+        page.get_by_text("step 300 of exgrpo whole").wait_for()
+        served.process.send_signal(signal.SIGSTOP)
+        page.clock.fast_forward(DAY)
+        served.process.send_signal(signal.SIGCONT)
+        page.wait_for_function(HAS_OPENED_ATTEMPTS, polling=2_000)
+        page.locator("#connection-lost").wait_for(state="detached")
     finally:
         page.context.close()
         served.stop()
