@@ -45,6 +45,15 @@ def said(bench: Bench) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+def finish(bench: Bench, run_id: str) -> None:
+    """Wait for each step: all together may last longer than is waited for anything."""
+    bench.look_until(run_id, RunStatus.RUNNING)
+    for step in range(bench.step_of(run_id), NUM_STEPS):
+        bench.wait_for_step(run_id, step)
+        bench.supervisor.poll()
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+
+
 def assert_same_end(bench: Bench, run_id: str, folder: Path) -> None:
     whole = RunDirectory.create(folder / "whole", small_spec(NUM_STEPS, 4))
     assert train(whole) is RunStatus.SUCCEEDED
@@ -72,7 +81,7 @@ def test_a_stop_in_any_long_phase_ends_the_step_writes_a_checkpoint_and_is_resum
         assert int(newest.name.removeprefix(PREFIX)) == bench.step_of(run_id) > 0
         run_actions.resume(bench.runs_root, run_id)
         figure(f"stopped in {name}", "at the step's end, with a checkpoint")
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    finish(bench, run_id)
     assert_same_end(bench, run_id, tmp_path)
     figure("steps of 150 s scaled to", f"{150 * TIME_SCALE:.2f} s")
 
@@ -91,7 +100,7 @@ def test_a_run_whose_writes_hang_is_left_alone_and_continues_by_itself(bench, tm
         time.sleep(0.05)
     flag.unlink()
     assert seen == {RunStatus.RUNNING}
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    finish(bench, run_id)
     assert bench.run_of(run_id).newest_attempt() == 1
     assert_same_end(bench, run_id, tmp_path)
     figure("hung for", f"{1_200 * TIME_SCALE:.0f} s; running all the time, then finished in the same attempt")
