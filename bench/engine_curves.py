@@ -1,4 +1,4 @@
-"""The verl engine's learning curve beside the embedded engine's: ExGRPO on `chains`, one warm model, equal settings.
+"""The verl engine's learning curve beside the embedded engine's: ExGRPO on `chains`, equal settings and warm models.
 
 `python -m bench.engine_curves` starts itself again in the interpreter of verl's environment.
 """

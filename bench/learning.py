@@ -1,7 +1,8 @@
 """Learning curves of ExGRPO and of on-policy training with and without CLIP on `chains`, over seeds.
 
-Run `python -m bench.learning --seeds 8`. All methods start from one warm model and see the same questions; a seed
-sets question order, sampling and draws. Curves are Avg@8 on held-out questions, by step and by fresh rollouts.
+Run `python -m bench.learning --seeds 8`. All methods see the same questions; a seed sets question order, sampling and
+draws, and seeds go round three warm models, which the intervals over seeds cover. Curves are Avg@8 on held-out
+questions, by step and by fresh rollouts.
 """
 
 import argparse
@@ -40,6 +41,7 @@ OTHER_METHODS = {
     "supervised": "chains-supervised",
 }
 """Methods that run only when they are named."""
+NUM_WARM_MODELS = 3
 EVALUATION_INTERVAL = 15
 LEARNING_RATES = (1e-4, 2e-4)
 RESULT_FILE = Path(__file__).parent / "results" / "learning.json"
@@ -75,6 +77,7 @@ def spec_of(job: Job) -> TrainSpec:
     changes = {
         "optim": {"learning_rate": job.learning_rate},
         "algorithm": {"seed": job.seed},
+        "model": {"warm_seed": job.seed % NUM_WARM_MODELS},
         "seed": job.seed,
         "num_steps": job.num_steps,
     }

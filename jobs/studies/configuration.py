@@ -9,7 +9,7 @@ from typing import Any
 from jobs.studies.results import CellResult
 
 _PACKAGES = ("exgrpo-workbench", "torch", "transformers", "numpy", "verl", "vllm")
-_OWN_TO_A_RUN = frozenset({"name", "tags", "seed", "algorithm.seed", "preset"})
+_OWN_TO_A_RUN = frozenset({"name", "tags", "seed", "algorithm.seed", "model.warm_seed", "preset"})
 _NOT_SET = "(not set)"
 
 

@@ -168,8 +168,8 @@ class Study(Spec):
     """The cell that others are compared with, seed by seed."""
     num_seeds: Positive = 8
     """Seeds of each cell, but at the paper's scale: one."""
-    num_warm_models: Positive = 1
-    """Warm models on `chains`: the run of seed s starts from the one numbered s modulo this."""
+    num_warm_models: Positive = 3
+    """Warm models on `chains`, which intervals over seeds then cover: seed s starts from number s modulo this."""
     cells: tuple[Cell, ...]
     tables: tuple[PaperTable, ...] = ()
     claims: tuple[Claim, ...] = ()

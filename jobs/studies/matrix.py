@@ -71,7 +71,8 @@ def spec_of(study: Study, key: RunKey) -> TrainSpec:
         SpecError: The cell does not exist, or its settings contradict each other.
         LookupError: The cell cannot be run at this scale.
     """
-    recipe = study.cell(key.cell).recipe(key.scale)
+    cell = study.cell(key.cell)
+    recipe = cell.recipe(key.scale)
     if recipe is None:
         raise LookupError(f"{key.cell}: cannot be run at the scale {key.scale}.")
     content = load_preset(recipe.preset).model_dump(mode="json")
@@ -81,7 +82,7 @@ def spec_of(study: Study, key: RunKey) -> TrainSpec:
         "algorithm": {"seed": key.seed},
         "tags": list(key.tags),
     }
-    if study.num_warm_models > 1:
+    if key.scale is Scale.CHAINS and cell.starts_from is None:
         of_seed["model"] = {"warm_seed": key.seed % study.num_warm_models}
     for changes in (SCALE_CHANGES[key.scale], recipe.changes, of_seed):
         content = merge_settings(content, changes)

@@ -93,10 +93,12 @@ def _progress(results: StudyResults, num_wanted: int) -> str:
     counts = [len(result.seeds) for result in results.cells]
     if not any(counts):
         return "No run has finished yet."
+    warm = {seed.spec["model"].get("warm_seed", 0) for result in results.cells for seed in result.seeds}
+    models = f", and other warm models, of which there are {len(warm)}" if len(warm) > 1 else ""
     return (
         f"Finished runs: {sum(counts)}, {min(counts)} to {max(counts)} seeds a cell; of the matrix of {num_wanted}, "
         f"{len(results.unfinished)} have not finished. Intervals are 95% intervals of Student's t over seeds: of other "
-        f"seeds and samples, not other questions. Differences to the baseline are paired by seed."
+        f"seeds and samples{models}, not other questions. Differences to the baseline are paired by seed."
     )
 
 

@@ -9,7 +9,7 @@ from jobs.studies.matrix import RunKey, key_from_tags, spec_of, wanted_keys
 @pytest.mark.parametrize("scale", list(Scale))
 def test_every_cell_makes_a_valid_specification(name, scale):
     study = load_study(name)
-    keys = wanted_keys(study, scale, study.cells, 1)
+    keys = wanted_keys(study, scale, study.cells, 2)
     assert bool(keys) == bool(study.cells_at(scale))
     engines = {spec_of(study, key).engine for key in keys}
     assert engines <= {"verl" if scale is Scale.PAPER else "embedded"}
@@ -102,4 +102,5 @@ def test_seeds_go_round_the_warm_models():
     keys = wanted_keys(study, Scale.CHAINS, [study.cells[0]], None)
     assert len(keys) == 24
     assert [spec_of(study, key).model.warm_seed for key in keys[:4]] == [0, 1, 2, 0]
-    assert spec_of(load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 1)).model.warm_seed == 0
+    assert spec_of(load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 1)).model.warm_seed == 1
+    assert spec_of(load_study("repo"), RunKey("repo", Scale.PAPER, "repo", 1)).model.warm_seed == 0

@@ -196,7 +196,9 @@ def test_text_of_a_run_comes_out_as_text(runs_root):
 
 def test_a_cell_whose_runs_differ_in_more_than_the_seed_is_named(runs_root):
     results = read(runs_root)
-    assert "so its interval is not over seeds alone" not in render_report(results, 30)
+    page = " ".join(render_report(results, 30).split())
+    assert "so its interval is not over seeds alone" not in page
+    assert "seeds and samples, and other warm models, of which there are 3, not other questions." in page
     results.cells[1].seeds[0].spec["num_steps"] = 31
     assert "exgrpo: its runs differ in num_steps, so its interval is not over seeds alone." in render_report(
         results, 30
