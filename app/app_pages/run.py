@@ -117,6 +117,10 @@ def _buffer(row: RunRow) -> None:
     grid = ask(buffer.bucket_grid, row.run_id)
     bucket_heatmap.show(grid, algorithm_settings(spec)["rollouts_per_question"], "heatmap", num_retired)
     buffer_area.show(series, "buffer-area")
+    st.page_link(
+        "app_pages/selection_audit.py", label="What a replay changed: drawn against undrawn questions",
+        icon=":material/balance:", query_params={"run": row.run_id, "view": "Drawn against undrawn"},
+    )  # fmt: skip
 
 
 def _results(row: RunRow) -> None:

@@ -128,6 +128,9 @@ def test_buffer_view_has_heatmap_and_area(open_page):
     assert not page.exception
     assert len(page.get("plotly_chart")) == 2
 
+    (link,) = [link for link in page.get("page_link") if link.proto.label.startswith("What a replay changed")]
+    assert "run=run-finished" in link.proto.query_string
+
 
 @pytest.mark.usefixtures("recorded_runs")
 def test_on_policy_run_has_no_buffer_view(open_page):
