@@ -67,13 +67,14 @@ def differences(runs: Mapping[str, Mapping[int, Line]]) -> dict[str, MeanInterva
 
 
 def differences_table(intervals: Mapping[str, MeanInterval]) -> str:
-    """Return the differences, a star at those that Holm's correction for all of them leaves at 5%."""
-    corrected = holm([interval.p_value for interval in intervals.values()])
+    """Return the differences, a star at those that Holm's correction for all of them leaves at 5%; none of one seed."""
+    has_seeds = all(len(interval.values) > 1 for interval in intervals.values())
+    corrected = holm([interval.p_value for interval in intervals.values()]) if has_seeds else [1.0] * len(intervals)
     rows = [
         [
             name[0].upper() + name[1:],
             f"{interval_text(interval, is_difference=True)}{' *' if p_value < 1 - CONFIDENCE else ''}",
-            f"{p_value:.3f}",
+            f"{p_value:.3f}" if has_seeds else DASH,
         ]
         for (name, interval), p_value in zip(intervals.items(), corrected, strict=True)
     ]
@@ -127,7 +128,7 @@ def tables(lines: Sequence[Line]) -> str:
     ends = [[method, interval_text(mean_interval(list(map(held_out, runs[method].values()))))] for method in METHODS]
     return "\n".join(
         [
-            f"{len(seeds)} seeds a method, {NUM_STEPS} steps. Shares are in percent.\n",
+            f"Seeds of each method: {len(seeds)}; {NUM_STEPS} steps. Shares are in percent.\n",
             "### Differences\n",
             differences_table(differences(runs)),
             "### Trajectories with code\n",

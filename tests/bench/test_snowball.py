@@ -71,7 +71,7 @@ def line(method, seed, code_in_replays):
 def test_tables_have_shares_differences_and_what_holms_correction_leaves():
     lines = [line(method, seed, 4 + seed % 2) for method in METHODS for seed in range(4)]
     text = snowball_report.tables([*lines, line(HIGHEST, 9, 1)])
-    assert text.startswith("4 seeds a method, 100 steps.")
+    assert text.startswith("Seeds of each method: 4; 100 steps.")
     rows = text.splitlines()
     # Code in replays grows from 10% to 40% or 50%.
     assert f"| Code in replays, {HIGHEST}: last 20 steps minus first | +35.0 ± 9.2 * | " in text
@@ -80,3 +80,9 @@ def test_tables_have_shares_differences_and_what_holms_correction_leaves():
     assert "| easy | 0.500 ± 0.000 | 0.250 ± 0.000 | 1.00 ± 0.00 | 0.500 ± 0.000 |" in rows
     assert f"| {ON_POLICY} | 59.4 ± 12.8 |" in rows
     assert "| medium | - | - | - | - |" in rows
+
+
+def test_one_seed_has_no_interval_and_no_probability():
+    text = snowball_report.tables([line(method, 0, 4) for method in METHODS])
+    assert f"| Code in replays, {HIGHEST}: last 20 steps minus first | +30.0 | - |" in text
+    assert "nan" not in text
