@@ -26,6 +26,8 @@ NOT_IN_BENCH := crossover crossover_report document embedded_gpu engine_curves o
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 # Files in the order of tests/conftest.py, the longest first.
 PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# They have environments of their own.
+ELSEWHERE := verl or verl_vllm or verl_gpu_pins
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 PINS := pyproject.toml requirements/constraints.txt
 VERL_VENV := .venv-verl
@@ -37,6 +39,10 @@ VERL_PINS := requirements/constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
 VERL_WORKERS ?= 2
 VERL_TESTS := tests/exgrpo_core/verl_plugin $(addprefix tests/jobs/,launchers engines/verl_ray evaluation grading)
 VLLM_VENV := .venv-verl-vllm
+GPU_PINS_VENV := .venv-verl-gpu
+# Whole runs are of test-verl: what they do beyond an engine depends on no version.
+GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/engines/verl_ray --ignore-glob='*_run.py' --ignore-glob='*_runs.py' \
+	--ignore-glob='*/test_reward_parts.py'
 OTHERS_VENV := .venv-others
 OTHERS_PINS := requirements/other-tools.txt
 TOOLS_VENV := .venv-tools
@@ -51,7 +57,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo real test test-quick test-repeat test-verl test-verl-vllm test-faults test-faults-verl check bench
+.PHONY: help demo real test test-quick test-repeat test-verl test-verl-vllm test-verl-gpu-pins test-faults test-faults-verl check bench
 .PHONY: bench-gpu format fuzz
 .PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
 
@@ -71,12 +77,12 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must 
 	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
 	$(if $(ARGS),true,$(PYTEST) -m 'not verl' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
 		|| failed=1; \
-	$(PYTEST) -m 'not verl and not verl_vllm' $(or $(ARGS),--ignore=tests/exgrpo_core) || failed=1; \
+	$(PYTEST) -m 'not ($(ELSEWHERE))' $(or $(ARGS),--ignore=tests/exgrpo_core) || failed=1; \
 	wait; \
 	$(if $(ARGS),true,$(MAKE) test-verl) || failed=1; \
 	exit $$failed
 
-QUICK := not slow and not browser and not postgres and not verl and not verl_vllm
+QUICK := not (slow or browser or postgres or $(ELSEWHERE))
 
 test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before each commit, in two minutes
 	@$(PYTEST) -m '$(QUICK)' --ignore=tests/faults --ignore=tests/app/app_pages $(ARGS)
@@ -84,7 +90,7 @@ test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before 
 N ?= 10
 
 test-repeat: $(VENV)/.installed-dev tools  ## Run the tests N=10 times under changing load and print how often each failed
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.repeat $(N) $(PYTEST_OPTIONS) -m 'not verl and not verl_vllm' $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.repeat $(N) $(PYTEST_OPTIONS) -m 'not ($(ELSEWHERE))' $(ARGS)
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 VERL_PLATFORM=cpu $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
@@ -108,6 +114,11 @@ test-verl-vllm: vllm-env $(VENV)/.installed-dev tools  ## Run verl with its own 
 	@OMP_NUM_THREADS=1 VERL_PLATFORM=cpu $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging \
 		tests/jobs/evaluation
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m verl_vllm tests/browser
+
+test-verl-gpu-pins:  ## Run verl's tests with the versions for GPUs, without one: 11 GB of disk; not part of `make test`
+	@$(MAKE) GPU=1 VERL_VENV=$(GPU_PINS_VENV) $(GPU_PINS_VENV)/.installed-dev
+	@OMP_NUM_THREADS=1 VERL_PLATFORM=cpu $(GPU_PINS_VENV)/bin/python -m pytest -q -m 'verl or verl_gpu_pins' $(GPU_PINS_TESTS)
+	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q tests/jobs/preflight/test_verl_memory_shapes.py
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	@failed=0; \
@@ -173,7 +184,7 @@ tools:  ## Install Chromium and PostgreSQL for the tests, where missing and allo
 	@.ci/tools
 
 clean:  ## Remove the environments, caches and build products; runs stay
-	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(TOOLS_VENV) $(OTHERS_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
+	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(TOOLS_VENV) $(OTHERS_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -23,6 +23,11 @@ from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, MemoryEstimate, estima
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 
+ELSEWHERE = (
+    "`--script shell`, `--script slurm` or `--script ray` in the place of `--dry-run` prints what starts the run on "
+    "machines that have what this one lacks."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
@@ -63,6 +68,8 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
     spec = preflight.spec
     notices = [*(refusal.sentence for refusal in preflight.refusals), *preflight.notices]
     is_verl = spec.engine == "verl"
+    if is_verl and preflight.refusals:
+        notices.append(ELSEWHERE)
     shape = model_shape(spec.model.source, spec.model.revision)
     if shape is not None and not is_verl:
         notices.append(_describe_precision(spec, shape.parameters))

@@ -21,10 +21,15 @@ def show(spec: TrainSpec) -> None:
         nodes = f"{spec.verl.num_nodes} machine{'' if spec.verl.num_nodes == 1 else 's'}"
         st.caption(f"The run takes {spec.verl.num_gpus} GPUs: {spec.verl.gpus_per_node} on each of {nodes}.")
         state = ray_cluster.show_answer(name, address)
-        if state is not None and not _fits(spec, state):
-            st.caption(":orange[:material/warning:] The cluster has not as many GPUs on as many machines.")
+        if state is not None and (problem := _problem(spec, state)):
+            st.caption(f":orange[:material/warning:] {problem}")
 
 
-def _fits(spec: TrainSpec, state: elsewhere.RayClusterState) -> bool:
-    large = [machine for machine in state.machines if machine.num_gpus >= spec.verl.gpus_per_node]
-    return len(large) >= spec.verl.num_nodes
+def _problem(spec: TrainSpec, state: elsewhere.RayClusterState) -> str:
+    """Return why the cluster would refuse the run at present, nothing where it would not."""
+    wanted, num_nodes = spec.verl.gpus_per_node, spec.verl.num_nodes
+    if sum(machine.num_gpus >= wanted for machine in state.machines) < num_nodes:
+        return "The cluster has not as many GPUs on as many machines."
+    if sum(machine.num_gpus - machine.num_used_gpus >= wanted for machine in state.machines) < num_nodes:
+        return "Not as many are free at present: the cluster would refuse the run. Launch it when they are."
+    return ""

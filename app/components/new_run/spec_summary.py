@@ -53,8 +53,12 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
             st.caption(resources(spec))
     if spec is None:
         return None, refused
-    if spec.engine == "verl":
+    is_verl = spec.engine == "verl"
+    if is_verl:
         chosen_cluster.show(spec)
+    # What cannot start here has its way out beside the reasons.
+    if is_verl and check.mistakes:
+        elsewhere.show(spec)
     if spec.algorithm.is_experiential and spec.algorithm.question_selection == GAUSSIAN:
         with st.container(border=True, key="bucket-weights-card"):
             algorithm = spec.algorithm
@@ -62,7 +66,7 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
     with st.container(border=True, key="spec-diff"):
         spec_diff.show(spec, base, f"preset {preset}" if preset else "paper defaults")
     _as_text(spec, preset, changes)
-    if spec.engine == "verl":
+    if is_verl and not check.mistakes:
         elsewhere.show(spec)
     return spec if is_launched else None, refused
 

@@ -76,7 +76,7 @@ def test_only_draws_by_bucket_weights_have_their_chart(open_page, preset, num_ch
 def test_other_presets_fill_the_form_unchanged(open_page, preset):
     page = open_page("new_run", preset=preset)
     assert not page.exception
-    assert page.code[0].value == f"exgrpo train --preset {preset}"
+    assert f"exgrpo train --preset {preset}" in [block.value for block in page.code]
 
 
 def test_launch_queues_the_run_and_opens_its_page(runs_root, open_page):
@@ -133,6 +133,18 @@ def test_the_chosen_clusters_gpus_and_the_time_of_a_step_are_beside_the_launch_b
     assert not page.exception
     assert has_text(page, "2 machines, 5 of 8 GPUs free")
     assert has_text(page, "has not as many GPUs")
+
+
+@pytest.mark.parametrize(("num_used", "is_warned"), [(1, True), (0, False)])
+def test_gpus_of_the_chosen_cluster_that_are_in_use_are_warned_of(open_page, monkeypatch, num_used, is_warned):
+    elsewhere.save_cluster("ours", "http://127.0.0.1:8265")
+    state = elsewhere.RayClusterState("2.60.0", (RayMachine("a", 8, num_used), RayMachine("b", 4, 0)), (), ())
+    monkeypatch.setattr(elsewhere, "ask_cluster", lambda _name: state)
+    page = open_page("new_run", preset="paper-exgrpo")
+    page.radio(key="preset-paper-exgrpo-where").set_value(Where.CLUSTER.value).run()
+    page.button(key="test-ours").click().run()
+    assert not page.exception
+    assert has_text(page, "would refuse the run") is is_warned
 
 
 def test_a_disk_that_may_become_full_is_said_and_blocks_no_launch(runs_root, open_page, monkeypatch):
@@ -278,7 +290,7 @@ def test_missing_data_file_is_named_while_one_types(open_page):
     assert any(text.startswith("data.source: expected an existing file or folder") for text in mistakes(page))
     assert page.button(key="launch").disabled
     assert not any("Ready to launch" in text for text in texts(page))
-    assert "--set data.source=missing.parquet" in page.code[0].value
+    assert "--set data.source=missing.parquet" in page.code[-1].value
 
 
 def test_preview_shows_first_prompts_and_their_lengths_when_it_is_opened(open_page):
@@ -343,8 +355,8 @@ def test_run_that_this_machine_cannot_hold_is_taken_along(open_page, monkeypatch
     assert not page.exception
     assert page.button(key="launch").disabled
     labels = [element.proto.label for element in page.get("download_button")]
-    assert labels == ["Download run.yaml", "Shell script", "Slurm script", "Dry run"]
-    assert page.code[-1].value.startswith("ray job submit --address http://HEAD:8265")
+    assert labels == ["Shell script", "Slurm script", "Dry run", "Download run.yaml"]
+    assert page.code[0].value.startswith("ray job submit --address http://HEAD:8265")
     text = elsewhere.dry_run_text(commands.load_preset("paper-exgrpo"))
     assert "Memory of each of 8 GPUs" in text
     assert "this machine has 0" in text

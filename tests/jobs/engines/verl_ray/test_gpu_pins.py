@@ -1,0 +1,184 @@
+"""What the pins for GPUs do on a machine without one; runs in their environment alone (`make test-verl-gpu-pins`)."""
+
+import os
+import warnings
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from jobs.engines.embedded.model import wrap_model
+from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.embedded.vocabulary import Scoring
+from jobs.specs.settings import apply_settings
+from jobs.training.verl_composition import CPU_VARIABLES
+from tests.conftest import REPOSITORY
+from tests.jobs.engines.contract import stored, training_rows
+from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions
+from tests.jobs.engines.tiny_models import END, SIZES, VOCABULARY_SIZE, build_model, tiny_tokenizer
+from tests.jobs.engines.verl_ray.engines import NoRollouts, save_tiny_model, tiny_spec
+
+pytestmark = [pytest.mark.verl_gpu_pins, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+NUM_TOKENS = 96
+MOST_BFLOAT16_GAP = 0.1
+"""Nats a token, on average, between a model in bfloat16 and in float32: its weights are random and large."""
+NEEDS_A_DEVICE = {
+    "trainer.device": "cpu",
+    "+ray_kwargs.ray_init.num_gpus": 1,
+    "+ray_kwargs.ray_init.include_dashboard": False,
+}
+"""All that differs from a worker's settings on a GPU."""
+
+
+@pytest.fixture(autouse=True)
+def _cpu_platform():
+    os.environ.update(CPU_VARIABLES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def build(device: str, dtype: torch.dtype, has_checkpoints: bool) -> Any:
+    """Return a model that computes as verl's workers do on GPUs: packed rows, log-probs by the fused kernels."""
+    from transformers import AutoModelForCausalLM, Qwen2Config
+    from verl.models.transformers.monkey_patch import apply_monkey_patch
+
+    config = Qwen2Config(**SIZES, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True)
+    torch.manual_seed(0)
+    with torch.device(device):
+        first = dtype if device == "cuda" else torch.float32
+        model = AutoModelForCausalLM.from_config(config, dtype=first, attn_implementation="sdpa").train()
+    if first != dtype:
+        model = model.to(dtype)
+    if has_checkpoints:
+        # Without a device torch has no state of its random numbers to keep.
+        settings = {"use_reentrant": False, "preserve_rng_state": device == "cpu"}
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
+    apply_monkey_patch(model, use_remove_padding=True, use_fused_kernels=True, fused_kernels_backend="torch")
+    return model
+
+
+def scored(model: Any, device: str) -> Any:
+    """Return log-probs and entropies of two packed rows; without a device autograd cannot go back through fake ones."""
+    tokens, positions = (rows.to(device) for rows in packed_rows())
+    output = model(
+        input_ids=tokens,
+        position_ids=positions,
+        temperature=1.0,
+        shift_labels=tokens.roll(-1, 1),
+        use_cache=False,
+        return_dict=True,
+    )
+    if device == "cpu":
+        (output.log_probs.sum() + 0.01 * output.entropy.sum()).backward()
+    return output
+
+
+def packed_rows() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return tokens and positions of two rows, one after the other."""
+    tokens = torch.arange(NUM_TOKENS) * 7 % VOCABULARY_SIZE
+    return tokens[None], torch.arange(NUM_TOKENS // 2).repeat(2)[None]
+
+
+@torch.no_grad()
+def all_log_probs(model: Any) -> torch.Tensor:
+    """Return log-probs of the whole vocabulary at each token, from all logits at once."""
+    tokens, positions = packed_rows()
+    hidden = model.model(input_ids=tokens, position_ids=positions, use_cache=False)[0]
+    return model.lm_head(hidden)[0].float().log_softmax(-1)
+
+
+def of_targets(log_probs: torch.Tensor) -> torch.Tensor:
+    """Return those of the tokens that come next."""
+    return log_probs.gather(-1, packed_rows()[0].roll(-1, 1)[0][:, None])[:, 0]
+
+
+def test_the_environment_has_the_pins_for_gpus():
+    lines = (REPOSITORY / "requirements" / "constraints-verl-gpu.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if "==" in line)
+    assert {name: version(name) for name in pins} == pins
+    assert torch.version.cuda == "13.0"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_forward_of_verls_worker_traces_on_a_fake_gpu(dtype):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        output = scored(build("cuda", dtype, has_checkpoints=True), "cuda")
+        # Entropies have the model's type; log-probs, of which ratios are made, are float32 always.
+        for values, expected in ((output.log_probs, torch.float32), (output.entropy, dtype)):
+            assert (values.device.type, values.dtype, values.numel()) == ("cuda", expected, NUM_TOKENS)
+            assert values.requires_grad
+
+
+def test_forward_of_the_embedded_engine_traces_on_a_fake_gpu(monkeypatch):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    row = np.arange(2, 18, dtype=np.int32)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        with torch.device("cuda"):
+            model = build_model("qwen2_tied")
+        # Fake parameters cannot be moved.
+        monkeypatch.setattr(torch.nn.Module, "to", lambda module, **_: module)
+        policy = wrap_model(model, tiny_tokenizer(), torch.device("cuda"))
+        scores = policy.backend.score([TokenSequence(row[:6], row[6:])], Scoring(1.0))
+        assert scores.log_probs.device.type == "cuda"
+
+
+def test_gradient_checkpointing_changes_no_gradient():
+    plain, checkpointed = (build("cpu", torch.float32, has_checkpoints) for has_checkpoints in (False, True))
+    assert torch.equal(scored(plain, "cpu").log_probs, scored(checkpointed, "cpu").log_probs)
+    for one, two in zip(plain.parameters(), checkpointed.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_chunks_of_log_probs_and_entropies_are_those_of_all_logits(monkeypatch):
+    from verl.utils.experimental import torch_functional
+
+    monkeypatch.setattr(torch_functional.FusedLinearForPPO.__init__, "__defaults__", (16, "torch"))
+    model = build("cpu", torch.float32, has_checkpoints=False)
+    output, whole = scored(model, "cpu"), all_log_probs(model)
+    torch.testing.assert_close(output.log_probs.view(-1), of_targets(whole), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(output.entropy.view(-1), -(whole.exp() * whole).sum(-1), rtol=1e-5, atol=1e-5)
+
+
+def test_the_fused_kernels_lose_no_more_in_bfloat16_than_the_model_does():
+    half, full = (build("cpu", dtype, True) for dtype in (torch.bfloat16, torch.float32))
+    exact = of_targets(all_log_probs(full))
+    of_the_model = (of_targets(all_log_probs(half)) - exact).abs().mean()
+    of_the_kernels = (scored(half, "cpu").log_probs.view(-1) - exact).abs().mean()
+    assert 0.0 < float(of_the_kernels) < 1.1 * float(of_the_model) < MOST_BFLOAT16_GAP
+
+
+def test_a_worker_starts_scores_and_learns_with_the_settings_of_gpus(tmp_path):
+    from jobs.engines.verl_ray.compose_config import compose_config
+    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
+    from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
+    from jobs.engines.verl_ray.session import open_trainer
+
+    spec = tiny_spec(save_tiny_model(tmp_path / "model"), 1)
+    spec = apply_settings(spec, ["model.device=cuda", "verl.attention=sdpa"])
+    manager = f"{NoRollouts.__module__}.{NoRollouts.__qualname__}"
+    words = [
+        *ENGINE_OVERRIDES,
+        *verl_overrides(spec, tmp_path / "run"),
+        *(f"{name}={value}" for name, value in NEEDS_A_DEVICE.items()),
+        f"+actor_rollout_ref.rollout.agent.agent_loop_manager_class={manager}",
+    ]
+    other = make_engine()
+    groups = other.rollout([RolloutRequest(question, 4) for question in make_questions()[:4]])
+    candidates = stored(groups)
+    with open_trainer(compose_config(words)) as trainer:
+        engine = WorkbenchVerlEngine(trainer, tiny_tokenizer(), [END], spec.algorithm, seed=0)
+        mine, theirs = engine.entropies(*candidates), other.entropies(*candidates)
+        gaps = np.concatenate([np.abs(a - b) for a, b in zip(mine.log_probs, theirs.log_probs, strict=True)])
+        assert 0.0 < gaps.mean() < MOST_BFLOAT16_GAP
+        rows = training_rows(groups, [1.0, -0.5, -0.75, 0.25] * 4)
+        metrics = engine.update([MiniBatch(rows, 0)], CONFIG.objective_settings(is_started=True))
+    assert 0.0 < metrics["optim/gradient_norm"] < np.inf
