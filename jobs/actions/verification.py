@@ -1,14 +1,19 @@
 """Checking every file of runs against its checksum, and saying what can be recovered."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
+from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.evaluation.regrades import read_regradings
 from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
-from jobs.runs.checkpoints import find_fault, list_checkpoints
+from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
 from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.drafts import list_drafts, load_draft
@@ -17,6 +22,8 @@ from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.specs.train import SpecError
 
 _MAX_STEPS = 16
+_ROWS_AT_ONCE = 1024
+_REMEDY_OF_BUFFER = "Other trajectories are whole; a run that replays this one fails, so copy the file from a backup."
 _REMEDY_OF_ANSWERS = (
     "Scores and other answers are kept; a resume asks lost questions again, else score the model again."
 )
@@ -53,7 +60,7 @@ def _damaged_drafts(runs_root: Path) -> list[str]:
 
 
 def verify_run(run: RunDirectory) -> list[Damage]:
-    """Return all damage of a run: its description, ends, events, trajectories, answers, gradings and checkpoints."""
+    """Return all damage of a run: its description, ends, events, answers, gradings, checkpoints and replay buffer."""
     damaged = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
     try:
         damaged += _damaged_ends(run) + _damaged_events(run)
@@ -63,11 +70,14 @@ def verify_run(run: RunDirectory) -> list[Damage]:
     damaged += [
         (fault, "The answers are kept; `exgrpo regrade` grades them again.") for fault in read_regradings(run.path)[1]
     ]
+    checkpoints = {path: find_fault(path) for path in list_checkpoints(run.checkpoints_path)}
     damaged += [
         (f"{Path(fault.split(' ')[0]).relative_to(run.path)} {fault.partition(' ')[2]}.", _remedy_by_checkpoint(run))
-        for path in list_checkpoints(run.checkpoints_path)
-        if (fault := find_fault(path)) is not None
+        for fault in checkpoints.values()
+        if fault is not None
     ]
+    newest = next((Checkpoint(0, path) for path, fault in checkpoints.items() if fault is None), None)
+    damaged += [(fault, _REMEDY_OF_BUFFER) for fault in (_damaged_buffer(run, newest) if newest else [])]
     return [Damage(run.run_id, what, remedy) for what, remedy in damaged]
 
 
@@ -75,6 +85,24 @@ def _remedy_of_description(fault: str) -> str:
     if fault.startswith("run.json"):
         return "The specification and all records are kept; only name, parent and time of creation are lost."
     return "All records are kept; copy spec.json from a backup, or from a run with the same settings, to resume."
+
+
+def _damaged_buffer(run: RunDirectory, newest: Checkpoint) -> list[str]:
+    """Return a sentence on each damage of the trajectories in the replay buffer of the newest whole checkpoint."""
+    snapshot = newest.experience / BUFFER_FILE
+    if not snapshot.exists():
+        return []
+    try:
+        with closing(ReplayBuffer.restore(run.buffer_path, snapshot)) as buffer:
+            faults, num_rows = [], len(buffer.stored_rows())
+            for first in range(0, num_rows, _ROWS_AT_ONCE):
+                try:
+                    buffer.experiences(np.arange(first, min(first + _ROWS_AT_ONCE, num_rows)))
+                except BufferCorruptionError as error:
+                    faults.append(str(error))
+    except (BufferCorruptionError, ValueError) as error:
+        faults = [str(error)]
+    return [f"{fault.removeprefix(f'{run.path}/').partition(';')[0]}." for fault in faults]
 
 
 def _damaged_ends(run: RunDirectory) -> list[tuple[str, str]]:

@@ -84,7 +84,7 @@ ROWS = {
         ),
         Row(
             14,
-            "1,000 random cuts and flipped bits in all files of a runs root but the replay buffer (row 3)",
+            "1,000 random cuts and flipped bits in all files of a runs root that are the truth or that a page reads",
             "none accepted silently, nothing else lost, what can be recovered said",
         ),
         Row(

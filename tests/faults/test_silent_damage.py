@@ -76,11 +76,11 @@ def _record_votes(root: Path) -> None:
 
 
 def files_of_truth(root: Path) -> list[Path]:
-    """Return the files of a training run but its replay buffer (row 3), of a judge and of the workbench's folder."""
+    """Return the files of a training run but its buffer's log (row 15), of a judge and of the workbench's folder."""
     training = min(path.parent for path in root.glob("*/run.json"))
     about_processes = {"lock", "heartbeat.json"}
     files = [path for run in (training, root / JUDGE) for path in run.rglob("*") if path.is_file()]
-    kept = [path for path in files if path.name not in about_processes and path.parent.name != "buffer"]
+    kept = [path for path in files if path.name not in about_processes and path.suffix != ".log"]
     return sorted(path.relative_to(root) for path in [*kept, *(root / "workbench").rglob("*.json*")])
 
 
@@ -136,7 +136,7 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
         assert all(damage.remedy for damage in found), label
         if lost and found:
             assert {damage.run_id for damage in found} == {name.parts[0] if name.parts[0] != "workbench" else ""}, label
-        if name.parts[1] in {"checkpoints", "evaluation"}:
+        if name.parts[1] in {"buffer", "checkpoints", "evaluation"}:
             assert found, label
         num_damaged[name.parent.name if name.parent.name in FOLDERS else name.name.partition("-")[0]] += 1
     figure("damaged files", ", ".join(f"{count} {kind}" for kind, count in sorted(num_damaged.items())))
