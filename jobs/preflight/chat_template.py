@@ -20,7 +20,8 @@ def read_chat_template(source: str, revision: str | None = None) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace")
     template = _read_settings(source, revision).get("chat_template")
     if isinstance(template, list):
-        template = next((named["template"] for named in template if named["name"] == "default"), None)
+        named = [item for item in template if isinstance(item, dict)]
+        template = next((item.get("template") for item in named if item.get("name") == "default"), None)
     return template if isinstance(template, str) else None
 
 
