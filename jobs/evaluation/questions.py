@@ -112,13 +112,13 @@ def _check_count(reading: _Reading, num_questions: int, choice: BenchmarkChoice)
     is_as_declared = protocol.num_questions in {None, num_questions}
     if is_as_declared and num_questions >= least:
         return
-    expected = f"{least:,} or more" if protocol.num_questions is None else f"{protocol.num_questions:,}"
+    expected = f"{least:,} or more" if is_as_declared else f"{protocol.num_questions:,}"
     left_out = ""
-    if reading.left_out:
+    if reading.left_out and not is_as_declared:
         names = ", ".join(f"{name[:40]!r} ({_in_rows(count)})" for name, count in reading.left_out.most_common(3))
         left_out = f"; its data_source is {names} where {' or '.join(protocol.data_sources)} counts"
-    advice = "lower the number of questions" if protocol.num_questions is None else "give the benchmark's whole file"
-    if protocol.num_questions is not None and choice.source is not None:
+    advice = "lower the number of questions" if is_as_declared else "give the benchmark's whole file"
+    if not is_as_declared and choice.source is not None:
         advice += f", or score other data under a name of its own, as in mine={reading.origin}"
     raise DataError(
         f"{reading.origin}: holds {num_questions:,} questions of {protocol.name}, expected {expected}{left_out}; "

@@ -57,7 +57,7 @@ def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
 def _settings() -> list[str]:
     """Show which fields differ in every new run, and return them as `--set` takes them."""
     text = st.text_area(
-        "Changes of every new run", key="study-settings", height=68, placeholder="field=value, one per line",
+        "Changes of every new run", key="study-settings", height="content", placeholder="field=value, one per line",
         help="Such as `model.source=Qwen/Qwen2.5-7B`, or `verl.ray.address=http://127.0.0.1:8265` for a Ray cluster",
     )  # fmt: skip
     return [line.strip() for line in text.splitlines() if line.strip()]
@@ -69,11 +69,16 @@ def _cost(study: Study, open_runs: Sequence[PendingRun], settings: Sequence[str]
         hours = paper_and_studies.estimate_hours(study, [pending_run.key for pending_run in open_runs], settings)
     except UserError as error:
         return f":red[{literal(str(error))}]"
-    taken = "hours that depend on models not known here" if hours is None else f"about {hours:,.0f} H100 hours"
+    taken = "hours that depend on models not known here" if hours is None else _about(hours)
+    runs = "1 run takes" if len(open_runs) == 1 else f"{len(open_runs):,} runs take"
     return (
-        f"{len(open_runs):,} runs take {taken}, a coarse estimate. Runs that start from another one's checkpoint wait "
+        f"{runs} {taken}, a coarse estimate. Runs that start from another one's checkpoint wait "
         "for it, and each run's last checkpoint is scored where the study compares scores."
     )
+
+
+def _about(hours: float) -> str:
+    return f"about {hours:,.0f} H100 hours" if hours >= 1 else "less than an H100 hour"
 
 
 def _stop_all(study: Study, scale: Scale) -> None:

@@ -177,6 +177,9 @@ def test_changes_of_every_new_run_are_in_estimate_command_and_runs(runs_root, op
     specs = [run.job_spec() for run in list_run_directories(runs_root)]
     assert sorted(spec.kind for spec in specs) == ["eval", "train"]
     assert [spec.num_steps for spec in specs if spec.kind == "train"] == [70]
+    page = open_page("studies", study="mini-batch-counts", scale="paper", cells="masked-easy")
+    page.text_area(key="study-settings").set_value("num_steps=1").run()
+    assert has_text(page, "1 run takes less than an H100 hour, a coarse estimate.")
 
 
 def test_state_of_a_cell_names_what_is_under_way_before_what_broke():

@@ -152,6 +152,9 @@ def test_repeated_rows_of_ones_own_data_are_named_unless_they_are_its_samples(tm
 def test_more_questions_than_there_are_cannot_be_asked(tmp_path):
     with pytest.raises(DataError, match="holds 1 questions of mine, expected 5 or more; lower the number"):
         load_rows(tmp_path, [verl_row("1+1", "2")], mine(), num_questions=5)
+    rows = [verl_row("1+1", "2"), verl_row("2+2", "4"), verl_row("other", "1", source="else")]
+    with pytest.raises(DataError, match="holds 2 questions of small, expected 5 or more; lower the number"):
+        load_rows(tmp_path, rows, num_questions=5)
 
 
 def test_long_id_of_a_row_gives_way_to_one_that_the_database_holds(tmp_path):
