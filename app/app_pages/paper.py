@@ -4,10 +4,12 @@ import streamlit as st
 
 from app.components.paper import entry_view, gallery, run_selection
 from app.components.paper.entries import BY_KEY
+from app.components.widgets import address_choice
 
 with st.container(horizontal=True, vertical_alignment="center"):
     st.title("Paper", anchor=False, width="content")
-opened = BY_KEY.get(st.query_params.get(gallery.ADDRESS, ""))
+wanted = st.query_params.get(gallery.ADDRESS, "")
+opened = BY_KEY.get(wanted)
 if opened is not None:
     entry_view.show_head(opened)
 else:
@@ -15,6 +17,8 @@ else:
         "**ExGRPO: Learning to Reason from Experience**, figure by figure and table by table. Open one for its printed "
         "numbers, for the same drawn from runs, and for the page that shows it live."
     )
+    if wanted:
+        address_choice.show_unknown(gallery.ADDRESS, wanted, "all figures and tables are listed")
 selected = run_selection.show(opened)
 if opened is None:
     gallery.show(selected)

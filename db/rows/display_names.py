@@ -3,6 +3,7 @@
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 
 BATCH_PASS_RATE = "Batch Pass@1"
 """Share of the fresh rollouts of a training batch that are correct, those beside replayed trajectories included."""
@@ -36,6 +37,12 @@ def distinct_names(runs: Iterable[tuple[str, str]]) -> dict[str, str]:
         end = id_end(run_id) if ends[name, id_end(run_id)] == 1 else run_id
         distinct[run_id] = f"{name} ({end})" if counts[name] > 1 else name
     return distinct
+
+
+def model_name(source: str) -> str:
+    """Return the shown name of a model: of a folder the last part of its path, of any other the source itself."""
+    path = PurePosixPath(source)
+    return path.name if path.is_absolute() else source
 
 
 def id_end(run_id: str) -> str:

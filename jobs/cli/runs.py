@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FOLLOW_SECONDS = 0.3
 _NARROW = 100
-_NARROW_WIDTHS = {"State": 9, "Method": 7, BATCH_PASS_RATE: 6, held_out_score(): 8}
+_NARROW_WIDTHS = {"State": 9, "Method": 10, BATCH_PASS_RATE: 6, held_out_score(): 8}
 """Widths at which columns break between words, in terminals narrower than `_NARROW`; the name takes the rest."""
 
 
@@ -215,7 +215,7 @@ def _print_table(rows: "list[RunRow]") -> None:
             escape(escape_control_characters(row.name)),
             _state(row),
             row.method,
-            f"{row.step}/{row.num_steps}",
+            f"{row.step}/{row.num_steps}" if row.num_steps else "",
             _rate(row.last_pass_at_1),
             _rate(row.last_avg_at_n),
         )

@@ -199,7 +199,11 @@ def status(
         print_json({"study": study.name, "scale": keys[0].scale, "runs": lines})
         return
     for cell in dict.fromkeys(key.cell for key in keys):
-        labels = ", ".join(f"{key.seed} {status_label(state)}" for key, state in states if key.cell == cell)
+        seeds: dict[str, list[str]] = {}
+        for key, state in states:
+            if key.cell == cell:
+                seeds.setdefault(status_label(state), []).append(str(key.seed))
+        labels = "; ".join(f"{label}: seed {', '.join(numbers)}" for label, numbers in seeds.items())
         print_result(f"{cell:<32} {labels}")
 
 

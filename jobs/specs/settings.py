@@ -55,7 +55,7 @@ def _set_field(content: dict[str, Any], key: str, value: object) -> None:
     for parent in parents:
         section = section.get(parent) if isinstance(section, dict) else None
     if not isinstance(section, dict) or name not in section:
-        raise SpecError(f"--set {key}: there is no such field{_nearest(content, key)}.")
+        raise SpecError(f"--set {key}: there is no such field; {_nearest(content, key)}")
     section[name] = value
 
 
@@ -64,10 +64,10 @@ def _nearest(content: dict[str, Any], key: str) -> str:
     fields = [path for path in field_paths(content) if not _is_section(content, path)]
     path = _most_like(key, fields)
     if _likeness(_last_name(key), _last_name(path)) >= _LIKELY:
-        return f"; did you mean {path}"
+        return f"did you mean {path}?"
     section = key.rpartition(".")[0]
     path = _most_like(key, [field for field in fields if field.rpartition(".")[0] == section] or fields)
-    return f"; the nearest is {path}, and `exgrpo presets --json` shows all fields"
+    return f"the nearest is {path}, and `exgrpo presets --json` shows all fields."
 
 
 def _most_like(key: str, fields: list[str]) -> str:

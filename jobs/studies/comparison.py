@@ -71,7 +71,12 @@ def differences_sentence(study: Study, results: StudyResults) -> str:
 
 
 def reading(results: StudyResults) -> str:
-    """Return in sentences which differences are not chance by Holm's correction at 5%, and on which side."""
+    """Return in sentences which differences are not chance by Holm's correction at 5%, and on which side.
+
+    It is "" for a study without a baseline.
+    """
+    if not any(results.study.baseline_of(result.cell) for result in results.cells):
+        return ""
     differences = {result.cell.name: results.difference(result) for result in results.cells}
     intervals = {name: value for name, value in differences.items() if value is not None and not math.isnan(value.half)}
     if not intervals:

@@ -27,7 +27,7 @@ def pages(run: str, other: str) -> dict[str, str]:
         "compare": f"/compare?runs={run},{other}",
         "replay-buffer": f"/replay_buffer?run={run}&view=Flow",
         "trajectories": f"/trajectories?run={run}",
-        "trajectory": f"/trajectories?run={run}&trajectory=100&part=Tokens",
+        "trajectory": f"/trajectories?run={run}&trajectory=100&part=Lineage",
         "selection-audit": f"/selection_audit?run={run}",
         "snowball": f"/snowball?run={run}",
         "snowball-cases": f"/snowball?run={run}&view=Cases",
@@ -38,7 +38,7 @@ def pages(run: str, other: str) -> dict[str, str]:
         "studies-paper": "/studies?study=ablations&view=Beside+the+paper",
         "paper": "/paper",
         "paper-method": "/paper?figure=method",
-        "system": "/system",
+        "system": "/system?view=Audit+log",
     }
 
 
@@ -49,7 +49,7 @@ def take(browser: Browser, link: str, addresses: dict[str, str], folder: Path, w
     page = context.new_page()
     page.on("console", lambda message: message.type == "error" and print(f"{page.url}: {message.text}"))  # noqa: T201
     page.goto(link)
-    page.wait_for_timeout(1000)
+    page.get_by_role("heading", level=1).first.wait_for(timeout=90_000)
     for name, address in addresses.items():
         page.goto(f"{parts.scheme}://{parts.netloc}{address}")
         page.wait_for_timeout(SETTLE_MILLISECONDS)

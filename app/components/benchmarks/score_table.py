@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
 from app.paper_and_studies import (
     AVERAGES,
@@ -15,6 +14,7 @@ from app.paper_and_studies import (
     number_of,
     study_names,
 )
+from db.rows.display_names import model_name
 from db.rows.scores import BenchmarkScoreRow, ScoredRuns
 
 BLOCKS = {
@@ -261,8 +261,7 @@ def _mean(scores: Sequence[Score]) -> Score:
 
 def _name(row: BenchmarkScoreRow) -> str:
     if row.source_run_id is None:
-        path = PurePosixPath(row.model)
-        return path.name if path.is_absolute() else row.model
+        return model_name(row.model)
     return f"{row.method}: {row.source_name or row.source_run_id}, step {row.source_step or 0:,}{row.choice}".lstrip(
         ": "
     )

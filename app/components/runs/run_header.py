@@ -20,16 +20,16 @@ from app.formats import (
     share,
 )
 from db.rows.adopted_runs import UNKNOWN
-from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end
+from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
 
 
 def show_identity(row: RunRow) -> None:
     """Show the run's name, state and origin; names are plain text."""
     if row.is_adopted:
-        facts = ["adopted from verl's rollout dumps", f"model {row.model}", row.dataset]
+        facts = ["adopted from verl's rollout dumps", f"model {model_name(row.model)}", row.dataset]
     else:
-        facts = [row.method, row.model, row.dataset]
+        facts = [row.method, model_name(row.model), row.dataset]
     if row.kind == "train" and not row.is_adopted:
         facts += [f"preset {row.preset}" if row.preset else "no preset", row.engine]
     with st.container(key="run-identity", width="content"):

@@ -12,7 +12,7 @@ from app.components.runs import run_columns, run_progress
 from app.components.widgets import status_badge
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
 from db.queries.run_order import RunOrder, RunSortKey
-from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score
+from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score, model_name
 from db.rows.runs import RunRow
 
 _ROW_HEIGHT = 38
@@ -94,7 +94,7 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = run_columns.DEFAULT) 
         "Tags": [list(map(escape_control_characters, row.tags)) for row in rows],
         "Created": [ago(row.created_at, now) for row in rows],
         "Started": [ago(row.started_at, now) for row in rows],
-        "Model": [escape_control_characters(row.model) for row in rows],
+        "Model": [escape_control_characters(model_name(row.model)) for row in rows],
         "Engine": [escape_control_characters(row.engine) or NONE_SHOWN for row in rows],
         "Id": [row.run_id for row in rows],
         "Preset": [escape_control_characters(row.preset or "") for row in rows],

@@ -36,9 +36,10 @@ def show(results: StudyResults) -> None:
         )
     figure = chart(results)
     if figure is not None and results.main_figure is not None:
+        dotted = "; dotted: the baseline's mean" if results.study.baseline else ""
         figures.show_card(
-            results.main_figure, "orange: each seed; blue: mean and 95% interval; dotted: the baseline's mean", figure,
-            "study-cells", "Means and intervals of each cell",
+            results.main_figure, f"orange: each seed; blue: mean and 95% interval{dotted}", figure, "study-cells",
+            "Means and intervals of each cell",
         )  # fmt: skip
     frame = figures_table(results)
     exports.show_heading("Your figures", frame, f"{results.study.name}-own-figures")
@@ -63,7 +64,7 @@ def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFram
         frame["Yours, difference"] = [_text(row.difference, is_difference=True) for row in rows]
         frame["Lowest seed"] = [None if row.own is None else f"{row.own.worst:.1f}" for row in rows]
     frame["Seeds"] = [row.num_seeds for row in rows]
-    return pd.DataFrame(frame)
+    return _without_empty_differences(pd.DataFrame(frame))
 
 
 def figures_table(results: StudyResults) -> pd.DataFrame:
@@ -129,7 +130,13 @@ def _by_cell(results: StudyResults, names: Sequence[str]) -> pd.DataFrame:
             values = {name: _text(result.figures.get(name)) for name in names}
             difference = _text(results.difference(result), is_difference=True)
             rows.append({"Cell": result.cell.name, **values, "Difference": difference, "Seeds": len(result.seeds)})
-    return pd.DataFrame(rows)
+    return _without_empty_differences(pd.DataFrame(rows))
+
+
+def _without_empty_differences(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table without differences where no cell has one, as in a study without a baseline."""
+    names = {"Paper, difference", "Yours, difference", "Difference"}
+    return frame.drop(columns=[name for name in frame if name in names and frame[name].isna().all()])
 
 
 def _means(rows: Sequence[tuple[str, MeanInterval]], colour: str) -> go.Scatter:

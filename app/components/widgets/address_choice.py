@@ -40,7 +40,7 @@ def select(
         help=explanation,
     )
     if wanted and wanted not in names:
-        _show_unknown(parameter, wanted, f"showing {names[default]}")
+        show_unknown(parameter, wanted, f"showing {names[default]}")
     return chosen
 
 
@@ -80,7 +80,7 @@ def select_step(label: str, first: int, last: int, usual: int, name: str) -> int
     st.session_state[name] = min(max(wanted, first), last)
     step = st.slider(label, first, last, key=name, on_change=_take_step, args=(name,))
     if written and not is_step:
-        _show_unknown(name, written, f"showing step {step}")
+        show_unknown(name, written, f"showing step {step}")
     return step
 
 
@@ -94,7 +94,7 @@ def _take_step(name: str) -> None:
     address.put({name: str(st.session_state[name])})
 
 
-def _show_unknown(parameter: str, wanted: str, displayed: str) -> None:
+def show_unknown(parameter: str, wanted: str, displayed: str) -> None:
     """Show in one sentence that the value of `parameter` in the address does not exist, and what is `displayed`."""
     value = " ".join(wanted.split())
     value = value if len(value) <= _MAX_CHARS else f"{value[:_MAX_CHARS]}…"

@@ -5,7 +5,7 @@ from app.components.paper.run_selection import CHOSEN, PRINTED, STUDY, demo_rows
 from app.paper_and_studies import RunKey, Scale, load_study
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
-from tests.app.page_texts import texts
+from tests.app.page_texts import has_text, texts
 from tests.jobs.studies.recorded import record_run
 
 
@@ -101,4 +101,7 @@ def test_every_entry_opens_beside_the_demos_runs(open_page):
 def test_an_unknown_figure_in_the_address_shows_the_index(open_page):
     page = open_page("paper", figure="no such")
     assert not page.exception
+    assert has_text(
+        page, "The address asks for figure=no such, which does not exist: all figures and tables are listed."
+    )
     assert len(labels(page)) == len(BY_KEY)

@@ -3,8 +3,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.components.studies import study_matrix, study_state
-from app.paper_and_studies import RunKey, Scale, load_study, wanted_keys
+from app.components.studies import study_matrix, study_results, study_state
+from app.paper_and_studies import (
+    ComparedRow,
+    MeanInterval,
+    RunKey,
+    Scale,
+    StudyResults,
+    load_study,
+    reading,
+    wanted_keys,
+)
 from db.connections.opening import open_database
 from db.ingest import events
 from db.queries.run_filter import RunFilter
@@ -147,6 +156,20 @@ def test_a_study_leads_to_the_comparison_of_its_cells(runs_root, open_page):
     page = open_page("studies", study="ablations")
     link = next(link for link in page.get("page_link") if link.proto.label == "Compare the cells")
     assert "runs=run-on-policy%2Crun-finished" in link.proto.query_string
+
+
+def test_a_study_without_a_baseline_shows_no_differences(runs_root, open_page):
+    study = load_study("mini-batch-counts")
+    record_run(runs_root, study, key("masked-easy", 0, study.name), 4)
+    with open_fresh_index(runs_root, None):
+        pass
+    page = open_page("studies", study=study.name, view="Beside the paper")
+    assert not page.exception
+    assert list(page.dataframe[0].value) == ["Cell", "Seeds"]
+    row = ComparedRow("tab", "", "Easy", "Size", "masked-easy", "21.2", None, MeanInterval(2.0, 0.1, (2.0,)), None, 1)
+    beside = study_results.beside_table([row], by_column=False)
+    assert list(beside) == ["Paper's row", "Cell", "Paper, Size", "Yours", "Lowest seed", "Seeds"]
+    assert reading(StudyResults(study, Scale.CHAINS, (), ())) == ""
 
 
 def test_only_chosen_cells_are_launched(study_runs, open_page):

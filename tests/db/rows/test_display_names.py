@@ -1,4 +1,4 @@
-from db.rows.display_names import BATCH_PASS_RATE, FRESH_PASS_RATE, distinct_names, held_out_score
+from db.rows.display_names import BATCH_PASS_RATE, FRESH_PASS_RATE, distinct_names, held_out_score, model_name
 from exgrpo_core.step_report import METRIC_LABELS
 
 
@@ -21,3 +21,7 @@ def test_held_out_score_is_named_with_its_number_of_samples():
 def test_scores_have_the_names_of_their_metrics():
     assert METRIC_LABELS["reward/pass_at_1"] == BATCH_PASS_RATE
     assert METRIC_LABELS["reward/pass_at_1_fresh"] == FRESH_PASS_RATE
+
+
+def test_a_folders_model_is_named_by_the_end_of_its_path():
+    assert (model_name("/home/me/models/small"), model_name("Qwen/Qwen2.5-7B")) == ("small", "Qwen/Qwen2.5-7B")

@@ -2,7 +2,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.cli.main import app
-from tests.app import recorded
+from tests.app import recorded, scored
 
 NARROW = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "80"})
 
@@ -32,3 +32,10 @@ def test_a_narrow_terminal_cuts_neither_ids_states_nor_scores(long_ids):
     ):
         assert whole in words, whole
     assert {"many", "number", "Avg@n", "Pass@1", "0.562"} <= set(words)
+
+
+def test_an_evaluation_has_no_count_of_steps_and_its_kind_is_one_word(tmp_path):
+    scored.record_unfinished(tmp_path)
+    printed = NARROW.invoke(app, ["runs", "--runs-root", str(tmp_path)]).stdout
+    assert "evaluation" in printed.split()
+    assert "0/0" not in printed

@@ -68,7 +68,7 @@ def test_status_tells_done_from_missing(tmp_path: Path):
     words = ("study", "status", "repo", "--seeds", 2, "--cells", "repo", "--runs-root", tmp_path)
     lines = json.loads(call(*words, "--json"))["runs"]
     assert [(line["state"], line["run_id"]) for line in lines] == [("succeeded", run_id), ("missing", None)]
-    assert call(*words).split() == ["repo", "0", "finished,", "1", "missing"]
+    assert call(*words).split(maxsplit=1) == ["repo", "finished: seed 0; missing: seed 1\n"]
 
 
 def test_results_stand_beside_the_papers_numbers(tmp_path: Path):

@@ -35,7 +35,7 @@ def test_mapping_sets_a_field_that_is_null():
     ],
 )
 def test_unknown_key_is_answered_with_the_nearest_name(key, nearest):
-    with pytest.raises(SpecError, match=f"did you mean {nearest}\\."):
+    with pytest.raises(SpecError, match=rf"did you mean {nearest}\?"):
         apply_settings(TrainSpec(), [f"{key}=1"])
 
 
