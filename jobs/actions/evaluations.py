@@ -191,7 +191,7 @@ def _refuse_unknown_names(spec: EvalSpec) -> None:
 
 def _check_chat_templates(spec: EvalSpec) -> None:
     for choice in spec.benchmarks:
-        if (choice.template or spec.template) == TemplateName.CHAT:
+        if (choice.template or spec.template) == "chat":
             field = f"benchmarks.{choice.name}.template" if choice.template else "template"
             check_chat_template(field, _tokenizer_source(spec.model.source), spec.model.revision)
 

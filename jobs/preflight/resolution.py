@@ -34,7 +34,6 @@ from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import SpecError, TrainSpec
-from jobs.training.templates import TemplateName
 
 
 class RunRefusedError(CommandError, SpecError):
@@ -146,10 +145,10 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
 
 def _chat_fields(spec: TrainSpec) -> Iterator[str]:
     """Yield the fields that ask for the model's chat template."""
-    if spec.data.template == TemplateName.CHAT:
+    if spec.data.template == "chat":
         yield "data.template"
     for name, benchmark in spec.validation.benchmarks.items():
-        if benchmark.template == TemplateName.CHAT:
+        if benchmark.template == "chat":
             yield f"validation.benchmarks.{name}.template"
 
 

@@ -24,7 +24,11 @@ def show_cells(cells: Sequence[OutcomeCell]) -> None:
         exports.show_heading("Answers against reasoning", frame, "answers-against-reasoning")
         st.dataframe(
             frame, hide_index=True, placeholder=NONE_SHOWN,
-            column_config={"Entropy": entropy, "Deviation": entropy, "%": st.column_config.NumberColumn(format="%.1f")},
+            column_config={
+                "Trajectories": st.column_config.NumberColumn(format="localized"),
+                "%": st.column_config.NumberColumn(format="%.1f"),
+                "Entropy": entropy, "Deviation": entropy,
+            },
             alt="Trajectories and their entropy by answer and verdict on the reasoning",
         )  # fmt: skip
         st.caption(

@@ -13,6 +13,8 @@ from db.rows.display_names import id_end
 from db.rows.judging import JudgeRow
 from db.rows.verdicts import JudgeJobRow
 
+_COUNTS = ("Jobs", "Responses", "Valid", "Not valid", "Unjudged", "Tokens")
+
 
 def show(jobs: Sequence[JudgeJobRow]) -> None:
     """Show one row per job; a click opens it as a run."""
@@ -70,7 +72,7 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
         frame = prompt_table(rows)
         st.dataframe(
             frame, hide_index=True, key="prompt-versions", placeholder=NONE_SHOWN,
-            column_config={"Tokens": st.column_config.NumberColumn(format="localized")},
+            column_config={name: st.column_config.NumberColumn(format="localized") for name in _COUNTS},
             alt="Judges and prompt versions with the number of jobs, responses and tokens",
         )  # fmt: skip
         exports.show(frame, "judge-prompts")
