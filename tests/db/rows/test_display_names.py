@@ -24,4 +24,4 @@ def test_scores_have_the_names_of_their_metrics():
 
 
 def test_a_folders_model_is_named_by_the_end_of_its_path():
-    assert (model_name("/home/me/models/small"), model_name("Qwen/Qwen2.5-7B")) == ("small", "Qwen/Qwen2.5-7B")
+    assert (model_name("/models/small"), model_name("Qwen/Qwen2.5-7B")) == ("small", "Qwen/Qwen2.5-7B")
