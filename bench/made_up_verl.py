@@ -22,7 +22,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from exgrpo_core.verl_plugin.loss import BEHAVIOR_SUM
-from exgrpo_core.verl_plugin.rows import LOG_PROBS, PARTITION, STORED_LOG_PROBS, of_response
+from exgrpo_core.verl_plugin.rows import LOG_PROBS, PARTITION, STORED_LOG_PROBS
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.update import SUM_NAMES
 from jobs.tasks.chains.tokenizer import make_tokenizer
@@ -80,7 +80,7 @@ class MadeUpProcess:
         }
         names = ("response_mask", "is_replayed", "is_behavior_stored", STORED_LOG_PROBS, LOG_PROBS)
         for mask, is_replayed, is_stored, stored, scored in zip(*(rows[name].unbind() for name in names), strict=True):
-            behavior = stored if is_stored else torch.from_numpy(of_response(scored, mask.numel()))
+            behavior = stored if is_stored else scored[-mask.numel() - 1 : -1]
             sums["num_replayed" if is_replayed else "num_fresh"] += float(mask.sum())
             sums[BEHAVIOR_SUM] += float((behavior.double() * mask).sum())
         return {name: [value] for name, value in sums.items()}

@@ -149,7 +149,7 @@ def figures_of(size: Size, passed: Passed, num_tokens: int, per_token: Passed) -
         "measured_cpu_s": passed.cpu_seconds,
         "cpu_s": seconds,
         "token_bytes": passed.token_bytes + per_token.token_bytes * num_more,
-        "other_bytes": passed.other_bytes,
+        "other_bytes": passed.other_bytes + per_token.other_bytes * num_more,
         "share_of_300_s": seconds / STEP_SECONDS,
     }
     return {f"{size.num_gpus}_gpus/{name}": value for name, value in figures.items()}

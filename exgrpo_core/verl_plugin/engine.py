@@ -26,8 +26,9 @@ from exgrpo_core.verl_plugin.rows import (
     check_tokens,
     clear_rows,
     fetch_rows,
-    of_response,
     put_rows,
+    split_responses,
+    split_rows,
 )
 from exgrpo_core.verl_plugin.settings import AGENT_NAME
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
@@ -117,7 +118,7 @@ class VerlEngine:
                 is_valid=entry.verdict.get("is_valid"),
                 has_code=entry.verdict.get("has_code"),
                 entropies=entropies,
-                sampler_log_probs=entry.log_probs.astype(np.float32),
+                sampler_log_probs=entry.log_probs,
             )
             for question, entry, reward, log_probs, entropies in zip(
                 questions, rollouts, rewards, scores.log_probs, scores.entropies, strict=True
@@ -145,16 +146,15 @@ class VerlEngine:
             TokenRow(
                 question.prompt_ids,
                 candidate.token_ids,
-                {STORED_LOG_PROBS: torch.from_numpy(candidate.behavior_log_probs.astype(np.float32))},
+                {STORED_LOG_PROBS: candidate.behavior_log_probs},
             )
             for question, candidate in zip(questions, candidates, strict=True)
         ]
         queued = put_rows(rows)
         self.trainer.score(queued)
         fetched = fetch_rows([row.key for row in queued], ("input_ids", LOG_PROBS, ENTROPIES))
-        for position, (row, input_ids) in enumerate(zip(rows, fetched["input_ids"].unbind(), strict=True)):
-            sent = np.concatenate([row.prompt_ids, row.token_ids])
-            check_tokens(f"row {position} of {len(rows)}", sent, input_ids)
+        sent = [np.concatenate([row.prompt_ids, row.token_ids]) for row in rows]
+        check_tokens(sent, fetched["input_ids"], lambda position: f"row {position} of {len(rows)}")
         scores = _read_scores(fetched, [row.token_ids for row in rows])
         self._kept.add(
             KeptRow(row, candidate.token_ids, log_probs, candidate.behavior_log_probs)
@@ -292,8 +292,8 @@ class VerlEngine:
 
     def _checked_rollouts(self, requests: Sequence[RolloutRequest], fetched: Any) -> list[Rollout]:
         questions = [request.question for request in requests for _ in range(request.num_rollouts)]
-        for question, prompt_ids in zip(questions, fetched["prompts"].unbind(), strict=True):
-            check_tokens(f"prompt of question {question.question_id}", question.prompt_ids, prompt_ids)
+        prompts = [question.prompt_ids for question in questions]
+        check_tokens(prompts, fetched["prompts"], lambda i: f"prompt of question {questions[i].question_id}")
         return _read_rollouts(fetched)
 
     def _with_reference(
@@ -302,7 +302,7 @@ class VerlEngine:
         """Return the rows with log-probs of the initial policy, which workers write where those of this policy are."""
         values = self.trainer.reference_log_probs([TokenRow(row.prompt_ids, row.token_ids) for row in trained])
         return [
-            replace(row, columns={**row.columns, "reference_log_probs": torch.from_numpy(part)})
+            replace(row, columns={**row.columns, "reference_log_probs": part})
             for row, part in zip(rows, values, strict=True)
         ]
 
@@ -328,31 +328,31 @@ class VerlEngine:
 
 def _read_rollouts(rows: Any) -> list[Rollout]:
     """Return rollouts from the columns that verl's agent loop wrote."""
-    columns = [rows[name].unbind() for name in ("responses", STORED_LOG_PROBS, "rm_scores")]
-    rollouts = []
-    for token_ids, log_probs, scores, extra in zip(*columns, list(rows["extra_fields"]), strict=True):
-        verdict = extra.get("reward_extra_info", {})
-        rollouts.append(
-            Rollout(
-                token_ids=token_ids.numpy().astype(np.int32),
-                log_probs=log_probs.float().numpy(),
-                reward=float(scores.sum()),
-                text=extra.get("text", ""),
-                is_truncated=bool(extra["is_truncated"]),
-                verdict=verdict,
-            )
+    token_ids, *floats = (
+        split_rows(rows[name], dtype)
+        for name, dtype in (
+            ("responses", torch.int32),
+            (STORED_LOG_PROBS, torch.float32),
+            ("rm_scores", torch.float32),
         )
-    return rollouts
+    )
+    return [
+        Rollout(
+            token_ids=tokens,
+            log_probs=log_probs,
+            reward=float(scores.sum()),
+            text=extra.get("text", ""),
+            is_truncated=bool(extra["is_truncated"]),
+            verdict=extra.get("reward_extra_info", {}),
+        )
+        for tokens, log_probs, scores, extra in zip(token_ids, *floats, list(rows["extra_fields"]), strict=True)
+    ]
 
 
 def _read_scores(fetched: Any, token_ids: Sequence[Int32Array]) -> TrajectoryScores:
     """Return what workers wrote for the responses' tokens."""
-    columns = [fetched[name].unbind() for name in (LOG_PROBS, ENTROPIES)]
-    log_probs, entropies = (
-        [of_response(values, tokens.size) for values, tokens in zip(column, token_ids, strict=True)]
-        for column in columns
-    )
-    return TrajectoryScores(log_probs, entropies)
+    num_tokens = list(map(len, token_ids))
+    return TrajectoryScores(*(split_responses(fetched[name], num_tokens) for name in (LOG_PROBS, ENTROPIES)))
 
 
 def _read_state(path: Path) -> dict[str, int]:

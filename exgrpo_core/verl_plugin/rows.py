@@ -4,18 +4,19 @@ What agent loops put there stays under its key: it is scored and trained where i
 algorithm reads, once. Rows that the driver has alone, stored trajectories above all, are put as a whole.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
 import torch
 import transfer_queue as tq
+from numpy.typing import NDArray
+from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from exgrpo_core.errors import EngineError
 from exgrpo_core.types import Float32Array, Int32Array
@@ -37,28 +38,13 @@ class TokenRow:
 
     prompt_ids: Int32Array
     token_ids: Int32Array
-    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    columns: Mapping[str, Float32Array] = field(default_factory=dict)
     is_in_loss: bool = True
 
     @property
     def num_tokens(self) -> int:
         """Tokens of prompt and response."""
         return int(self.prompt_ids.size + self.token_ids.size)
-
-    def as_columns(self) -> dict[str, torch.Tensor]:
-        """Return the row as verl's engines read it."""
-        prompt = torch.from_numpy(self.prompt_ids.astype(np.int64))
-        response = torch.from_numpy(self.token_ids.astype(np.int64))
-        mask = torch.full_like(response, int(self.is_in_loss))
-        return {
-            "prompts": prompt,
-            "responses": response,
-            "input_ids": torch.cat([prompt, response]),
-            "position_ids": torch.arange(self.num_tokens),
-            "response_mask": mask,
-            "loss_mask": torch.ones_like(response),
-            **self.columns,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +54,7 @@ class QueuedRow:
     key: str
     num_tokens: int
     """Tokens of prompt and response."""
-    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    columns: Mapping[str, Float32Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +69,7 @@ def put_rows(rows: Sequence[TokenRow]) -> list[QueuedRow]:
     """Put rows under new keys, where they stay until they are cleared."""
     number = next(_numbers)
     queued = [QueuedRow(f"rows{number}-{position}", row.num_tokens) for position, row in enumerate(rows)]
-    _put([row.key for row in queued], [row.as_columns() for row in rows])
+    _put([row.key for row in queued], _sequence_columns(rows) | _further_columns(rows))
     return queued
 
 
@@ -104,7 +90,7 @@ def queue_rows(
         all_rows = [row if isinstance(row, QueuedRow) else next(news) for row in rows]
         all_rows += news
         kept = [row for row in rows if isinstance(row, QueuedRow) and row.columns]
-        _put([row.key for row in kept], [row.columns for row in kept])
+        _put([row.key for row in kept], _further_columns(kept))
         lengths = [row.num_tokens for row in all_rows]
         shares = get_seqlen_balanced_partitions(lengths, k_partitions=num_ranks, equal_size=True)
         keys = [all_rows[position].key for share in shares for position in share]
@@ -120,13 +106,20 @@ def fetch_rows(keys: Sequence[str], names: Sequence[str], partition: str = PARTI
     return tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=list(names))
 
 
-def of_response(values: torch.Tensor, num_tokens: int) -> Float32Array:
-    """Return what workers wrote for the response's tokens (T,) of one value a token of prompt and response.
+def split_rows(column: Any, dtype: torch.dtype) -> list[NDArray[Any]]:
+    """Return the rows (T,) of a fetched column, jagged or of equal rows, as parts of one array."""
+    offsets = column.offsets() if column.is_nested else torch.arange(len(column) + 1) * column[0].numel()
+    values = (column.values() if column.is_nested else column.reshape(-1)).to(dtype).numpy()
+    return [values[start:end] for start, end in pairwise(offsets.tolist())]
+
+
+def split_responses(column: torch.Tensor, num_tokens: Sequence[int]) -> list[Float32Array]:
+    """Return what workers wrote for the tokens of each response (T,) of one value a token of prompt and response.
 
     A value is of the token after it.
     """
-    response: Float32Array = values[-num_tokens - 1 : -1].float().numpy()
-    return response
+    rows = split_rows(column, torch.float32)
+    return [values[-count - 1 : -1] for values, count in zip(rows, num_tokens, strict=True)]
 
 
 def clear_rows(keys: Sequence[str], partition: str = PARTITION) -> None:
@@ -135,24 +128,58 @@ def clear_rows(keys: Sequence[str], partition: str = PARTITION) -> None:
         tq.kv_clear(keys=list(keys), partition_id=partition)
 
 
-def check_tokens(what: str, expected: Int32Array, received: torch.Tensor) -> None:
-    """Raise an `EngineError` unless token ids came back as they were sent."""
-    if not np.array_equal(expected, received.numpy()):
-        num_equal = int((expected[: received.numel()] == received.numpy()[: expected.size]).sum())
-        raise EngineError(
-            f"{what}: expected the {expected.size} token ids that were stored, got {received.numel()} of which "
-            f"{num_equal} agree; token ids must not be made from text again."
-        )
+def check_tokens(expected: Sequence[Int32Array], column: torch.Tensor, describe: Callable[[int], str]) -> None:
+    """Raise an `EngineError`, which describes the row, unless a column's token ids are as they were sent."""
+    received = split_rows(column, torch.int64)
+    lengths = [list(map(len, rows)) for rows in (expected, received)]
+    if lengths[0] == lengths[1] and np.array_equal(np.concatenate(expected), np.concatenate(received)):
+        return
+    for position, (sent, back) in enumerate(zip(expected, received, strict=True)):
+        if not np.array_equal(sent, back):
+            num_equal = int((sent[: back.size] == back[: sent.size]).sum())
+            raise EngineError(
+                f"{describe(position)}: expected the {sent.size} token ids that were stored, got {back.size} of which "
+                f"{num_equal} agree; token ids must not be made from text again."
+            )
 
 
-def _put(keys: Sequence[str], columns: Sequence[Mapping[str, torch.Tensor]]) -> None:
+def _sequence_columns(rows: Sequence[TokenRow]) -> dict[str, list[NDArray[Any]]]:
+    """Return the columns that verl's engines read."""
+    masks = [np.full(row.token_ids.size, int(row.is_in_loss)) for row in rows]
+    return {
+        "prompts": [row.prompt_ids for row in rows],
+        "responses": [row.token_ids for row in rows],
+        "input_ids": [np.concatenate([row.prompt_ids, row.token_ids]) for row in rows],
+        "position_ids": [np.arange(row.num_tokens) for row in rows],
+        "response_mask": masks,
+        "loss_mask": [np.ones_like(mask) for mask in masks],
+    }
+
+
+def _further_columns(rows: Sequence[TokenRow | QueuedRow]) -> dict[str, list[Float32Array]]:
+    return {name: [row.columns[name] for row in rows] for name in (rows[0].columns if rows else ())}
+
+
+def _put(keys: Sequence[str], columns: Mapping[str, Sequence[NDArray[Any]]]) -> None:
     if keys:
-        fields = list_of_dict_to_tensordict([dict(row) for row in columns])
+        fields = TensorDict({name: _join_rows(parts) for name, parts in columns.items()}, batch_size=[len(keys)])
         tq.kv_batch_put(keys=list(keys), partition_id=PARTITION, fields=fields)
+
+
+def _join_rows(rows: Sequence[NDArray[Any]]) -> torch.Tensor:
+    """Return rows of whole numbers or floats as one column, made at once: a tensor a row takes most of the time."""
+    values = np.concatenate(rows)
+    tensor = torch.from_numpy(values.astype(np.int64 if values.dtype.kind == "i" else np.float32))
+    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    if (lengths == lengths[0]).all():
+        return tensor.reshape(len(rows), -1)
+    offsets = torch.from_numpy(np.append(0, np.cumsum(lengths)))
+    column: torch.Tensor = torch.nested.nested_tensor_from_jagged(tensor, offsets)
+    return column
 
 
 def _padding_row(columns: Sequence[str]) -> TokenRow:
     """Return a prompt and a response of one token, which is not in the loss."""
     token = np.zeros(1, dtype=np.int32)
-    values = {name: torch.zeros(2 if name == LOG_PROBS else 1) for name in columns}
+    values = {name: np.zeros(2 if name == LOG_PROBS else 1, dtype=np.float32) for name in columns}
     return TokenRow(token, token, values, is_in_loss=False)

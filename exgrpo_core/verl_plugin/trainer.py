@@ -15,7 +15,15 @@ from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.types import Float32Array
 from exgrpo_core.verl_plugin.generation import Generated, Prompt, generate
 from exgrpo_core.verl_plugin.loss import experience_loss, loss_columns
-from exgrpo_core.verl_plugin.rows import LOG_PROBS, QueuedRow, QueuedRows, TokenRow, fetch_rows, of_response, queue_rows
+from exgrpo_core.verl_plugin.rows import (
+    LOG_PROBS,
+    QueuedRow,
+    QueuedRows,
+    TokenRow,
+    fetch_rows,
+    queue_rows,
+    split_responses,
+)
 
 POLL_SECONDS = 0.05
 """Seconds between polls for finished rollouts; verl's 2 s would be half of a short step."""
@@ -49,8 +57,8 @@ class ExperienceTrainer(PPOTrainerSync):
         """Return log-probs of the rows' responses under the initial policy."""
         with self._queue(rows, has_entropies=False) as queued:
             self.ref_policy_wg.compute_ref_log_prob(queued.meta)
-            written = fetch_rows(queued.keys, (LOG_PROBS,))[LOG_PROBS].unbind()
-        return [of_response(values, row.token_ids.size) for row, values in zip(rows, written, strict=True)]
+            written = fetch_rows(queued.keys, (LOG_PROBS,))[LOG_PROBS]
+        return split_responses(written, [row.token_ids.size for row in rows])
 
     def train_mini_batch(
         self, rows: Sequence[TokenRow | QueuedRow], objective: ObjectiveSettings, num_trajectories: int, num_tokens: int

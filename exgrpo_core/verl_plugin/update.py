@@ -19,6 +19,8 @@ SUM_NAMES = (
     "replayed_squared", "max_replayed", "shaped",
 )  # fmt: skip
 
+_FLAGS = np.array([[0.0], [1.0]], dtype=np.float32)
+
 
 def update_rows(rows: Sequence[TrainingRow], kept: KeptRows) -> list[TokenRow | QueuedRow]:
     """Return rows with the columns of the loss: of rows that are in TransferQueue the few that the driver decides."""
@@ -30,16 +32,15 @@ def _with_columns(row: TrainingRow, kept: KeptRow | None, has_token_advantages: 
     is_stored = kept is None or row.behavior_log_probs is kept.stored_log_probs
     advantages = row.token_advantages if has_token_advantages else np.array([row.advantage], dtype=np.float32)
     columns = {
-        "advantages": torch.from_numpy(advantages),
-        "is_replayed": torch.tensor([float(row.is_replayed)]),
-        "is_behavior_stored": torch.tensor([float(is_stored)]),
+        "advantages": advantages,
+        "is_replayed": _FLAGS[int(row.is_replayed)],
+        "is_behavior_stored": _FLAGS[int(is_stored)],
     }
     if kept is not None:
         return QueuedRow(kept.row.key, kept.row.num_tokens, columns)
-    num_tokens = row.prompt_ids.size + row.token_ids.size
     columns |= {
-        LOG_PROBS: torch.zeros(num_tokens),
-        STORED_LOG_PROBS: torch.from_numpy(row.behavior_log_probs.astype(np.float32)),
+        LOG_PROBS: np.zeros(row.prompt_ids.size + row.token_ids.size, dtype=np.float32),
+        STORED_LOG_PROBS: row.behavior_log_probs,
     }
     return TokenRow(row.prompt_ids, row.token_ids, columns)
 

@@ -6,7 +6,6 @@ import gc
 
 import numpy as np
 import pytest
-import torch
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
@@ -233,7 +232,7 @@ def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, quest
     send = trainer.queue_rows
 
     def forget_replay(rows, *arguments):
-        none = {"is_replayed": torch.zeros(1)}
+        none = {"is_replayed": np.zeros(1, dtype=np.float32)}
         return send([dataclasses.replace(row, columns=row.columns | none) for row in rows], *arguments)
 
     monkeypatch.setattr(trainer, "queue_rows", forget_replay)
@@ -247,15 +246,16 @@ def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypat
     from exgrpo_core.verl_plugin import rows
 
     (group,) = engine.rollout([RolloutRequest(questions[0], 2)])
-    as_columns = rows.TokenRow.as_columns
+    as_sent = rows._sequence_columns
 
-    def retokenize(row):
-        columns = as_columns(row)
-        columns["input_ids"][-1] = (columns["input_ids"][-1] + 1) % 7
+    def retokenize(sent):
+        columns = as_sent(sent)
+        for row in columns["input_ids"][-1:]:
+            row[-1] = (row[-1] + 1) % 7
         return columns
 
-    monkeypatch.setattr(rows.TokenRow, "as_columns", retokenize)
-    with pytest.raises(EngineError, match="token ids must not be made from text again"):
+    monkeypatch.setattr(rows, "_sequence_columns", retokenize)
+    with pytest.raises(EngineError, match=r"row 1 of 2: .*token ids must not be made from text again"):
         engine.entropies(*stored([group]))
 
 
