@@ -4,7 +4,7 @@
 processor time (`step_s`, `rollout_s`), and the most memory of the process in the step (`peak_gib`). DTYPE is what the
 model is computed in, `float32` or `bfloat16`; weights are float32. `embedded` keeps freed memory, as a job's worker
 does, and so does `trl_kept`; `trl` is TRL as its users start it, in bfloat16 with its autocast. TRL generates all
-rollouts at once and trains on two halves, whose gradients add up: trained on together, 64 take 20 GiB.
+rollouts at once and trains on four parts, whose gradients add up: 64 at once take 20 GiB.
 """
 
 import dataclasses
@@ -223,8 +223,8 @@ class Trl:
             {"prompt": [question.prompt_text for question in questions]},
             _stepper(self),
             output_dir=str(folder),
-            per_device_train_batch_size=num_questions * ROLLOUTS // 2,
-            gradient_accumulation_steps=2,
+            per_device_train_batch_size=num_questions * ROLLOUTS // 4,
+            gradient_accumulation_steps=4,
             num_generations=ROLLOUTS,
             max_completion_length=num_tokens,
             temperature=1.0,
