@@ -113,7 +113,7 @@ test-faults-verl: $(VERL_VENV)/.installed-dev
 test-verl-vllm: vllm-env $(VENV)/.installed-dev tools  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
 	@OMP_NUM_THREADS=1 VERL_PLATFORM=cpu $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging \
 		tests/jobs/evaluation
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m verl_vllm tests/browser
+	@OMP_NUM_THREADS=1 EXGRPO_VERL_PYTHON=$(VLLM_VENV)/bin/python $(BIN)/python -m pytest -q -m verl_vllm tests/browser
 
 test-verl-gpu-pins:  ## Run verl's tests with the versions for GPUs, without one: 11 GB of disk; not part of `make test`
 	@$(MAKE) GPU=1 VERL_VENV=$(GPU_PINS_VENV) $(GPU_PINS_VENV)/.installed-dev

@@ -1,15 +1,14 @@
-"""A study of three cells on verl, without a GPU: from its launch in the browser to its figures beside the paper's."""
+"""A study of three cells on verl, from its launch in the browser to its figures, on the CPU (`make test-verl-vllm`)."""
 
 import subprocess
 import sys
 
 import pytest
 
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.runs.directory import list_run_directories
 from tests.app import recorded, web_server
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.verl_vllm, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 END_MILLISECONDS = 1_800_000
 CHANGES = """model.source=chains-warm
@@ -33,10 +32,6 @@ validation.samples_per_question=1"""
 @pytest.fixture(scope="module")
 def workbench(tmp_path_factory):
     """The real server and the real supervisor."""
-    try:
-        engine_python("verl")
-    except EngineEnvironmentError as error:
-        pytest.skip(str(error))
     root = tmp_path_factory.mktemp("verl-study")
     recorded.record(root)
     words = [sys.executable, "-P", "-m", "jobs.supervisor", "--runs-root", str(root)]
