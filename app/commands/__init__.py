@@ -25,7 +25,7 @@ from jobs.playground.process import ask_models
 from jobs.preflight import data_preview
 from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.resolution import Preflight, RunRefusedError, resolve
-from jobs.preflight.resource_estimate import estimate_resources
+from jobs.preflight.resource_estimate import ResourceEstimate, estimate_resources
 from jobs.recording.trajectory_file import read_token_data
 from jobs.runs import drafts, lookup
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
@@ -46,14 +46,15 @@ from jobs.training.probe_report import ProbeReport
 
 __all__ = [
     "ENDED", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "ContaminationReport", "DataError", "DataPreview",
-    "Finding", "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RunRefusedError", "RunStatus",
-    "SpecError", "TrainSpec", "UserError", "archive", "branch", "chat", "check", "clone", "contamination_reports",
-    "delete", "delete_draft", "delete_view", "describe_stop", "empty_bin", "estimate_resources",
-    "estimate_step_seconds", "examine_machine", "fields_of", "find_view_fault", "job_progress", "journal_entries",
-    "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset", "mark_case",
-    "mark_trajectory", "needs", "note", "package_versions", "preset_exists", "preset_names", "preview_data",
-    "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "set_verdict", "start_probe",
-    "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge", "tag", "token_data",
+    "Finding", "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "ResourceEstimate",
+    "RunRefusedError", "RunStatus", "SpecError", "TrainSpec", "UserError", "archive", "branch", "chat", "check",
+    "clone", "contamination_reports", "delete", "delete_draft", "delete_view", "describe_stop", "empty_bin",
+    "estimate_resources", "estimate_step_seconds", "examine_machine", "fields_of", "find_view_fault",
+    "job_progress", "journal_entries", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft",
+    "load_preset", "mark_case", "mark_trajectory", "needs", "note", "package_versions", "preset_exists",
+    "preset_names", "preview_data", "read_machine", "rename", "restore", "resume", "save_draft", "save_view",
+    "set_verdict", "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit",
+    "submit_judge", "tag", "token_data",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")

@@ -151,20 +151,8 @@ def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:
 
 
 def _describe_memory(memory: MemoryEstimate, num_gpus: int) -> list[str]:
-    rows = [
-        ("weights", memory.weights, "float32, sharded, and the current layer"),
-        ("gradients", memory.gradients, ""),
-        ("optimizer", memory.optimizer, "AdamW's two moments"),
-        ("activations", memory.activations, "with gradient checkpointing"),
-        ("logits", memory.logits, "of one chunk, and their matrix's gradient"),
-        ("contexts, NCCL, graphs", memory.overhead, "assumed"),
-        ("update, all together", memory.update, ""),
-        ("rollout weights", memory.rollout_weights, ""),
-        ("KV cache", memory.kv_cache, f"needed; {memory.kv_cache_room / GIB:.1f} GiB of 79.6 are left for it"),
-        ("rollout, all together", memory.rollout, "with the cache that fits"),
-    ]
     head = f"Memory of each of {num_gpus} GPUs, {memory.parameters / 1e9:.2f} billion parameters:"
-    lines = [f"  {name:<22} {size / GIB:8.1f} GiB  {note}".rstrip() for name, size, note in rows]
+    lines = [f"  {name:<22} {size / GIB:8.1f} GiB  {note}".rstrip() for name, size, note in memory.parts]
     if max(memory.update, memory.rollout) > ASSUMED_GPU_BYTES:
         lines.append("  More than a GPU of 80 GB has: use more GPUs, or lower verl.max_tokens_per_gpu.")
     return [head, *lines]

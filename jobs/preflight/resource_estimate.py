@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
 from jobs.preflight.embedded_memory import estimate_peak
 from jobs.preflight.model_shapes import model_shape
-from jobs.preflight.verl_memory import estimate_memory
+from jobs.preflight.verl_memory import MemoryEstimate, estimate_memory
 from jobs.specs.train import TrainSpec
 
 
@@ -19,6 +19,8 @@ class ResourceEstimate:
     """Peak of each GPU of the verl engine, or of the embedded engine on the CPU."""
     recordings: int
     checkpoints: int | None
+    gpu_memory: MemoryEstimate | None = None
+    """The parts of `memory` on each GPU of the verl engine."""
 
 
 def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
@@ -27,9 +29,9 @@ def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
     num_gpus = spec.verl.num_gpus if spec.engine == "verl" else 0
     if shape is None:
         return ResourceEstimate(num_gpus, None, recordings, None)
-    if spec.engine == "verl":
-        estimate = estimate_memory(shape, spec)
-        memory = max(estimate.update, 0 if spec.sft is not None else estimate.rollout)
-    else:
-        memory = estimate_peak(shape, spec)
-    return ResourceEstimate(num_gpus, memory, recordings, checkpoint_bytes(shape.trained_parameters(spec.model), spec))
+    checkpoints = checkpoint_bytes(shape.trained_parameters(spec.model), spec)
+    if spec.engine != "verl":
+        return ResourceEstimate(num_gpus, estimate_peak(shape, spec), recordings, checkpoints)
+    estimate = estimate_memory(shape, spec)
+    memory = max(estimate.update, 0 if spec.sft is not None else estimate.rollout)
+    return ResourceEstimate(num_gpus, memory, recordings, checkpoints, estimate)

@@ -55,6 +55,22 @@ class MemoryEstimate:
         cache = min(self.kv_cache, self.kv_cache_room)
         return self.weights + self.optimizer + self.rollout_weights + cache + self.overhead
 
+    @property
+    def parts(self) -> list[tuple[str, int, str]]:
+        """Name, bytes and what to know of each part, and of both peaks."""
+        return [
+            ("weights", self.weights, "float32, sharded, and the current layer"),
+            ("gradients", self.gradients, ""),
+            ("optimizer", self.optimizer, "AdamW's two moments"),
+            ("activations", self.activations, "with gradient checkpointing"),
+            ("logits", self.logits, "of one chunk, and their matrix's gradient"),
+            ("contexts, NCCL, graphs", self.overhead, "assumed"),
+            ("update, all together", self.update, ""),
+            ("rollout weights", self.rollout_weights, ""),
+            ("KV cache", self.kv_cache, f"needed; {self.kv_cache_room / GIB:.1f} GiB of 79.6 are left for it"),
+            ("rollout, all together", self.rollout, "with the cache that fits"),
+        ]
+
 
 def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
     """Return the bytes that a run needs on each GPU; a coarse upper bound, not a measurement."""

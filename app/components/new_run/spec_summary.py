@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import commands
-from app.commands import RunRefusedError, SpecError, TrainSpec
+from app.commands import ResourceEstimate, RunRefusedError, SpecError, TrainSpec
 from app.components.new_run import chosen_cluster, draft_menu, elsewhere, form_state, spec_form
 from app.components.new_run.form_state import FormState
 from app.components.replay_buffer import bucket_weights
@@ -50,7 +50,10 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
         draft_menu.show_save(state.content)
         if spec is not None:
             st.caption(estimate(spec))
-            st.caption(resources(spec))
+            needs = commands.estimate_resources(spec)
+            st.caption(resources(spec, needs))
+            if needs.gpu_memory is not None:
+                _memory_parts(needs.gpu_memory.parts)
     if spec is None:
         return None, refused
     is_verl = spec.engine == "verl"
@@ -127,9 +130,8 @@ def estimate(spec: TrainSpec) -> str:
     )
 
 
-def resources(spec: TrainSpec) -> str:
+def resources(spec: TrainSpec, needs: ResourceEstimate) -> str:
     """Return the memory and disk that the run needs, in words, as far as they are known."""
-    needs = commands.estimate_resources(spec)
     disk = f"Disk: about {byte_size(needs.recordings)} of recordings"
     if needs.checkpoints is None or needs.memory is None:
         return f"{disk}; checkpoints and memory depend on the model, whose size is not known on this machine."
@@ -138,6 +140,13 @@ def resources(spec: TrainSpec) -> str:
         noun = "GPU" if needs.num_gpus == 1 else f"of {needs.num_gpus} GPUs"
         return f"{disk} Memory: up to {byte_size(needs.memory)} on each {noun}.{_time(spec)}"
     return f"{disk} Memory on the CPU: about {byte_size(needs.memory)} at its peak."
+
+
+def _memory_parts(parts: Sequence[tuple[str, int, str]]) -> None:
+    """Show name, bytes and note of what the memory of each GPU is for."""
+    with st.expander("Memory of each GPU by part", icon=":material/memory:", key="gpu-memory"):
+        rows = [f"| {name} | {byte_size(size)} | {note} |" for name, size, note in parts]
+        st.markdown("\n".join(["| Part | Size | |", "|---|--:|---|", *rows]))
 
 
 def _time(spec: TrainSpec) -> str:

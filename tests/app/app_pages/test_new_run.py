@@ -126,6 +126,7 @@ def test_the_chosen_clusters_gpus_and_the_time_of_a_step_are_beside_the_launch_b
     monkeypatch.setattr(elsewhere, "ask_cluster", lambda _name: state)
     page = open_page("new_run", preset="paper-exgrpo")
     assert has_text(page, "Time on H100s, coarsely: 2 min 11 s per step, 1 d 1 h in all")
+    assert has_text(page, "| KV cache |")
     page.radio(key="preset-paper-exgrpo-where").set_value(Where.CLUSTER.value).run()
     assert has_text(page, "The run takes 8 GPUs: 8 on each of 1 machine.")
     assert not has_text(page, "GPUs free")
