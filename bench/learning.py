@@ -1,7 +1,7 @@
 """Learning curves of ExGRPO and of on-policy training with and without CLIP on `chains`, over seeds.
 
 Run `python -m bench.learning --seeds 8`. All methods see the same questions; a seed sets question order, sampling and
-draws, and seeds go round three warm models, which the intervals over seeds cover. Curves are Avg@8 on held-out
+draws, and seeds use three warm models in turn, which the intervals over seeds cover. Curves are Avg@8 on held-out
 questions, by step and by fresh rollouts.
 """
 

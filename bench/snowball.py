@@ -1,7 +1,7 @@
 """Runs of the snowball presets in memory: how code and invalid chains spread in rollouts, buffer and replays.
 
-Run `python -m bench.snowball --seeds 8`. Each run is a line of `docs/studies/snowball.jsonl`; the same command goes on
-with the runs that are missing. `python -m bench.snowball_report` makes the tables of `docs/snowball.md`.
+Run `python -m bench.snowball --seeds 8`. Each run is a line of `docs/studies/snowball.jsonl`; the same command
+makes the runs that are missing. `python -m bench.snowball_report` makes the tables of `docs/snowball.md`.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from bench.crossover import read_lines, score
+from bench.learning import NUM_WARM_MODELS
 from db.rows.analysis import EASY_ABOVE, HARD_UP_TO, Difficulty
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.step_report import BufferEventKind, StepReport
@@ -29,7 +30,6 @@ METHODS = {
     "lowest entropy": "chains-snowball-lowest-entropy",
     "on-policy": "chains-snowball-on-policy",
 }
-NUM_WARM_MODELS = 3
 NUM_STEPS = 100
 NUM_SAMPLES = 8
 PARTS = ("rollouts", "successes", "buffer", "replays")

@@ -23,12 +23,12 @@ Line = dict[str, Any]
 Figure = Callable[[Line], float]
 
 
-def share(line: Line, part: str, window: int, what: int) -> float:
+def share(line: Line, part: str, window: int, position: int) -> float:
     """Return the share in percent of a part's trajectories with a property over 20 steps, the last of window -1."""
     tallies = line["tallies"][part]
     chosen = tallies[-WINDOW:] if window < 0 else tallies[window * WINDOW : (window + 1) * WINDOW]
     number = sum(tally[0] for tally in chosen)
-    return 100.0 * sum(tally[what] for tally in chosen) / number if number else float("nan")
+    return 100.0 * sum(tally[position] for tally in chosen) / number if number else float("nan")
 
 
 def held_out(line: Line) -> float:
@@ -81,7 +81,7 @@ def differences_table(intervals: Mapping[str, MeanInterval]) -> str:
     return markdown(["Difference, points", "Mean and interval", "p, Holm"], rows)
 
 
-def shares_table(runs: Mapping[str, Mapping[int, Line]], what: int, parts: Sequence[str]) -> str:
+def shares_table(runs: Mapping[str, Mapping[int, Line]], position: int, parts: Sequence[str]) -> str:
     """Return shares in percent over windows of 20 steps, for each method the parts that it has."""
     columns = [
         (method, part)
@@ -92,7 +92,7 @@ def shares_table(runs: Mapping[str, Mapping[int, Line]], what: int, parts: Seque
     rows = []
     for window in range(NUM_STEPS // WINDOW):
         shares = [
-            mean_interval([share(line, part, window, what) for line in runs[method].values()])
+            mean_interval([share(line, part, window, position) for line in runs[method].values()])
             for method, part in columns
         ]
         rows.append([f"{window * WINDOW + 1}-{(window + 1) * WINDOW}", *map(interval_text, shares)])
@@ -107,7 +107,7 @@ def chains_table(runs: Mapping[str, Mapping[int, Line]]) -> str:
         for position in (1, 2):
             for code in ("no code", "code"):
                 of_runs = [line["chains"].get(f"{difficulty}, {code}") for line in runs[LOWEST].values()]
-                means = [(found[position] / found[0]) for found in of_runs if found is not None]
+                means = [sums[position] / sums[0] for sums in of_runs if sums is not None]
                 cells.append(interval_text(mean_interval(means)) if means else DASH)
         rows.append([difficulty, *cells])
     return markdown(["", "Entropy, no code", "Entropy, code", "Valid, no code", "Valid, code"], rows)

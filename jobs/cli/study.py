@@ -199,11 +199,11 @@ def status(
         print_json({"study": study.name, "scale": keys[0].scale, "runs": lines})
         return
     for cell in dict.fromkeys(key.cell for key in keys):
-        seeds: dict[str, list[str]] = {}
+        seeds_by_label: dict[str, list[str]] = {}
         for key, state in states:
             if key.cell == cell:
-                seeds.setdefault(status_label(state), []).append(str(key.seed))
-        labels = "; ".join(f"{label}: seed {', '.join(numbers)}" for label, numbers in seeds.items())
+                seeds_by_label.setdefault(status_label(state), []).append(str(key.seed))
+        labels = "; ".join(f"{label}: seed {', '.join(numbers)}" for label, numbers in seeds_by_label.items())
         print_result(f"{cell:<32} {labels}")
 
 
@@ -285,12 +285,12 @@ def _study_at(name: str, scale: str | None) -> "tuple[Study, Scale]":
 
 
 def _cell_line(measured: StudyResults, result: CellResult) -> str:
-    """Return the main figure of a cell that no row of the paper is beside."""
+    """Return the main figure of a cell that reproduces no row of the paper."""
     name = measured.main_figure or ""
     difference = None if result.cell.name == measured.study.baseline else measured.difference(result)
-    gain = f", difference {interval_text(difference, is_difference=True)}" if difference else ""
+    difference_text = f", difference {interval_text(difference, is_difference=True)}" if difference else ""
     num_seeds = sum(name in item.figures for item in result.seeds)
-    return f"{result.cell.name}: {name} {interval_text(result.figures[name])}{gain} ({num_seeds} seeds)"
+    return f"{result.cell.name}: {name} {interval_text(result.figures[name])}{difference_text} ({num_seeds} seeds)"
 
 
 def _interval(interval: "MeanInterval | None") -> dict[str, Any] | None:

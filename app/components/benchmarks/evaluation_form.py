@@ -105,8 +105,8 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
     rewards = st.multiselect(
         "Rewards", scoring.reward_parts(), key="evaluate-rewards", placeholder="the run's; none for other models",
         accept_new_options=True, select_all=False, format_func=escape_control_characters,
-        help="Parts of a training reward whose means are beside the scores. Code of yours is module:function, where "
-        "this machine allows it",
+        help="Parts of a training reward whose means are beside the scores. A part of your own is module:function, "
+        "where this machine allows it",
     )  # fmt: skip
     return {"num_questions": num_questions, "samples_per_question": num_samples}, {
         "generator": generator,

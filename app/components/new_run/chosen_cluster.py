@@ -31,5 +31,5 @@ def _problem(spec: TrainSpec, state: elsewhere.RayClusterState) -> str:
     if sum(machine.num_gpus >= wanted for machine in state.machines) < num_nodes:
         return "The cluster has not as many GPUs on as many machines."
     if sum(machine.num_gpus - machine.num_used_gpus >= wanted for machine in state.machines) < num_nodes:
-        return "Not as many are free at present: the cluster would refuse the run. Launch it when they are."
+        return "Too few of them are free at present: the cluster would refuse the run. Launch it later."
     return ""

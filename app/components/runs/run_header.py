@@ -72,9 +72,9 @@ def show_reason(row: RunRow) -> None:
         notice.show("info", status_badge.state_name(row.status).capitalize(), row.status_reason)
 
 
-def show_faults(row: RunRow, of_regrades: Sequence[str]) -> None:
-    """Show what is damaged of the run's files, those of gradings made after it included."""
-    if faults := [*row.faults, *of_regrades]:
+def show_faults(row: RunRow, grading_faults: Sequence[str]) -> None:
+    """Show which files of the run are damaged, those of later gradings included."""
+    if faults := [*row.faults, *grading_faults]:
         advice = f"exgrpo verify {row.run_id} checks every file and says what can be recovered."
         notice.show("warning", "Files of this run are damaged", "\n".join([*faults, advice]))
 

@@ -97,7 +97,7 @@ def test_a_grid_has_a_cell_for_each_method_and_combination_of_values():
     assert (spec.algorithm.rollouts_per_question, spec.algorithm.retired, spec.num_steps) == (4, "redraw", 157)
 
 
-def test_seeds_go_round_the_warm_models():
+def test_seeds_use_the_warm_models_in_turn():
     study = load_study("crossover")
     keys = wanted_keys(study, Scale.CHAINS, [study.cells[0]], None)
     assert len(keys) == 24
