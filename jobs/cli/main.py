@@ -91,7 +91,10 @@ COMMANDS = {
     "show": ("runs:show", "Show one run: state, newest metrics, evaluations, attempts and checkpoints."),
     "logs": ("runs:logs", "Print the log of a run's worker."),
     "stop": ("runs:stop", "Ask a run to stop at its next step, with a checkpoint."),
-    "resume": ("runs:resume", "Queue a run again; it continues from its newest complete checkpoint."),
+    "resume": (
+        "runs:resume",
+        "Queue a run again from its newest complete checkpoint, and say what experience it keeps.",
+    ),
     "clone": (
         "runs:clone",
         "Print a job's specification with changed fields, or queue a new job with it.",

@@ -107,7 +107,7 @@ def resume(
     database_url: DatabaseUrl = None,
     follows: Annotated[bool, typer.Option("--follow", help="Continue until the run ends, as `exgrpo train`.")] = False,
 ) -> None:
-    """Queue a run again; it continues from its newest complete checkpoint, and says what experience it keeps."""
+    """Queue a run again from its newest complete checkpoint, and say what experience it keeps."""
     run_id = find_run_id(runs_root, run)
     sentence = run_actions.resume(runs_root, run_id)
     if sentence:

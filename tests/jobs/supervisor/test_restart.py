@@ -22,7 +22,7 @@ from jobs.runs.attempts import read_heartbeat, write_heartbeat
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
-from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
+from tests.jobs.supervisor.toy_bench import TIMEOUT_SECONDS, Bench, processes_of, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_second_supervisor_on_the_same_root_leaves_at_once(bench: Bench):
     first = start_supervisor(bench.runs_root)
     wait_until(lambda: read_supervisor(bench.runs_root) is not None, "the first supervisor")
     second = start_supervisor(bench.runs_root)
-    assert second.wait(timeout=20) == 1
+    assert second.wait(timeout=TIMEOUT_SECONDS) == 1
     with pytest.raises(SupervisorRunningError):
         bench.start()
     assert end(first, signal.SIGTERM) == 0
