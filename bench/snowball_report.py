@@ -4,6 +4,7 @@ All intervals are Student's t over seeds, which start from three warm models; di
 seed.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,11 @@ def share(line: Line, part: str, window: int, position: int) -> float:
     return 100.0 * sum(tally[position] for tally in chosen) / number if number else float("nan")
 
 
+def over_seeds(values: Iterable[float]) -> MeanInterval:
+    """Return the mean over the runs that have such trajectories, and its interval."""
+    return mean_interval([value for value in values if not math.isnan(value)])
+
+
 def held_out(line: Line) -> float:
     """Return Avg@8 at the end in percent."""
     return 100.0 * sum(line["num_correct"]) / (NUM_SAMPLES * len(line["num_correct"]))
@@ -40,13 +46,13 @@ def differences(runs: Mapping[str, Mapping[int, Line]]) -> dict[str, MeanInterva
     """Return the differences that the page speaks of, in points."""
 
     def grown(method: str) -> MeanInterval:
-        return mean_interval(
-            [share(line, "replays", -1, CODE) - share(line, "replays", 0, CODE) for line in runs[method].values()]
+        return over_seeds(
+            share(line, "replays", -1, CODE) - share(line, "replays", 0, CODE) for line in runs[method].values()
         )
 
     def between(first: str, second: str, figure: Figure) -> MeanInterval:
         seeds = sorted(runs[first].keys() & runs[second].keys())
-        return mean_interval([figure(runs[first][seed]) - figure(runs[second][seed]) for seed in seeds])
+        return over_seeds(figure(runs[first][seed]) - figure(runs[second][seed]) for seed in seeds)
 
     def code_of(part: str, window: int) -> Figure:
         return lambda line: share(line, part, window, CODE)
@@ -92,7 +98,7 @@ def shares_table(runs: Mapping[str, Mapping[int, Line]], position: int, parts: S
     rows = []
     for window in range(NUM_STEPS // WINDOW):
         shares = [
-            mean_interval([share(line, part, window, position) for line in runs[method].values()])
+            over_seeds(share(line, part, window, position) for line in runs[method].values())
             for method, part in columns
         ]
         rows.append([f"{window * WINDOW + 1}-{(window + 1) * WINDOW}", *map(interval_text, shares)])
