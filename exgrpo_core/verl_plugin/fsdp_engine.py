@@ -1,8 +1,13 @@
 """verl's FSDP2 training engine, on GPUs and where there is none."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import torch
+from torch.distributed.tensor import DTensor
+from verl.utils.device import get_device_id
+from verl.utils.fsdp_utils import normalize_peft_param_name
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
@@ -15,10 +20,38 @@ class GpuEngine(FSDPEngineWithLMHead):
 
     verl 0.9.1 shards it as a module by itself, which FSDP2 gathers for calls of the module, but the kernels read its
     weight without a call (verl's issue 7520). Tied matrices it leaves to the root, which is gathered in the whole pass.
+
+    Low-rank adapters start from the run's seed, and servers get them as part of the weights.
     """
 
     engine_config: Any
     model_config: Any
+    module: Any
+    _is_lora: bool
+
+    def get_per_tensor_param(self, **options: Any) -> Any:
+        """Return every weight, gathered; where adapters are to be merged, one that has them is W + (alpha / rank) B A.
+
+        verl would write the sum into W, in bfloat16 for the servers, and put W back afterwards.
+        """
+        if self._is_lora and self.model_config.lora.get("merge", False):
+            return self._adapted_weights(), None
+        return super().get_per_tensor_param(**options)
+
+    def _adapted_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        state, scaling = self.module.state_dict(), self.model_config.lora_alpha / self.model_config.lora_rank
+        for plain_name, name in normalize_peft_param_name({name: name for name in state}).items():
+            weight = _gather(state[name])
+            projection = name.removesuffix("base_layer.weight")
+            if projection != name:
+                first, second = (_gather(state[f"{projection}lora_{part}.default.weight"]) for part in "AB")
+                weight = torch.addmm(weight, second, first, alpha=scaling)
+            yield plain_name, weight
+
+    def _build_lora_module(self, module: Any) -> Any:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.engine_config.seed)
+            return super()._build_lora_module(module)
 
     def _build_fsdp_module(self, module: Any) -> Any:
         if not self.model_config.use_fused_kernels:
@@ -42,3 +75,9 @@ class CpuEngine(GpuEngine):
             return super()._build_fsdp_module(module)
         finally:
             self.engine_config = config
+
+
+def _gather(value: Any) -> Any:
+    """Return a whole tensor, without gradients, on the device that its gathering needs."""
+    is_sharded, moved = isinstance(value, DTensor), value.to(get_device_id())
+    return moved.full_tensor() if is_sharded else moved.detach()

@@ -54,9 +54,13 @@ class ExperienceTrainer(PPOTrainerSync):
             self.actor_rollout_wg.compute_log_prob(queued.meta)
 
     def reference_log_probs(self, rows: Sequence[TokenRow]) -> list[Float32Array]:
-        """Return log-probs of the rows' responses under the initial policy."""
+        """Return log-probs of the rows' responses under the initial policy: with adapters, the model without them."""
         with self._queue(rows, has_entropies=False) as queued:
-            self.ref_policy_wg.compute_ref_log_prob(queued.meta)
+            if self.ref_in_actor:
+                queued.meta.extra_info["no_lora_adapter"] = True
+                self.actor_rollout_wg.compute_log_prob(queued.meta)
+            else:
+                self.ref_policy_wg.compute_ref_log_prob(queued.meta)
             written = fetch_rows(queued.keys, (LOG_PROBS,))[LOG_PROBS]
         return split_responses(written, [row.token_ids.size for row in rows])
 

@@ -21,6 +21,7 @@ MODEL_FOLDER = "model"
 SHARDS_FOLDER = "shards"
 SHARD_PATTERN = "model_world_size_*_rank_*.pt"
 _NOT_THE_MODEL = frozenset({"optimizer.safetensors", "sampler.safetensors", "engine.json"})
+_MERGER = "jobs.engines.verl_ray.shard_merger"
 _LOG_CHARS = 300
 
 
@@ -89,6 +90,8 @@ def model_source(spec: EvalSpec, run: RunDirectory) -> str:
 def merge_shards(shards: Path, target: Path) -> None:
     """Write verl's sharded weights as a Hugging Face model in bfloat16, with verl's own merger in its own environment.
 
+    Adapters are merged into the weights.
+
     Raises:
         TrainingError: There is no such environment, or the merger fails; the message holds the end of its output.
     """
@@ -98,7 +101,7 @@ def merge_shards(shards: Path, target: Path) -> None:
         python = engine_python("verl")
     except EngineEnvironmentError as error:
         raise TrainingError(str(error)) from error
-    command = [python, "-P", "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+    command = [python, "-P", "-m", _MERGER, "merge", "--backend", "fsdp"]
     command += ["--local_dir", str(shards), "--target_dir", str(unfinished)]
     logger.info("Merging verl's shards in %s.", shards)
     done = subprocess.run(command, capture_output=True, text=True, check=False)

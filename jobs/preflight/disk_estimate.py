@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from jobs.preflight.model_shapes import ModelShape
 from jobs.specs.train import TrainSpec
 
 ASSUMED_SUCCESS_RATE = 0.5
@@ -25,6 +26,8 @@ ASSUMED_CANDIDATES = 8
 
 CHECKPOINT_PARAMETER_BYTES = 12
 """One parameter in a checkpoint: float32 weight and AdamW's two moments."""
+FROZEN_PARAMETER_BYTES = 4
+"""One that is not trained: float32 weight."""
 
 _KEPT_SHARES = {"all": 1.0, "successes": ASSUMED_SUCCESS_RATE, "sampled": 1 / 16, "none": 0.0}
 
@@ -68,7 +71,12 @@ def estimate_disk_bytes(spec: TrainSpec, mean_response_tokens: float | None = No
     return estimate_disk(spec, mean_response_tokens).total
 
 
-def checkpoint_bytes(num_parameters: int, spec: TrainSpec) -> int:
-    """Return the bytes of the checkpoints that a run keeps, and of one more, written before the oldest is removed."""
+def checkpoint_bytes(shape: ModelShape, spec: TrainSpec) -> int:
+    """Return the bytes of the checkpoints that a run keeps, and of one more, written before the oldest is removed.
+
+    With adapters those of the verl engine hold the whole model too.
+    """
     num_written = -(-spec.num_steps // spec.checkpoint_interval)
-    return num_parameters * CHECKPOINT_PARAMETER_BYTES * min(num_written, spec.num_checkpoints_kept + 1)
+    frozen = shape.parameters if spec.engine == "verl" and spec.model.lora is not None else 0
+    each = shape.trained_parameters(spec.model) * CHECKPOINT_PARAMETER_BYTES + frozen * FROZEN_PARAMETER_BYTES
+    return each * min(num_written, spec.num_checkpoints_kept + 1)

@@ -84,7 +84,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         memory=estimate_memory(shape, spec) if shape is not None and is_verl and spec.sft is None else None,
         num_gpus=spec.verl.num_gpus if is_verl else 1,
         trajectory_bytes=estimate_disk_bytes(spec),
-        checkpoint_bytes=None if shape is None else checkpoint_bytes(shape.trained_parameters(spec.model), spec),
+        checkpoint_bytes=None if shape is None else checkpoint_bytes(shape, spec),
         parameters=None if shape is None else shape.parameters,
         trained_parameters=None if shape is None else shape.trained_parameters(spec.model),
         peak_memory=None if shape is None or is_verl else estimate_peak(shape, spec),

@@ -29,7 +29,7 @@ def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
     num_gpus = spec.verl.num_gpus if spec.engine == "verl" else 0
     if shape is None:
         return ResourceEstimate(num_gpus, None, recordings, None)
-    checkpoints = checkpoint_bytes(shape.trained_parameters(spec.model), spec)
+    checkpoints = checkpoint_bytes(shape, spec)
     if spec.engine != "verl":
         return ResourceEstimate(num_gpus, estimate_peak(shape, spec), recordings, checkpoints)
     estimate = estimate_memory(shape, spec)

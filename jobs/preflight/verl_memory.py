@@ -74,7 +74,7 @@ class MemoryEstimate:
 
 def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
     """Return the bytes that a run needs on each GPU; a coarse upper bound, not a measurement."""
-    verl, parameters = spec.verl, shape.parameters
+    verl, parameters, trained = spec.verl, shape.parameters, shape.trained_parameters(spec.model)
     compute_bytes = 4 if spec.model.device == "cpu" else _COMPUTE_BYTES
     num_shards = verl.num_gpus
     num_copies = num_shards // verl.tensor_parallel
@@ -84,8 +84,8 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
     return MemoryEstimate(
         parameters=parameters,
         weights=_weights(shape, spec, num_shards, compute_bytes),
-        gradients=parameters * _GRADIENT_BYTES // num_shards,
-        optimizer=parameters * _MOMENTS_BYTES // num_shards,
+        gradients=trained * _GRADIENT_BYTES // num_shards,
+        optimizer=trained * _MOMENTS_BYTES // num_shards,
         activations=_activations(shape, spec.tokens_per_gpu, compute_bytes),
         logits=_logits(shape, spec.tokens_per_gpu, compute_bytes),
         rollout_weights=rollout_weights,
@@ -97,12 +97,15 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
 def _weights(shape: ModelShape, spec: TrainSpec, num_shards: int, compute_bytes: int) -> int:
     """Return sharded master weights, those of the reference model if there is a KL penalty, and what is gathered.
 
-    That is two layers, and in the whole pass all that is in none: embedding, output matrix and last norm.
+    That is two layers, and in the whole pass all that is in none: embedding, output matrix and last norm. With adapters
+    the model without them is the reference.
     """
-    num_models = 2 if spec.algorithm.kl_coefficient > 0 else 1
+    lora = spec.model.lora
+    num_models = 2 if spec.algorithm.kl_coefficient > 0 and lora is None else 1
+    adapters = 0 if lora is None else shape.adapter_parameters(lora)
     outside_layers = shape.parameters - shape.layers * shape.layer_parameters
-    gathered = (outside_layers + 2 * shape.layer_parameters) * compute_bytes
-    return num_models * shape.parameters * _MASTER_BYTES // num_shards + gathered
+    gathered = (outside_layers + 2 * (shape.layer_parameters + adapters // shape.layers)) * compute_bytes
+    return (num_models * shape.parameters + adapters) * _MASTER_BYTES // num_shards + gathered
 
 
 def _activations(shape: ModelShape, num_tokens: int, compute_bytes: int) -> int:

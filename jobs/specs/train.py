@@ -75,7 +75,7 @@ class ModelSpec(Spec):
     num_threads: Positive | None = None
     """Threads on a CPU (embedded engine); None is `EXGRPO_NUM_THREADS` in the environment, else 1."""
     lora: LoraSpec | None = None
-    """Trains low-rank adapters instead of the model's weights (embedded engine; Qwen2, Qwen3 and Llama)."""
+    """Trains low-rank adapters instead of the model's weights (on the embedded engine of Qwen2, Qwen3 and Llama)."""
 
 
 class DataSpec(Spec):
@@ -315,8 +315,8 @@ class TrainSpec(Spec):
                 "model.revision: expected none, since verl takes a name's newest revision; download the one you want "
                 "and give its folder as model.source."
             )
-        if self.engine == "verl" and self.model.lora is not None:
-            yield "model.lora: expected none on the verl engine, which trains all weights; use engine: embedded."
+        if self.engine == "verl" and self.sft is not None and self.model.lora is not None:
+            yield "model.lora: expected none in fine-tuning on the verl engine; leave it out or use engine: embedded."
         if self.engine == "verl" and self.tokens_per_gpu < self.sequence_tokens:
             yield (
                 f"verl.max_tokens_per_gpu: expected at least {self.sequence_tokens}, the longest prompt and response."

@@ -13,7 +13,7 @@ _ACTOR_LOSS = "the loss is this project's; set algorithm.clip_epsilon, algorithm
 _BATCHES = "micro-batches are cut by tokens; set verl.max_tokens_per_gpu"
 _SAMPLING = "importance ratios need rollouts that temperature alone shapes; set algorithm.temperature"
 _ONE_TURN = "a rollout is one request of prompt tokens, graded by this project"
-_LORA = "this engine trains all weights"
+_LORA = "adapters start anew in the projections of model.lora; set its fields"
 _PROFILE = "this engine starts no profile of verl; the step's seconds are on the run's page"
 _GRADERS = "rewards are graded by this project; set data.answer_kind, or reward_model for a model's scores"
 _TRAINER = "this project's loop trains, evaluates, records and saves; set num_steps, validation or checkpoint_interval"
@@ -90,7 +90,7 @@ INSTEAD: dict[str, str] = {
     **dict.fromkeys(
         [
             f"{ROOT}.model.{name}"
-            for name in ("lora", "lora_rank", "lora_alpha", "target_modules", "exclude_modules", "lora_adapter_path")
+            for name in ("lora", "exclude_modules", "lora_adapter_path")
         ],
         _LORA,
     ),

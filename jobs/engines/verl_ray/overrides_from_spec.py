@@ -27,6 +27,9 @@ FIELD_OF_SETTING = {
     "data.max_response_length": "algorithm.max_response_tokens",
     "actor_rollout_ref.model.path": "model.source",
     "actor_rollout_ref.model.override_config.attn_implementation": "verl.attention",
+    "actor_rollout_ref.model.lora_rank": "model.lora",
+    "actor_rollout_ref.model.lora_alpha": "model.lora",
+    "actor_rollout_ref.model.target_modules": "model.lora",
     "actor_rollout_ref.actor.strategy": "verl.strategy",
     "actor_rollout_ref.actor.ppo_mini_batch_size": "algorithm.mini_batch_size",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": "verl.max_tokens_per_gpu",
@@ -99,6 +102,7 @@ def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = Non
     settings = (
         _data_settings(spec)
         | _model_settings(spec, model_path or spec.model.source)
+        | _adapter_settings(spec)
         | _actor_settings(spec)
         | _optimizer_settings(spec)
         | _rollout_settings(spec)
@@ -193,6 +197,20 @@ def _model_settings(spec: TrainSpec, path: str) -> dict[str, Value]:
         f"{_MODEL}.use_fused_kernels": True,
         f"{_MODEL}.use_remove_padding": True,
         f"{_MODEL}.enable_gradient_checkpointing": True,
+    }
+
+
+def _adapter_settings(spec: TrainSpec) -> dict[str, Value]:
+    lora = spec.model.lora
+    if lora is None:
+        return {}
+    return {
+        f"{_MODEL}.lora_rank": lora.rank,
+        f"{_MODEL}.lora_alpha": lora.alpha,
+        f"{_MODEL}.target_modules": lora.target_modules,
+        # vLLM gets whole weights, and its loader knows no adapters.
+        f"{_MODEL}.lora.merge": True,
+        f"{_ACTOR}.fsdp_config.seed": spec.seed,
     }
 
 

@@ -5,10 +5,15 @@ import pytest
 
 from exgrpo_core.types import Experience, Replay, RolloutGroup, Trajectory
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk, estimate_disk_bytes
+from jobs.preflight.model_shapes import ModelShape
 from jobs.recording.trajectory_file import trajectory_table, write_parquet
-from jobs.specs.train import TrainSpec, load_preset
+from jobs.specs.lora import LoraSpec
+from jobs.specs.train import ModelSpec, TrainSpec, load_preset
 from tests.step_reports import make_questions
 
+TINY = ModelShape(
+    hidden=4, intermediate=8, layers=2, heads=2, kv_heads=1, vocabulary=10, is_tied=True, context=32
+)  # fmt: skip
 PAPER_STEPS = 700
 LIMIT_BYTES = 20e9
 NUM_GROUPS, NUM_ROLLOUTS = 16, 8
@@ -77,8 +82,14 @@ def test_an_on_policy_run_has_no_replays_and_no_segments():
 
 def test_checkpoints_are_those_kept_and_the_one_being_written():
     spec = TrainSpec(num_steps=100, checkpoint_interval=25, num_checkpoints_kept=2)
-    assert checkpoint_bytes(1_000, spec) == 1_000 * 12 * 3
-    assert checkpoint_bytes(1_000, spec.model_copy(update={"num_steps": 26})) == 1_000 * 12 * 2
+    assert checkpoint_bytes(TINY, spec) == 348 * 12 * 3
+    assert checkpoint_bytes(TINY, spec.model_copy(update={"num_steps": 26})) == 348 * 12 * 2
+
+
+def test_checkpoints_of_verl_hold_the_model_beside_adapters():
+    spec = TrainSpec(num_steps=1, model=ModelSpec(lora=LoraSpec(rank=3, target_modules=("k_proj", "down_proj"))))
+    assert checkpoint_bytes(TINY, spec) == 108 * 12
+    assert checkpoint_bytes(TINY, spec.model_copy(update={"engine": "verl"})) == 108 * 12 + 348 * 4
 
 
 def test_the_estimate_is_what_a_recorded_step_takes(tmp_path):

@@ -4,6 +4,7 @@ import pytest
 
 from jobs.preflight.model_shapes import ModelShape, model_shape
 from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, OVERHEAD_BYTES, estimate_memory
+from jobs.specs.lora import LoraSpec
 from jobs.specs.train import TrainSpec, load_preset, parse_spec
 
 TINY = ModelShape(
@@ -45,6 +46,22 @@ def test_a_kl_penalty_keeps_a_second_model():
     penalised = spec.model_copy(update={"algorithm": dataclasses.replace(spec.algorithm, kl_coefficient=0.1)})
     more = estimate_memory(TINY, penalised).weights - estimate_memory(TINY, spec).weights
     assert more == PARAMETERS * 4 // 2
+
+
+def test_adapters_are_all_that_has_gradients_and_a_kl_penalty_keeps_no_second_model():
+    spec = tiny_spec()
+    adapted = spec.model_copy(
+        update={
+            "model": spec.model.model_copy(update={"lora": LoraSpec(rank=3, target_modules=("k_proj", "down_proj"))}),
+            "algorithm": dataclasses.replace(spec.algorithm, kl_coefficient=0.1),
+        }
+    )
+    estimate, plain = estimate_memory(TINY, adapted), estimate_memory(TINY, spec)
+    adapters = 2 * 3 * ((4 + 2) + (8 + 4))
+    assert estimate.gradients == adapters * 4 // 2
+    assert estimate.optimizer == adapters * 8 // 2
+    assert estimate.weights - plain.weights == adapters * 4 // 2 + 2 * adapters // 2 * 2
+    assert estimate.rollout_weights == plain.rollout_weights
 
 
 @pytest.mark.parametrize("name", ["paper-exgrpo", "paper-llama-base", "paper-qwen2.5-math-1.5b"])

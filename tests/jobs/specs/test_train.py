@@ -1,6 +1,7 @@
 import pytest
 
 from exgrpo_core.config import Clipping
+from jobs.specs.lora import LoraSpec
 from jobs.specs.presets import PRESETS_DIR, RENAMED
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import (
@@ -216,9 +217,11 @@ def test_verl_run_with_a_reward_model_is_read_and_written(write):
     assert load_spec(write(dump_spec(spec))) == spec
 
 
-def test_adapters_are_refused_on_verl_and_on_what_is_no_projection():
-    with pytest.raises(SpecError, match=r"model\.lora: expected none on the verl engine"):
-        parse_spec({"engine": "verl", "model": {"source": "a/b", "lora": {}}}, "test")
+def test_adapters_are_refused_in_fine_tuning_by_verl_and_on_what_is_no_projection():
+    adapted = {"engine": "verl", "model": {"source": "a/b", "lora": {}}}
+    assert parse_spec(adapted, "test").model.lora == LoraSpec()
+    with pytest.raises(SpecError, match=r"model\.lora: expected none in fine-tuning on the verl engine; leave it out"):
+        parse_spec(adapted | {"sft": {"source": "demonstrations.jsonl"}}, "test")
     with pytest.raises(SpecError, match="target_modules"):
         parse_spec({"model": {"lora": {"target_modules": ["lm_head"]}}}, "test")
 

@@ -28,14 +28,20 @@ class NoRollouts:
         return cls()
 
 
-def tiny_spec(model: Path, num_ranks: int, **changes: Any) -> TrainSpec:
+def tiny_spec(
+    model: Path,
+    num_ranks: int,
+    lora: dict[str, Any] | None = None,
+    learning_rate: float = LEARNING_RATE,
+    **changes: Any,
+) -> TrainSpec:
     algorithm = dataclasses.asdict(dataclasses.replace(CONFIG, **changes))
     content = {
         "engine": "verl",
-        "model": {"source": str(model), "device": "cpu"},
+        "model": {"source": str(model), "device": "cpu", "lora": lora},
         "verl": {"gpus_per_node": num_ranks, "rollout": "hf"},
         "algorithm": algorithm,
-        "optim": {"learning_rate": LEARNING_RATE},
+        "optim": {"learning_rate": learning_rate},
     }
     return parse_spec(content, "test")
 

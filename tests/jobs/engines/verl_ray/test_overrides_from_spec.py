@@ -45,6 +45,17 @@ def test_grpo_normalises_and_takes_the_mean_over_a_trajectorys_own_tokens():
     assert found["actor_rollout_ref.actor.loss_scale_factor"] == "null"
 
 
+def test_adapters_reach_verl_and_servers_get_them_merged():
+    lora = {"rank": 4, "alpha": 8, "target_modules": ["q_proj", "down_proj"]}
+    found = settings(verl_spec(model={"source": "a/b", "lora": lora}, seed=3))
+    model = "actor_rollout_ref.model"
+    assert (found[f"{model}.lora_rank"], found[f"{model}.lora_alpha"]) == ("4", "8")
+    assert found[f"{model}.target_modules"] == "[q_proj,down_proj]"
+    assert found[f"{model}.lora.merge"] == "True"
+    assert found["actor_rollout_ref.actor.fsdp_config.seed"] == "3"
+    assert not [name for name in settings(verl_spec()) if "lora" in name]
+
+
 def test_what_verl_writes_lies_in_the_run_directory():
     assert settings(verl_spec())["trainer.default_local_dir"] == f"'{RUN}/verl'"
 
@@ -98,7 +109,7 @@ def test_override_of_a_section_that_holds_what_a_field_decides_is_refused(word):
         ("actor_rollout_ref.actor.ppo_epochs=2", "one optimizer step"),
         ("trainer.balance_batch=False", "this project's loop"),
         ("trainer.v1.trainer_mode=separate_async", "this project's loop"),
-        ("actor_rollout_ref.model.lora_rank=8", "trains all weights"),
+        ("actor_rollout_ref.model.lora_adapter_path=a", "projections of model.lora"),
         ("actor_rollout_ref.actor.fsdp_config={strategy:fsdp}", "FSDP2"),
         ("model_engine=megatron", "FSDP2"),
         ("+actor_rollout_ref.rollout.multi_turn.enable=True", "one request"),

@@ -1,0 +1,31 @@
+"""verl's merger of sharded weights, which leaves adapters beside them, and these merged into the weights.
+
+`python -m jobs.engines.verl_ray.shard_merger merge --backend fsdp --local_dir SHARDS --target_dir FOLDER`
+"""
+
+import shutil
+from pathlib import Path
+
+from transformers import AutoModelForCausalLM
+from verl.model_merger.__main__ import main as merge_shards
+from verl.model_merger.base_model_merger import parse_args
+
+from jobs.engines.embedded.lora import merge_adapters
+
+_ADAPTERS_FOLDER = "lora_adapter"
+"""Where verl's merger writes adapters, in peft's format."""
+
+
+def main() -> None:
+    """Write the model that the command line names."""
+    merge_shards()
+    folder = Path(parse_args().target_dir)
+    adapters = folder / _ADAPTERS_FOLDER
+    if adapters.is_dir():
+        base = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", trust_remote_code=False)
+        merge_adapters(adapters, base).save_pretrained(folder)
+        shutil.rmtree(adapters)
+
+
+if __name__ == "__main__":
+    main()
