@@ -43,7 +43,7 @@ class Server:
         """Send a signal to the server and to each of its processes."""
         first = psutil.Process(int((self.folder / "data" / "postmaster.pid").read_text().split()[0]))
         for process in [first, *first.children(recursive=True)]:
-            # A process that served one connection may have ended meanwhile.
+            # A process that served one connection may have ended after it was listed.
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
 

@@ -182,8 +182,8 @@ def _notes(row: RunRow) -> None:
     run_marks.show_notes(ask(runs.get_run, row.run_id) or row, ask(runs.list_notes, row.run_id))
 
 
-def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
-    graded = {"Graded again": _regrades} if row.kind == TRAIN and scoring.regradings(row.run_id)[0] else {}
+def _views(row: RunRow, *, has_gradings: bool) -> dict[str, Callable[[RunRow], None]]:
+    graded = {"Graded again": _regrades} if row.kind == TRAIN and has_gradings else {}
     if row.is_adopted:
         return {"Curves": _curves, "Configuration": _configuration, **graded}
     views: dict[str, Callable[[RunRow], None]] = (
@@ -208,11 +208,12 @@ def _show(row: RunRow) -> None:
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:
         run_header.show_reason(row)
-    run_header.show_faults(row, scoring.regradings(row.run_id)[1])
+    gradings, faults = scoring.regradings(row.run_id)
+    run_header.show_faults(row, faults)
     if row.kind == TRAIN:
         st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row, is_asked)
-    views = _views(row)
+    views = _views(row, has_gradings=bool(gradings))
     name, tab = view_tabs.show(list(views))
     with tab:
         st.fragment(views[name], run_every=CHECK_SECONDS if refresh and name not in UNREFRESHED else None)(row)

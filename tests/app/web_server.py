@@ -5,6 +5,8 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -76,3 +78,17 @@ def _pass_on(output: IO[str], lines: queue.Queue[str]) -> None:
         for line in output:
             lines.put(line)
     lines.put("")
+
+
+@contextmanager
+def start_with_supervisor(runs_root: Path) -> Iterator[ServedWorkbench]:
+    """Yield a running server whose runs a real supervisor starts; both end with it."""
+    words = [sys.executable, "-P", "-m", "jobs.supervisor", "--runs-root", str(runs_root)]
+    supervisor = subprocess.Popen(words, cwd=REPOSITORY)
+    served = start(runs_root)
+    try:
+        yield served
+    finally:
+        served.stop()
+        supervisor.terminate()
+        supervisor.wait(60)

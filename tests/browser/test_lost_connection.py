@@ -17,15 +17,27 @@ TOKEN = "a-token-that-stays-the-same"
 DAY = "24:00:00"
 
 
-def test_a_lost_connection_is_said_and_the_page_comes_back_by_itself(browser, tmp_path):
+@pytest.fixture
+def page(browser):
+    """A page of a browser that knows no workbench yet."""
+    page = browser.new_context().new_page()
+    page.set_default_timeout(90_000)
+    yield page
+    page.context.close()
+
+
+def open_log(page, served):
+    """Sign in at the log of a run and wait for its last line."""
+    page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={TOKEN}")
+    page.get_by_text("step 300 of exgrpo whole").wait_for()
+
+
+def test_a_lost_connection_is_said_and_the_page_comes_back_by_itself(page, tmp_path):
     recorded.record(tmp_path, recorded.FINISHED)
     port = str(free_port())
     served = web_server.start(tmp_path, "--port", port, token=TOKEN)
-    page = browser.new_context().new_page()
-    page.set_default_timeout(90_000)
     try:
-        page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={TOKEN}")
-        page.get_by_text("step 300 of exgrpo whole").wait_for()
+        open_log(page, served)
         served.stop()
         page.get_by_role("alert").filter(has_text="Connection lost").wait_for()
         served = web_server.start(tmp_path, "--port", port, token=TOKEN)
@@ -33,20 +45,16 @@ def test_a_lost_connection_is_said_and_the_page_comes_back_by_itself(browser, tm
         page.get_by_text("step 300 of exgrpo whole").wait_for()
         page.wait_for_function(HAS_OPENED_ATTEMPTS, polling=2_000)
     finally:
-        page.context.close()
         served.stop()
 
 
-def test_a_browser_that_comes_back_after_a_day_to_another_token_is_told_what_to_open(browser, tmp_path):
+def test_a_browser_that_comes_back_after_a_day_to_another_token_is_told_what_to_open(page, tmp_path):
     recorded.record(tmp_path, recorded.FINISHED)
     port = str(free_port())
     served = web_server.start(tmp_path, "--port", port, token=TOKEN)
-    page = browser.new_context().new_page()
-    page.set_default_timeout(90_000)
     try:
         page.clock.install()
-        page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={TOKEN}")
-        page.get_by_text("step 300 of exgrpo whole").wait_for()
+        open_log(page, served)
         served.stop()
         page.clock.fast_forward(DAY)
         served = web_server.start(tmp_path, "--port", port, token="the-token-of-the-next-day")
@@ -55,24 +63,19 @@ def test_a_browser_that_comes_back_after_a_day_to_another_token_is_told_what_to_
         page.goto(f"{page.url}&token={served.token}")
         page.get_by_text("step 300 of exgrpo whole").wait_for()
     finally:
-        page.context.close()
         served.stop()
 
 
-def test_a_page_is_live_after_a_day_in_which_browser_and_server_were_asleep(browser, tmp_path):
+def test_a_page_is_live_after_a_day_in_which_browser_and_server_were_asleep(page, tmp_path):
     recorded.record(tmp_path, recorded.FINISHED)
     served = web_server.start(tmp_path, token=TOKEN)
-    page = browser.new_context().new_page()
-    page.set_default_timeout(90_000)
     try:
         page.clock.install()
-        page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={TOKEN}")
-        page.get_by_text("step 300 of exgrpo whole").wait_for()
+        open_log(page, served)
         served.process.send_signal(signal.SIGSTOP)
         page.clock.fast_forward(DAY)
         served.process.send_signal(signal.SIGCONT)
         page.wait_for_function(HAS_OPENED_ATTEMPTS, polling=2_000)
         page.locator("#connection-lost").wait_for(state="detached")
     finally:
-        page.context.close()
         served.stop()

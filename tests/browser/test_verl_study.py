@@ -1,8 +1,5 @@
 """A study of three cells on verl, from its launch in the browser to its figures, on the CPU (`make test-verl-vllm`)."""
 
-import subprocess
-import sys
-
 import pytest
 
 from jobs.runs.directory import list_run_directories
@@ -34,13 +31,8 @@ def workbench(tmp_path_factory):
     """The real server and the real supervisor."""
     root = tmp_path_factory.mktemp("verl-study")
     recorded.record(root)
-    words = [sys.executable, "-P", "-m", "jobs.supervisor", "--runs-root", str(root)]
-    supervisor = subprocess.Popen(words, cwd=web_server.REPOSITORY)
-    served = web_server.start(root)
-    yield served
-    served.stop()
-    supervisor.terminate()
-    supervisor.wait(60)
+    with web_server.start_with_supervisor(root) as served:
+        yield served
     assert len(list_run_directories(root)) == 3
 
 

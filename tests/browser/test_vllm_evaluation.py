@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -34,13 +32,8 @@ def runs_root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def workbench(runs_root):
     """The real server and the real supervisor."""
-    words = [sys.executable, "-P", "-m", "jobs.supervisor", "--runs-root", str(runs_root)]
-    supervisor = subprocess.Popen(words, cwd=web_server.REPOSITORY)
-    served = web_server.start(runs_root)
-    yield served
-    served.stop()
-    supervisor.terminate()
-    supervisor.wait(60)
+    with web_server.start_with_supervisor(runs_root) as served:
+        yield served
 
 
 def choose(page, label, text):

@@ -145,7 +145,8 @@ def resources(spec: TrainSpec, needs: ResourceEstimate) -> str:
 def _memory_parts(parts: Sequence[tuple[str, int, str]]) -> None:
     """Show name, bytes and note of what the memory of each GPU is for."""
     with st.expander("Memory of each GPU by part", icon=":material/memory:", key="gpu-memory"):
-        rows = [f"| {name} | {byte_size(size)} | {note} |" for name, size, note in parts]
+        sizes = [byte_size(size).replace(" ", "\N{NO-BREAK SPACE}") for _, size, _ in parts]
+        rows = [f"| {name} | {size} | {note} |" for (name, _, note), size in zip(parts, sizes, strict=True)]
         st.markdown("\n".join(["| Part | Size | |", "|---|--:|---|", *rows]))
 
 
