@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 URLS_VARIABLE = "EXGRPO_ALERT_URLS"
 FILE_VARIABLE = "EXGRPO_ALERTS_FILE"
 _WEB_KINDS = frozenset({"json", "jsons", "xml", "xmls", "form", "forms"})
-"""Kinds whose URL names a server of the user's choice; in other kinds the host part is often a token."""
+"""Kinds whose host may be looked up; in others it is often a token, which no name server may see."""
 _TALKATIVE_LOGGERS = ("apprise", "urllib3")
 """They log the address of a request, which is the secret."""
 
@@ -84,7 +84,8 @@ def _open(urls: list[str]) -> list[Destination]:
         plugin = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
         if plugin is None:
             raise AlertError(f"{label}: Apprise knows no such URL; its documentation lists them.")
-        if kind in _WEB_KINDS and is_link_local_name(str(plugin.host).strip("[]")):
+        host = str(getattr(plugin, "host", "")).strip("[]")
+        if is_link_local_name(host, is_looked_up=kind in _WEB_KINDS):
             raise AlertError(f"{label}: a link-local address is refused, since cloud metadata services use them.")
         service = apprise.Apprise(asset=asset)
         service.add(plugin)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from jobs.evaluation.protocols import HubDataSet
 from jobs.training.data_rows import FILE_SUFFIXES, DataError, iterate_raw_rows
+from jobs.training.named_data_sets import load_data_set
 
 RawRow = Mapping[str, Any]
 _LETTERS = "ABCDEFGHIJ"
@@ -93,7 +94,7 @@ def _iterate_hub(hub: HubDataSet) -> Iterator[tuple[int, RawRow]]:
     import datasets
 
     try:
-        rows = datasets.load_dataset(hub.name, hub.config, split=hub.split)
+        rows = load_data_set(hub.name, hub.config, split=hub.split)
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(

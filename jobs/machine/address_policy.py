@@ -67,16 +67,17 @@ def is_open(number: Address) -> bool:
     return inner.is_loopback or (inner.is_global and not is_special)
 
 
-def is_link_local_name(hostname: str) -> bool:
-    """Return whether a name has a link-local address, as metadata services do."""
+def is_link_local_name(hostname: str, *, is_looked_up: bool = True) -> bool:
+    """Return whether a name has a link-local address, as metadata services do; one not looked up must be a number."""
+    flags = 0 if is_looked_up else socket.AI_NUMERICHOST
     try:
-        return any(_inner(number).is_link_local for number in _numbers_of(hostname))
+        return any(_inner(number).is_link_local for number in _numbers_of(hostname, flags))
     except (OSError, UnicodeError):
         return False
 
 
-def _numbers_of(hostname: str) -> list[Address]:
-    entries = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM)
+def _numbers_of(hostname: str, flags: int = 0) -> list[Address]:
+    entries = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM, flags=flags)
     return [ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in entries]
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.errors import InputError
 from jobs.tasks.questions import hash_question
+from jobs.training.named_data_sets import load_data_set
 from jobs.training.templates import Message
 
 COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
@@ -143,7 +144,7 @@ def _iterate_dataset(source: str, split: str, columns: Sequence[str], streams: b
         elif (Path(source) / "state.json").is_file():
             dataset = datasets.load_from_disk(source)
         else:
-            dataset = datasets.load_dataset(source, split=split, streaming=streams)
+            dataset = load_data_set(source, split=split, streams=streams)
         if dataset.column_names:  # a stream may not know its columns before the first row
             dataset = dataset.select_columns([name for name in columns if name in dataset.column_names])
         yield from enumerate(dataset, start=1)

@@ -1,12 +1,15 @@
 """Endpoints that users configure: judge, model server, Ray, data sets."""
 
 import http.server
+import json
 import socket
 import threading
 
 import pytest
 
 from jobs.evaluation.generation import PromptedQuestion
+from jobs.evaluation.protocols import HubDataSet
+from jobs.evaluation.raw_rows import iterate_rows
 from jobs.evaluation.server_generator import ServerGenerator
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs_rules import check_address
@@ -17,6 +20,7 @@ from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.judging import parse_judge_spec
 from jobs.specs.train import SpecError
 from jobs.specs.verl import VerlSpec
+from jobs.training.data_rows import DataError, iterate_raw_rows
 
 LINK_LOCAL = (
     "169.254.169.254",
@@ -171,3 +175,21 @@ def test_data_sets_and_models_are_files_or_hub_names_and_no_addresses(tried):
         with pytest.raises(SpecError, match="expected an existing file or folder"):
             resolve_source("data.source", source)
     tried("addresses in place of data sets", len(NO_DATA_SET))
+
+
+def test_a_data_set_leads_nowhere_else_by_what_its_card_names(tmp_path, tried):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/rows.jsonl"
+        names = (address, f"simplecache::{address}", f"zip://rows.jsonl::{address}", "s3://bucket/a.jsonl", "ftp://a/b")
+        for number, name in enumerate(names):
+            folder = tmp_path / f"set-{number}"
+            folder.mkdir()
+            card = {"configs": [{"config_name": "default", "data_files": [{"split": "train", "path": name}]}]}
+            (folder / "README.md").write_text(f"---\n{json.dumps(card)}\n---\n")
+            for rows in (iterate_raw_rows(str(folder), "train"), iterate_rows(None, HubDataSet(str(folder), "train"))):
+                with pytest.raises(DataError, match="Protocol not known"):
+                    list(rows)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    tried("addresses in data sets' cards", len(names))

@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app import access, commands, settings
-from app.commands import scoring
+from app.commands import elsewhere, scoring
 from app.roles import LINK_HOLDER, Person, Role, Roles
 from app.serving.sign_in import SignInError, read_sign_in
 from jobs.runs.directory import RunDirectory
@@ -77,14 +77,20 @@ CHANGES = {
     "delete": lambda: commands.delete(RUN),
     "restore": lambda: commands.restore(RUN),
     "empty_bin": lambda: commands.empty_bin(),
+    "launch_script": lambda: elsewhere.launch_script(TrainSpec(), elsewhere.ScriptKind.SHELL),
+    "dry_run_text": lambda: elsewhere.dry_run_text(TrainSpec()),
+    "save_cluster": lambda: elsewhere.save_cluster("x", "http://127.0.0.1:8265"),
+    "delete_cluster": lambda: elsewhere.delete_cluster("x"),
+    "ask_cluster": lambda: elsewhere.ask_cluster("x"),
 }
-FOR_ADMINS = {"archive", "delete", "restore", "empty_bin"}
+FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {
     "answer_damage", "benchmarks_folder", "clone", "contamination_reports", "describe_stop", "estimate_resources",
-    "estimate_step_seconds", "evaluation_answers", "examine_machine", "fields_of", "find_view_fault", "job_progress",
-    "journal_entries", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset",
-    "missing_vllm", "package_versions", "preset_exists", "preset_names", "read_machine", "regradings", "reward_parts",
-    "score_curves", "score_curves_by_difficulty", "status_by_files", "token_data", "user_benchmarks",
+    "estimate_step_seconds", "evaluation_answers", "examine_machine", "fields_of", "find_cluster_fault",
+    "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
+    "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm", "package_versions", "preset_exists",
+    "preset_names", "read_machine", "regradings", "reward_parts", "score_curves", "score_curves_by_difficulty",
+    "status_by_files", "token_data", "user_benchmarks",
 }  # fmt: skip
 
 
@@ -93,7 +99,7 @@ def sign_in_as(monkeypatch, person):
 
 
 def test_every_command_of_pages_is_checked_or_reads_only():
-    modules = (commands, scoring)
+    modules = (commands, scoring, elsewhere)
     functions = {name for part in modules for name in part.__all__ if callable(getattr(part, name)) and name.islower()}
     assert functions - {commands.needs.__name__} == set(CHANGES) | READS
 

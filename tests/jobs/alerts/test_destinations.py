@@ -1,4 +1,5 @@
 import os
+import socket
 import subprocess
 import sys
 
@@ -57,6 +58,26 @@ def test_an_unknown_url_is_refused_by_its_number_alone(url):
 def test_a_metadata_service_is_refused(host):
     with pytest.raises(AlertError, match=r"link-local|no such URL"):
         read_destinations({URLS_VARIABLE: f"json://{host}/latest"})
+
+
+@pytest.mark.parametrize(
+    "url", ["ntfy://169.254.169.254/topic", "gotify://[fe80::1]/token", "ntfys://2852039166/topic"]
+)
+def test_a_metadata_service_is_refused_by_every_kind(url):
+    with pytest.raises(AlertError, match="link-local"):
+        read_destinations({URLS_VARIABLE: url})
+
+
+def test_no_name_server_hears_of_what_may_be_a_token(monkeypatch):
+    flags = []
+
+    def look_up(*_, **options):
+        flags.append(options["flags"])
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    read_destinations({URLS_VARIABLE: f"ntfy://{SECRET}/topic"})
+    assert flags == [socket.AI_NUMERICHOST]
 
 
 def test_no_kind_follows_a_redirect():
