@@ -18,8 +18,10 @@ def seal(content: bytes) -> bytes:
     return content[:-1] + b',"crc":%d}' % crc32(content)
 
 
-def unseal(content: bytes, *unsealed: frozenset[str]) -> dict[str, Any]:
-    """Return the mapping without its checksum; one with exactly the fields of an `unsealed` set needs none.
+def unseal(content: bytes, *unsealed: frozenset[str], is_always_sealed: bool = True) -> dict[str, Any]:
+    """Return the mapping without its checksum.
+
+    One with exactly the fields of an `unsealed` set needs none, nor does any that is not always sealed.
 
     Raises:
         UnreadableFileError: It differs from what was written.
@@ -31,12 +33,12 @@ def unseal(content: bytes, *unsealed: frozenset[str]) -> dict[str, Any]:
     value = parse_json(body)
     if not isinstance(value, dict):
         raise UnreadableFileError(f"expected a mapping of fields, got {type(value).__name__}.")
-    if match is None and value.keys() not in unsealed:
+    if match is None and is_always_sealed and value.keys() not in unsealed:
         raise UnreadableFileError("differs from what was written (no checksum).")
     return value
 
 
-def read_sealed(path: Path, *unsealed: frozenset[str]) -> dict[str, Any]:
+def read_sealed(path: Path, *unsealed: frozenset[str], is_always_sealed: bool = True) -> dict[str, Any]:
     """Return the mapping in a file without its checksum; see `unseal`.
 
     Raises:
@@ -45,7 +47,7 @@ def read_sealed(path: Path, *unsealed: frozenset[str]) -> dict[str, Any]:
     """
     content = read_plain(path)
     try:
-        return unseal(content, *unsealed)
+        return unseal(content, *unsealed, is_always_sealed=is_always_sealed)
     except UnreadableFileError as error:
         raise UnreadableFileError(f"{path}: {error}") from None
 

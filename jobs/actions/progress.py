@@ -1,10 +1,10 @@
 """Progress of a job of any kind, by its files, and what a stopping one waits for."""
 
-from exgrpo_core.bounded_json import read_json
-from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
-from jobs.judging.plan import read_plan
+from exgrpo_core.bounded_json import UnreadableFileError
+from jobs.evaluation.recorded_answers import FOLDER
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.directory import RunDirectory
+from jobs.runs.plan import read_plan
 from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS, Phase, expected_stop_seconds, stop_grace
 from jobs.specs.judging import JudgeSpec
 from jobs.specs.train import SpecError, TrainSpec
@@ -24,12 +24,10 @@ def count_pieces(run: RunDirectory) -> int | None:
     spec = run.job_spec()
     if isinstance(spec, TrainSpec):
         return spec.num_steps
-    if isinstance(spec, JudgeSpec):
-        return read_plan(run)
+    is_judge = isinstance(spec, JudgeSpec)
     try:
-        plan = read_json(run.path / FOLDER / PLAN_FILE)
-        return sum(int(count) for count in plan["num_questions"].values())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return read_plan(run.attempt_path(run.newest_attempt()) if is_judge else run.path / FOLDER)
+    except (OSError, UnreadableFileError):
         return None
 
 

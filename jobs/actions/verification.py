@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
-from jobs.evaluation.recorded_answers import find_answer_damage
+from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage
 from jobs.evaluation.regrades import read_regradings
 from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
@@ -19,6 +20,7 @@ from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.drafts import list_drafts, load_draft
 from jobs.runs.journal import Journal
 from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
+from jobs.runs.plan import read_plan
 from jobs.specs.train import SpecError
 
 _MAX_STEPS = 16
@@ -70,6 +72,9 @@ def verify_run(run: RunDirectory) -> list[Damage]:
     damaged += [
         (fault, "The answers are kept; `exgrpo regrade` grades them again.") for fault in read_regradings(run.path)[1]
     ]
+    damaged += [
+        (fault, "Displays of progress alone depend on it; a resume writes it again.") for fault in _damaged_plans(run)
+    ]
     checkpoints = {path: find_fault(path) for path in list_checkpoints(run.checkpoints_path)}
     damaged += [
         (f"{Path(fault.split(' ')[0]).relative_to(run.path)} {fault.partition(' ')[2]}.", _remedy_by_checkpoint(run))
@@ -85,6 +90,18 @@ def _remedy_of_description(fault: str) -> str:
     if fault.startswith("run.json"):
         return "The specification and all records are kept; only name, parent and time of creation are lost."
     return "All records are kept; copy spec.json from a backup, or from a run with the same settings, to resume."
+
+
+def _damaged_plans(run: RunDirectory) -> list[str]:
+    faults = []
+    for folder in (run.path / FOLDER, *map(run.attempt_path, run.attempts())):
+        try:
+            read_plan(folder)
+        except FileNotFoundError:
+            continue
+        except (OSError, UnreadableFileError) as error:
+            faults.append(str(error))
+    return faults
 
 
 def _damaged_buffer(run: RunDirectory, newest: Checkpoint) -> list[str]:

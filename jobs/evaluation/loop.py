@@ -1,18 +1,16 @@
 """The evaluation's job: every benchmark checked, then asked, graded and written question by question, then scored."""
 
-import json
 import logging
 import time
 from collections.abc import Sequence
 
-from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import EngineError, InputError
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.composition import open_generator
 from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
 from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.questions import BenchmarkQuestion, LoadedBenchmark, load_benchmark
-from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
+from jobs.evaluation.recorded_answers import FOLDER
 from jobs.evaluation.results import benchmark_event
 from jobs.evaluation.reward_means import reward_means
 from jobs.grading.pool import AnswerGrader
@@ -21,6 +19,7 @@ from jobs.grading.schemes import GradeItem, grader_version
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory
+from jobs.runs.plan import write_plan
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import EvalSpec
@@ -170,4 +169,4 @@ def _write_plan(run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> Non
     folder = run.path / FOLDER
     folder.mkdir(exist_ok=True)
     plan = {"num_questions": {benchmark.protocol.name: len(benchmark.questions) for benchmark in benchmarks}}
-    write_whole(folder / PLAN_FILE, json.dumps(plan))
+    write_plan(folder, plan)

@@ -12,8 +12,6 @@ from jobs.evaluation.answer_lines import find_damage, list_files, read_lines
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
 _BENCHMARK = re.compile(r"\w+")
-PLAN_FILE = "plan.json"
-"""How many questions there are, beside the answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from jobs.judging.client import JudgeAnswer, JudgeClient, check_endpoint
 from jobs.judging.items import Items, open_items
 from jobs.judging.oracle import judge_item, oracle_name
 from jobs.judging.pacing import Spending
-from jobs.judging.plan import write_plan
 from jobs.judging.polling import Poll, Task
 from jobs.judging.prompt import load_judge_prompt
 from jobs.judging.records import VoteRecords
@@ -18,6 +17,7 @@ from jobs.machine.address_policy import AddressRefusedError
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.plan import write_plan
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.judging import JudgeServerSpec, JudgeSpec
@@ -40,7 +40,7 @@ def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, contr
         items = open_items(run.path.parent, spec.judged)
         recorded = read_recorded_votes(run)
         logger.info("%s: %d responses, %d votes are recorded already.", items.source, len(items), len(recorded.votes))
-        write_plan(run, len(items) * spec.num_votes)
+        write_plan(run.attempt_path(run.newest_attempt()), {"num_votes": len(items) * spec.num_votes})
         if spec.server is None:
             return _ask_oracle(spec, items, recorded, recorder, control)
         return asyncio.run(_ask_server(spec, spec.server, items, recorded, run.run_id, recorder, control))

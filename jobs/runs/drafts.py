@@ -8,7 +8,7 @@ import yaml
 
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.specs.train import NAME_PATTERN, SpecError, TrainSpec, merge_settings, read_mapping
+from jobs.specs.train import NAME_PATTERN, SpecError, TrainSpec, merge_settings, read_mapping, with_checksum
 
 DRAFTS_FOLDER = "drafts"
 
@@ -20,7 +20,7 @@ def save_draft(runs_root: Path, name: str, content: Mapping[str, Any]) -> Path:
         SpecError: The name is not allowed for runs, or the folder cannot be written.
     """
     path = _path(runs_root, name)
-    text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
+    text = with_checksum(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
@@ -33,7 +33,7 @@ def load_draft(runs_root: Path, name: str) -> dict[str, Any]:
     """Return a draft with every field; missing ones have their defaults.
 
     Raises:
-        SpecError: There is no such draft, or it is not YAML.
+        SpecError: There is no such draft, it differs from what was saved, or it is not YAML.
     """
     return merge_settings(TrainSpec().model_dump(mode="json"), read_mapping(_path(runs_root, name)))
 

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from exgrpo_core.bounded_json import read_json
 from exgrpo_core.checksums import read_sealed, seal
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
@@ -68,8 +67,7 @@ class NamedEntries:
     def _read(self, runs_root: Path) -> dict[str, dict[str, str]]:
         path = self._path(runs_root)
         try:
-            # Files of older versions have no checksum.
-            content = read_sealed(path, frozenset(read_json(path)))
+            content = read_sealed(path, is_always_sealed=False)  # not by older versions
             return {
                 name: {str(key): str(value) for key, value in entry.items()} for name, entry in sorted(content.items())
             }

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zlib import crc32
 
 import yaml
 from pydantic import AfterValidator, Field, model_validator
@@ -26,6 +27,7 @@ from jobs.specs.resume import ResumeSpec
 from jobs.specs.reward_parts import ANSWER_ALONE, find_reward_mistakes
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 
+_CHECKSUM = re.compile(rb"# crc (\d{1,10})")
 CHAINS_SOURCE = "chains"
 WORD_PROBLEMS_SOURCE = "word_problems"
 ORACLE_SOURCES = frozenset({CHAINS_SOURCE, WORD_PROBLEMS_SOURCE})
@@ -332,14 +334,25 @@ def parse_spec(content: object, origin: str) -> TrainSpec:
     return checked(TrainSpec, content, origin)
 
 
+def with_checksum(text: str) -> str:
+    """Return YAML with a first line by which `read_mapping` notices a changed byte."""
+    body = f"\n{text}"
+    return f"# crc {crc32(body.encode())}{body}"
+
+
 def read_mapping(path: Path) -> dict[str, Any]:
     """Return the fields of a YAML or JSON file.
 
     Raises:
-        SpecError: The file is missing, is not YAML or JSON, or holds no mapping.
+        SpecError: The file is missing, is not YAML or JSON, holds no mapping, or does not have its checksum.
     """
     try:
-        content = yaml.safe_load(read_plain(path).decode("utf-8"))
+        text = read_plain(path)
+        if (match := _CHECKSUM.match(text)) and crc32(text[match.end() :]) != int(match[1]):
+            raise SpecError(
+                f"{path}: differs from what was saved (checksum); remove its first line if the change is meant."
+            )
+        content = yaml.safe_load(text.decode("utf-8"))
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
     except UnreadableFileError as error:

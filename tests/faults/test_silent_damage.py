@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.actions.verification import verify_root
 from jobs.contamination.report import ContaminationReport, ModelProbe, read_reports, write_report
 from jobs.evaluation.recorded_answers import iterate_answers
@@ -19,8 +20,10 @@ from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import OUTCOME_FILE, read_outcome, write_outcome
 from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.drafts import list_drafts, load_draft, save_draft
 from jobs.runs.journal import JOURNAL_FILE, Journal, JournalKind
 from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
+from jobs.runs.plan import read_plan, write_plan
 from jobs.runs.status import RunStatus
 from jobs.specs.judging import JudgedSpec, JudgeSpec
 from jobs.specs.train import RecordingSpec, SpecError
@@ -29,7 +32,7 @@ from tests.jobs.analysis.recorded_samples import append as append_answers
 
 pytestmark = [pytest.mark.fault_row(14), pytest.mark.timeout(2400)]
 
-FOLDERS = {"contamination", "regrades"}
+FOLDERS = {"contamination", "drafts", "regrades"}
 """Folders whose files have names of all kinds."""
 NUM_STEPS = 6
 SEED = 5
@@ -60,6 +63,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for entries in (SAVED_VIEWS, RAY_CLUSTERS):
         for name in ("one", "two"):
             entries.save(root, name, {"address": f"http://127.0.0.1/{name}"})
+    for name in ("one", "two"):
+        save_draft(root, name, {"name": name, "num_steps": 7, "optim": {"learning_rate": 2e-6}})
     assert verify_root(root) == []
     return root
 
@@ -72,6 +77,7 @@ def _record_votes(root: Path) -> None:
         for number in (1, 2):
             recorder.record(VOTES_EVENT, {"votes": [{"item_id": f"a/1/{number}", "vote": 0, "outcome": "valid"}]})
         recorder.status(RunStatus.SUCCEEDED)
+    write_plan(run.attempt_path(1), {"num_votes": 2})
     write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
 
 
@@ -81,13 +87,18 @@ def files_of_truth(root: Path) -> list[Path]:
     about_processes = {"lock", "heartbeat.json"}
     files = [path for run in (training, root / JUDGE) for path in run.rglob("*") if path.is_file()]
     kept = [path for path in files if path.name not in about_processes and path.suffix != ".log"]
-    return sorted(path.relative_to(root) for path in [*kept, *(root / "workbench").rglob("*.json*")])
+    return sorted(
+        path.relative_to(root)
+        for path in [*kept, *(root / "workbench").rglob("*.json*"), *(root / "workbench").rglob("*.yaml")]
+    )
 
 
 def content_of(root: Path) -> dict[str, Any]:
     """Return what a reader gets of each file that can be read."""
     content: dict[str, Any] = {JOURNAL_FILE: Journal(root).entries(), "reports": read_reports(root)[0]}
     content |= {entries.noun: entries.list(root) for entries in (SAVED_VIEWS, RAY_CLUSTERS)}
+    for name in list_drafts(root):
+        content[f"draft {name}"] = _read_draft(root, name)
     for path in sorted(root.glob("*/run.json")):
         run = RunDirectory(path.parent)
         readers: dict[str, Callable[[], Any]] = {
@@ -97,13 +108,21 @@ def content_of(root: Path) -> dict[str, Any]:
             "events": EventReader(run).read(max_steps=1000).events,
             "answers": dict(iterate_answers(run.path, "sums")),
             "regrades": read_regradings(run.path)[0],
+            "plan": lambda run=run: read_plan(run.attempt_path(1)),
         }
         for name, read in readers.items():
             try:
                 content[f"{run.run_id}/{name}"] = read() if callable(read) else read
-            except (RunDirectoryError, SpecError):
+            except (RunDirectoryError, SpecError, FileNotFoundError, UnreadableFileError):
                 content[f"{run.run_id}/{name}"] = None
     return content
+
+
+def _read_draft(root: Path, name: str) -> dict[str, Any] | None:
+    try:
+        return load_draft(root, name)
+    except SpecError:
+        return None
 
 
 def damage_one(path: Path, rng: random.Random) -> str:

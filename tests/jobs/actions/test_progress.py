@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from jobs.actions.progress import describe_stop, job_progress
-from jobs.judging.plan import write_plan
 from jobs.runs.attempts import Heartbeat, read_heartbeat, write_heartbeat
 from jobs.runs.directory import RunDirectory
+from jobs.runs.plan import write_plan
 from jobs.runs.processes import identify
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
@@ -36,7 +36,7 @@ def test_evaluation_is_as_far_as_its_questions(tmp_path):
 def test_judge_is_as_far_as_its_votes(tmp_path):
     run = RunDirectory.create(tmp_path, JudgeSpec(judged=JudgedSpec(run_id="a"), judge="oracle"))
     beat(run, 5)
-    write_plan(run, 20)
+    write_plan(run.attempt_path(1), {"num_votes": 20})
     assert job_progress(run) == (5, 20)
 
 

@@ -9,9 +9,9 @@ from itertools import count
 
 import pytest
 
+from jobs.actions.progress import count_pieces
 from jobs.judging.calibration import calibrate, group_votes
 from jobs.judging.items import counted_step_files, open_items
-from jobs.judging.plan import read_plan
 from jobs.judging.prompt import PROMPT_FILE, disarm
 from jobs.judging.votes import read_recorded_votes
 from jobs.recording import file_recorder
@@ -319,9 +319,9 @@ def test_how_much_there_is_to_judge_is_known_from_the_start(tmp_path):
     record_chains(tmp_path, [KINDS])
     with serving() as server:
         job = new_job(tmp_path, server_spec(server.address, num_votes=3))
-        assert read_plan(job) is None
+        assert count_pieces(job) is None
         run_job(job)
-    assert read_plan(job) == 9
+    assert count_pieces(job) == 9
 
 
 @pytest.mark.slow

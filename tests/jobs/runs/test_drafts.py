@@ -2,7 +2,7 @@ import pytest
 import yaml
 
 from jobs.runs.drafts import delete_draft, list_drafts, load_draft, save_draft
-from jobs.specs.train import SpecError, load_spec
+from jobs.specs.train import SpecError, load_spec, read_mapping
 
 
 def test_draft_is_a_file_that_a_run_can_be_started_from(tmp_path):
@@ -26,6 +26,30 @@ def test_saving_again_replaces_and_deleting_twice_is_no_error(tmp_path):
     delete_draft(tmp_path, "a")
     delete_draft(tmp_path, "a")
     assert list_drafts(tmp_path) == []
+
+
+def test_draft_with_a_changed_byte_is_refused_by_page_and_command_until_the_change_is_meant(tmp_path):
+    path = save_draft(tmp_path, "a", {"num_steps": 7})
+    path.write_text(path.read_text().replace("7", "9"))
+    for read in (lambda: load_draft(tmp_path, "a"), lambda: load_spec(path)):
+        with pytest.raises(SpecError, match="differs from what was saved"):
+            read()
+    path.write_text(path.read_text().partition("\n")[2])
+    assert load_draft(tmp_path, "a")["num_steps"] == 9
+
+
+def test_no_changed_bit_and_no_cut_of_a_draft_is_read_as_another_one(tmp_path):
+    saved = {"name": "my run", "num_steps": 7, "optim": {"learning_rate": 2e-6}}
+    path = save_draft(tmp_path, "a", saved)
+    whole = path.read_bytes()
+    flips = [whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
+             for place in range(len(whole)) for bit in range(8)]  # fmt: skip
+    for damaged in flips + [whole[:place] for place in range(len(whole))]:
+        path.write_bytes(damaged)
+        try:
+            assert read_mapping(path) == saved
+        except SpecError:
+            continue
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "x\n"])
