@@ -197,7 +197,10 @@ def status_by_files(run_id: str) -> str:
 def describe_stop(run_id: str) -> str | None:
     """Return what a stopping run waits for and how long that may take; None unless a stop of it was requested."""
     grace = supervisor.stop_grace_seconds if (supervisor := read_supervisor(_runs_root())) else None
-    return progress.describe_stop(RunDirectory(_runs_root() / run_id), grace)
+    try:
+        return progress.describe_stop(RunDirectory.open(_runs_root(), run_id), grace)
+    except RunDirectoryError:
+        return None
 
 
 def contamination_reports() -> tuple[list[ContaminationReport], list[str]]:

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 KILLED = (
     "It did not stop by itself and was killed; work after its newest checkpoint is lost; resume continues from there."
 )
+_MAX_LOOK_SECONDS = 25.0
+"""Longest time between two looks at a run, a cluster's slow answers included."""
 _LEAVE_SECONDS = 10.0
 """A worker that wrote its outcome has this long to end, with all its child processes."""
 
@@ -38,19 +40,25 @@ class StopPolicy:
 
 
 class StopClock:
-    """Time since a stop was requested, by a monotonic clock; a new supervisor starts again from 0."""
+    """Time since a stop was requested, by a monotonic clock; a new supervisor starts again from 0.
+
+    While the supervisor's file system hung, the worker's may have hung too: of such a time little counts.
+    """
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
-        self._since: float | None = None
+        self._seen_at: float | None = None
+        self._waited = 0.0
 
     def seconds(self) -> float:
         """Return the time since the request was first seen, negative while there is none."""
         if not self._run.stop_requested():
-            self._since = None
+            self._seen_at = None
             return -1.0
-        self._since = self._since or time.monotonic()
-        return time.monotonic() - self._since
+        now = time.monotonic()
+        self._waited = 0.0 if self._seen_at is None else self._waited + min(now - self._seen_at, _MAX_LOOK_SECONDS)
+        self._seen_at = now
+        return self._waited
 
 
 class AttemptWatch:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +10,7 @@ from jobs.launchers.local import LocalLauncher
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.supervisor import watch
-from jobs.supervisor.watch import AttemptWatch, StopPolicy
+from jobs.supervisor.watch import AttemptWatch, StopClock, StopPolicy
 from tests.jobs.supervisor.toy_bench import toy_spec
 
 
@@ -36,3 +37,16 @@ def test_a_killed_childs_reason_names_the_signal_whichever_comes_first(
     outcome = attempt.poll()
     assert outcome.status is RunStatus.LOST
     assert "SIGKILL" in outcome.reason
+
+
+def test_of_a_time_without_a_look_little_counts_as_waiting_for_a_stop(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    run = RunDirectory.create(tmp_path, toy_spec(1))
+    clock = StopClock(run)
+    assert clock.seconds() < 0
+    run.request_stop()
+    waited = []
+    for now[0] in (10.0, 10.5, 21.0, 1_221.0, 1_222.0):
+        waited.append(clock.seconds())
+    assert waited == [0.0, 0.5, 11.0, 36.0, 37.0]
