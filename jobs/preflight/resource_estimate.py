@@ -20,7 +20,7 @@ class ResourceEstimate:
     recordings: int
     checkpoints: int | None
     gpu_memory: MemoryEstimate | None = None
-    """The parts of `memory` on each GPU of the verl engine."""
+    """The parts of `memory` on each GPU of the verl engine; None in fine-tuning, where nothing is generated."""
 
 
 def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
@@ -33,5 +33,6 @@ def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
     if spec.engine != "verl":
         return ResourceEstimate(num_gpus, estimate_peak(shape, spec), recordings, checkpoints)
     estimate = estimate_memory(shape, spec)
-    memory = max(estimate.update, 0 if spec.sft is not None else estimate.rollout)
-    return ResourceEstimate(num_gpus, memory, recordings, checkpoints, estimate)
+    if spec.sft is not None:
+        return ResourceEstimate(num_gpus, estimate.update, recordings, checkpoints)
+    return ResourceEstimate(num_gpus, max(estimate.update, estimate.rollout), recordings, checkpoints, estimate)

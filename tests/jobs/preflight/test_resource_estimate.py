@@ -16,4 +16,6 @@ def test_fine_tuning_on_verl_needs_memory_for_updates_and_none_for_generation():
     spec = apply_settings(load_preset("paper-sft"), settings)
     expected = estimate_memory(model_shape(spec.model.source, spec.model.revision), spec)
     assert expected.update < expected.rollout
-    assert estimate_resources(spec).memory == expected.update
+    needs = estimate_resources(spec)
+    assert needs.memory == expected.update
+    assert needs.gpu_memory is None
