@@ -1,3 +1,4 @@
+import contextlib
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ def files(tmp_path, monkeypatch):
     return paths
 
 
-def test_a_file_that_hangs_is_told_from_others_and_waited_for_once(files):
+def test_a_file_that_hangs_is_named_and_waited_for_once(files):
     assert find_hanging(files) == set()
     with hanging(files[1].parent), hanging(files[2].parent):
         assert find_hanging(files) == {files[1], files[2]}
@@ -29,9 +30,27 @@ def test_a_file_that_hangs_is_told_from_others_and_waited_for_once(files):
             assert find_hanging(files) == {files[1], files[2]}
         assert time.monotonic() - began_at < 50 * hanging_files.ANSWER_SECONDS
         assert threading.active_count() == num_threads
+    wait_for_threads()
+    assert find_hanging(files) == set()
+
+
+def wait_for_threads():
     for thread in threading.enumerate():
         if thread.name == "open files":
             thread.join()
+
+
+def test_a_file_that_answers_as_it_is_given_up_does_not_hang(files, monkeypatch):
+    class AnswersFirst(set):
+        def add(self, path):
+            mount.close()
+            wait_for_threads()
+            super().add(path)
+
+    monkeypatch.setattr(hanging_files, "_hanging", AnswersFirst())
+    with contextlib.ExitStack() as mount:
+        mount.enter_context(hanging(files[1].parent))
+        assert find_hanging(files) == set()
     assert find_hanging(files) == set()
 
 
