@@ -1,6 +1,7 @@
-"""Checksums of files, and JSON that carries its own as the last field: no changed byte is read as if it were meant.
+"""Checksums of files, and texts that carry their own: no changed byte is read as if it were meant.
 
-`{"a": 1}` becomes `{"a": 1,"crc":N}`; N is the CRC-32 of the text without that field.
+JSON has it as the last field: `{"a": 1}` becomes `{"a": 1,"crc":N}`; N is the CRC-32 of the text without that field.
+YAML has it in a first line, a comment.
 """
 
 import re
@@ -11,6 +12,7 @@ from zlib import crc32
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json, read_plain
 
 _CRC_FIELD = re.compile(rb',"crc":(\d{1,10})}\s*\Z')
+_CRC_LINE = re.compile(rb"# crc (\d{1,10})")
 
 
 def seal(content: bytes) -> bytes:
@@ -50,6 +52,18 @@ def read_sealed(path: Path, *unsealed: frozenset[str], is_always_sealed: bool = 
         return unseal(content, *unsealed, is_always_sealed=is_always_sealed)
     except UnreadableFileError as error:
         raise UnreadableFileError(f"{path}: {error}") from None
+
+
+def seal_yaml(text: str) -> str:
+    """Return YAML below a line with its checksum."""
+    body = f"\n{text}"
+    return f"# crc {crc32(body.encode())}{body}"
+
+
+def is_intact_yaml(content: bytes) -> bool:
+    """Return whether YAML has its checksum or, as users write it, none."""
+    match = _CRC_LINE.match(content)
+    return match is None or crc32(content[match.end() :]) == int(match[1])
 
 
 def file_crc(path: Path) -> int:

@@ -6,9 +6,10 @@ from typing import Any
 
 import yaml
 
+from exgrpo_core.checksums import seal_yaml
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.specs.train import NAME_PATTERN, SpecError, TrainSpec, merge_settings, read_mapping, with_checksum
+from jobs.specs.train import NAME_PATTERN, SpecError, TrainSpec, merge_settings, read_mapping
 
 DRAFTS_FOLDER = "drafts"
 
@@ -20,7 +21,7 @@ def save_draft(runs_root: Path, name: str, content: Mapping[str, Any]) -> Path:
         SpecError: The name is not allowed for runs, or the folder cannot be written.
     """
     path = _path(runs_root, name)
-    text = with_checksum(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))
+    text = seal_yaml(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)

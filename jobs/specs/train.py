@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from zlib import crc32
 
 import yaml
 from pydantic import AfterValidator, Field, model_validator
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain
+from exgrpo_core.checksums import is_intact_yaml
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from exgrpo_core.methods.loading import find_mistakes
 from jobs.specs.base import Positive, Spec
@@ -27,7 +27,6 @@ from jobs.specs.resume import ResumeSpec
 from jobs.specs.reward_parts import ANSWER_ALONE, find_reward_mistakes
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 
-_CHECKSUM = re.compile(rb"# crc (\d{1,10})")
 CHAINS_SOURCE = "chains"
 WORD_PROBLEMS_SOURCE = "word_problems"
 ORACLE_SOURCES = frozenset({CHAINS_SOURCE, WORD_PROBLEMS_SOURCE})
@@ -77,7 +76,7 @@ class ModelSpec(Spec):
     num_threads: Positive | None = None
     """Threads on a CPU (embedded engine); None is `EXGRPO_NUM_THREADS` in the environment, else 1."""
     lora: LoraSpec | None = None
-    """Trains low-rank adapters instead of the model's weights (on the embedded engine of Qwen2, Qwen3 and Llama)."""
+    """Trains low-rank adapters instead of the model's weights; the embedded engine knows Qwen2, Qwen3 and Llama."""
 
 
 class DataSpec(Spec):
@@ -334,12 +333,6 @@ def parse_spec(content: object, origin: str) -> TrainSpec:
     return checked(TrainSpec, content, origin)
 
 
-def with_checksum(text: str) -> str:
-    """Return YAML with a first line by which `read_mapping` notices a changed byte."""
-    body = f"\n{text}"
-    return f"# crc {crc32(body.encode())}{body}"
-
-
 def read_mapping(path: Path) -> dict[str, Any]:
     """Return the fields of a YAML or JSON file.
 
@@ -348,7 +341,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     """
     try:
         text = read_plain(path)
-        if (match := _CHECKSUM.match(text)) and crc32(text[match.end() :]) != int(match[1]):
+        if not is_intact_yaml(text):
             raise SpecError(
                 f"{path}: differs from what was saved (checksum); remove its first line if the change is meant."
             )

@@ -87,7 +87,7 @@ class Supervisor:
         self._watches: dict[str, Watch] = {}
         self._last_errors: dict[str, str] = {}
         self._hanging: set[str] = set()
-        self._late: set[str] = set()
+        self._unrecorded: set[str] = set()
 
     @property
     def is_idle(self) -> bool:
@@ -108,15 +108,15 @@ class Supervisor:
         with contextlib.suppress(OSError):
             self._instance.beat()  # a full disk takes no heartbeat, but runs can still be supervised
         self._launcher.reap()
-        changed = self._late | self._read_journal()
+        changed = self._unrecorded | self._read_journal()
         names = {entry.name for entry in os.scandir(self._runs_root) if _is_run_id(entry.name)}
-        self._ask(names & (changed | self._watches.keys() | self._waiting.keys()) | names - self._runs.keys())
+        self._find_hanging(names & (changed | self._watches.keys() | self._waiting.keys()) | names - self._runs.keys())
         changed |= self._discover(names)
         for run_id in [run_id for run_id in self._watches if run_id not in self._hanging]:
             self._guarded(run_id, self._watch)
             changed.add(run_id)
         changed |= self._start_waiting()
-        self._late = changed & self._hanging
+        self._unrecorded = changed & self._hanging
         for run_id in changed - self._hanging:
             self._guarded(run_id, self._record_state)
         self._index.refresh()
@@ -148,7 +148,7 @@ class Supervisor:
                 self._waiting[entry.run_id] = self._requested_attempts[entry.run_id]
         return {entry.run_id for entry in entries}
 
-    def _ask(self, run_ids: set[str]) -> None:
+    def _find_hanging(self, run_ids: set[str]) -> None:
         """Find out which runs are left alone in this poll, since their file system hangs."""
         files = find_hanging(self._runs_root / run_id / "run.json" for run_id in run_ids)
         hanging = {path.parent.name for path in files}

@@ -1,8 +1,8 @@
-"""Data sets by name or folder, read from there and from nowhere else."""
+"""Data sets by name or folder, whose cards lead to no address."""
 
 from typing import Any
 
-_KEPT = frozenset({"file", "hf", "local"})
+_ALLOWED_PROTOCOLS = frozenset({"file", "hf", "local"})
 
 
 def load_data_set(source: str, config: str | None = None, *, split: str, streams: bool = False) -> Any:  # noqa: ANN401 - the library's classes have no types
@@ -16,6 +16,6 @@ def load_data_set(source: str, config: str | None = None, *, split: str, streams
     from fsspec.registry import known_implementations
 
     # A card's `data_files` may be any address that fsspec knows, those of inner services included.
-    for protocol in known_implementations.keys() - _KEPT:
+    for protocol in known_implementations.keys() - _ALLOWED_PROTOCOLS:
         del known_implementations[protocol]
     return datasets.load_dataset(source, config, split=split, streaming=streams)

@@ -42,14 +42,14 @@ class PageSession:
         while True:
             answer = ForwardMsg.FromString(self._connection.recv(timeout=ANSWER_SECONDS))
             element = answer.delta.new_element
-            self._note(element)
+            self._record(element)
             if element.WhichOneof("type") == "exception":
                 errors.append(f"{element.exception.type}: {element.exception.message}")
             errors += [f"{page}: {title}" for title in ERROR_TITLES if title in element.markdown.body]
             if answer.WhichOneof("type") == "script_finished":
                 return errors
 
-    def _note(self, element: Element) -> None:
+    def _record(self, element: Element) -> None:
         self.texts += filter(None, [element.markdown.body, element.text.body, element.alert.body])
         if kind := element.WhichOneof("type"):
             widget_id = getattr(getattr(element, kind), "id", "")

@@ -127,13 +127,13 @@ def _read_draft(root: Path, name: str) -> dict[str, Any] | None:
 
 def damage_one(path: Path, rng: random.Random) -> str:
     content = bytearray(path.read_bytes())
-    place = rng.randrange(len(content))
+    index = rng.randrange(len(content))
     if rng.random() < 0.3:
-        path.write_bytes(content[:place])
-        return f"cut at {place}"
-    content[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(content[:index])
+        return f"cut at {index}"
+    content[index] ^= 1 << rng.randrange(8)
     path.write_bytes(content)
-    return f"flipped at {place}"
+    return f"flipped at {index}"
 
 
 def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, figure):
@@ -145,18 +145,20 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
         name = names[number % len(names)]
         kept = (whole / name).read_bytes()
         how = damage_one(whole / name, rng)
-        found = verify_root(whole)
+        damages = verify_root(whole)
         after = content_of(whole)
         (whole / name).write_bytes(kept)
         label = f"{name} {how}"
-        assert found or after == before, label
+        assert damages or after == before, label
         lost = {key for key in before if after[key] != before[key]}
         assert len(lost) <= 1, f"{label}: {lost}"
-        assert all(damage.remedy for damage in found), label
-        if lost and found:
-            assert {damage.run_id for damage in found} == {name.parts[0] if name.parts[0] != "workbench" else ""}, label
+        assert all(damage.remedy for damage in damages), label
+        if lost and damages:
+            assert {damage.run_id for damage in damages} == {name.parts[0] if name.parts[0] != "workbench" else ""}, (
+                label
+            )
         if name.parts[1] in {"buffer", "checkpoints", "evaluation"}:
-            assert found, label
+            assert damages, label
         num_damaged[name.parent.name if name.parent.name in FOLDERS else name.name.partition("-")[0]] += 1
     figure("damaged files", ", ".join(f"{count} {kind}" for kind, count in sorted(num_damaged.items())))
     figure("accepted silently", 0)

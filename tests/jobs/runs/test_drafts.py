@@ -42,9 +42,9 @@ def test_no_changed_bit_and_no_cut_of_a_draft_is_read_as_another_one(tmp_path):
     saved = {"name": "my run", "num_steps": 7, "optim": {"learning_rate": 2e-6}}
     path = save_draft(tmp_path, "a", saved)
     whole = path.read_bytes()
-    flips = [whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
-             for place in range(len(whole)) for bit in range(8)]  # fmt: skip
-    for damaged in flips + [whole[:place] for place in range(len(whole))]:
+    flips = [whole[:index] + bytes([whole[index] ^ 1 << bit]) + whole[index + 1 :]
+             for index in range(len(whole)) for bit in range(8)]  # fmt: skip
+    for damaged in flips + [whole[:length] for length in range(len(whole))]:
         path.write_bytes(damaged)
         try:
             assert read_mapping(path) == saved

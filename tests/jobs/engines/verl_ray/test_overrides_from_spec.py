@@ -24,35 +24,35 @@ def settings(spec: TrainSpec) -> dict[str, str]:
 
 
 def test_the_papers_hyperparameters_reach_verl():
-    found = settings(verl_spec(optim={"learning_rate": 1e-6}))
-    assert found["data.train_batch_size"] == "128"
-    assert found["actor_rollout_ref.actor.ppo_mini_batch_size"] == "64"
-    assert found["actor_rollout_ref.rollout.n"] == "8"
-    assert found["actor_rollout_ref.actor.optim.lr"] == "1e-06"
-    assert found["data.max_response_length"] == "8192"
-    assert found["actor_rollout_ref.rollout.max_model_len"] == "9216"
-    assert found["actor_rollout_ref.actor.entropy_coeff"] == "0.001"
-    assert found["algorithm.norm_adv_by_std_in_grpo"] == "False"
-    assert found["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-sum-norm"
-    assert found["actor_rollout_ref.actor.loss_scale_factor"] == "8192"
-    assert found["actor_rollout_ref.rollout.val_kwargs.temperature"] == "0.6"
+    values = settings(verl_spec(optim={"learning_rate": 1e-6}))
+    assert values["data.train_batch_size"] == "128"
+    assert values["actor_rollout_ref.actor.ppo_mini_batch_size"] == "64"
+    assert values["actor_rollout_ref.rollout.n"] == "8"
+    assert values["actor_rollout_ref.actor.optim.lr"] == "1e-06"
+    assert values["data.max_response_length"] == "8192"
+    assert values["actor_rollout_ref.rollout.max_model_len"] == "9216"
+    assert values["actor_rollout_ref.actor.entropy_coeff"] == "0.001"
+    assert values["algorithm.norm_adv_by_std_in_grpo"] == "False"
+    assert values["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-sum-norm"
+    assert values["actor_rollout_ref.actor.loss_scale_factor"] == "8192"
+    assert values["actor_rollout_ref.rollout.val_kwargs.temperature"] == "0.6"
 
 
 def test_grpo_normalises_and_takes_the_mean_over_a_trajectorys_own_tokens():
-    found = settings(verl_spec(algorithm={"normalize_by_std": True, "loss_aggregation": "token_mean"}))
-    assert found["algorithm.norm_adv_by_std_in_grpo"] == "True"
-    assert found["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-mean"
-    assert found["actor_rollout_ref.actor.loss_scale_factor"] == "null"
+    values = settings(verl_spec(algorithm={"normalize_by_std": True, "loss_aggregation": "token_mean"}))
+    assert values["algorithm.norm_adv_by_std_in_grpo"] == "True"
+    assert values["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-mean"
+    assert values["actor_rollout_ref.actor.loss_scale_factor"] == "null"
 
 
 def test_adapters_reach_verl_and_servers_get_them_merged():
     lora = {"rank": 4, "alpha": 8, "target_modules": ["q_proj", "down_proj"]}
-    found = settings(verl_spec(model={"source": "a/b", "lora": lora}, seed=3))
+    values = settings(verl_spec(model={"source": "a/b", "lora": lora}, seed=3))
     model = "actor_rollout_ref.model"
-    assert (found[f"{model}.lora_rank"], found[f"{model}.lora_alpha"]) == ("4", "8")
-    assert found[f"{model}.target_modules"] == "[q_proj,down_proj]"
-    assert found[f"{model}.lora.merge"] == "True"
-    assert found["actor_rollout_ref.actor.fsdp_config.seed"] == "3"
+    assert (values[f"{model}.lora_rank"], values[f"{model}.lora_alpha"]) == ("4", "8")
+    assert values[f"{model}.target_modules"] == "[q_proj,down_proj]"
+    assert values[f"{model}.lora.merge"] == "True"
+    assert values["actor_rollout_ref.actor.fsdp_config.seed"] == "3"
     assert not [name for name in settings(verl_spec()) if "lora" in name]
 
 
@@ -61,25 +61,25 @@ def test_what_verl_writes_lies_in_the_run_directory():
 
 
 def test_evaluations_checkpoints_and_resuming_are_left_to_the_training_loop():
-    found = settings(verl_spec())
+    values = settings(verl_spec())
     names = ("trainer.val_before_train", "trainer.test_freq", "trainer.save_freq", "trainer.resume_mode")
-    assert [found[name] for name in names] == ["False", "-1", "-1", "disable"]
+    assert [values[name] for name in names] == ["False", "-1", "-1", "disable"]
 
 
 def test_answers_are_graded_by_this_project_and_never_by_verls_math_graders():
-    found = settings(verl_spec(data={"requires_think_end": True}))
-    assert found["+reward.custom_reward_function.reward_kwargs.requires_think_end"] == "True"
-    assert found["+reward.custom_reward_function.reward_kwargs.reward_kind"] == "binary"
-    assert found["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward'"
+    values = settings(verl_spec(data={"requires_think_end": True}))
+    assert values["+reward.custom_reward_function.reward_kwargs.requires_think_end"] == "True"
+    assert values["+reward.custom_reward_function.reward_kwargs.reward_kind"] == "binary"
+    assert values["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward'"
 
 
 def test_continuous_rewards_come_from_a_reward_model_on_gpus_of_its_own():
     content = load_preset("paper-wildchat-if")
-    found = settings(content)
-    assert found["reward.reward_model.model_path"] == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
-    assert found["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward_model'"
-    assert found["reward.reward_model.enable_resource_pool"] == "True"
-    assert (found["trainer.n_gpus_per_node"], found["reward.reward_model.n_gpus_per_node"]) == ("7", "1")
+    values = settings(content)
+    assert values["reward.reward_model.model_path"] == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
+    assert values["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward_model'"
+    assert values["reward.reward_model.enable_resource_pool"] == "True"
+    assert (values["trainer.n_gpus_per_node"], values["reward.reward_model.n_gpus_per_node"]) == ("7", "1")
 
 
 def test_own_overrides_come_last():
@@ -170,10 +170,10 @@ def test_every_field_that_decides_a_setting_is_a_field():
 
 
 def test_cpu_run_counts_gpus_of_ray_and_computes_in_float32():
-    found = settings(verl_spec(model={"device": "cpu"}, verl={"gpus_per_node": 2}))
-    assert found["trainer.device"] == "cpu"
-    assert found["+ray_kwargs.ray_init.num_gpus"] == "2"
-    assert found["actor_rollout_ref.actor.fsdp_config.dtype"] == "float32"
+    values = settings(verl_spec(model={"device": "cpu"}, verl={"gpus_per_node": 2}))
+    assert values["trainer.device"] == "cpu"
+    assert values["+ray_kwargs.ray_init.num_gpus"] == "2"
+    assert values["actor_rollout_ref.actor.fsdp_config.dtype"] == "float32"
 
 
 def test_what_differs_without_a_gpu_is_number_format_attention_compilation_and_size():
@@ -189,8 +189,8 @@ def test_what_differs_without_a_gpu_is_number_format_attention_compilation_and_s
 
 def test_a_cluster_of_its_own_keeps_its_resources():
     cluster = {"ray": {"address": "http://127.0.0.1:8265"}}
-    found = settings(verl_spec(model={"device": "cpu"}, verl=cluster))
-    assert not [key for key in found if "ray_init" in key]
+    values = settings(verl_spec(model={"device": "cpu"}, verl=cluster))
+    assert not [key for key in values if "ray_init" in key]
 
 
 @pytest.mark.parametrize(
