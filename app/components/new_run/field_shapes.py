@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 from pydantic import BaseModel
 
@@ -27,6 +28,8 @@ ONE_A_LINE = frozenset({"verl.overrides"})
 """Lists whose items may contain commas."""
 STRATEGIES = {f"algorithm.{setting}": setting for setting in KINDS}
 """Fields that name a part of a replay method: one of the workbench's, or any other name."""
+_PARSING = Lock()
+"""Held while source is parsed: Python 3.11 mixes up two threads in it ("AST constructor recursion depth mismatch")."""
 ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs", "lora": "LoRA"}
 """Words of field names that a label writes in capitals."""
 GREEK = {
@@ -114,7 +117,8 @@ def part_defaults(name: str) -> dict[str, object]:
 
 def attribute_docs(cls: type) -> dict[str, str]:
     """Return the docstring under each attribute of a class, on one line."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    with _PARSING:
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     docs: dict[str, str] = {}
     target = None
     for node in getattr(body, "body", []):

@@ -1,8 +1,13 @@
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 from app.commands import TrainSpec
 from app.components.new_run.field_shapes import (
     HIDDEN,
     OPTIONAL_PARTS,
     InputKind,
+    attribute_docs,
     part_defaults,
     section_of,
     sections,
@@ -63,3 +68,27 @@ def test_a_path_into_a_value_belongs_to_the_section_of_its_field():
     assert section_of("algorithm.mask_range.low") == "algorithm"
     assert section_of("reward_model.source") == "algorithm"
     assert section_of("nothing") is None
+
+
+class _Cycle:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        time.sleep(0.001)  # lets another thread continue, wherever the garbage collector comes by
+
+
+def test_pages_of_several_browsers_read_the_fields_at_once():
+    def read(_: int) -> None:
+        for _ in range(10):
+            for _ in range(20):
+                _Cycle()
+            assert attribute_docs(TrainSpec)["name"]
+
+    thresholds = gc.get_threshold()
+    gc.set_threshold(200)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(read, range(4)))
+    finally:
+        gc.set_threshold(*thresholds)
