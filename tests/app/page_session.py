@@ -1,5 +1,6 @@
 """A browser's part of a page, without a browser: the web socket by which Streamlit runs a page's script."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlencode
@@ -26,6 +27,9 @@ class PageSession:
         """Streamlit's id of each widget of the page that was opened last, by its key."""
         self.texts: list[str] = []
         """What that page says."""
+        self._asked = BackMsg()
+        self._refreshes: dict[str, float] = {}
+        """Seconds between the refreshes of each fragment of that page, by its id."""
 
     def open(self, page: str, states: Iterable[WidgetState] = (), **query: str) -> list[str]:
         """Run a page's script to its end; return the faults that it shows, which are none where all is well.
@@ -36,13 +40,38 @@ class PageSession:
         asked.rerun_script.page_name = page
         asked.rerun_script.query_string = urlencode(query)
         asked.rerun_script.widget_states.widgets.extend(states)
-        self._connection.send(asked.SerializeToString())
-        self.widgets, self.texts = {}, []
+        self.widgets, self.texts, self._refreshes = {}, [], {}
+        self._asked = asked
+        return self._send(asked)
+
+    def stay(self, seconds: float) -> list[str]:
+        """Refresh what the open page refreshes, as often as a browser does; return the faults that this shows."""
+        now = time.monotonic()
+        end, due = now + seconds, {fragment: now + every for fragment, every in self._refreshes.items()}
         errors = []
+        while due and (at := min(due.values())) < end:
+            time.sleep(max(0.0, at - time.monotonic()))
+            fragment = min(due, key=due.__getitem__)
+            due[fragment] = max(at + self._refreshes[fragment], time.monotonic())
+            asked = BackMsg()
+            asked.CopyFrom(self._asked)
+            asked.rerun_script.fragment_id, asked.rerun_script.is_auto_rerun = fragment, True
+            errors += self._send(asked)
+        time.sleep(max(0.0, end - time.monotonic()))
+        return errors
+
+    def _send(self, asked: BackMsg) -> list[str]:
+        """Ask for a run of a script and take in what it draws, to its end."""
+        self._connection.send(asked.SerializeToString())
+        page, errors = asked.rerun_script.page_name, []
         while True:
             answer = ForwardMsg.FromString(self._connection.recv(timeout=ANSWER_SECONDS))
             element = answer.delta.new_element
             self._record(element)
+            if answer.WhichOneof("type") == "navigation":
+                self._asked.rerun_script.page_script_hash = answer.navigation.page_script_hash
+            if answer.WhichOneof("type") == "auto_rerun":
+                self._refreshes[answer.auto_rerun.fragment_id] = answer.auto_rerun.interval
             if element.WhichOneof("type") == "exception":
                 errors.append(f"{element.exception.type}: {element.exception.message}")
             errors += [f"{page}: {title}" for title in ERROR_TITLES if title in element.markdown.body]

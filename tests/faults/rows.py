@@ -108,5 +108,11 @@ ROWS = {
             "a file system that hangs for 20 minutes, scaled, at a write of the trainer, as one on a network does",
             "the run is neither lost nor ended by force; it continues by itself to the same end bit for bit",
         ),
+        Row(
+            19,
+            "30 browsers at once for ten minutes, which go through all pages of a run that trains and of a recorded "
+            "one, and refresh them",
+            "no error, 95% of pages within 5 s on 2 cores, the web server's memory bounded",
+        ),
     )
 }

@@ -1,9 +1,7 @@
 """Runs back to back while twenty sessions ask for pages: nothing grows, nothing is left behind."""
 
 import os
-import subprocess
-import sys
-import threading
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,8 @@ from jobs.runs import lookup
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from tests.app import web_server
-from tests.app.page_session import page_session
+from tests.app.page_session import PageSession
+from tests.faults.readers import Choice, Readers, sizes, toy_supervisor
 from tests.jobs.supervisor.toy_bench import processes_of, toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(13), pytest.mark.timeout(2400)]
@@ -31,40 +30,6 @@ MAX_GROWTH_BYTES = 48 * 2**20
 MAX_MORE_FILES = 4
 STEPS_A_RUN = 10
 PAGES_OF_A_RUN = ("run", "trajectories", "replay_buffer", "selection_audit")
-
-
-class Readers:
-    """Sessions that each go from page to page of the newest run until they are told to end."""
-
-    def __init__(self, workbench: web_server.ServedWorkbench, submitted: list[str]) -> None:
-        self._workbench, self._submitted = workbench, submitted
-        self._is_over = threading.Event()
-        self._threads = [threading.Thread(target=self._read) for _ in range(NUM_SESSIONS)]
-        self.errors: list[object] = []
-        self.seconds: list[float] = []
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def end(self) -> None:
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _read(self) -> None:
-        try:
-            with page_session(self._workbench) as session:
-                turn = 0
-                while not self._is_over.wait(PAUSE_SECONDS):
-                    page = ("", *PAGES_OF_A_RUN)[turn % (len(PAGES_OF_A_RUN) + 1)]
-                    query = {"run": self._submitted[-2 if len(self._submitted) > 1 else -1]} if page else {}
-                    began_at = time.monotonic()
-                    self.errors += session.open(page, **query)
-                    self.seconds.append(time.monotonic() - began_at)
-                    turn += 1
-        except Exception as error:  # noqa: BLE001 - a thread hands its error to the test
-            self.errors.append(error)
 
 
 def shared_memory() -> set[str]:
@@ -82,15 +47,13 @@ def submit_more(runs_root: Path, submitted: list[str]) -> None:
 
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[tuple[psutil.Process, Path]]:
-    runs_root = tmp_path / "runs"
-    runs_root.mkdir()
-    log = (tmp_path / "supervisor.log").open("wb")
-    command = [sys.executable, "-m", "tests.jobs.supervisor.toy_supervisor", "--runs-root", str(runs_root)]
-    process = subprocess.Popen(command, stdout=log, stderr=log)
-    yield psutil.Process(process.pid), runs_root
-    process.terminate()
-    process.wait(timeout=60)
-    log.close()
+    with toy_supervisor(tmp_path) as started:
+        yield started
+
+
+def look_on(_session: PageSession, _rng: random.Random) -> list[str]:
+    time.sleep(PAUSE_SECONDS)
+    return []
 
 
 def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_long, figure):
@@ -99,7 +62,12 @@ def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_l
     wait_until(lambda: state_is_success(runs_root, submitted[0]), "a run")
     semaphores = shared_memory()
     workbench = web_server.start(runs_root)
-    readers = Readers(workbench, submitted)
+
+    def choose(turn: int) -> Choice:
+        page = ("", *PAGES_OF_A_RUN)[turn % (len(PAGES_OF_A_RUN) + 1)]
+        return page, {"run": submitted[-2 if len(submitted) > 1 else -1]} if page else {}
+
+    readers = Readers(workbench, NUM_SESSIONS, choose, look_on)
     watched = (process, psutil.Process(workbench.process.pid))
     warm, last = [], []
     try:
@@ -131,11 +99,6 @@ def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_l
     # The web server of the short form has not yet shown each page to each session when it counts as warm.
     assert max(growth[: None if is_long else 1]) < MAX_GROWTH_BYTES
     assert max(files[: None if is_long else 1]) <= MAX_MORE_FILES
-
-
-def sizes(process: psutil.Process) -> tuple[int, int]:
-    """Return resident bytes and open files."""
-    return process.memory_info().rss, process.num_fds()
 
 
 def state_is_success(runs_root: Path, run_id: str) -> bool:

@@ -77,6 +77,9 @@ class Bench:
         state = lookup.state_of(self.runs_root, self.run_of(run_id))
         return state.heartbeat.step if state.heartbeat else 0
 
+    def status_of(self, run_id: str) -> RunStatus:
+        return lookup.state_of(self.runs_root, self.run_of(run_id)).status
+
     def wait_for_step(self, run_id: str, step: int) -> None:
         wait_until(lambda: self.step_of(run_id) >= step, f"step {step}")
 
