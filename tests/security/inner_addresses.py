@@ -144,7 +144,7 @@ COMMANDS = {
     ),
     "cluster of a study": (
         NO_CLUSTER,
-        ["study", "run", STUDY, "--scale", "paper", "--cells", CELL, "--set", f"verl.ray.address={URL}"],
+        ["study", "run", STUDY, "--scale", "paper", "--cells", CELL, "--set", f"verl.ray.address={URL}", "--detach"],
     ),
     "model of an evaluation": (NO_SOURCE, ["eval", URL, "-b", "math500"]),
     "data of a benchmark": (NO_SOURCE, ["eval", "m", "-b", f"math500={URL}/rows.parquet"]),

@@ -3,7 +3,6 @@
 import re
 import socket
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import httpx2
 import pytest
@@ -14,7 +13,8 @@ from app.roles import Person, Role
 from db.connections.opening import open_database
 from jobs.cli.main import app
 from jobs.runs.directory import list_run_directories
-from tests.app import judged, recorded, web_server
+from jobs.supervisor.instance import SingleInstance
+from tests.app import judged, web_server
 from tests.app.page_session import open_tab, states
 from tests.security.inner_addresses import COMMANDS, PAGE_WAYS, RUN, URL, WAYS, use
 from tests.security.oidc_provider import OidcProvider
@@ -31,8 +31,10 @@ def root(tmp_path):
     database = open_database(None, root)
     judged.make_run(database, root, RUN, "succeeded", 2)
     database.close()
-    recorded.beat(root, datetime.now(UTC))  # a supervisor that starts nothing
-    return root
+    supervisor = SingleInstance(root)  # one that starts nothing
+    supervisor.beat()
+    yield root
+    supervisor.release()
 
 
 @pytest.fixture(autouse=True)
