@@ -2,7 +2,7 @@
 
 from typing import Any
 
-_ALLOWED_PROTOCOLS = frozenset({"file", "hf", "local"})
+_ALLOWED_PROTOCOLS = frozenset({"file", "hf", "local", "zip"})
 
 
 def load_data_set(source: str, config: str | None = None, *, split: str, streams: bool = False) -> Any:  # noqa: ANN401 - the library's classes have no types

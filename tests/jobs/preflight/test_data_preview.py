@@ -1,4 +1,5 @@
 import json
+import zipfile
 
 import datasets
 import pyarrow as pa
@@ -195,3 +196,11 @@ def test_a_stream_that_does_not_know_its_columns_may_lack_some(monkeypatch):
 def test_a_stream_that_breaks_off_is_bad_data(tmp_path):
     with pytest.raises(DataError, match="cannot be loaded"):
         list(stream_of(tmp_path / "set", ["{no row"]))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_data_set_of_archives_is_read(tmp_path, streams):
+    line = json.dumps(row("2 + 2"))
+    with zipfile.ZipFile(tmp_path / "train.zip", "w") as archive:
+        archive.writestr("train.jsonl", f"{line}\n")
+    assert [number for number, _ in iterate_raw_rows(str(tmp_path), "train", streams=streams)] == [1]
