@@ -5,7 +5,7 @@ from jobs.engines.embedded.vocabulary import MAX_LOGITS
 from jobs.preflight import embedded_memory
 from jobs.preflight.embedded_memory import estimate_peak, training_state_bytes
 from jobs.preflight.model_shapes import ModelShape
-from jobs.specs.train import parse_spec
+from jobs.specs.train import load_preset, merge_settings, parse_spec
 from tests.jobs.engines.tiny_models import build_policy
 
 SMOLLM2 = ModelShape(
@@ -13,6 +13,15 @@ SMOLLM2 = ModelShape(
 )  # fmt: skip
 MEASURED = {"full": 3.353e9, "lora": 2.133e9}
 """Peaks of two steps of SFT on SmolLM2-135M-Instruct: 3 responses of 64 tokens to prompts of 54 tokens."""
+
+ADAPTERS = {"model": {"lora": {"rank": 16, "alpha": 32}}}
+MEASURED_RUNS = [
+    ("smollm2-word-problems-sft", {}, 5.92e9),
+    ("smollm2-word-problems", {}, 4.91e9),
+    ("smollm2-word-problems-on-policy", {}, 4.72e9),
+    ("smollm2-word-problems", ADAPTERS, 3.28e9),
+]
+"""Peaks of whole runs: 110 steps of SFT, 60 of the others."""
 
 
 def three_responses(lora: dict | None, **algorithm: float):
@@ -30,6 +39,12 @@ def three_responses(lora: dict | None, **algorithm: float):
 def test_estimate_is_within_a_fifth_of_what_was_measured(kind):
     spec = three_responses({"rank": 16} if kind == "lora" else None)
     assert estimate_peak(SMOLLM2, spec) == pytest.approx(MEASURED[kind], rel=0.2)
+
+
+@pytest.mark.parametrize(("preset", "changes", "measured"), MEASURED_RUNS)
+def test_estimate_is_within_a_fifth_of_whole_runs(preset, changes, measured):
+    spec = parse_spec(merge_settings(load_preset(preset).model_dump(mode="json"), changes), "test")
+    assert estimate_peak(SMOLLM2, spec) == pytest.approx(measured, rel=0.2)
 
 
 def test_adapters_need_neither_moments_nor_gradients_of_the_weights_nor_a_copy_for_a_kl_penalty():

@@ -175,7 +175,7 @@ def test_a_worker_starts_scores_and_learns_with_the_settings_of_gpus(tmp_path):
     groups = other.rollout([RolloutRequest(question, 4) for question in make_questions()[:4]])
     candidates = stored(groups)
     with open_trainer(compose_config(words)) as trainer:
-        engine = WorkbenchVerlEngine(trainer, tiny_tokenizer(), [END], spec.algorithm, seed=0)
+        engine = WorkbenchVerlEngine(trainer, [END], spec.algorithm, seed=0)
         mine, theirs = engine.entropies(*candidates), other.entropies(*candidates)
         gaps = np.concatenate([np.abs(a - b) for a, b in zip(mine.log_probs, theirs.log_probs, strict=True)])
         assert 0.0 < gaps.mean() < MOST_BFLOAT16_GAP
