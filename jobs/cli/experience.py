@@ -111,7 +111,7 @@ def retired(
     try:
         file.write_text("".join(lines), encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"{file}: cannot be written ({error}).") from None
+        raise CommandError(f"{file}: cannot be written ({error.strerror}); name another file.") from None
     print_result(f"{len(pairs)} retired questions of {run_id} are in {file}")
 
 

@@ -48,8 +48,8 @@ def scores(
                 _print_curves(database, runs_root, evaluation, scheme, as_json)
             case [first, second]:
                 _compare(database, runs_root, (first, second), scheme, as_json)
-            case _:
-                raise SpecError("FIRST SECOND: expected at most two evaluations.")
+            case more:
+                raise SpecError(f"FIRST SECOND: expected at most two evaluations, got {len(more)}.")
 
 
 def _list(database: "Database", scheme: str, as_json: bool) -> None:

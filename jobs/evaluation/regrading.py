@@ -64,7 +64,10 @@ def _benchmark(
     protocol = protocol_of(choice)
     missing = [item for item in event["question_ids"] if item not in recorded]
     if missing:
-        raise TrainingError(f"{source.run_id}: the answers to question {missing[0]} of {choice.name} are not recorded.")
+        raise TrainingError(
+            f"{source.run_id}: the answers to question {missing[0]} of {choice.name} are not recorded; score the model "
+            "again."
+        )
     questions = [_question(item, recorded[item], protocol.answer_kind) for item in event["question_ids"]]
     benchmark = LoadedBenchmark(protocol, choice, questions, event["samples_per_question"], event["notices"])
     if benchmark.data_hash != event["comparability"]["data_hash"]:

@@ -19,7 +19,7 @@ def show(spec: TrainSpec) -> None:
             st.markdown(f"**Cluster {literal(name)}**", width="stretch")
             ray_cluster.show_test(name, address)
         nodes = f"{spec.verl.num_nodes} machine{'' if spec.verl.num_nodes == 1 else 's'}"
-        st.caption(f"The run takes {spec.verl.num_gpus} GPUs: {spec.verl.gpus_per_node} on each of {nodes}.")
+        st.caption(f"GPUs that the run takes: {spec.verl.gpus_per_node} on each of {nodes}.")
         state = ray_cluster.show_answer(name, address)
         if state is not None and (problem := _problem(spec, state)):
             st.caption(f":orange[:material/warning:] {problem}")

@@ -128,7 +128,7 @@ def test_the_chosen_clusters_gpus_and_the_time_of_a_step_are_beside_the_launch_b
     assert has_text(page, "Time on H100s, coarsely: 2 min 11 s per step, 1 d 1 h in all")
     assert has_text(page, "| KV cache |")
     page.radio(key="preset-paper-exgrpo-where").set_value(Where.CLUSTER.value).run()
-    assert has_text(page, "The run takes 8 GPUs: 8 on each of 1 machine.")
+    assert has_text(page, "GPUs that the run takes: 8 on each of 1 machine.")
     assert not has_text(page, "GPUs free")
     page.button(key="test-ours").click().run()
     assert not page.exception
@@ -303,7 +303,7 @@ def test_preview_shows_first_prompts_and_their_lengths_when_it_is_opened(open_pa
     assert any(element.value.startswith("Q") for element in page.code)
 
 
-def test_estimates_stand_beside_the_launch_button(open_page):
+def test_estimates_are_beside_the_launch_button(open_page):
     sentences = texts(open_page("new_run", preset="paper-exgrpo"))
     assert any(text.startswith("Disk: about 14.5 GB of recordings and 365.5 GB of checkpoints") for text in sentences)
 

@@ -88,6 +88,15 @@ def test_answers_whose_questions_are_not_as_they_were_asked_are_refused(evaluati
     assert [entry.name for entry in evaluation.path.parent.iterdir() if entry.name.startswith(".regrading")] == []
 
 
+def test_an_answer_that_is_not_recorded_is_named(evaluation):
+    (path,) = evaluation.path.glob("evaluation/sums-*.jsonl")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    with pytest.raises(
+        TrainingError, match=r"the answers to question \S+ of sums are not recorded; score the model again"
+    ):
+        regrade(evaluation.path.parent, evaluation.run_id, Scheme.TRAINING)
+
+
 def test_trajectories_of_a_run_are_graded_by_another_scheme_into_a_file_of_their_own(tmp_path):
     dump, runs_root = tmp_path / "dump", tmp_path / "runs"
     dump.mkdir()

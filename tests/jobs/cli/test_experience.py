@@ -39,7 +39,7 @@ def test_retired_questions_become_a_benchmark(runs_root, tmp_path):
     assert len(rows) == len(retired) > 0
     choice = BenchmarkChoice(name="retired", source=str(file))
     assert len(load_benchmark(choice, protocol_of(choice)).questions) == len(rows)
-    sentence = "cannot be written"
+    sentence = "cannot be written (No such file or directory); name another file."
     assert sentence in exgrpo(runs_root, "retired", "play-finished", str(tmp_path / "no" / "file"), code=2)
 
 
