@@ -268,12 +268,12 @@ def _refresh(runs_root: Path, live_root: Path) -> dict[str, Figure]:
         events.set_status(database, f"synthetic-{number:05d}", "running")
     table = models.runs
 
-    def go_on() -> None:
+    def advance() -> None:
         values = {"step": table.c.step + 1, "last_event_at": datetime.now(UTC)}
         database.write(lambda connection: connection.execute(update(table).values(values)))
 
     with page_browser.served(live_root, None) as link, page_browser.visits(link) as browser:
-        sizes = browser.watch("", _TABLE, WATCH_SECONDS, go_on)
+        sizes = browser.watch("", _TABLE, WATCH_SECONDS, advance)
     database.close()
     print(f"refresh with 50 live runs: {median(sizes) / 1000:.1f} kB, at most {max(sizes) / 1000:.1f} kB")
     return {"refresh_50_runs_kb": median(sizes) / 1000, "refresh_50_runs_kb_max": max(sizes) / 1000}

@@ -6,7 +6,7 @@ from math import nan
 from statistics import fmean
 from typing import Any
 
-from sqlalchemy import Integer, Row, and_, case, cast, func, or_, select
+from sqlalchemy import Integer, Row, Table, and_, case, cast, func, or_, select
 
 from db.connections.session import Database
 from db.rows.selections import ReplayedGroupRow, SelectionRow, WrongChoiceRow
@@ -18,16 +18,7 @@ MAX_WRONG = 200
 
 def steps_with_selections(database: Database, run_id: str) -> list[int]:
     """Return the steps that drew from the buffer, in order."""
-    chosen = models.selections
-    query = (
-        select(chosen.c.step)
-        .join(models.runs)
-        .where(models.runs.c.run_id == run_id, ~chosen.c.is_superseded)
-        .distinct()
-        .order_by(chosen.c.step)
-    )
-    with database.read() as connection:
-        return list(connection.scalars(query))
+    return _steps_in(database, run_id, models.selections)
 
 
 def list_selections(database: Database, run_id: str, step: int) -> list[SelectionRow]:
@@ -72,13 +63,16 @@ def list_selections(database: Database, run_id: str, step: int) -> list[Selectio
 
 def steps_with_replays(database: Database, run_id: str) -> list[int]:
     """Return the steps that replayed something, chosen among candidates or not, in order."""
-    replays = models.replays
+    return _steps_in(database, run_id, models.replays)
+
+
+def _steps_in(database: Database, run_id: str, table: Table) -> list[int]:
     query = (
-        select(replays.c.step)
+        select(table.c.step)
         .join(models.runs)
-        .where(models.runs.c.run_id == run_id, ~replays.c.is_superseded)
+        .where(models.runs.c.run_id == run_id, ~table.c.is_superseded)
         .distinct()
-        .order_by(replays.c.step)
+        .order_by(table.c.step)
     )
     with database.read() as connection:
         return list(connection.scalars(query))

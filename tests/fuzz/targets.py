@@ -34,7 +34,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import load_any_spec, parse_any_spec
 from jobs.specs.train import ModelSpec, TrainSpec, load_spec
 from jobs.training.data_rows import check_row, iterate_raw_rows
-from tests.exgrpo_core.experience_management.buffers import empty_buffer, go_on
+from tests.exgrpo_core.experience_management.buffers import empty_buffer, take_steps
 from tests.faults.small_training import small_spec, train
 from tests.fuzz.mutations import changed, changed_json
 
@@ -224,9 +224,9 @@ def _read_model_folder(content: bytes) -> None:
 def _buffer_files() -> dict[str, bytes]:
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     buffer = empty_buffer(folder / "segments")
-    go_on(buffer, np.random.default_rng(0), 1, 2)
+    take_steps(buffer, np.random.default_rng(0), 1, 2)
     buffer.snapshot(folder / "segments" / "buffer.snapshot")
-    go_on(buffer, np.random.default_rng(1), 3, 2)
+    take_steps(buffer, np.random.default_rng(1), 3, 2)
     buffer.commit({"step": 5}).result()
     return {path.name: path.read_bytes() for path in (folder / "segments").iterdir()}
 

@@ -51,7 +51,7 @@ def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(o
 
 
 @pytest.mark.usefixtures("recorded_runs")
-def test_costs_of_chosen_runs_stand_beside_the_printed_table(open_page):
+def test_costs_of_chosen_runs_are_beside_the_printed_table(open_page):
     page = open_page("paper", figure="overhead", beside=CHOSEN, runs="run-finished,run-on-policy")
     costs = next(frame.value for frame in page.dataframe if "Overhead" in frame.value.columns)
     assert list(costs["Avg. step, s"]) == [0.25, 0.25]
@@ -76,7 +76,7 @@ def test_a_run_that_has_not_finished_serves_as_the_demo_where_no_other_has(runs_
     assert [row.run_id for row in demo_rows()] == ["run-running"]
 
 
-def test_a_study_stands_beside_its_figure_with_one_finished_run_of_each_cell(runs_root, open_page):
+def test_a_study_is_beside_its_figure_with_one_finished_run_of_each_cell(runs_root, open_page):
     study = load_study("ablations")
     for cell, seed in (("exgrpo", 0), ("exgrpo", 1), ("without-shaping", 0)):
         record_run(runs_root, study, RunKey("ablations", Scale.CHAINS, cell, seed), num_correct=5)

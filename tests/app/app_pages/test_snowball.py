@@ -46,7 +46,7 @@ def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_pa
 
 
 @pytest.mark.usefixtures("judged_runs")
-def test_the_papers_numbers_stand_beside_the_runs(open_page):
+def test_the_papers_numbers_are_beside_the_runs(open_page):
     table = open_page("snowball", run=judged.JUDGED).dataframe[0].value
     rows = {(row["Questions"], row["Source"]): row for _, row in table.iterrows()}
     assert rows["medium", "paper"]["Entropy, code"] == 0.14

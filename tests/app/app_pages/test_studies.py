@@ -100,7 +100,7 @@ def test_matrix_has_the_state_of_every_seed(open_page):
 
 
 @pytest.mark.usefixtures("study_runs")
-def test_results_stand_beside_the_papers(open_page):
+def test_results_are_beside_the_papers(open_page):
     page = open_page("studies", study="repo", view="Beside the paper")
     assert not page.exception
     rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
@@ -251,7 +251,7 @@ def test_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(monkeypat
     assert asked == [(page_name, {"run": "run-of-seed-1"} if address == "run" else address)]
 
 
-def test_figures_of_a_run_stand_beside_the_columns_that_name_them(runs_root, open_page):
+def test_figures_of_a_run_are_beside_the_columns_that_name_them(runs_root, open_page):
     folder = record_chains(runs_root, [["valid", "lucky", "wrong", "code"], ["lucky", "wrong", "wrong", "wrong"]])
     for tag in key("on-policy", 0, "code-analysis").tags:
         run_actions.tag(runs_root, folder.run_id, tag)

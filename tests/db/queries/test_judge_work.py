@@ -66,7 +66,7 @@ def test_a_row_shows_every_verdict_beside_the_others(judged):
     assert get_verdicts(judged, "trained", 99) is None
 
 
-def test_pages_go_on_below_the_last_row(judged):
+def test_pages_continue_below_the_last_row(judged):
     first = list_verdicts(judged, "trained", "voted", limit=3)
     rest = list_verdicts(judged, "trained", "voted", before=first[-1].trajectory_key, limit=3)
     assert [row.trajectory_id for row in first + rest] == [3, 2, 1, 0]

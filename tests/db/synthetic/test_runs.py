@@ -105,14 +105,14 @@ def test_without_texts_the_same_trajectories_are_listed(database, template):
 
 
 def test_a_run_that_is_no_made_up_one_keeps_its_rows_even_with_a_key_among_theirs(database, template):
-    def taken_in_meanwhile(connection):
+    def rename_a_run(connection):
         connection.execute(update(models.runs).where(models.runs.c.run_key == 3).values(run_id="real"))
 
     messages = []
 
     def tell(message):
         if not messages:
-            database.write(taken_in_meanwhile)
+            database.write(rename_a_run)
         messages.append(message)
 
     add_synthetic_runs(database, template, SyntheticSize(3, 8, 24), tell)

@@ -38,7 +38,7 @@ def random_successes(rng, num, step, first_id=0):
     ]
 
 
-def go_on(buffer, rng, first_step, num_steps):
+def take_steps(buffer, rng, first_step, num_steps):
     """Do what training steps do to a buffer, and return everything that they saw of it."""
     seen = []
     for step in range(first_step, first_step + num_steps):

@@ -170,7 +170,7 @@ def test_list_of_nothing_but_archived_runs_says_so(runs_root):
     assert "All 1 runs" in invoke(runs_root, "runs").stdout
 
 
-def test_runs_of_one_name_stand_beside_their_ids_whose_ends_find_them(runs_root):
+def test_runs_of_one_name_are_beside_their_ids_whose_ends_find_them(runs_root):
     first, second = submit(runs_root, "same name"), submit(runs_root, "same name")
     output = invoke(runs_root, "runs").stdout
     lines = [line for line in output.splitlines() if "same name" in line]

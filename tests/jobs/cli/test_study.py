@@ -71,7 +71,7 @@ def test_status_tells_done_from_missing(tmp_path: Path):
     assert call(*words).split(maxsplit=1) == ["repo", "finished: seed 0; missing: seed 1\n"]
 
 
-def test_results_stand_beside_the_papers_numbers(tmp_path: Path):
+def test_results_are_beside_the_papers_numbers(tmp_path: Path):
     study = load_study("ablations")
     record_run(tmp_path, study, RunKey("ablations", Scale.CHAINS, "on-policy", 0), 5)
     record_run(tmp_path, study, RunKey("ablations", Scale.CHAINS, "exgrpo", 0), 8)

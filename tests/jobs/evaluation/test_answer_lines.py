@@ -34,7 +34,7 @@ def run(tmp_path):
 
 def damaged_ways(content):
     """Return the file cut at every byte, and with every byte changed."""
-    cuts = [content[:place] for place in range(len(content))]
+    cuts = [content[:length] for length in range(len(content))]
     flips = [content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :] for at in range(len(content))]
     return cuts + flips
 

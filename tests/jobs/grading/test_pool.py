@@ -61,8 +61,8 @@ def test_plain_answers_start_no_process():
             GradeItem("B", "The answer is B.", "choice"),
             GradeItem("5", "5", "math"),
         ]
-        found = lazy.grade(items)
-        assert found == ["correct", "wrong", "correct", "unparsed", "unparsed"]
+        outcomes = lazy.grade(items)
+        assert outcomes == ["correct", "wrong", "correct", "unparsed", "unparsed"]
         assert lazy.worker_ids == []
 
 
@@ -90,28 +90,28 @@ def test_several_threads_share_one_grader():
 
 
 def test_a_decided_pair_is_remembered_without_a_process():
-    with AnswerGrader(seconds_per_answer=LIMIT) as own:
-        expected = own.grade(math_items())
-        os.kill(own.worker_ids[0], signal.SIGKILL)
-        before = own.worker_ids
+    with AnswerGrader(seconds_per_answer=LIMIT) as pool:
+        expected = pool.grade(math_items())
+        os.kill(pool.worker_ids[0], signal.SIGKILL)
+        before = pool.worker_ids
         repeated = [GradeItem(item.gold, "another thought, " + item.response, "math") for item in math_items()]
-        assert own.grade(repeated * 50) == expected * 50
-        assert own.worker_ids == before
+        assert pool.grade(repeated * 50) == expected * 50
+        assert pool.worker_ids == before
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("response", [TOWER, FACTORIAL, BINOMIAL], ids=["tower", "factorial", "binomial"])
 def test_a_poisonous_answer_costs_its_limit_and_nothing_else(grader, response):
     items = [*math_items(SYMBOLIC[:2]), GradeItem("7/2", response, "math"), *math_items(SYMBOLIC[2:])]
-    found = grader.grade(items)
-    assert found[2] in UNGRADED
-    assert found[:2] + found[3:] == [outcome for _, _, outcome in SYMBOLIC]
+    outcomes = grader.grade(items)
+    assert outcomes[2] in UNGRADED
+    assert outcomes[:2] + outcomes[3:] == [outcome for _, _, outcome in SYMBOLIC]
 
 
 @pytest.mark.slow
 def test_a_calculation_in_c_that_ignores_signals_is_ended(grader):
-    (found,) = grader.grade([GradeItem("7/2", BINOMIAL, "math")])
-    assert found in POISONED
+    (outcome,) = grader.grade([GradeItem("7/2", BINOMIAL, "math")])
+    assert outcome in POISONED
 
 
 @pytest.mark.parametrize(
@@ -135,63 +135,63 @@ def test_hostile_text_gets_an_outcome(grader, response, outcomes):
 
 
 def test_a_killed_process_is_a_crash_and_the_next_answer_is_graded():
-    with AnswerGrader(seconds_per_answer=600.0) as own:
-        own.grade(math_items(SYMBOLIC[:1]))
-        first = own.worker_ids[0]
+    with AnswerGrader(seconds_per_answer=600.0) as pool:
+        pool.grade(math_items(SYMBOLIC[:1]))
+        first = pool.worker_ids[0]
         with ThreadPoolExecutor(1) as threads:
             items = [GradeItem("7/2", TOWER, "math"), GradeItem("7/2", r"\boxed{7 \div 2}", "math")]
-            under_way = threads.submit(own.grade, items)
+            under_way = threads.submit(pool.grade, items)
             wait_until_busy(first)
             os.kill(first, signal.SIGKILL)
-            found = under_way.result()
-        assert found == [Outcome.CRASH, Outcome.CORRECT]
-        assert own.worker_ids[0] != first
+            outcomes = under_way.result()
+        assert outcomes == [Outcome.CRASH, Outcome.CORRECT]
+        assert pool.worker_ids[0] != first
 
 
 def test_an_answer_that_exhausts_memory_crashes_alone():
-    with AnswerGrader() as own:
-        found = own.grade([GradeItem("9/2", FACTORIAL, "math"), GradeItem("9/2", r"\boxed{9 \div 2}", "math")])
-    assert found[0] in POISONED
-    assert found[1] is Outcome.CORRECT
+    with AnswerGrader() as pool:
+        outcomes = pool.grade([GradeItem("9/2", FACTORIAL, "math"), GradeItem("9/2", r"\boxed{9 \div 2}", "math")])
+    assert outcomes[0] in POISONED
+    assert outcomes[1] is Outcome.CORRECT
 
 
 def test_ordinary_answers_pass_on_a_busy_machine():
-    with AnswerGrader(seconds_per_answer=60.0) as own:
-        own.grade(math_items())
-        process = psutil.Process(own.worker_ids[0])
+    with AnswerGrader(seconds_per_answer=60.0) as pool:
+        pool.grade(math_items())
+        process = psutil.Process(pool.worker_ids[0])
         process.suspend()
         threading.Timer(1.0, process.resume).start()
-        assert own.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.CORRECT]
-        assert own.worker_ids == [process.pid]
+        assert pool.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.CORRECT]
+        assert pool.worker_ids == [process.pid]
 
 
 def test_an_answer_that_gets_no_processor_is_given_up_at_the_limit_by_the_clock():
-    with AnswerGrader(seconds_per_answer=SHORT_LIMIT) as own:
-        own.grade(math_items())
-        psutil.Process(own.worker_ids[0]).suspend()
-        assert own.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.TIMEOUT]
+    with AnswerGrader(seconds_per_answer=SHORT_LIMIT) as pool:
+        pool.grade(math_items())
+        psutil.Process(pool.worker_ids[0]).suspend()
+        assert pool.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.TIMEOUT]
 
 
 def test_the_next_child_comes_from_the_process_that_has_loaded_what_is_slow():
-    with AnswerGrader(seconds_per_answer=LIMIT) as own:
-        own.grade(math_items())
-        (first,) = own.worker_ids
+    with AnswerGrader(seconds_per_answer=LIMIT) as pool:
+        pool.grade(math_items())
+        (first,) = pool.worker_ids
         loaded = psutil.Process(first).parent()
         psutil.Process(first).suspend()
-        assert own.grade([GradeItem("9/2", r"\boxed{4.50}", "math")]) == [Outcome.TIMEOUT]
-        (second,) = own.worker_ids
+        assert pool.grade([GradeItem("9/2", r"\boxed{4.50}", "math")]) == [Outcome.TIMEOUT]
+        (second,) = pool.worker_ids
         assert second != first
         assert psutil.Process(second).parent() == loaded
-        assert own.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.CORRECT]
-        assert own.worker_ids == [second]
+        assert pool.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.CORRECT]
+        assert pool.worker_ids == [second]
 
 
 def test_a_child_that_dies_between_answers_costs_at_most_one():
-    with AnswerGrader(seconds_per_answer=20.0) as own:
-        own.grade(math_items(SYMBOLIC[:1]))
-        os.kill(own.worker_ids[0], signal.SIGKILL)
+    with AnswerGrader(seconds_per_answer=20.0) as pool:
+        pool.grade(math_items(SYMBOLIC[:1]))
+        os.kill(pool.worker_ids[0], signal.SIGKILL)
         items = [GradeItem(f"x + {number}", rf"\boxed{{{number} + x}}", "math") for number in range(1, 5)]
-        assert own.grade(items)[1:] == [Outcome.CORRECT] * 3
+        assert pool.grade(items)[1:] == [Outcome.CORRECT] * 3
 
 
 def test_a_missing_think_end_is_refused_only_where_it_is_required():
@@ -202,18 +202,18 @@ def test_a_missing_think_end_is_refused_only_where_it_is_required():
 
 
 def test_close_ends_processes_and_a_call_under_way():
-    own = AnswerGrader(seconds_per_answer=600.0)
-    own.grade(math_items(SYMBOLIC[:1]))
-    process = psutil.Process(own.worker_ids[0])
+    pool = AnswerGrader(seconds_per_answer=600.0)
+    pool.grade(math_items(SYMBOLIC[:1]))
+    process = psutil.Process(pool.worker_ids[0])
     with ThreadPoolExecutor(1) as threads:
-        under_way = threads.submit(own.grade, [GradeItem("7/2", TOWER, "math")])
+        under_way = threads.submit(pool.grade, [GradeItem("7/2", TOWER, "math")])
         wait_until_busy(process.pid)
-        own.close()
-        own.close()
+        pool.close()
+        pool.close()
         with pytest.raises(GraderError, match="closed"):
             under_way.result()
     assert not process.is_running()
-    assert own.worker_ids == []
+    assert pool.worker_ids == []
 
 
 @pytest.mark.slow

@@ -46,10 +46,10 @@ def test_script_holds_the_whole_specification_without_the_address_of_a_cluster(s
 
 def test_slurm_gives_every_machine_its_gpus_ray_and_time_to_stop(script):
     text = script(preset(num_nodes=4), ScriptKind.SLURM)
-    found = headers(text)
-    assert found["nodes"] == "4"
-    assert (found["ntasks-per-node"], found["gpus-per-node"], found["cpus-per-task"]) == ("1", "8", "36")
-    assert (found["time"], found["signal"]) == ("1-00:00:00", "B:INT@900")
+    options = headers(text)
+    assert options["nodes"] == "4"
+    assert (options["ntasks-per-node"], options["gpus-per-node"], options["cpus-per-task"]) == ("1", "8", "36")
+    assert (options["time"], options["signal"]) == ("1-00:00:00", "B:INT@900")
     assert "--num-cpus=36 --num-gpus=8" in text
     assert 'srun --nodes=1 --nodelist="$head"' in text
     assert 'srun --nodes=3 --exclude="$head"' in text

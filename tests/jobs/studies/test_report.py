@@ -130,7 +130,7 @@ def test_a_difference_that_chance_explains_among_several_is_not_said_to_be_real(
     assert "with Holm's correction for 4 comparisons" in text
 
 
-def test_a_row_of_the_paper_stands_beside_its_own_figure(tmp_path):
+def test_a_row_of_the_paper_is_beside_its_own_figure(tmp_path):
     folder = record_chains(tmp_path, [["valid", "lucky", "wrong", "code"], ["lucky", "wrong", "wrong", "wrong"]])
     study = load_study("code-analysis")
     for tag in RunKey(study.name, Scale.CHAINS, "on-policy", 0).tags:

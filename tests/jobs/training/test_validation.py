@@ -106,11 +106,14 @@ def test_validation_waits_for_its_interval(spec, tmp_path):
 
 
 def test_a_benchmark_is_sampled_as_its_entry_says(spec, tmp_path):
-    own = {"mine": {"source": "mine.jsonl", "samples_per_question": 2, "temperature": 0.0}, "other": "other.jsonl"}
-    validation = spec.validation.model_dump() | {"benchmarks": own}
+    benchmarks = {
+        "mine": {"source": "mine.jsonl", "samples_per_question": 2, "temperature": 0.0},
+        "other": "other.jsonl",
+    }
+    validation = spec.validation.model_dump() | {"benchmarks": benchmarks}
     spec = parse_spec(spec.model_dump() | {"validation": validation}, "test")
     run = RunDirectory.create(tmp_path / "runs", spec)
-    assert validate(spec, run, 2, benchmarks=own) == [0.6, 0.0, 0.6]
+    assert validate(spec, run, 2, benchmarks=benchmarks) == [0.6, 0.0, 0.6]
     evaluations = [event for event in EventReader(run).read(max_steps=10).events if event["kind"] == "evaluation"]
     assert [(event["question_set"], event["samples_per_question"], event["temperature"]) for event in evaluations] == [
         ("held_out", NUM_SAMPLES, 0.6), ("mine", 2, 0.0), ("other", NUM_SAMPLES, 0.6),

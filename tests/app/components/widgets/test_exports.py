@@ -107,7 +107,7 @@ def test_intervals_of_named_rows_are_kept_under_their_names():
     ]
 
 
-def test_intervals_stand_beside_points_that_share_a_name():
+def test_intervals_are_beside_points_that_share_a_name():
     figure = go.Figure(go.Scatter(x=[2.0], y=["on-policy"], name="mean", error_x={"array": [0.5]}))
     figure.add_trace(go.Scatter(x=[1.5, 2.5], y=["on-policy"] * 2, name="seed"))
     assert figure_rows(figure) == [

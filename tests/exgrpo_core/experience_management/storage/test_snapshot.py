@@ -11,8 +11,8 @@ from tests.exgrpo_core.experience_management.buffers import (
     bookkeeping,
     contents,
     empty_buffer,
-    go_on,
     success,
+    take_steps,
 )
 
 SNAPSHOT = "buffer.snapshot"
@@ -27,9 +27,9 @@ def saved(tmp_path):
     """A buffer of ten steps with its snapshot, sealed half way."""
     segments = tmp_path / "segments"
     buffer = empty_buffer(segments)
-    go_on(buffer, np.random.default_rng(0), 1, 5)
+    take_steps(buffer, np.random.default_rng(0), 1, 5)
     buffer.seal()
-    go_on(buffer, np.random.default_rng(1), 6, 5)
+    take_steps(buffer, np.random.default_rng(1), 6, 5)
     buffer.snapshot(tmp_path / SNAPSHOT)
     return buffer, segments, tmp_path / SNAPSHOT
 
@@ -39,30 +39,30 @@ def saved(tmp_path):
 def test_restored_buffer_goes_on_exactly_like_the_one_that_was_saved(tmp_path, num_steps, is_sealed):
     segments = tmp_path / "segments"
     buffer = empty_buffer(segments)
-    go_on(buffer, np.random.default_rng(0), 1, num_steps)
+    take_steps(buffer, np.random.default_rng(0), 1, num_steps)
     if is_sealed:
         buffer.seal()
     buffer.snapshot(tmp_path / SNAPSHOT)
     shutil.copytree(segments, tmp_path / "copy")
-    uninterrupted = go_on(buffer, np.random.default_rng(2), num_steps + 1, 8)
+    uninterrupted = take_steps(buffer, np.random.default_rng(2), num_steps + 1, 8)
 
     restored = ReplayBuffer.restore(tmp_path / "copy", tmp_path / SNAPSHOT)
-    assert go_on(restored, np.random.default_rng(2), num_steps + 1, 8) == uninterrupted
+    assert take_steps(restored, np.random.default_rng(2), num_steps + 1, 8) == uninterrupted
 
 
 def test_state_goes_through_several_attempts(tmp_path):
     plain = empty_buffer(tmp_path / "plain")
-    expected = [go_on(plain, np.random.default_rng(step), step, 1) for step in range(1, 13)]
+    expected = [take_steps(plain, np.random.default_rng(step), step, 1) for step in range(1, 13)]
 
     segments = tmp_path / "segments"
     seen = []
     for attempt in range(4):
         buffer = ReplayBuffer.restore(segments, tmp_path / SNAPSHOT) if attempt else empty_buffer(segments)
         seen += [
-            go_on(buffer, np.random.default_rng(step), step, 1) for step in range(3 * attempt + 1, 3 * attempt + 4)
+            take_steps(buffer, np.random.default_rng(step), step, 1) for step in range(3 * attempt + 1, 3 * attempt + 4)
         ]
         buffer.snapshot(tmp_path / SNAPSHOT)
-        go_on(buffer, np.random.default_rng(99), 90, 2)
+        take_steps(buffer, np.random.default_rng(99), 90, 2)
         buffer.close()
     assert seen == expected
     assert len(list(segments.glob("*.rows"))) == 4
@@ -70,11 +70,11 @@ def test_state_goes_through_several_attempts(tmp_path):
 
 def test_resumed_buffer_opens_a_new_segment_and_leaves_older_files_as_they_were(saved):
     buffer, segments, snapshot = saved
-    go_on(buffer, np.random.default_rng(5), 11, 2)
+    take_steps(buffer, np.random.default_rng(5), 11, 2)
     buffer.close()
     before = files_of(segments)
     restored = ReplayBuffer.restore(segments, snapshot)
-    go_on(restored, np.random.default_rng(6), 11, 3)
+    take_steps(restored, np.random.default_rng(6), 11, 3)
     restored.seal()
     after = files_of(segments)
     assert {name: after[name] for name in before} == before
@@ -118,8 +118,8 @@ def test_branch_with_linked_segments_is_independent(saved, tmp_path):
         os.link(path, branch / path.name)
     expected = bookkeeping(buffer)
     branched = ReplayBuffer.restore(branch, snapshot)
-    go_on(branched, np.random.default_rng(7), 11, 4)
-    go_on(buffer, np.random.default_rng(8), 11, 4)
+    take_steps(branched, np.random.default_rng(7), 11, 4)
+    take_steps(buffer, np.random.default_rng(8), 11, 4)
     assert bookkeeping(ReplayBuffer.restore(segments, snapshot)) == expected
     assert bookkeeping(ReplayBuffer.restore(branch, snapshot)) == expected
 
@@ -127,7 +127,7 @@ def test_branch_with_linked_segments_is_independent(saved, tmp_path):
 def test_snapshot_is_replaced_as_a_whole(saved, monkeypatch):
     buffer, segments, snapshot = saved
     before = snapshot.read_bytes()
-    go_on(buffer, np.random.default_rng(5), 11, 2)
+    take_steps(buffer, np.random.default_rng(5), 11, 2)
     buffer.seal()
 
     def fail(_descriptor):
@@ -173,16 +173,16 @@ def test_snapshot_of_a_time_with_another_checksum_goes_on_with_that(tmp_path, mo
     monkeypatch.setattr("exgrpo_core.experience_management.replay_buffer.DEFAULT_CHECKSUM", "crc32")
     segments, snapshot = tmp_path / "segments", tmp_path / SNAPSHOT
     buffer = empty_buffer(segments)
-    go_on(buffer, np.random.default_rng(0), 1, 5)
+    take_steps(buffer, np.random.default_rng(0), 1, 5)
     buffer.snapshot(snapshot)
     header, columns = read_snapshot(snapshot)
     assert header.pop("checksum") == "crc32"
     write_snapshot(snapshot, header, columns)
     monkeypatch.undo()
     shutil.copytree(segments, tmp_path / "copy")
-    uninterrupted = go_on(buffer, np.random.default_rng(2), 6, 8)
+    uninterrupted = take_steps(buffer, np.random.default_rng(2), 6, 8)
     restored = ReplayBuffer.restore(tmp_path / "copy", snapshot)
-    assert go_on(restored, np.random.default_rng(2), 6, 8) == uninterrupted
+    assert take_steps(restored, np.random.default_rng(2), 6, 8) == uninterrupted
     restored.snapshot(snapshot)
     assert contents(ReplayBuffer.restore(tmp_path / "copy", snapshot), np.arange(9)) == contents(buffer, np.arange(9))
 

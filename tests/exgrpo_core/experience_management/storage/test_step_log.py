@@ -11,7 +11,14 @@ import pytest
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.experience_management.storage.step_log import StepLog, steps_after
-from tests.exgrpo_core.experience_management.buffers import NUM_QUESTIONS, K, bookkeeping, empty_buffer, go_on, success
+from tests.exgrpo_core.experience_management.buffers import (
+    NUM_QUESTIONS,
+    K,
+    bookkeeping,
+    empty_buffer,
+    success,
+    take_steps,
+)
 
 SNAPSHOT = "buffer.snapshot"
 
@@ -32,10 +39,10 @@ def steps_of(buffer):
 def killed(tmp_path):
     """A buffer that committed steps 1 to 9 with a snapshot after step 4, and was never closed."""
     buffer = empty_buffer(tmp_path / "segments")
-    go_on(buffer, np.random.default_rng(0), 1, 4)
+    take_steps(buffer, np.random.default_rng(0), 1, 4)
     buffer.seal()
     buffer.snapshot(tmp_path / SNAPSHOT)
-    go_on(buffer, np.random.default_rng(1), 5, 5)
+    take_steps(buffer, np.random.default_rng(1), 5, 5)
     buffer.commit({"step": 10}).result()
     return buffer
 
@@ -46,7 +53,7 @@ def test_committed_steps_are_restored_exactly_and_continue_like_the_buffer_that_
     assert steps_of(restored) == [5, 6, 7, 8, 9, 10]
     assert bookkeeping(restored) == bookkeeping(killed)
     assert index_of(restored, tmp_path / "a") == index_of(killed, tmp_path / "b")
-    assert go_on(restored, np.random.default_rng(2), 11, 6) == go_on(killed, np.random.default_rng(2), 11, 6)
+    assert take_steps(restored, np.random.default_rng(2), 11, 6) == take_steps(killed, np.random.default_rng(2), 11, 6)
 
 
 @pytest.mark.usefixtures("killed")
@@ -54,7 +61,7 @@ def test_without_them_the_buffer_is_as_in_the_snapshot_and_knows_what_it_left_ou
     restored = ReplayBuffer.restore(tmp_path / "segments", tmp_path / SNAPSHOT)
     assert steps_of(restored) == [5, 6, 7, 8, 9, 10]
     whole = empty_buffer(tmp_path / "whole")
-    go_on(whole, np.random.default_rng(0), 1, 4)
+    take_steps(whole, np.random.default_rng(0), 1, 4)
     assert bookkeeping(restored) == bookkeeping(whole)
 
 
@@ -67,12 +74,12 @@ def test_before_the_first_snapshot_all_steps_can_be_restored(killed, tmp_path):
 def test_a_chain_of_attempts_that_keep_later_steps_is_one_history(tmp_path):
     plain = empty_buffer(tmp_path / "plain")
     for step in range(1, 13):
-        go_on(plain, np.random.default_rng(step), step, 1)
+        take_steps(plain, np.random.default_rng(step), step, 1)
     segments = tmp_path / "segments"
     for first in (1, 4, 7, 10):
         buffer = ReplayBuffer.open(segments, NUM_QUESTIONS, K, keeps_later=True)
         for step in range(first, first + 3):
-            go_on(buffer, np.random.default_rng(step), step, 1)
+            take_steps(buffer, np.random.default_rng(step), step, 1)
         buffer.commit({"step": 0}).result()
     assert index_of(buffer, tmp_path / "a") == index_of(plain, tmp_path / "b")
 
@@ -80,7 +87,7 @@ def test_a_chain_of_attempts_that_keep_later_steps_is_one_history(tmp_path):
 @pytest.mark.usefixtures("killed")
 def test_steps_that_an_attempt_left_out_do_not_come_back(tmp_path):
     second = ReplayBuffer.restore(tmp_path / "segments", tmp_path / SNAPSHOT)
-    go_on(second, np.random.default_rng(7), 5, 2)
+    take_steps(second, np.random.default_rng(7), 5, 2)
     second.commit({"step": 7}).result()
     third = ReplayBuffer.restore(tmp_path / "segments", tmp_path / SNAPSHOT, keeps_later=True)
     assert steps_of(third) == [5, 6, 7]
@@ -94,7 +101,7 @@ def test_steps_of_a_branch_are_restored_although_the_log_of_its_parent_is_not_th
     for first in (5, 7):
         buffer = ReplayBuffer.restore(branch, tmp_path / SNAPSHOT, keeps_later=True)
         assert steps_of(buffer) == [*range(5, first)]
-        go_on(buffer, np.random.default_rng(first), first, 1)
+        take_steps(buffer, np.random.default_rng(first), first, 1)
         buffer.commit({"step": first + 1}).result()
     restored = ReplayBuffer.restore(branch, tmp_path / SNAPSHOT, keeps_later=True)
     assert steps_of(restored) == [5, 6, 7, 8]

@@ -133,7 +133,7 @@ def test_mini_batch_without_advantage_changes_nothing_but_moments(engine, questi
 
 @on_two_ranks
 def test_restored_engine_draws_and_learns_what_the_saved_one_did(engine, questions, tmp_path):
-    def go_on():
+    def take_step():
         groups = engine.rollout([RolloutRequest(question, 4) for question in questions])
         rows = training_rows(groups, [1.0, -0.5, -0.5, 0.0] * len(groups))
         metrics = engine.update([MiniBatch(rows, 0)], OBJECTIVES["experiential"])
@@ -141,11 +141,11 @@ def test_restored_engine_draws_and_learns_what_the_saved_one_did(engine, questio
             "loss/total"
         ]
 
-    go_on()
+    take_step()
     engine.save(tmp_path)
-    tokens, loss = go_on()
+    tokens, loss = take_step()
     engine.restore(tmp_path)
-    again, same_loss = go_on()
+    again, same_loss = take_step()
     assert again == tokens
     assert same_loss == pytest.approx(loss, abs=TOLERANCE)
 
