@@ -61,7 +61,7 @@ class PageSession:
         return errors
 
     def _send(self, asked: BackMsg) -> list[str]:
-        """Ask for a run of a script and take in what it draws, to its end."""
+        """Ask for a run of a script and record what it draws, to its end."""
         self._connection.send(asked.SerializeToString())
         page, errors = asked.rerun_script.page_name, []
         while True:

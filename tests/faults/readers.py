@@ -19,7 +19,7 @@ Choice = tuple[str, dict[str, str]]
 
 
 class Readers:
-    """Sessions that each go from page to page until they are told to end."""
+    """Sessions that each go from page to page until `end`."""
 
     def __init__(
         self,
@@ -67,9 +67,11 @@ def toy_supervisor(folder: Path) -> Iterator[tuple[psutil.Process, Path]]:
     command = [sys.executable, "-m", "tests.jobs.supervisor.toy_supervisor", "--runs-root", str(runs_root)]
     with (folder / "supervisor.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
-        yield psutil.Process(process.pid), runs_root
-        process.terminate()
-        process.wait(timeout=60)
+        try:
+            yield psutil.Process(process.pid), runs_root
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
 
 
 def sizes(process: psutil.Process) -> tuple[int, int]:

@@ -51,7 +51,7 @@ def supervisor(tmp_path: Path) -> Iterator[tuple[psutil.Process, Path]]:
         yield started
 
 
-def look_on(_session: PageSession, _rng: random.Random) -> list[str]:
+def pause(_session: PageSession, _rng: random.Random) -> list[str]:
     time.sleep(PAUSE_SECONDS)
     return []
 
@@ -67,7 +67,7 @@ def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_l
         page = ("", *PAGES_OF_A_RUN)[turn % (len(PAGES_OF_A_RUN) + 1)]
         return page, {"run": submitted[-2 if len(submitted) > 1 else -1]} if page else {}
 
-    readers = Readers(workbench, NUM_SESSIONS, choose, look_on)
+    readers = Readers(workbench, NUM_SESSIONS, choose, pause)
     watched = (process, psutil.Process(workbench.process.pid))
     warm, last = [], []
     try:
