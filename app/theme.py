@@ -89,6 +89,11 @@ DARK = Palette(
 )
 
 
+def table_height(num_rows: int, most: int | None = None) -> int:
+    """Return the height in pixels of a table with rows of `ROW_HEIGHT`; more rows than `most` scroll."""
+    return ROW_HEIGHT * (1 + (num_rows if most is None else min(num_rows, most))) + 2
+
+
 def palette() -> Palette:
     """Return the colours of the theme that the reader's browser shows."""
     return DARK if st.context.theme.type == "dark" else LIGHT

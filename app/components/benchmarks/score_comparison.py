@@ -188,7 +188,7 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
     most = 10 if opened is None else 5
     st.dataframe(
         frame, hide_index=True, key=key, on_select=lambda: _open(key, listed),
-        selection_mode="single-cell", height=theme.ROW_HEIGHT * (min(len(listed), most) + 1) + 3,
+        selection_mode="single-cell", height=theme.table_height(len(listed), most),
         row_height=theme.ROW_HEIGHT,
         column_config={
             "First": percent,

@@ -40,7 +40,7 @@ def show(run_id: str) -> None:
         key=_KEY,
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
-        height=theme.ROW_HEIGHT * (len(frame) + 1) + 2,
+        height=theme.table_height(len(frame)),
         column_config={
             "Rule": st.column_config.TextColumn(width=64, help="Click a row for its trajectories"),
             "Trajectories": st.column_config.NumberColumn(format="localized", width=100),
@@ -103,7 +103,7 @@ def _hits(run_id: str, wanted: str) -> None:
         key=f"rule-hits-{run_id}-{wanted}",
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
-        height=theme.ROW_HEIGHT * (min(len(rows), 12) + 1) + 2,
+        height=theme.table_height(len(rows), 12),
         column_config={
             "Text": st.column_config.TextColumn(width="large"),
             "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),

@@ -46,7 +46,7 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
         key=key,
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
-        height=theme.ROW_HEIGHT * (min(len(rows), most) + 1) + 2,
+        height=theme.table_height(len(rows), most),
         on_select=lambda: _open(key, rows),
         selection_mode="single-cell",
         placeholder=NONE_SHOWN,

@@ -90,7 +90,7 @@ def show(view: View, bar: str) -> None:
             on_select="rerun",
             selection_mode="single-cell",
             row_height=theme.ROW_HEIGHT,
-            height=theme.ROW_HEIGHT * (min(len(rows), 9) + 1) + 2,
+            height=theme.table_height(len(rows), 9),
             placeholder=NONE_SHOWN,
             alt="Questions behind the chosen bar",
         )

@@ -81,7 +81,7 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
         key=key,
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
-        height=theme.ROW_HEIGHT * (min(len(rows), 12) + 1) + 2,
+        height=theme.table_height(len(rows), 12),
         column_config={
             "Entropy": st.column_config.NumberColumn(format="%.4f", help="As recorded, nats per token"),
             "Entropy recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats per token"),
@@ -142,7 +142,7 @@ def show_one(row: Audited) -> None:
         )
         st.dataframe(
             checks, hide_index=True, key="audit-checks", row_height=theme.ROW_HEIGHT,
-            height=theme.ROW_HEIGHT * (len(checks) + 1) + 2,
+            height=theme.table_height(len(checks)),
             alt="Every check and what it compared",
         )  # fmt: skip
         exports.show(checks, f"checks-question-{row.selection.question_index}", "checks")

@@ -38,7 +38,7 @@ def show(effects: Sequence[DrawEffect]) -> None:
         exports.show_heading("In numbers", frame, "drawn-against-undrawn")
         st.dataframe(
             frame, hide_index=True, placeholder=NONE_SHOWN, row_height=theme.ROW_HEIGHT,
-            height=theme.ROW_HEIGHT * (len(frame) + 1) + 2,
+            height=theme.table_height(len(frame)),
             column_config={
                 name: st.column_config.NumberColumn(format="%+.1f" if "change" in name else "%.1f")
                 for name in frame.columns if "%" in name or "Steps" in name

@@ -22,7 +22,7 @@ def show(rows: Sequence[ReplayedGroupRow], step: int) -> None:
     exports.show_heading(f"Replayed in step {step:,}", frame, f"replayed-step-{step}")
     st.dataframe(
         frame, hide_index=True, placeholder=NONE_SHOWN, row_height=theme.ROW_HEIGHT, key="replayed-groups",
-        height=theme.ROW_HEIGHT * (min(len(frame), 16) + 1) + 2,
+        height=theme.table_height(len(frame), 16),
         column_config={
             "Mean tokens": st.column_config.NumberColumn(format="%.1f"),
             "Entropy": st.column_config.NumberColumn(format="%.4f", help="Under the policy that replays, nats"),

@@ -27,7 +27,7 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
         key=key,
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
-        height=theme.ROW_HEIGHT * (min(len(rows), most) + 1) + 2,
+        height=theme.table_height(len(rows), most),
         column_config=_columns(),
         on_select=lambda: _open(key, rows),
         selection_mode="single-cell",

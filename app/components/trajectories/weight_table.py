@@ -28,7 +28,7 @@ def show(lines: Sequence[WeightLine]) -> None:
         exports.show_heading("Weights by age and entropy", frame, "trajectory-weights")
         st.dataframe(
             frame, hide_index=True, placeholder=NONE_SHOWN, row_height=theme.ROW_HEIGHT,
-            height=theme.ROW_HEIGHT * (len(frame) + 1) + 2,
+            height=theme.table_height(len(frame)),
             column_config={
                 name: st.column_config.NumberColumn(format="percent" if name == "Effective" else "%.4g")
                 for name in frame.columns[2:]
