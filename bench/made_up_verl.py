@@ -5,7 +5,7 @@ work for them.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
@@ -21,14 +21,22 @@ from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from exgrpo_core.verl_plugin.blocks import (
+    Answer,
+    Block,
+    JoinedRows,
+    answer_scored,
+    fetch_queued,
+    put_log_probs,
+    read_block,
+)
 from exgrpo_core.verl_plugin.loss import BEHAVIOR_SUM
-from exgrpo_core.verl_plugin.rows import LOG_PROBS, PARTITION, STORED_LOG_PROBS
+from exgrpo_core.verl_plugin.rows import ENTROPIES, LOG_PROBS, PARTITION, ROLLOUT_COLUMNS, STORED_LOG_PROBS
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.update import SUM_NAMES
+from exgrpo_core.verl_plugin.worker import TRAINED_COLUMNS
 from jobs.tasks.chains.tokenizer import make_tokenizer
 
-NUM_RANKS = 8
-"""Data-parallel ranks that rows are balanced over."""
 VOCABULARY = 50
 CORRECT_SHARE = 0.4
 _PROMPTS_PER_PUT = 64
@@ -57,33 +65,28 @@ class MadeUpProcess:
             )
         tq.kv_batch_put(keys=uids, partition_id=PARTITION, tags=[{"status": "finished"}] * len(uids))
 
-    def score(self, meta: Any) -> Any:
-        """Put a log-prob and an entropy for every token of the rows."""
-        rows = tq.kv_batch_get_by_meta(meta, select_fields=list(meta.fields))["input_ids"].unbind()
-        columns = {name: [torch.rand(row.numel()) for row in rows] for name in ("log_probs", "entropy")}
-        fields = {
-            "log_probs": torch.nested.as_nested_tensor([-part for part in columns["log_probs"]], layout=torch.jagged),
-            "entropy": torch.nested.as_nested_tensor(columns["entropy"], layout=torch.jagged),
+    def score(self, block: Block) -> Answer:
+        """Answer with a log-prob and an entropy for every token of the rows."""
+        queued = fetch_queued(block, ROLLOUT_COLUMNS)
+        batch = read_block(block, queued)
+        lengths = [len(row) for row in batch["input_ids"].unbind()]
+        columns = {
+            name: torch.nested.as_nested_tensor([-torch.rand(length) for length in lengths], layout=torch.jagged)
+            for name in (LOG_PROBS, ENTROPIES)
         }
-        tq.kv_batch_put(
-            keys=meta.keys, partition_id=meta.partition_id, fields=TensorDict(fields, batch_size=[len(rows)])
-        )
-        return meta
+        put_log_probs(block, columns[LOG_PROBS])
+        return answer_scored(block, batch, TensorDict(columns, batch_size=[len(lengths)]), queued)
 
-    def update(self, meta: Any) -> dict[str, list[float]]:
+    def update(self, block: Block) -> dict[str, float]:
         """Return sums as the loss does of the rows."""
-        rows = tq.kv_batch_get_by_meta(meta, select_fields=list(meta.fields))
-        sums = dict.fromkeys((*SUM_NAMES, "grad_norm"), 0.1) | {
-            "num_replayed": 0.0,
-            "num_fresh": 0.0,
-            BEHAVIOR_SUM: 0.0,
-        }
+        rows = read_block(block, fetch_queued(block, TRAINED_COLUMNS), (LOG_PROBS, STORED_LOG_PROBS))
+        sums = {"num_replayed": 0.0, "num_fresh": 0.0, BEHAVIOR_SUM: 0.0}
         names = ("response_mask", "is_replayed", "is_behavior_stored", STORED_LOG_PROBS, LOG_PROBS)
         for mask, is_replayed, is_stored, stored, scored in zip(*(rows[name].unbind() for name in names), strict=True):
             behavior = stored if is_stored else scored[-mask.numel() - 1 : -1]
             sums["num_replayed" if is_replayed else "num_fresh"] += float(mask.sum())
             sums[BEHAVIOR_SUM] += float((behavior.double() * mask).sum())
-        return {name: [value] for name, value in sums.items()}
+        return sums
 
     def _rollout(self, prompt: Row, number: int, mean_tokens: int) -> tuple[str, Row]:
         num_tokens = int(self._rng.integers(mean_tokens // 2, 3 * mean_tokens // 2)) + 1
@@ -152,25 +155,34 @@ def _is_of_queue(process: psutil.Process) -> bool:
 class MadeUpWork:
     """Takes the place of verl's agent loops and worker groups, and stops the clock while they work."""
 
-    def __init__(self, num_tokens: int, clock: DriverClock) -> None:
+    def __init__(self, num_tokens: int, num_ranks: int, clock: DriverClock) -> None:
         self._process = ray.remote(MadeUpProcess).remote()
         self._num_tokens = num_tokens
         self._clock = clock
+        self._dispatch_info = {"actor": list(range(num_ranks))}
 
     def generate_sequences(self, prompts: Any) -> None:
         """Answer the prompts."""
         with self._clock.stopped():
             ray.get(self._process.generate.remote(prompts, self._num_tokens))
 
-    def compute_log_prob(self, meta: Any) -> Any:
-        """Score rows."""
-        with self._clock.stopped():
-            return ray.get(self._process.score.remote(meta))
+    def score_block(self, blocks: list[Block]) -> list[Answer]:
+        """Score the rows of all ranks."""
+        return self.answer("score", blocks)
 
-    def update_actor(self, meta: Any) -> dict[str, Any]:
-        """Return the sums of a loss."""
+    def train_block(self, blocks: list[Block]) -> list[dict[str, Any]]:
+        """Return the sums of a loss over all ranks."""
+        answers = self.answer("update", blocks)
+        sums = {name: [sum(answer[name] for answer in answers)] for name in answers[0]}
+        return [{name: [0.1] for name in (*SUM_NAMES, "grad_norm")} | sums]
+
+    def answer(self, method: str, blocks: list[Block]) -> list[Any]:
+        """Return the process's answer to each rank's block."""
+        sent = [ray.put(block) for block in blocks]
         with self._clock.stopped():
-            return {"metrics": ray.get(self._process.update.remote(meta))}
+            answers = [getattr(self._process, method).remote(block) for block in sent]
+            ray.wait(answers, num_returns=len(answers))
+        return list(ray.get(answers))
 
     def close(self) -> None:
         """End the process."""
@@ -188,14 +200,13 @@ def made_up_trainer(work: MadeUpWork) -> ExperienceTrainer:
     trainer.checkpoint_manager = SimpleNamespace(update_weights=lambda _: None, sleep_replicas=lambda: None)
     trainer.replay_buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}))
     trainer.global_steps = 0
-    trainer.num_ranks = NUM_RANKS
     trainer._is_awake = False
     trainer._objective = None
     return trainer
 
 
 class PassedBytes:
-    """Bytes that this process puts into TransferQueue and gets out of it, while open."""
+    """Bytes that this process exchanges with TransferQueue and with workers, while open."""
 
     def __init__(self, clock: DriverClock) -> None:
         self._clock = clock
@@ -205,35 +216,42 @@ class PassedBytes:
         """Of keys, tags and all other columns."""
 
     def __enter__(self) -> "PassedBytes":
-        self._kept = {name: getattr(tq, name) for name in ("kv_batch_put", "kv_batch_get", "kv_list", "kv_clear")}
-        for name, function in self._kept.items():
-            setattr(tq, name, self._counting(function))
+        names = ("kv_batch_put", "kv_batch_get", "kv_list", "kv_clear")
+        calls = [(tq, name, self._count_call) for name in names] + [(MadeUpWork, "answer", self._count_blocks)]
+        self._kept = [(target, name, getattr(target, name)) for target, name, _ in calls]
+        for target, name, count in calls:
+            setattr(target, name, self._counting(getattr(target, name), count))
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for name, function in self._kept.items():
-            setattr(tq, name, function)
+        for target, name, function in self._kept:
+            setattr(target, name, function)
 
-    def _counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _counting(self, function: Callable[..., Any], count: Callable[..., None]) -> Callable[..., Any]:
         def counted(*arguments: Any, **named: Any) -> Any:
             result = function(*arguments, **named)
             with self._clock.stopped():
-                for item in (*arguments, *named.values(), result):
-                    self._count(item)
+                count(result, *arguments, **named)
             return result
 
         return counted
 
-    def _count(self, item: Any) -> None:
-        if not isinstance(item, TensorDict):
-            self.others += len(ray.cloudpickle.dumps(item))
-            return
-        for column in item.values():
-            if isinstance(column, torch.Tensor):
-                values = column.values() if column.is_nested else column
-                is_of_tokens = column.is_nested or column.dim() > 1
-                num_bytes = values.numel() * values.element_size()
-                self.tokens += num_bytes * is_of_tokens
-                self.others += num_bytes * (not is_of_tokens)
+    def _count_call(self, result: Any, *arguments: Any, **named: Any) -> None:
+        self.others += len(ray.cloudpickle.dumps((result, arguments, named)))
+
+    def _count_blocks(
+        self, answers: Sequence[Answer], _work: MadeUpWork, _method: str, blocks: Sequence[Block]
+    ) -> None:
+        for block in blocks:
+            self._count_columns([block.keys, *block.whole.values(), *block.columns.values()])
+        for answer in answers:
+            self._count_columns(answer.values())
+
+    def _count_columns(self, columns: Iterable[Any]) -> None:
+        for column in columns:
+            if isinstance(column, JoinedRows):
+                is_of_tokens = column.values.size != column.lengths.size
+                self.tokens += column.values.nbytes * is_of_tokens
+                self.others += column.values.nbytes * (not is_of_tokens) + column.lengths.nbytes
             else:
-                self.others += len(ray.cloudpickle.dumps(column.tolist()))
+                self.others += len(ray.cloudpickle.dumps(column))

@@ -17,7 +17,7 @@ import torch
 
 from bench.crossover import read_lines, score
 from bench.learning import NUM_WARM_MODELS
-from db.rows.analysis import difficulty_of
+from db.rows.analysis import EASY_ABOVE, HARD_UP_TO, Difficulty
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup, Trajectory
@@ -136,9 +136,10 @@ def _add_chains(spread: Spread, group: RolloutGroup) -> None:
     rate = float((group.rewards >= 1.0).mean())
     if not 0.0 < rate < 1.0:
         return
+    difficulty = Difficulty.EASY if rate > EASY_ABOVE else Difficulty.HARD if rate <= HARD_UP_TO else Difficulty.MEDIUM
     for trajectory in group.trajectories:
         if trajectory.reward >= 1.0 and trajectory.entropies is not None:
-            key = f"{difficulty_of(rate)}, {'code' if trajectory.has_code else 'no code'}"
+            key = f"{difficulty.value}, {'code' if trajectory.has_code else 'no code'}"
             number, entropy, num_valid = spread.chains.get(key, (0, 0.0, 0))
             entropy += float(trajectory.entropies.mean())
             spread.chains[key] = (number + 1, entropy, num_valid + bool(trajectory.is_valid))

@@ -2,7 +2,8 @@
 
 Run `.venv-verl/bin/python -m bench.verl_driver`; `--short` leaves the largest out. The driver is real: `exgrpo_step` on
 the verl engine, verl's replay buffer, TransferQueue with its processes, and a buffer with candidates of every question.
-A process of made-up agent loops and workers puts and gets the rows; while it works for them nothing is counted.
+A process of made-up agent loops and workers puts and gets the rows and answers the blocks of as many ranks as there are
+GPUs; while it works for them nothing is counted.
 
 A GPU is simulated by its share of a step's rows (`docs/scale.md`). Responses are cut so that a step has about a million
 tokens; what one more token costs is measured at two lengths, and the step of whole length is computed. Seconds are
@@ -10,6 +11,7 @@ those of processors, of driver and TransferQueue together: each waits for the ot
 """
 
 import argparse
+import importlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ from bench.report import report
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.types import Question, Trajectory
+from jobs.machine.gc_tuning import gc_paused
 from jobs.training.verl_composition import CPU_VARIABLES
 
 PROMPT_TOKENS = 100
@@ -99,7 +102,7 @@ def measure(size: Size, num_tokens: int) -> Passed:
         state = ExGRPOState.create(Path(folder), _questions(2 * size.num_questions), config)
         _fill(state, num_tokens)
         clock = DriverClock()
-        work = MadeUpWork(num_tokens, clock)
+        work = MadeUpWork(num_tokens, size.num_gpus, clock)
         engine = VerlEngine(made_up_trainer(work), [0], config, seed=0)
         try:
             before = clock.read()
@@ -170,6 +173,8 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="without 1,024 GPUs")
     sizes = SIZES[:-1] if parser.parse_args().short else SIZES
     os.environ.update(CPU_VARIABLES)
+    with gc_paused():  # as in a run, whose collector never scans its imports
+        importlib.import_module("bench.made_up_verl")
     figures: dict[str, float] = {}
     with transfer_queue():
         per_token = measure_token()

@@ -19,13 +19,6 @@ ALL = "all"
 """The group of all answer-correct trajectories, those of solved questions included."""
 
 
-def difficulty_of(rate: float) -> Difficulty:
-    """Return the group of a question with this share of correct answers."""
-    if rate > EASY_ABOVE:
-        return Difficulty.EASY
-    return Difficulty.HARD if rate <= HARD_UP_TO else Difficulty.MEDIUM
-
-
 @dataclass(frozen=True, slots=True)
 class CodeLine:
     """One half of a line of the paper's code table, over answer-correct trajectories.

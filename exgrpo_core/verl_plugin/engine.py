@@ -1,34 +1,32 @@
 """The policy engine whose model is in verl's workers."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
-from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, rows_with_gradient
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 from exgrpo_core.verl_plugin.generation import partition_of
 from exgrpo_core.verl_plugin.kept_rows import KeptRow, KeptRows
 from exgrpo_core.verl_plugin.rows import (
     ENTROPIES,
     LOG_PROBS,
+    ROLLOUT_COLUMNS,
     STORED_LOG_PROBS,
     QueuedRow,
     TokenRow,
     check_tokens,
     clear_rows,
     fetch_rows,
-    put_rows,
-    split_responses,
-    split_rows,
+    read_rollouts,
 )
 from exgrpo_core.verl_plugin.settings import AGENT_NAME
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
@@ -36,8 +34,6 @@ from exgrpo_core.verl_plugin.update import UpdateTally, update_rows
 
 STATE_FILE = "engine.json"
 WORKERS_FOLDER = "workers"
-_COLUMNS = ("prompts", "responses", "rm_scores", STORED_LOG_PROBS, "extra_fields")
-"""Columns of a rollout that agent loops write and the driver reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +95,12 @@ class VerlEngine:
         key = f"{self._seed}/{self._num_rollout_calls}"
         config = self._config
         rows, failed = self._generate(requests, key, config.temperature, config.max_response_tokens, is_training=True)
-        self.trainer.score(rows)
         done = [request for i, request in enumerate(requests) if i not in failed]
-        rollouts, scores = self._read_scored(done, rows)
         questions = [request.question for request in done for _ in range(request.num_rollouts)]
-        gaps = [np.abs(item.log_probs - new) for item, new in zip(rollouts, scores.log_probs, strict=True)]
-        self._log_prob_gaps = np.concatenate(gaps)
+        scored = self.trainer.score(rows)
+        rollouts = _checked_rollouts(questions, scored)
+        self._kept.add(map(KeptRow, rows, scored["responses"], scored[LOG_PROBS]))
+        self._log_prob_gaps = np.abs(np.concatenate(scored[STORED_LOG_PROBS]) - np.concatenate(scored[LOG_PROBS]))
         rewards = self.rewards(questions, rollouts)
         trajectories = iter(
             Trajectory(
@@ -121,7 +117,7 @@ class VerlEngine:
                 sampler_log_probs=entry.log_probs,
             )
             for question, entry, reward, log_probs, entropies in zip(
-                questions, rollouts, rewards, scores.log_probs, scores.entropies, strict=True
+                questions, rollouts, rewards, scored[LOG_PROBS], scored[ENTROPIES], strict=True
             )
         )
         num_rollouts = [0 if i in failed else request.num_rollouts for i, request in enumerate(requests)]
@@ -143,24 +139,13 @@ class VerlEngine:
         if not candidates:
             return TrajectoryScores([], [])
         rows = [
-            TokenRow(
-                question.prompt_ids,
-                candidate.token_ids,
-                {STORED_LOG_PROBS: candidate.behavior_log_probs},
-            )
+            TokenRow(question.prompt_ids, candidate.token_ids)
             for question, candidate in zip(questions, candidates, strict=True)
         ]
-        queued = put_rows(rows)
-        self.trainer.score(queued)
-        fetched = fetch_rows([row.key for row in queued], ("input_ids", LOG_PROBS, ENTROPIES))
+        scored = self.trainer.score(rows)
         sent = [np.concatenate([row.prompt_ids, row.token_ids]) for row in rows]
-        check_tokens(sent, fetched["input_ids"], lambda position: f"row {position} of {len(rows)}")
-        scores = _read_scores(fetched, [row.token_ids for row in rows])
-        self._kept.add(
-            KeptRow(row, candidate.token_ids, log_probs, candidate.behavior_log_probs)
-            for row, candidate, log_probs in zip(queued, candidates, scores.log_probs, strict=True)
-        )
-        return scores
+        check_tokens(sent, scored["input_ids"], lambda position: f"row {position} of {len(rows)}")
+        return TrajectoryScores(scored[LOG_PROBS], scored[ENTROPIES])
 
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
         """Take one optimizer step a mini-batch and return `loss/*`, `ratio/*`, `optim/*` and `sampler/*` metrics.
@@ -173,7 +158,7 @@ class VerlEngine:
             trained = rows_with_gradient(mini_batch, objective)
             rows = update_rows(trained, self._kept)
             if objective.kl_coefficient > 0.0:
-                rows = self._with_reference(trained, rows)
+                rows = self._with_reference(rows)
             metrics = self.trainer.train_mini_batch(rows, objective, mini_batch.num_trajectories, mini_batch.num_tokens)
             tally.add(f"mini-batch {number + 1} of {len(mini_batches)}", trained, metrics)
         self._kept.clear()
@@ -254,7 +239,8 @@ class VerlEngine:
         rows, _ = self._generate(requests, sampling_key, temperature, max_new_tokens, is_training=False)
         keys, partition = [row.key for row in rows], partition_of(is_training=False)
         try:
-            return self._checked_rollouts(requests, fetch_rows(keys, _COLUMNS, partition))
+            questions = [request.question for request in requests for _ in range(request.num_rollouts)]
+            return _checked_rollouts(questions, read_rollouts(fetch_rows(keys, ROLLOUT_COLUMNS, partition)))
         finally:
             clear_rows(keys, partition)
 
@@ -275,32 +261,9 @@ class VerlEngine:
         self._check_failures(requests, failed, self._max_failed_share if is_training else 0.0)
         return generated.rows, failed
 
-    def _read_scored(
-        self, requests: Sequence[RolloutRequest], rows: Sequence[QueuedRow]
-    ) -> tuple[list[Rollout], TrajectoryScores]:
-        """Return the rollouts of requests and their scores, and keep the rows for the update."""
-        fetched = fetch_rows([row.key for row in rows], (*_COLUMNS, LOG_PROBS, ENTROPIES))
-        rollouts = self._checked_rollouts(requests, fetched)
-        scores = _read_scores(fetched, [rollout.token_ids for rollout in rollouts])
-        # Rounding of the logarithm may give a number just above 0.
-        scores = TrajectoryScores([np.minimum(part, np.float32(0.0)) for part in scores.log_probs], scores.entropies)
-        self._kept.add(
-            KeptRow(row, rollout.token_ids, log_probs)
-            for row, rollout, log_probs in zip(rows, rollouts, scores.log_probs, strict=True)
-        )
-        return rollouts, scores
-
-    def _checked_rollouts(self, requests: Sequence[RolloutRequest], fetched: Any) -> list[Rollout]:
-        questions = [request.question for request in requests for _ in range(request.num_rollouts)]
-        prompts = [question.prompt_ids for question in questions]
-        check_tokens(prompts, fetched["prompts"], lambda i: f"prompt of question {questions[i].question_id}")
-        return _read_rollouts(fetched)
-
-    def _with_reference(
-        self, trained: Sequence[TrainingRow], rows: Sequence[TokenRow | QueuedRow]
-    ) -> list[TokenRow | QueuedRow]:
+    def _with_reference(self, rows: Sequence[TokenRow | QueuedRow]) -> list[TokenRow | QueuedRow]:
         """Return the rows with log-probs of the initial policy, which workers write where those of this policy are."""
-        values = self.trainer.reference_log_probs([TokenRow(row.prompt_ids, row.token_ids) for row in trained])
+        values = self.trainer.reference_log_probs(rows)
         return [
             replace(row, columns={**row.columns, "reference_log_probs": part})
             for row, part in zip(rows, values, strict=True)
@@ -326,33 +289,22 @@ class VerlEngine:
                 )
 
 
-def _read_rollouts(rows: Any) -> list[Rollout]:
-    """Return rollouts from the columns that verl's agent loop wrote."""
-    token_ids, *floats = (
-        split_rows(rows[name], dtype)
-        for name, dtype in (
-            ("responses", torch.int32),
-            (STORED_LOG_PROBS, torch.float32),
-            ("rm_scores", torch.float32),
-        )
-    )
+def _checked_rollouts(questions: Sequence[Question], columns: Mapping[str, Sequence[Any]]) -> list[Rollout]:
+    """Return rollouts of questions from their columns, one entry a row."""
+    prompts = [question.prompt_ids for question in questions]
+    check_tokens(prompts, columns["prompts"], lambda i: f"prompt of question {questions[i].question_id}")
+    names = ("responses", STORED_LOG_PROBS, "rewards", "extra_fields")
     return [
         Rollout(
-            token_ids=tokens,
+            token_ids=token_ids,
             log_probs=log_probs,
-            reward=float(scores.sum()),
+            reward=reward,
             text=extra.get("text", ""),
             is_truncated=bool(extra["is_truncated"]),
             verdict=extra.get("reward_extra_info", {}),
         )
-        for tokens, log_probs, scores, extra in zip(token_ids, *floats, list(rows["extra_fields"]), strict=True)
+        for token_ids, log_probs, reward, extra in zip(*(columns[name] for name in names), strict=True)
     ]
-
-
-def _read_scores(fetched: Any, token_ids: Sequence[Int32Array]) -> TrajectoryScores:
-    """Return what workers wrote for the responses' tokens."""
-    num_tokens = list(map(len, token_ids))
-    return TrajectoryScores(*(split_responses(fetched[name], num_tokens) for name in (LOG_PROBS, ENTROPIES)))
 
 
 def _read_state(path: Path) -> dict[str, int]:

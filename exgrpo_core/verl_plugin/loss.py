@@ -10,17 +10,14 @@ from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
 from exgrpo_core.verl_plugin.rows import LOG_PROBS, STORED_LOG_PROBS
 
-LOSS_COLUMNS = (LOG_PROBS, STORED_LOG_PROBS, "advantages", "is_replayed", "is_behavior_stored")
-"""Columns that the loss reads beside sequence and model output, and `reference_log_probs` with a KL penalty.
-
-The last three have one value a row; `advantages` may have one a response token instead.
-"""
+DECIDED_COLUMNS = ("advantages", "is_replayed", "is_behavior_stored")
+"""Columns with one value a row; `advantages` may have one a response token instead."""
 BEHAVIOR_SUM = "behavior_log_prob_sum"
 
 
-def loss_columns(objective: ObjectiveSettings) -> list[str]:
-    """Return the columns that an update's rows have beside those of the sequence."""
-    return [*LOSS_COLUMNS, *(["reference_log_probs"] if objective.kl_coefficient > 0.0 else [])]
+def decided_columns(objective: ObjectiveSettings) -> list[str]:
+    """Return the columns of an update's rows that the driver decides."""
+    return [*DECIDED_COLUMNS, *(["reference_log_probs"] if objective.kl_coefficient > 0.0 else [])]
 
 
 def experience_loss(
@@ -34,7 +31,7 @@ def experience_loss(
     Raises:
         ValueError: A column did not reach this worker.
     """
-    columns = ["response_mask", *loss_columns(objective)]
+    columns = ["response_mask", LOG_PROBS, STORED_LOG_PROBS, *decided_columns(objective)]
     missing = [name for name in columns if name not in data.keys()]  # noqa: SIM118 # a TensorDict
     if missing:
         raise ValueError(f"loss: the columns {', '.join(missing)} did not reach the worker.")

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,17 +13,11 @@ from verl.utils.metric import reduce_metrics
 
 from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.types import Float32Array
+from exgrpo_core.verl_plugin.blocks import Answer, Block, in_given_order, make_blocks
 from exgrpo_core.verl_plugin.generation import Generated, Prompt, generate
-from exgrpo_core.verl_plugin.loss import experience_loss, loss_columns
-from exgrpo_core.verl_plugin.rows import (
-    LOG_PROBS,
-    QueuedRow,
-    QueuedRows,
-    TokenRow,
-    fetch_rows,
-    queue_rows,
-    split_responses,
-)
+from exgrpo_core.verl_plugin.loss import decided_columns, experience_loss
+from exgrpo_core.verl_plugin.rows import LOG_PROBS, QueuedRow, TokenRow
+from exgrpo_core.verl_plugin.worker import BlockWorker, num_ranks
 
 POLL_SECONDS = 0.05
 """Seconds between polls for finished rollouts; verl's 2 s would be half of a short step."""
@@ -34,12 +28,16 @@ HEALTH_CHECK_SECONDS = 20.0
 class ExperienceTrainer(PPOTrainerSync):
     """verl's synchronous trainer with rollouts, scores and updates as separate calls."""
 
+    role_worker_mapping: dict[Any, Any]
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        self.role_worker_mapping = dict.fromkeys(self.role_worker_mapping, ray.remote(BlockWorker))
+
     def on_init_end(self) -> None:
         """Get ready for the first generation; the servers stay asleep, since weights are sent before it."""
         self._watch_rollouts()
         self.num_workers = int(self.actor_rollout_wg.world_size)
-        # Ranks that share a sequence or a model's layers get the same rows.
-        self.num_ranks = max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
         self._is_awake = False
         self._objective: ObjectiveSettings | None = None
 
@@ -48,21 +46,24 @@ class ExperienceTrainer(PPOTrainerSync):
         self.wake()
         return generate(self, prompts, shared, is_training)
 
-    def score(self, rows: Sequence[QueuedRow]) -> None:
-        """Have `LOG_PROBS` and `ENTROPIES` under the current policy written beside the rows."""
-        with self._queue(rows, has_entropies=True) as queued:
-            self.actor_rollout_wg.compute_log_prob(queued.meta)
+    def score(self, rows: Sequence[TokenRow | QueuedRow]) -> dict[str, list[Any]]:
+        """Return log-probs and entropies under the current policy, and what workers read of the rows: their columns.
 
-    def reference_log_probs(self, rows: Sequence[TokenRow]) -> list[Float32Array]:
+        Log-probs of rows that are in TransferQueue are put beside them too.
+        """
+        workers = self.actor_rollout_wg
+        return self._score(rows, workers.score_block, num_ranks(workers), {"calculate_entropy": True})
+
+    def reference_log_probs(self, rows: Sequence[TokenRow | QueuedRow]) -> list[Float32Array]:
         """Return log-probs of the rows' responses under the initial policy: with adapters, the model without them."""
-        with self._queue(rows, has_entropies=False) as queued:
-            if self.ref_in_actor:
-                queued.meta.extra_info["no_lora_adapter"] = True
-                self.actor_rollout_wg.compute_log_prob(queued.meta)
-            else:
-                self.ref_policy_wg.compute_ref_log_prob(queued.meta)
-            written = fetch_rows(queued.keys, (LOG_PROBS,))[LOG_PROBS]
-        return split_responses(written, [row.token_ids.size for row in rows])
+        options = {"calculate_entropy": False, "no_lora_adapter": self.ref_in_actor}
+        if self.ref_in_actor:
+            workers = self.actor_rollout_wg
+            scored = self._score(rows, workers.score_block_without_adapters, num_ranks(workers), options)
+        else:
+            workers = self.ref_policy_wg
+            scored = self._score(rows, workers.score_block_by_reference, num_ranks(workers, "ref"), options)
+        return scored[LOG_PROBS]
 
     def train_mini_batch(
         self, rows: Sequence[TokenRow | QueuedRow], objective: ObjectiveSettings, num_trajectories: int, num_tokens: int
@@ -72,21 +73,20 @@ class ExperienceTrainer(PPOTrainerSync):
         if objective != self._objective:
             self.actor_rollout_wg.set_loss_fn(partial(experience_loss, objective))
             self._objective = objective
-        with queue_rows(rows, self.num_ranks, loss_columns(objective)) as queued:
-            num_rows = len(queued.meta.keys)
-            queued.meta.extra_info.update(
-                global_batch_size=num_rows,
-                mini_batch_size=num_rows,
-                epochs=1,
-                seed=0,
-                dataloader_kwargs={"shuffle": False},
-                temperature=self.config.actor_rollout_ref.rollout.temperature,
-                calculate_entropy=objective.entropy_coefficient > 0.0,
-                num_trajectories=num_trajectories,
-                num_tokens=num_tokens,
-            )
-            output = self.actor_rollout_wg.update_actor(queued.meta)
-        metrics: dict[str, float] = reduce_metrics(output["metrics"])
+        options = {
+            "num_mini_batch": 1,
+            "epochs": 1,
+            "seed": 0,
+            "dataloader_kwargs": {"shuffle": False},
+            "temperature": self.config.actor_rollout_ref.rollout.temperature,
+            "calculate_entropy": objective.entropy_coefficient > 0.0,
+            "num_trajectories": num_trajectories,
+            "num_tokens": num_tokens,
+        }
+        workers = self.actor_rollout_wg
+        blocks, _ = make_blocks(rows, num_ranks(workers), decided_columns(objective), options)
+        # Ranks have gathered each other's metrics.
+        metrics: dict[str, float] = reduce_metrics(workers.train_block(blocks)[0])
         return metrics
 
     def save(self, folder: str) -> None:
@@ -98,16 +98,19 @@ class ExperienceTrainer(PPOTrainerSync):
         self._sleep()
         self.actor_rollout_wg.load_checkpoint(folder, None, False)
 
-    @contextlib.contextmanager
-    def _queue(self, rows: Sequence[TokenRow | QueuedRow], has_entropies: bool) -> Iterator[QueuedRows]:
+    def _score(
+        self,
+        rows: Sequence[TokenRow | QueuedRow],
+        score: Callable[[list[Block]], list[Answer]],
+        num_blocks: int,
+        options: Mapping[str, Any],
+    ) -> dict[str, list[Any]]:
         self._sleep()
-        with queue_rows(rows, self.num_ranks) as queued:
-            queued.meta.extra_info.update(
-                calculate_entropy=has_entropies,
-                compute_loss=False,
-                temperature=self.config.actor_rollout_ref.rollout.temperature,
-            )
-            yield queued
+        temperature = self.config.actor_rollout_ref.rollout.temperature
+        blocks, shares = make_blocks(
+            rows, num_blocks, (), {**options, "compute_loss": False, "temperature": temperature}
+        )
+        return in_given_order(shares, score(blocks), len(rows))
 
     def _watch_rollouts(self) -> None:
         """Check the agent loops while waiting for rollouts: verl would wait for ever for one that has died."""

@@ -9,9 +9,9 @@ import torch
 from exgrpo_core.errors import EngineError
 from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
 from exgrpo_core.policy_optimization.update_metrics import UpdateSums
-from exgrpo_core.verl_plugin.kept_rows import KeptRow, KeptRows
+from exgrpo_core.verl_plugin.kept_rows import KeptRows
 from exgrpo_core.verl_plugin.loss import BEHAVIOR_SUM
-from exgrpo_core.verl_plugin.rows import LOG_PROBS, STORED_LOG_PROBS, QueuedRow, TokenRow
+from exgrpo_core.verl_plugin.rows import QueuedRow, TokenRow
 
 RELATIVE_TOLERANCE = 1e-4
 SUM_NAMES = (
@@ -28,21 +28,16 @@ def update_rows(rows: Sequence[TrainingRow], kept: KeptRows) -> list[TokenRow | 
     return [_with_columns(row, kept.find(row), has_token_advantages) for row in rows]
 
 
-def _with_columns(row: TrainingRow, kept: KeptRow | None, has_token_advantages: bool) -> TokenRow | QueuedRow:
-    is_stored = kept is None or row.behavior_log_probs is kept.stored_log_probs
+def _with_columns(row: TrainingRow, queued: QueuedRow | None, has_token_advantages: bool) -> TokenRow | QueuedRow:
     advantages = row.token_advantages if has_token_advantages else np.array([row.advantage], dtype=np.float32)
     columns = {
         "advantages": advantages,
         "is_replayed": _FLAGS[int(row.is_replayed)],
-        "is_behavior_stored": _FLAGS[int(is_stored)],
+        "is_behavior_stored": _FLAGS[int(queued is None)],
     }
-    if kept is not None:
-        return QueuedRow(kept.row.key, kept.row.num_tokens, columns)
-    columns |= {
-        LOG_PROBS: np.zeros(row.prompt_ids.size + row.token_ids.size, dtype=np.float32),
-        STORED_LOG_PROBS: row.behavior_log_probs,
-    }
-    return TokenRow(row.prompt_ids, row.token_ids, columns)
+    if queued is None:
+        return TokenRow(row.prompt_ids, row.token_ids, row.behavior_log_probs, columns)
+    return QueuedRow(queued.key, queued.num_tokens, columns)
 
 
 class UpdateTally(UpdateSums):

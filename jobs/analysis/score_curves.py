@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
-from db.rows.analysis import Difficulty, difficulty_of
+from db.rows.analysis import EASY_ABOVE, HARD_UP_TO, Difficulty
 from jobs.analysis.best_of_k import Curve, best_of_k, majority_at_k, pass_at_k
 from jobs.evaluation.recorded_answers import RecordedAnswer, RecordedQuestion, iterate_answers
 from jobs.grading.boxes import last_boxed
@@ -70,7 +70,8 @@ def by_difficulty(models: Sequence[QuestionCurves]) -> dict[Difficulty, list[str
     groups: dict[Difficulty, list[str]] = {difficulty: [] for difficulty in Difficulty}
     for name in common:
         rate = fmean(curves[name][0][0] for curves in models)
-        groups[difficulty_of(rate)].append(name)
+        easier = Difficulty.EASY if rate > EASY_ABOVE else Difficulty.MEDIUM
+        groups[Difficulty.HARD if rate <= HARD_UP_TO else easier].append(name)
     return groups
 
 

@@ -51,30 +51,30 @@ def test_a_mini_batch_that_is_not_finite_ends_the_run_otherwise():
     assert "optim/num_skipped" not in tally.metrics()
 
 
-def test_of_a_row_in_transfer_queue_only_what_the_driver_decides_is_put():
+def test_of_a_row_in_transfer_queue_only_what_the_driver_decides_is_sent():
     from exgrpo_core.verl_plugin.kept_rows import KeptRow, KeptRows
     from exgrpo_core.verl_plugin.rows import QueuedRow, TokenRow
     from exgrpo_core.verl_plugin.update import update_rows
 
-    stored, other = LOG_PROBS - 1, TOKENS.copy()
     kept = KeptRows()
-    kept.add([KeptRow(QueuedRow("a", 4), TOKENS, LOG_PROBS), KeptRow(QueuedRow("b", 4), other, LOG_PROBS, stored)])
+    kept.add([KeptRow(QueuedRow("a", 4), TOKENS, LOG_PROBS)])
     fresh, replayed, changed = update_rows(
         [
             TrainingRow(TOKENS, TOKENS, LOG_PROBS, 0.5, False),
-            TrainingRow(TOKENS, other, stored, -0.5, True),
+            TrainingRow(TOKENS, TOKENS.copy(), LOG_PROBS - 1, -0.5, True),
             TrainingRow(TOKENS, TOKENS, LOG_PROBS.copy(), 0.5, False),
         ],
         kept,
     )
     assert isinstance(fresh, QueuedRow)
-    assert isinstance(replayed, QueuedRow)
+    assert (fresh.key, fresh.num_tokens) == ("a", 4)
+    assert isinstance(replayed, TokenRow)
+    assert replayed.stored_log_probs.tolist() == [-2.0, -3.0]
     assert isinstance(changed, TokenRow)
-    assert [(row.key, row.num_tokens) for row in (fresh, replayed)] == [("a", 4), ("b", 4)]
-    values = [{name: column.tolist() for name, column in row.columns.items()} for row in (fresh, replayed)]
+    assert changed.stored_log_probs.tolist() == [-1.0, -2.0]
+    values = [{name: column.tolist() for name, column in row.columns.items()} for row in (fresh, replayed, changed)]
     assert values == [
         {"advantages": [0.5], "is_replayed": [0.0], "is_behavior_stored": [0.0]},
         {"advantages": [-0.5], "is_replayed": [1.0], "is_behavior_stored": [1.0]},
+        {"advantages": [0.5], "is_replayed": [0.0], "is_behavior_stored": [1.0]},
     ]
-    assert changed.columns["rollout_log_probs"].tolist() == [-1.0, -2.0]
-    assert changed.columns["is_behavior_stored"].tolist() == [1.0]

@@ -30,7 +30,7 @@ def changes(events, kind) -> list[list[Any]]:
 def test_newest_keeps_what_was_collected_after_the_checkpoint_and_says_so(tmp_path, at_step, first):
     run = killed_run(tmp_path, "newest", at_step)
     lost = [event for event in events_of(run, 1) if event["step"] >= first]
-    sentence = describe_resume(run)
+    foretold = describe_resume(run)
     collected, retired = changes(lost, "inserted"), changes(lost, "retired")
     assert train(run, StepControl(stop_at=first)) is RunStatus.STOPPED
     (again,) = events_of(run, 2)
@@ -38,7 +38,7 @@ def test_newest_keeps_what_was_collected_after_the_checkpoint_and_says_so(tmp_pa
         f"Resumed from step {first - 1}: {len(collected)} trajectories that were collected in steps {first} to "
         f"{at_step} are kept (resume.experience: newest)."
     )
-    assert sentence == again["notices"][0].replace("Resumed", "Resumes")
+    assert foretold == again["notices"][0].replace("Resumed", "Resumes")
     gone = {change[1] for change in changes([again], "retired")}
     assert {change[1] for change in retired} <= gone
     stored = kept_ids(run, first)
@@ -94,13 +94,13 @@ def test_as_of_checkpoint_drops_it_says_so_and_ends_as_if_never_killed(tmp_path)
     train(whole)
     run = killed_run(tmp_path, "as_of_checkpoint", 7)
     collected = changes([event for event in events_of(run, 1) if event["step"] > 4], "inserted")
-    sentence = describe_resume(run)
+    foretold = describe_resume(run)
     assert train(run) is RunStatus.SUCCEEDED
     assert events_of(run, 2)[0]["notices"][0] == (
         f"Resumed from step 4: {len(collected)} trajectories that were collected in steps 5 to 7 are dropped "
         "(resume.experience: as_of_checkpoint)."
     )
-    assert sentence == events_of(run, 2)[0]["notices"][0].replace("Resumed", "Resumes")
+    assert foretold == events_of(run, 2)[0]["notices"][0].replace("Resumed", "Resumes")
     assert recorded.buffer_content(run, 9) == recorded.buffer_content(whole, 9)
     assert recorded.experience_state(run, 9) == recorded.experience_state(whole, 9)
 

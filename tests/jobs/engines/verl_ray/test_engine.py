@@ -1,6 +1,5 @@
 """The engine contract on verl's workers, parity with the embedded engine, and what is refused."""
 
-import contextlib
 import dataclasses
 import gc
 
@@ -78,15 +77,12 @@ def packing(request, monkeypatch):
     """Whether verl lays sequences end to end; its workers take the switch from each batch."""
     from exgrpo_core.verl_plugin import trainer
 
-    queue_rows = trainer.queue_rows
+    make_blocks = trainer.make_blocks
 
-    @contextlib.contextmanager
-    def queue_with_switch(*arguments):
-        with queue_rows(*arguments) as queued:
-            queued.meta.extra_info["use_remove_padding"] = request.param
-            yield queued
+    def with_switch(rows, num_ranks, columns, options):
+        return make_blocks(rows, num_ranks, columns, {**options, "use_remove_padding": request.param})
 
-    monkeypatch.setattr(trainer, "queue_rows", queue_with_switch)
+    monkeypatch.setattr(trainer, "make_blocks", with_switch)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -179,16 +175,17 @@ def test_evaluation_depends_on_its_seed_alone_and_disturbs_no_rollout(engine, qu
 
 
 @on_two_ranks
-def test_rows_that_stay_in_transfer_queue_are_trained_as_rows_that_are_put_again(
+def test_rollouts_that_stay_in_transfer_queue_are_trained_as_those_that_are_sent_again(
     engine, running, monkeypatch, tmp_path
 ):
     import transfer_queue as tq
 
+    from exgrpo_core.verl_plugin import trainer
     from exgrpo_core.verl_plugin.kept_rows import KeptRows
 
     changes = SMALL | {"entropy_coefficient": 0.01}
     config = dataclasses.replace(CONFIG, **changes)
-    put = tq.kv_batch_put
+    make_blocks = trainer.make_blocks
 
     def three_steps(folder):
         """Return the metrics of three steps, and the log-probs of the last."""
@@ -200,27 +197,27 @@ def test_rows_that_stay_in_transfer_queue_are_trained_as_rows_that_are_put_again
             for report in reports
         ]
         log_probs = [item.log_probs.tolist() for group in reports[-1].groups for item in group.trajectories]
-        assert sum(metric["replay/num_replayed"] for metric in metrics) > 0
         return [*metrics, {"log_probs": log_probs}]
 
-    num_put = []
+    num_sent = []
 
-    def count_rows(**named):
-        fields = named.get("fields")
-        if fields is not None and "advantages" in fields.keys() and "input_ids" in fields.keys():  # noqa: SIM118 # a TensorDict
-            num_put.append(len(named["keys"]))
-        return put(**named)
+    def count_rows(rows, num_ranks, columns, options):
+        if "advantages" in columns:
+            num_sent.append(sum(hasattr(row, "token_ids") for row in rows))
+        return make_blocks(rows, num_ranks, columns, options)
 
-    monkeypatch.setattr(tq, "kv_batch_put", count_rows)
+    monkeypatch.setattr(trainer, "make_blocks", count_rows)
     kept = three_steps(tmp_path / "kept")
-    assert not num_put
+    num_replayed = sum(metrics["replay/num_replayed"] for metrics in kept[:3])
+    assert sum(num_sent) == num_replayed > 0
+    num_sent.clear()
     monkeypatch.setattr(KeptRows, "find", lambda *_: None)
-    pairs = zip(kept, three_steps(tmp_path / "put"), strict=True)
+    pairs = zip(kept, three_steps(tmp_path / "sent"), strict=True)
     different = {name: (one[name], two[name]) for one, two in pairs for name in one if one[name] != two[name]}
     # The sampler's log-probs depend on which requests it answers together.
     assert not different.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}, different
-    assert sum(num_put) == 3 * config.batch_size * config.rollouts_per_question
-    assert not [key for keys in (tq.kv_list() or {}).values() for key in keys if key.startswith("rows")]
+    assert sum(num_sent) == 3 * config.batch_size * config.rollouts_per_question
+    assert not any((tq.kv_list() or {}).values())
 
 
 @on_two_ranks
@@ -229,13 +226,13 @@ def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, quest
 
     groups = engine.rollout([RolloutRequest(question, 2) for question in questions[:2]])
     mini_batch = MiniBatch(training_rows(groups, [1.0, -1.0] * 2, is_replayed=True), 2)
-    send = trainer.queue_rows
+    send = trainer.make_blocks
 
     def forget_replay(rows, *arguments):
         none = {"is_replayed": np.zeros(1, dtype=np.float32)}
         return send([dataclasses.replace(row, columns=row.columns | none) for row in rows], *arguments)
 
-    monkeypatch.setattr(trainer, "queue_rows", forget_replay)
+    monkeypatch.setattr(trainer, "make_blocks", forget_replay)
     num_tokens = mini_batch.num_tokens
     with pytest.raises(EngineError, match=rf"num_fresh = {num_tokens}\.0, expected 0 of 4 rows"):
         engine.update([mini_batch], OBJECTIVES["experiential"])
@@ -243,18 +240,17 @@ def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, quest
 
 @on_two_ranks
 def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypatch):
-    from exgrpo_core.verl_plugin import rows
+    from exgrpo_core.verl_plugin import trainer
 
     (group,) = engine.rollout([RolloutRequest(questions[0], 2)])
-    as_sent = rows._sequence_columns
+    send = trainer.make_blocks
 
-    def retokenize(sent):
-        columns = as_sent(sent)
-        for row in columns["input_ids"][-1:]:
-            row[-1] = (row[-1] + 1) % 7
-        return columns
+    def retokenize(rows, *arguments):
+        changed = rows[-1].token_ids.copy()
+        changed[-1] = (changed[-1] + 1) % 7
+        return send([*rows[:-1], dataclasses.replace(rows[-1], token_ids=changed)], *arguments)
 
-    monkeypatch.setattr(rows, "_sequence_columns", retokenize)
+    monkeypatch.setattr(trainer, "make_blocks", retokenize)
     with pytest.raises(EngineError, match=r"row 1 of 2: .*token ids must not be made from text again"):
         engine.entropies(*stored([group]))
 

@@ -83,10 +83,10 @@ def test_run_that_is_killed_between_checkpoints_keeps_every_trajectory_that_it_r
     buffer.close()
     assert recorded
     assert recorded == {i: stored[i].token_ids.tolist() for i in recorded}
-    sentence = describe_resume(run)
-    assert re.fullmatch(r"Resumes from step 4: [1-9]\d* trajectories .* in steps 5 to \d are kept .*", sentence)
+    foretold = describe_resume(run)
+    assert re.fullmatch(r"Resumes from step 4: [1-9]\d* trajectories .* in steps 5 to \d are kept .*", foretold)
     assert work(run) == "succeeded"
-    assert steps_of(run)[5]["notices"][0] == sentence.replace("Resumes", "Resumed")
+    assert steps_of(run)[5]["notices"][0] == foretold.replace("Resumes", "Resumed")
 
 
 def test_run_appears_in_the_database_like_an_embedded_one(experiential, tmp_path):

@@ -1,0 +1,212 @@
+"""The rows that driver and one rank exchange, as one block of a few arrays: row by row, messages take most of the time.
+
+The driver makes blocks, a rank reads its block and answers by columns. Rollouts stay in TransferQueue, into which agent
+loops put them: a block has their keys. Of other rows, stored trajectories above all, it has the tokens.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from numpy.typing import NDArray
+from tensordict import TensorDict
+from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
+from verl.utils.tensordict_utils import assign_non_tensor_data
+
+from exgrpo_core.types import BoolArray
+from exgrpo_core.verl_plugin.rows import (
+    ENTROPIES,
+    LOG_PROBS,
+    PARTITION,
+    STORED_LOG_PROBS,
+    QueuedRow,
+    TokenRow,
+    fetch_rows,
+    read_rollouts,
+)
+
+Answer = dict[str, Any]
+"""Columns of a rank's rows, without those that pad: `JoinedRows`, or a list with one value a row."""
+
+
+class JoinedRows(NamedTuple):
+    """Rows of numbers, one after the other in one array, and the length of each."""
+
+    values: NDArray[Any]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def join(cls, rows: Sequence[NDArray[Any]]) -> "JoinedRows":
+        """Return the rows as one array."""
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        return cls(np.concatenate(rows) if rows else np.empty(0, dtype=np.float32), lengths)
+
+    def split(self) -> list[NDArray[Any]]:
+        """Return the rows, as parts of the array."""
+        ends = np.cumsum(self.lengths).tolist()
+        return [self.values[start:end] for start, end in pairwise([0, *ends])]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The rows of one rank, in the order in which it puts them into micro-batches."""
+
+    keys: list[str]
+    """Of the rows that are in TransferQueue."""
+    is_queued: BoolArray
+    is_in_loss: BoolArray
+    whole: Mapping[str, JoinedRows]
+    """Prompts, responses and stored log-probs of the rows that are not in TransferQueue."""
+    columns: Mapping[str, JoinedRows]
+    """What the driver decides of each row."""
+    options: Mapping[str, Any]
+    """What verl's worker reads beside the rows."""
+
+
+def make_blocks(
+    rows: Sequence[TokenRow | QueuedRow], num_ranks: int, columns: Sequence[str], options: Mapping[str, Any]
+) -> tuple[list[Block], list[list[int]]]:
+    """Return a block for each data-parallel rank, balanced by tokens, and the positions of its rows.
+
+    All rows have the `columns`. Rows without tokens in the loss, at positions after the last, pad the ranks' shares, so
+    any number of rows works on any number of ranks.
+    """
+    num_padding = -len(rows) % num_ranks if rows else num_ranks
+    all_rows = [*rows, *[_padding_row(columns)] * num_padding]
+    lengths = [row.num_tokens for row in all_rows]
+    shares = get_seqlen_balanced_partitions(lengths, k_partitions=num_ranks, equal_size=True)
+    return [_block([all_rows[position] for position in share], columns, options) for share in shares], shares
+
+
+def in_given_order(shares: Sequence[Sequence[int]], answers: Sequence[Answer], num_rows: int) -> dict[str, list[Any]]:
+    """Return the columns of all ranks' answers, each with one entry a row, in the order in which rows were given."""
+    merged: dict[str, list[Any]] = {}
+    for share, answer in zip(shares, answers, strict=True):
+        positions = [position for position in share if position < num_rows]
+        for name, column in answer.items():
+            values = column.split() if isinstance(column, JoinedRows) else column
+            entries = merged.setdefault(name, [None] * num_rows)
+            for position, value in zip(positions, values, strict=True):
+                entries[position] = value
+    return merged
+
+
+def read_block(block: Block, queued: Mapping[str, Sequence[torch.Tensor]], names: Sequence[str] = ()) -> TensorDict:
+    """Return a block's rows as the batch that verl's engines read, with further columns of `queued` or `whole`.
+
+    `queued` are the fetched columns of the rows that are in TransferQueue.
+    """
+    whole = {name: _tensors(joined) for name, joined in block.whole.items()}
+    whole[LOG_PROBS] = [torch.zeros(len(p) + len(r)) for p, r in zip(whole["prompts"], whole["responses"], strict=True)]
+    columns = {name: _in_order(block, queued.get(name, ()), whole[name]) for name in ("prompts", "responses", *names)}
+    masks = [
+        torch.full((len(response),), int(is_in_loss))
+        for response, is_in_loss in zip(columns["responses"], block.is_in_loss.tolist(), strict=True)
+    ]
+    input_ids = [torch.cat(pair) for pair in zip(columns["prompts"], columns["responses"], strict=True)]
+    columns |= {
+        "input_ids": input_ids,
+        "position_ids": [torch.arange(len(ids)) for ids in input_ids],
+        "response_mask": masks,
+        "loss_mask": [torch.ones_like(mask) for mask in masks],
+    }
+    columns |= {name: _tensors(joined) for name, joined in block.columns.items()}
+    batch = TensorDict({name: _jagged(parts) for name, parts in columns.items()}, batch_size=[len(block.is_queued)])
+    for name, value in block.options.items():
+        assign_non_tensor_data(batch, name, value)
+    return batch
+
+
+def fetch_queued(block: Block, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return columns of a block's rows that are in TransferQueue, one entry a row."""
+    if not block.keys:
+        return {}
+    fetched = fetch_rows(block.keys, names)
+    return {
+        name: list(fetched[name].unbind() if isinstance(fetched[name], torch.Tensor) else fetched[name])
+        for name in names
+    }
+
+
+def put_log_probs(block: Block, scores: torch.Tensor) -> None:
+    """Put the log-probs of a block's rows beside those that are in TransferQueue, where the update reads them."""
+    if block.keys:
+        rows = [row for row, is_queued in zip(scores.unbind(), block.is_queued.tolist(), strict=True) if is_queued]
+        fields = TensorDict({LOG_PROBS: _jagged(rows)}, batch_size=[len(rows)])
+        tq.kv_batch_put(keys=block.keys, partition_id=PARTITION, fields=fields)
+
+
+def scores_of(block: Block, batch: TensorDict, scored: TensorDict, names: Sequence[str]) -> Answer:
+    """Return what a worker wrote for the response tokens of a block's rows, (T,) each.
+
+    A worker writes one value a token of prompt and response, which is of the token after it.
+    """
+    lengths = [len(row) for row in batch["responses"].unbind()]
+    return {
+        name: _joined(
+            block,
+            [row[-count - 1 : -1] for row, count in zip(scored[name].unbind(), lengths, strict=True)],
+            torch.float32,
+        )
+        for name in names
+    }
+
+
+def answer_scored(block: Block, batch: TensorDict, scored: TensorDict, queued: Mapping[str, Sequence[Any]]) -> Answer:
+    """Return scores of a block's rows and, of rollouts, what agent loops and graders made of them, else tokens."""
+    answer = scores_of(block, batch, scored, (LOG_PROBS, ENTROPIES))
+    if not block.keys:
+        return answer | {"input_ids": _joined(block, batch["input_ids"].unbind(), torch.int32)}
+    # Rounding of the logarithm may give a number just above 0.
+    log_probs = answer[LOG_PROBS]
+    answer[LOG_PROBS] = log_probs._replace(values=np.minimum(log_probs.values, np.float32(0.0)))
+    rollouts: Answer = dict(read_rollouts(queued))
+    joined = {name: JoinedRows.join(rollouts[name]) for name in ("prompts", "responses", STORED_LOG_PROBS)}
+    return answer | rollouts | joined
+
+
+def _block(rows: Sequence[TokenRow | QueuedRow], columns: Sequence[str], options: Mapping[str, Any]) -> Block:
+    whole = [row for row in rows if isinstance(row, TokenRow)]
+    return Block(
+        keys=[row.key for row in rows if isinstance(row, QueuedRow)],
+        is_queued=np.array([isinstance(row, QueuedRow) for row in rows]),
+        is_in_loss=np.array([isinstance(row, QueuedRow) or row.is_in_loss for row in rows]),
+        whole={
+            "prompts": JoinedRows.join([row.prompt_ids for row in whole]),
+            "responses": JoinedRows.join([row.token_ids for row in whole]),
+            STORED_LOG_PROBS: JoinedRows.join([row.stored_log_probs for row in whole]),
+        },
+        columns={name: JoinedRows.join([row.columns[name] for row in rows]) for name in columns},
+        options=options,
+    )
+
+
+def _padding_row(columns: Sequence[str]) -> TokenRow:
+    """Return a prompt and a response of one token, which is not in the loss."""
+    token, number = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.float32)
+    return TokenRow(token, token, number, dict.fromkeys(columns, number), is_in_loss=False)
+
+
+def _in_order(block: Block, queued: Sequence[torch.Tensor], whole: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    parts = {True: iter(queued), False: iter(whole)}
+    return [next(parts[is_queued]) for is_queued in block.is_queued.tolist()]
+
+
+def _joined(block: Block, rows: Sequence[torch.Tensor], dtype: torch.dtype) -> JoinedRows:
+    """Return the rows without those that pad."""
+    kept = zip(rows, block.is_in_loss.tolist(), strict=True)
+    return JoinedRows.join([row.to(dtype).numpy() for row, is_in_loss in kept if is_in_loss])
+
+
+def _tensors(joined: JoinedRows) -> list[torch.Tensor]:
+    values = joined.values.astype(np.int64 if joined.values.dtype.kind == "i" else np.float32)
+    return list(map(torch.from_numpy, joined._replace(values=values).split()))
+
+
+def _jagged(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    column: torch.Tensor = torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
+    return column

@@ -1,0 +1,99 @@
+"""Blocks of rows: how rows are shared among ranks, read as a batch, and answered."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.verl]
+
+
+def tokens(*ids):
+    return np.array(ids, dtype=np.int32)
+
+
+def numbers(*values):
+    return np.array(values, dtype=np.float32)
+
+
+def rows():
+    """Return a rollout of 5 tokens between stored trajectories of 4 and 3."""
+    from exgrpo_core.verl_plugin.rows import QueuedRow, TokenRow
+
+    return [
+        TokenRow(tokens(1), tokens(2, 3, 0), numbers(-1, -2, -3), {"advantages": numbers(0.5)}),
+        QueuedRow("a", 5, {"advantages": numbers(-1)}),
+        TokenRow(tokens(1, 2), tokens(0), numbers(-4), {"advantages": numbers(0.25)}),
+    ]
+
+
+def queued_columns():
+    import torch
+
+    floats = {"log_probs": [-9.0, -0.5, -0.25, -9.0, -9.0], "rollout_log_probs": [-0.75, -0.5]}
+    columns = {name: [torch.tensor(values)] for name, values in floats.items()}
+    return columns | {"prompts": [torch.tensor([7, 8, 9])], "responses": [torch.tensor([4, 0])]}
+
+
+def lists(column):
+    return [row.tolist() for row in column.unbind()]
+
+
+def test_any_number_of_rows_gives_each_rank_as_many_and_what_pads_is_not_in_the_loss():
+    from exgrpo_core.verl_plugin.blocks import make_blocks
+
+    blocks, shares = make_blocks(rows(), 2, ["advantages"], {"epochs": 1})
+    assert sorted(position for share in shares for position in share) == [0, 1, 2, 3]
+    assert [len(block.is_in_loss) for block in blocks] == [2, 2]
+    in_loss = {
+        p: flag
+        for block, share in zip(blocks, shares, strict=True)
+        for p, flag in zip(share, block.is_in_loss, strict=True)
+    }
+    assert in_loss == {0: True, 1: True, 2: True, 3: False}
+    assert [key for block in blocks for key in block.keys] == ["a"]
+    blocks, _ = make_blocks([], 2, ["advantages"], {})
+    assert [block.is_in_loss.tolist() for block in blocks] == [[False], [False]]
+
+
+def test_a_rank_reads_its_block_as_the_batch_of_its_rows_in_order():
+    from exgrpo_core.verl_plugin.blocks import make_blocks, read_block
+
+    (block,), (share,) = make_blocks(rows(), 1, ["advantages"], {"epochs": 1})
+    batch = read_block(pickle.loads(pickle.dumps(block)), queued_columns(), ("log_probs", "rollout_log_probs"))
+    order = {position: i for i, position in enumerate(share)}
+
+    def in_given_order(name):
+        column = lists(batch[name])
+        return [column[order[position]] for position in range(3)]
+
+    assert in_given_order("input_ids") == [[1, 2, 3, 0], [7, 8, 9, 4, 0], [1, 2, 0]]
+    assert in_given_order("position_ids") == [[0, 1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2]]
+    assert in_given_order("response_mask") == in_given_order("loss_mask") == [[1, 1, 1], [1, 1], [1]]
+    assert in_given_order("rollout_log_probs") == [[-1.0, -2.0, -3.0], [-0.75, -0.5], [-4.0]]
+    assert in_given_order("log_probs") == [[0.0] * 4, [-9.0, -0.5, -0.25, -9.0, -9.0], [0.0] * 3]
+    assert in_given_order("advantages") == [[0.5], [-1.0], [0.25]]
+    assert batch["epochs"] == 1
+
+
+def test_answers_of_ranks_are_of_the_tokens_of_responses_in_the_order_of_the_rows():
+    import torch
+    from tensordict import TensorDict
+
+    from exgrpo_core.verl_plugin.blocks import answer_scored, in_given_order, make_blocks, read_block
+
+    whole = [row for row in rows() if hasattr(row, "token_ids")]
+    blocks, shares = make_blocks([*whole, *whole[:1]], 2, (), {})
+    answers = []
+    for block in blocks:
+        batch = read_block(block, {})
+        # A value is of the token after it.
+        following = [row.roll(-1).float() for row in batch["input_ids"].unbind()]
+        column = torch.nested.as_nested_tensor(following, layout=torch.jagged)
+        scored = TensorDict({"log_probs": column, "entropy": column}, batch_size=[len(following)])
+        answers.append(answer_scored(block, batch, scored, {}))
+    columns = in_given_order(shares, answers, 3)
+    assert [row.tolist() for row in columns["input_ids"]] == [[1, 2, 3, 0], [1, 2, 0], [1, 2, 3, 0]]
+    for name in ("log_probs", "entropy"):
+        assert [row.tolist() for row in columns[name]] == [[2.0, 3.0, 0.0], [0.0], [2.0, 3.0, 0.0]]
+        assert columns[name][0].dtype == np.float32
