@@ -22,14 +22,17 @@ BASELINE = "on-policy"
 LEAST_RUNS = 4
 """Below it a quarter at each end is no run, and draws of the same runs say nothing."""
 SHOWN_K = (1, 4, 16, 64)
+DRAWN_REST = "k8-n64"
+"""Values of the other axes of what the picture shows."""
 Line = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A method against on-policy training at one rate, in percent of held-out answers; runs are paired by seed."""
+    """A method against on-policy training in one setting, in percent of held-out answers; runs are paired by seed."""
 
     rate: str
+    rest: str
     method: str
     start: float
     """Mean Pass@1 of the warm models before training."""
@@ -73,34 +76,43 @@ def score(line: Line, k: int) -> float:
 
 
 def compare(lines: Sequence[Line]) -> list[Comparison]:
-    """Return every method at every rate that has a baseline, the highest start first; seeds of both count."""
-    runs = {(line["rate"], line["method"], line["seed"]): line for line in lines}
+    """Return every method in every setting that has a baseline, the highest start first; seeds of both count."""
+    runs = {(line["rest"], line["rate"], line["method"], line["seed"]): line for line in lines}
     starts = {
-        rate: fmean(score(line, 1) for line in lines if (line["method"], line["rate"]) == (START, rate))
-        for rate in dict.fromkeys(line["rate"] for line in lines)
+        setting: fmean(score(line, 1) for line in lines_of(lines, *setting, START))
+        for setting in dict.fromkeys((line["rest"], line["rate"]) for line in lines)
     }
     methods = [name for name in dict.fromkeys(line["method"] for line in lines) if name not in {START, BASELINE}]
     comparisons = []
-    for rate, start in sorted(starts.items(), key=lambda item: -item[1]):
+    for (rest, rate), start in sorted(
+        starts.items(), key=lambda item: (item[0][0] != DRAWN_REST, item[0][0], -item[1])
+    ):
         for method in methods:
-            seeds = [
-                seed
-                for other_rate, name, seed in runs
-                if (other_rate, name) == (rate, method) and (rate, BASELINE, seed) in runs
-            ]
+            seeds = [line["seed"] for line in lines_of(lines, rest, rate, method)]
+            seeds = [seed for seed in seeds if (rest, rate, BASELINE, seed) in runs]
             if len(seeds) > 1:
-                sides = [tuple(runs[rate, name, seed] for seed in seeds) for name in (method, BASELINE)]
-                comparisons.append(Comparison(rate, method, start, sides[0], sides[1]))
+                sides = [tuple(runs[rest, rate, name, seed] for seed in seeds) for name in (method, BASELINE)]
+                comparisons.append(Comparison(rate, rest, method, start, sides[0], sides[1]))
     return comparisons
+
+
+def lines_of(lines: Sequence[Line], rest: str, rate: str, method: str) -> list[Line]:
+    """Return the runs of one method in one setting."""
+    return [line for line in lines if (line["rest"], line["rate"], line["method"]) == (rest, rate, method)]
+
+
+def setting_text(rest: str) -> str:
+    """Return K and the number of questions of a cell's name, such as `8, 64`."""
+    return rest.removeprefix("k").replace("-n", ", ")
 
 
 def differences_table(comparisons: Sequence[Comparison]) -> str:
     """Return the differences in Pass@1, with what is corrected for their number."""
     corrected = holm([item.difference.p_value for item in comparisons])
     rows = [
-        "| Pass@1 at the start | Method | Runs | Pass@1 at the end | Difference | Interquartile mean (interval) | "
-        "P(better) | p, Holm |",
-        "|---|---|---|---|---|---|---|---|",
+        "| K, questions | Pass@1 at the start | Method | Runs | Pass@1 at the end | Difference | "
+        "Interquartile mean (interval) | P(better) | p, Holm |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for item, p_value in zip(comparisons, corrected, strict=True):
         robust = DASH
@@ -110,7 +122,7 @@ def differences_table(comparisons: Sequence[Comparison]) -> str:
         end = fmean(score(line, 1) for line in item.lines)
         mark = " *" if p_value < 1 - CONFIDENCE else ""
         rows.append(
-            f"| {item.start:.1f} | {item.method} | {len(item.lines)} | {end:.1f} | "
+            f"| {setting_text(item.rest)} | {item.start:.1f} | {item.method} | {len(item.lines)} | {end:.1f} | "
             f"{interval_text(item.difference, is_difference=True)}{mark} | {robust} | "
             f"{item.improvement:.2f} | {p_value:.3f} |"
         )
@@ -120,30 +132,32 @@ def differences_table(comparisons: Sequence[Comparison]) -> str:
 def passes_table(lines: Sequence[Line], comparisons: Sequence[Comparison]) -> str:
     """Return Pass@k at the start and of each method, held out, for k up to the samples of a question."""
     ks = [k for k in SHOWN_K if k <= min(line["num_samples"] for line in lines)]
-    rows = ["| At the start | Method | " + " | ".join(f"Pass@{k}" for k in ks) + " |", "|---" * (2 + len(ks)) + "|"]
-    for rate, start in dict.fromkeys((item.rate, item.start) for item in comparisons):
-        of_rate = [item for item in comparisons if item.rate == rate]
-        groups = {"before training": [line for line in lines if (line["method"], line["rate"]) == (START, rate)]}
-        groups[BASELINE] = [line for line in lines if (line["method"], line["rate"]) == (BASELINE, rate)]
-        groups |= {item.method: list(item.lines) for item in of_rate}
+    head = "| K, questions | At the start | Method | "
+    rows = [head + " | ".join(f"Pass@{k}" for k in ks) + " |", "|---" * (3 + len(ks)) + "|"]
+    for rest, rate, start in dict.fromkeys((item.rest, item.rate, item.start) for item in comparisons):
+        groups = {
+            "before training": lines_of(lines, rest, rate, START),
+            BASELINE: lines_of(lines, rest, rate, BASELINE),
+        }
+        groups |= {item.method: list(item.lines) for item in comparisons if (item.rest, item.rate) == (rest, rate)}
         for name, group in groups.items():
             values = " | ".join(f"{fmean(score(line, k) for line in group):.1f}" for k in ks)
-            rows.append(f"| {start:.1f} | {name} | {values} |")
+            rows.append(f"| {setting_text(rest)} | {start:.1f} | {name} | {values} |")
     return "\n".join(rows) + "\n"
 
 
 def costs_table(lines: Sequence[Line]) -> str:
-    """Return what runs of each method and rate cost, and how much replay weighed."""
-    groups: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    """Return what runs of each method and setting cost, and how much replay weighed."""
+    groups: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
     for line in lines:
         if line["method"] != START:
-            groups[line["rate"], line["method"]].append(line)
+            groups[line["rest"], line["rate"], line["method"]].append(line)
     rows = [
-        "| Rate | Method | Runs | Steps | Fresh rollouts | Tokens | Seconds | CPU seconds | Replays | "
+        "| K, questions | Rate | Method | Runs | Steps | Fresh rollouts | Tokens | Seconds | CPU seconds | Replays | "
         "Gradient weight | Retired |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for (rate, method), group in sorted(groups.items()):
+    for (rest, rate, method), group in sorted(groups.items()):
         weights = [line["gradient_weight"] for line in group if line["gradient_weight"] is not None]
         weight = f"{fmean(weights):.3f}" if weights else DASH
         means = (
@@ -152,7 +166,7 @@ def costs_table(lines: Sequence[Line]) -> str:
         )
         cells = " | ".join(f"{mean:,.0f}" for mean in means)
         retired = fmean(line["num_retired"] for line in group)
-        rows.append(f"| {rate} | {method} | {len(group)} | {cells} | {weight} | {retired:.0f} |")
+        rows.append(f"| {setting_text(rest)} | {rate} | {method} | {len(group)} | {cells} | {weight} | {retired:.0f} |")
     return "\n".join(rows) + "\n"
 
 
@@ -169,6 +183,8 @@ def main() -> None:
     )
     points: dict[str, list[Point]] = defaultdict(list)
     for item in comparisons:
+        if item.rest != DRAWN_REST:
+            continue
         points[item.method].append(Point(item.start, item.difference.mean, item.difference.half))
     RESULT_FILE.with_suffix(".svg").write_text(draw(points), encoding="utf-8")
 

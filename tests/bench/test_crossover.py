@@ -31,8 +31,8 @@ def test_a_run_ends_at_its_rollouts_and_is_kept_as_a_line(tmp_path):
     assert [(line["method"], line["seed"], line["steps"]) for line in lines] == [("exgrpo", 4, 2), (START, 1, 0)]
 
 
-def line(method, seed, num_correct, rate="e3"):
-    outcome = crossover.Outcome(method, rate, "k8-n64", seed, seed % 3, [num_correct] * 2, 10, 5, 640, 1000)
+def line(method, seed, num_correct, rest="k8-n64"):
+    outcome = crossover.Outcome(method, "e3", rest, seed, seed % 3, [num_correct] * 2, 10, 5, 640, 1000)
     return {name: getattr(outcome, name) for name in crossover.Outcome.__slots__}
 
 
@@ -52,14 +52,22 @@ def test_a_method_is_compared_with_the_baseline_over_the_seeds_of_both():
     assert 19.99 < low <= middle <= high < 30.01
 
 
+def test_runs_of_another_k_or_number_of_questions_are_compared_among_themselves():
+    others = [line(START, 0, 1, "k4-n512"), *(line("on-policy", seed, 2, "k4-n512") for seed in range(2))]
+    others += [line("redraw", seed, 2, "k4-n512") for seed in range(2)]
+    first, second = crossover_report.compare(others + LINES)
+    assert (first.rest, first.difference.mean) == ("k8-n64", pytest.approx(24.0))
+    assert (second.rest, second.difference.mean) == ("k4-n512", pytest.approx(0.0))
+
+
 def test_the_page_names_the_methods_and_corrects_for_their_number():
     comparisons = crossover_report.compare(LINES)
     rows = crossover_report.differences_table(comparisons).splitlines()
-    assert rows[2].startswith("| 10.0 | redraw | 5 | 54.0 | +24.0 ± 6.8 * | +23.3 (")
+    assert rows[2].startswith("| 8, 64 | 10.0 | redraw | 5 | 54.0 | +24.0 ± 6.8 * | +23.3 (")
     few = crossover_report.compare([item for item in LINES if item["seed"] < 3])
     assert "| - | 1.00 |" in crossover_report.differences_table(few)
-    assert "| 10.0 | before training | 10.0 |" in crossover_report.passes_table(LINES, comparisons)
-    assert "| e3 | redraw | 5 | 5 | 640 | 1,000 |" in crossover_report.costs_table(LINES)
+    assert "| 8, 64 | 10.0 | before training | 10.0 |" in crossover_report.passes_table(LINES, comparisons)
+    assert "| 8, 64 | e3 | redraw | 5 | 5 | 640 | 1,000 |" in crossover_report.costs_table(LINES)
 
 
 def test_the_picture_has_a_point_with_an_interval_for_each_difference():
