@@ -84,11 +84,21 @@ class QuestionColumns:
         return [self._buffer.members(bucket) for bucket in range(1, self._num_buckets)]
 
     def draw(self, probabilities: Float64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":
-        """Draw different questions with these probabilities (n,), as many as wanted and as have one above 0."""
+        """Draw different questions with these probabilities (n,), as many as wanted and as have one above 0.
+
+        Raises:
+            ValueError: A probability is below 0 or not a number, or their sum is not 1.
+        """
         num_open = int(np.count_nonzero(probabilities))
         if not num_open:
             return self.take(np.empty(0, dtype=np.int64), probabilities)
-        chosen = rng.choice(self.indices, min(num_questions, num_open), replace=False, p=probabilities)
+        try:
+            chosen = rng.choice(self.indices, min(num_questions, num_open), replace=False, p=probabilities)
+        except ValueError as error:
+            raise ValueError(
+                f"probabilities: expected numbers from 0 with a sum of 1, got numbers from {probabilities.min():.6g} "
+                f"with a sum of {probabilities.sum():.9g}; correct them in the question sampler."
+            ) from error
         return self.take(chosen, probabilities)
 
     def draw_evenly(self, pool: Int64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":

@@ -16,7 +16,8 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     targets: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN@STEP ...", help="Checkpoint; RUN@last and RUN@start too, or a model's folder or hub name."
+            metavar="RUN@STEP ...",
+            help="Checkpoint; RUN@last and RUN@start too, or a folder, GGUF file, hub name or pip:PACKAGE.",
         ),
     ],
     prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="The question; else standard input.")] = None,
@@ -52,7 +53,6 @@ def _print(target: str, record: "dict[str, Any]") -> None:
     entropies = record["entropies"]
     cut = ", cut at the length limit" if record["is_truncated"] else ""
     mean = sum(entropies) / len(entropies)
-    print_result(
-        f"{target}, answer {record['sample']}: {counted(len(entropies), 'token', 'tokens')}, entropy {mean:.3g}{cut}"
-    )
+    num_tokens = counted(len(entropies), "token", "tokens")
+    print_result(f"{target}, answer {record['sample']}: {num_tokens}, mean entropy {mean:.3g} nats{cut}")
     print_result(record["text"])

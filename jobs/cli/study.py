@@ -157,7 +157,7 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     if spread is None:
         with open_fresh_index(runs_root, database_url) as database:
             spread = measured_spread(read_results(database, study, keys[0].scale, []))
-    if not spread or not difference:
+    if spread is None or not spread > 0 or not abs(difference) > 0:
         raise SpecError(
             "--spread, --difference: expected numbers above 0; two finished seeds of the baseline and of another cell "
             "give the spread too."

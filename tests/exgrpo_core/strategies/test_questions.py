@@ -130,3 +130,9 @@ def test_a_draw_follows_its_probabilities():
         tallies.update(questions.draw(np.array([0.2, 0.0, 0.8]), 1, rng).question_indices.tolist())
     assert tallies[21] == 0
     assert tallies[22] / 4000 == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize("probabilities", [[1.0, 2.0, 1.0], [-0.5, 0.5, 1.0], [np.nan, 0.5, 0.5]])
+def test_probabilities_that_are_none_are_refused_with_what_to_do(probabilities):
+    with pytest.raises(ValueError, match=r"probabilities: expected .* in the question sampler"):
+        columns_of().draw(np.array(probabilities), 1, np.random.default_rng(1))

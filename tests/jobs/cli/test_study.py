@@ -52,9 +52,10 @@ def test_plan_says_how_many_seeds_a_difference_needs_by_a_given_spread_or_that_o
     assert "needs 10 seeds a cell to be found with a chance of 80% among 1 comparisons" in call(
         *words, "--difference", 2, "--spread", 2
     )
-    refused = CLI.invoke(app, [str(word) for word in (*words, "--difference", 2)])
-    assert refused.exit_code
-    assert "--spread" in refused.output
+    for more in ((), ("--spread", -2), ("--spread", "nan")):
+        refused = CLI.invoke(app, [str(word) for word in (*words, "--difference", 2, *more)])
+        assert refused.exit_code
+        assert "--spread" in refused.output
     study = load_study("repo")
     for cell, counts in (("repo", (5, 5, 5)), ("exgrpo-re", (5, 6, 7))):
         for seed, count in enumerate(counts):

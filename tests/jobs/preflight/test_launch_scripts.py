@@ -56,6 +56,13 @@ def test_slurm_gives_every_machine_its_gpus_ray_and_time_to_stop(script):
     assert "RAY_AUTH_MODE=token" in text
 
 
+def test_slurms_script_of_several_machines_says_how_it_is_started(script):
+    text = script(preset(num_nodes=2), ScriptKind.SLURM).replace("[ ! -x .venv/bin/exgrpo ]", "false")
+    checked = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False, env={})
+    assert checked.returncode != 0
+    assert "Start this script with sbatch." in checked.stderr
+
+
 def test_one_machine_needs_no_cluster_under_slurm(script):
     text = script(preset(), ScriptKind.SLURM)
     assert headers(text)["nodes"] == "1"
