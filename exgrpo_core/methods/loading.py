@@ -155,7 +155,9 @@ def load_code(location: str) -> Any:  # noqa: ANN401 # whatever the module holds
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"{location} cannot be imported ({error}); install it where the workbench runs.") from error
+        raise InputError(
+            f"{location} cannot be imported ({error}); correct the name, or install it where the workbench runs."
+        ) from error
 
 
 def _fields(part: type[Any]) -> tuple[dataclasses.Field[Any], ...]:

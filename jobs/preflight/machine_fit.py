@@ -33,7 +33,7 @@ def check_disk(spec: TrainSpec, runs_root: Path) -> None:
     if wanted > free:
         raise SpecError(
             f"num_checkpoints_kept, recording.token_data: the run needs about {_gb(wanted)} of disk and {folder} has "
-            f"{_gb(free)} free; lower them, free some space, or use another disk: `exgrpo up --runs-root FOLDER`."
+            f"{_gb(free)} free; lower them, free some space, or use another disk: `--runs-root FOLDER`."
         )
 
 

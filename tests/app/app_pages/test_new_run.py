@@ -153,7 +153,7 @@ def test_a_disk_that_may_become_full_is_said_and_blocks_no_launch(runs_root, ope
     page = open_page("new_run")
     assert any("Ready to launch" in text for text in texts(page))
     assert has_text(page, "The disk may become full")
-    assert has_text(page, "or use another disk\\: `exgrpo up --runs-root FOLDER`")
+    assert has_text(page, "or use another disk\\: `--runs-root FOLDER`")
     page.button(key="launch").click().run()
     assert not page.exception
     assert (runs_root / page.query_params["run"] / "spec.json").is_file()

@@ -107,7 +107,10 @@ def test_an_entry_point_of_another_package_has_a_name_and_needs_the_same_permiss
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (f"{MODULE}:Longest", "cannot be imported .*Longest.*; install it where the workbench runs"),
+        (
+            f"{MODULE}:Longest",
+            "cannot be imported .*Longest.*; correct the name, or install it where the workbench runs",
+        ),
         ("tests.nowhere:Rule", "cannot be imported"),
         (f"{MODULE}:TrajectorySelector", "expected a TrajectorySelector with all of its methods"),
         (f"{MODULE}:np", "which tests.exgrpo_core.methods.outside_rules:np is not"),
