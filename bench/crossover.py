@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, default=FULL_ROLLOUTS)
     parser.add_argument("--held-out", type=int, default=96)
     parser.add_argument("--samples", type=int, default=64)
+    parser.add_argument("--learning-rate", type=float, help="another one than the study's, to choose it on other seeds")
     parser.add_argument("--until", help="local time, HH:MM, after which no run is started")
     parser.add_argument("--out", type=Path, default=RESULT_FILE)
     options = parser.parse_args()
@@ -89,18 +90,22 @@ def main() -> None:
             break
         number = seed % study.num_warm_models if method == START else seed
         if (method, rate, options.rest, number) not in done:
-            outcome = run_cell(study, method, rate, options.rest, number, budget)
+            outcome = run_cell(study, method, rate, options.rest, number, budget, options.learning_rate)
             done.add((method, rate, options.rest, number))
             append(options.out, outcome)
             share = sum(outcome.num_correct) / (len(outcome.num_correct) * outcome.num_samples)
             print(f"{rate} {method} seed {number}: Pass@1 {share:.3f}, {outcome.cpu_seconds:.0f} CPU s", flush=True)
 
 
-def run_cell(study: Study, method: str, rate: str, rest: str, seed: int, budget: Budget) -> Outcome:
+def run_cell(
+    study: Study, method: str, rate: str, rest: str, seed: int, budget: Budget, learning_rate: float | None = None
+) -> Outcome:
     """Return the outcome of one run; of `START` only the score of the model that it would start from."""
     cell = f"{'on-policy' if method == START else method}-{rate}-{rest}"
     spec = spec_of(study, RunKey(study.name, Scale.CHAINS, cell, seed))
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"num_held_out": budget.num_held_out})})
+    if learning_rate is not None:
+        spec = spec.model_copy(update={"optim": spec.optim.model_copy(update={"learning_rate": learning_rate})})
     began_at, cpu_began_at = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as directory, open_parts(spec) as parts:
         outcome = Outcome(method, rate, rest, seed, spec.model.warm_seed, [], budget.num_samples)

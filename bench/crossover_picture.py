@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-COLOURS = ("#2a6fb0", "#c05a1c", "#3b8a4b", "#8a4b9c", "#6b6b6b", "#a08000")
+COLOURS = ("#2a6fb0", "#c05a1c", "#3b8a4b", "#8a4b9c", "#6b6b6b", "#a08000", "#b03060")
 WIDTH, HEIGHT, LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT = 760, 380, 70, 30, 520, 290
 SHIFT = 7
 """Pixels between the points of two methods at one rate."""

@@ -183,9 +183,8 @@ def main() -> None:
     )
     points: dict[str, list[Point]] = defaultdict(list)
     for item in comparisons:
-        if item.rest != DRAWN_REST:
-            continue
-        points[item.method].append(Point(item.start, item.difference.mean, item.difference.half))
+        if item.rest == DRAWN_REST and len(item.lines) >= LEAST_RUNS:
+            points[item.method].append(Point(item.start, item.difference.mean, item.difference.half))
     RESULT_FILE.with_suffix(".svg").write_text(draw(points), encoding="utf-8")
 
 
