@@ -102,10 +102,7 @@ def run_cell(
 ) -> Outcome:
     """Return the outcome of one run; of `START` only the score of the model that it would start from."""
     cell = f"{'on-policy' if method == START else method}-{rate}-{rest}"
-    spec = spec_of(study, RunKey(study.name, Scale.CHAINS, cell, seed))
-    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"num_held_out": budget.num_held_out})})
-    if learning_rate is not None:
-        spec = spec.model_copy(update={"optim": spec.optim.model_copy(update={"learning_rate": learning_rate})})
+    spec = spec_of_run(study, cell, seed, budget, learning_rate)
     began_at, cpu_began_at = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as directory, open_parts(spec) as parts:
         outcome = Outcome(method, rate, rest, seed, spec.model.warm_seed, [], budget.num_samples)
@@ -117,6 +114,14 @@ def run_cell(
             cpu_seconds=round(time.process_time() - cpu_began_at, 2),
         )
         return replace(outcome, num_correct=score(spec, parts, budget.num_samples))
+
+
+def spec_of_run(study: Study, cell: str, seed: int, budget: Budget, learning_rate: float | None) -> TrainSpec:
+    """Return the study's specification with the budget's held-out questions, and another learning rate if given."""
+    spec = spec_of(study, RunKey(study.name, Scale.CHAINS, cell, seed))
+    optim = spec.optim if learning_rate is None else spec.optim.model_copy(update={"learning_rate": learning_rate})
+    data = spec.data.model_copy(update={"num_held_out": budget.num_held_out})
+    return spec.model_copy(update={"data": data, "optim": optim})
 
 
 def train(outcome: Outcome, spec: TrainSpec, parts: RunParts, directory: Path, num_rollouts: int) -> Outcome:
