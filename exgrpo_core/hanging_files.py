@@ -48,9 +48,8 @@ def _ask(paths: Sequence[Path]) -> int:
         if thread.is_alive() and len(answered) == num_answered:
             _hanging.add(paths[num_answered])
             is_given_up.set()
-            if (
-                len(answered) > num_answered
-            ):  # it answered after the check, perhaps before its thread could see the sign
+            # It may have answered since, before its thread could see the sign.
+            if len(answered) > num_answered:
                 _hanging.discard(paths[num_answered])
             return num_answered + 1
     return len(answered)
