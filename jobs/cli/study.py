@@ -190,6 +190,10 @@ def status(
     study, keys = _wanted(name, scale, num_seeds, cells)
     with open_fresh_index(runs_root, database_url) as database:
         runs = find_runs(database, study)
+    if num_seeds is None:
+        names = {key.cell for key in keys}
+        more = {key for key in runs if key.scale is keys[0].scale and key.cell in names} - {*keys}
+        keys += sorted(more, key=lambda key: key.seed)
     states = state_of_keys(runs, keys)
     if as_json:
         lines = [

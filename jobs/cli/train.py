@@ -79,11 +79,8 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         return
     state = follow(runs_root, database_url, run_id)
     report = _report(runs_root, database_url, run_id)
-    report["peak_memory"] = peak_memory = state.heartbeat.peak_memory if state.heartbeat else 0
-    if as_json:
-        print_json(report)
-    else:
-        print_result(f"{describe_report(report)}; peak memory {peak_memory / 1e9:.2f} GB")
+    report["peak_memory"] = state.heartbeat.peak_memory if state.heartbeat else 0
+    print_json(report) if as_json else print_result(describe_report(report))
     exit_as(state)
 
 

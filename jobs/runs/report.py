@@ -61,6 +61,8 @@ def describe_report(report: dict[str, Any]) -> str:
     parts.append(f"buffer {report['buffered']} questions, retired {report['retired']}, replays {report['replays']}")
     if report["health"]:
         parts.append(f"health: {', '.join(report['health'])}")
+    if report.get("peak_memory"):
+        parts.append(f"peak memory {report['peak_memory'] / 1e9:.2f} GB")
     return "; ".join(parts)
 
 

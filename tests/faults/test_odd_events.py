@@ -151,6 +151,8 @@ def test_odd_numbers_and_characters_are_stored_and_come_back(kind, new_database,
     database.close()
     assert "not_finite" not in report["health"]
     assert describe_report(report).startswith(odd_run.run_id)
+    assert "memory" not in describe_report(report | {"peak_memory": 0})
+    assert describe_report(report | {"peak_memory": 2e9}).endswith("; peak memory 2.00 GB")
     json.dumps(report)
 
 

@@ -113,6 +113,14 @@ def test_without_a_scale_a_study_is_read_at_the_first_that_it_has(tmp_path: Path
     assert {run["seed"] for run in answer["runs"]} == {0, 1, 2}
 
 
+def test_status_lists_runs_of_more_seeds_than_the_study_has(tmp_path: Path):
+    record_run(tmp_path, load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 11), 5)
+    runs = json.loads(call("study", "status", "repo", "--json", "--runs-root", tmp_path))["runs"]
+    assert [(run["cell"], run["seed"]) for run in runs if run["state"] == "succeeded"] == [("repo", 11)]
+    words = ("study", "status", "repo", "--seeds", 2, "--json", "--runs-root", tmp_path)
+    assert {run["seed"] for run in json.loads(call(*words))["runs"]} == {0, 1}
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
