@@ -103,7 +103,7 @@ test-faults: $(VENV)/.installed-dev tools  ## Break things on purpose (LONG=1: w
 	@$(if $(filter 9,$(ROW)),true,$(FAULTS) $(BIN)/python $(FAULTS_PYTEST) -m 'not verl' tests/faults $(ARGS))
 	@$(if $(filter-out 9,$(ROW)),true,$(MAKE) test-faults-verl)
 
-fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MINUTES=1 for each of them; crashes stay as tests
+fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MINUTES=1 of processor time each; crashes stay as tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
 test-faults-verl: $(VERL_VENV)/.installed-dev
