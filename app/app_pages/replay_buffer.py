@@ -33,7 +33,7 @@ from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
 from db.queries import buffer, buffer_history, replay_concentration, runs
 from db.queries import retirement as retirement_queries
-from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, bucket_meaning, experience_ratio
 from db.rows.display_names import distinct_names
 from db.rows.runs import BucketRow, RunRow
 
@@ -100,11 +100,11 @@ def _newer(run_id: str, seen: int) -> None:
 
 
 def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> None:
-    num_buckets = algorithm["rollouts_per_question"]
+    num_buckets, meaning = algorithm["rollouts_per_question"], bucket_meaning(algorithm)
     left, right = st.columns(2, gap="small")
     with left:
         figures.show_card(
-            "Bucket sizes", "questions", buffer_charts.sizes(view, num_buckets), "sizes",
+            "Bucket sizes", "questions", buffer_charts.sizes(view, num_buckets, meaning), "sizes",
             "Bars: questions in each bucket after the step, with lines for the step compared with",
         )  # fmt: skip
         figures.show_card(
@@ -118,7 +118,7 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
         )
     with right:
         figures.show_card(
-            f"Draws of step {view.step:,}", "questions", buffer_charts.draws(rows), "draws",
+            f"Draws of step {view.step:,}", "questions", buffer_charts.draws(rows, meaning), "draws",
             "Bars: questions drawn from each bucket, with lines for the number that the probabilities expect",
         )  # fmt: skip
         bars = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
@@ -165,7 +165,7 @@ def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
 
 def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     series = metric_series(view.run_id, _KEYS)
-    bucket_heatmap.show(ask(buffer.bucket_grid, view.run_id), algorithm["rollouts_per_question"], "heatmap")
+    bucket_heatmap.show(ask(buffer.bucket_grid, view.run_id), algorithm, "heatmap")
     left, right = st.columns(2, gap="small")
     with left:
         buffer_area.show(series, "buffer-area")

@@ -115,7 +115,7 @@ def _buffer(row: RunRow) -> None:
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
     grid = ask(buffer.bucket_grid, row.run_id)
-    bucket_heatmap.show(grid, algorithm_settings(spec)["rollouts_per_question"], "heatmap", num_retired)
+    bucket_heatmap.show(grid, algorithm_settings(spec), "heatmap", num_retired)
     buffer_area.show(series, "buffer-area")
     st.page_link(
         "app_pages/selection_audit.py", label="What a replay changed: drawn against undrawn questions",

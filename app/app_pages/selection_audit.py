@@ -12,7 +12,7 @@ from app.queries.answers import ask
 from app.queries.runs import metric_series
 from app.queries.selections import wrong_choices
 from db.queries import draw_effects, runs, selections, trajectory_weights
-from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio, has_continuous_rewards
 from db.rows.runs import RunRow
 from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.errors import InputError
@@ -83,8 +83,9 @@ def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
         )
         return
     with st.spinner("Comparing questions", show_time=False):
-        effects = ask(draw_effects.draw_effects, row.run_id, algorithm["rollouts_per_question"])
-    draw_effects_view.show(effects)
+        num_rollouts = None if has_continuous_rewards(algorithm) else algorithm["rollouts_per_question"]
+        effects = ask(draw_effects.draw_effects, row.run_id, num_rollouts)
+    draw_effects_view.show(effects, has_changes=num_rollouts is not None)
 
 
 def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:

@@ -49,8 +49,10 @@ one. `entropy` is the replay's when it was chosen, in nats, NaN of undrawn quest
 Observations = npt.NDArray[np.void]
 
 
-def draw_effects(database: Database, run_id: str, num_rollouts: int) -> list[DrawEffect]:
+def draw_effects(database: Database, run_id: str, num_rollouts: int | None) -> list[DrawEffect]:
     """Return the effect of a replay over all, by bucket, by time since the last attempt and by the replay's entropy.
+
+    `num_rollouts` is K, or None where buckets are not of correct rollouts: changes are then from 0.
 
     Raises:
         UnknownRunError: There is no such run.
@@ -70,12 +72,13 @@ def draw_effects(database: Database, run_id: str, num_rollouts: int) -> list[Dra
     return [draw_effect(name, seen, chosen, num_rollouts) for name, chosen in groups.items()]
 
 
-def draw_effect(group: str, seen: Observations, chosen: Mask, num_rollouts: int) -> DrawEffect:
+def draw_effect(group: str, seen: Observations, chosen: Mask, num_rollouts: int | None) -> DrawEffect:
     """Return the effect on the chosen observations."""
     part = seen[chosen]
     has_next = ~np.isnan(part["rate"])
     is_solved = part["is_drawn"] & part["is_retired"] & ~has_next
-    changes = np.where(is_solved, 1.0, part["rate"]) - part["bucket"] / num_rollouts
+    before = part["bucket"] / num_rollouts if num_rollouts else 0.0
+    changes = np.where(is_solved, 1.0, part["rate"]) - before
     drawn, undrawn, difference = _within(part, changes, has_next)
     waits = _within(part, part["wait"], has_next)
     return DrawEffect(

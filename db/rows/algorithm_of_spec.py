@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.config import ExGRPOConfig, RewardKind
 
 _DEFAULTS = dataclasses.asdict(ExGRPOConfig())
 DEFAULT_EXPERIENCE_RATIO: float = _DEFAULTS["experience_ratio"]
@@ -14,6 +14,16 @@ DEFAULT_EXPERIENCE_RATIO: float = _DEFAULTS["experience_ratio"]
 def algorithm_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return every hyperparameter of a training run's specification."""
     return _DEFAULTS | dict(spec.get("algorithm", {}))
+
+
+def has_continuous_rewards(algorithm: Mapping[str, Any]) -> bool:
+    """Whether the buckets of these hyperparameters are of the spread of rewards, not of correct rollouts."""
+    return bool(algorithm["reward_kind"] == RewardKind.CONTINUOUS)
+
+
+def bucket_meaning(algorithm: Mapping[str, Any]) -> str:
+    """Return what the number of a bucket says of its questions."""
+    return "spread of rewards, 0 to K" if has_continuous_rewards(algorithm) else "correct rollouts of K"
 
 
 def experience_ratio(spec: Mapping[str, Any]) -> float:

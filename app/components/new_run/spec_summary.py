@@ -1,7 +1,7 @@
 """The summary of a form: whether it can run, its command, its YAML, and the button that starts it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,6 +15,7 @@ from app.components.runs import spec_diff
 from app.components.widgets import notice
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
 from app.formats import byte_size, duration, escape_control_characters, with_code
+from db.rows.algorithm_of_spec import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 
 
@@ -64,8 +65,10 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
         elsewhere.show(spec)
     if spec.algorithm.is_experiential and spec.algorithm.question_selection == GAUSSIAN:
         with st.container(border=True, key="bucket-weights-card"):
-            algorithm = spec.algorithm
-            bucket_weights.show(algorithm.rollouts_per_question, algorithm.bucket_center, algorithm.bucket_spread)
+            algorithm, meaning = spec.algorithm, bucket_meaning(asdict(spec.algorithm))
+            bucket_weights.show(
+                algorithm.rollouts_per_question, algorithm.bucket_center, algorithm.bucket_spread, meaning
+            )
     with st.container(border=True, key="spec-diff"):
         spec_diff.show(spec, base, f"preset {preset}" if preset else "paper defaults")
     _as_text(spec, preset, changes)

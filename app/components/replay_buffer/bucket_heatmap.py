@@ -1,6 +1,7 @@
 """The replay buffer over the steps, bucket by bucket."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -9,20 +10,22 @@ import streamlit as st
 from app import theme
 from app.components.widgets import exports, figures
 from app.components.widgets.figure_data import figure_rows
+from db.rows.algorithm_of_spec import bucket_meaning
 from db.rows.runs import BucketRow
 
 MAX_COLUMNS = 240
 _QUANTITIES = {"Questions": "questions in the bucket", "Draws": "questions drawn from the bucket"}
 
 
-def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str, num_retired: int = 0) -> str:
+def show(rows: Sequence[BucketRow], algorithm: Mapping[str, Any], key: str, num_retired: int = 0) -> str:
     """Show buckets against steps, coloured by size or by draws; return the chosen quantity.
 
     `num_retired` explains a buffer that never held a question because every solved question retired at once.
     """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
-            st.markdown("**Buckets** &nbsp; :gray[:small[questions by correct rollouts of K]]", width="stretch")
+            meaning = bucket_meaning(algorithm)
+            st.markdown(f"**Buckets** &nbsp; :gray[:small[questions by {meaning}]]", width="stretch")
             chosen = st.segmented_control(
                 "Colour by",
                 list(_QUANTITIES),
@@ -33,7 +36,7 @@ def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str, num_re
                 label_visibility="collapsed",
                 width="content",
             )
-            figure = heatmap(rows, rollouts_per_question, chosen)
+            figure = heatmap(rows, algorithm["rollouts_per_question"], chosen)
             if figure is not None:
                 exports.show(lambda: figure_rows(figure), f"buckets-{chosen.lower()}", key)
         if figure is None:
@@ -74,7 +77,7 @@ def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str
             zmin=0,
             ygap=2,
             colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}},
-            hovertemplate=f"step %{{x}}<br>%{{y}} correct<br>%{{z}} {_QUANTITIES[quantity]}<extra></extra>",
+            hovertemplate=f"step %{{x}}<br>bucket %{{y}}<br>%{{z}} {_QUANTITIES[quantity]}<extra></extra>",
         )
     )
     figure.update_layout(hovermode="closest")

@@ -9,8 +9,8 @@ from app.components.widgets import figures
 from exgrpo_core import bucket_probabilities
 
 
-def show(rollouts_per_question: int, center: float, spread: float) -> None:
-    """Show the probability of every bucket when all buckets hold questions."""
+def show(rollouts_per_question: int, center: float, spread: float, meaning: str) -> None:
+    """Show the probability of every bucket, which `meaning` names, when all buckets hold questions."""
     rates = np.arange(1, rollouts_per_question) / rollouts_per_question
     shares = [float(value) for value in bucket_probabilities(rates, center, spread)]
     colours = theme.palette()
@@ -20,13 +20,13 @@ def show(rollouts_per_question: int, center: float, spread: float) -> None:
             x=[f"{correct}/{rollouts_per_question}" for correct in range(1, rollouts_per_question)],
             y=shares,
             marker={"color": colours.replay, "cornerradius": 3},
-            hovertemplate="%{x} correct: %{y:.1%}<extra></extra>",
+            hovertemplate="bucket %{x}: %{y:.1%}<extra></extra>",
         )
     )
     figure.update_layout(hovermode="closest", bargap=0.25)
     figure.update_xaxes(title=None, type="category")
     figure.update_yaxes(tickformat=".0%")
-    st.markdown("**Bucket draws** &nbsp; :gray[:small[probability by correct rollouts of K]]")
+    st.markdown(f"**Bucket draws** &nbsp; :gray[:small[probability by {meaning}]]")
     st.plotly_chart(
         figure,
         key="bucket-weights",

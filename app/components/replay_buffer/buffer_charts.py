@@ -15,11 +15,11 @@ from db.rows.runs import BucketRow
 _WAY_OPACITY = 0.45
 
 
-def sizes(view: View, num_buckets: int) -> go.Figure:
+def sizes(view: View, num_buckets: int, meaning: str) -> go.Figure:
     """Return questions by bucket after the step, with lines for the step it is compared with."""
     colours = theme.palette()
     buckets = list(range(num_buckets + 1))
-    figure = _bars("correct rollouts of K")
+    figure = _bars(meaning)
     now, then = (
         [list(state.buckets.values()).count(bucket) for bucket in buckets] for state in (view.state, view.base_state)
     )
@@ -41,14 +41,14 @@ def sizes(view: View, num_buckets: int) -> go.Figure:
     return figure
 
 
-def draws(rows: Sequence[BucketRow]) -> go.Figure | None:
+def draws(rows: Sequence[BucketRow], meaning: str) -> go.Figure | None:
     """Return draws by bucket against what the probabilities expect, and deficits."""
     total = sum(row.num_drawn for row in rows)
     if not total:
         return None
     colours = theme.palette()
     buckets = [row.bucket for row in rows]
-    figure = _bars("correct rollouts of K")
+    figure = _bars(meaning)
     figure.add_trace(
         go.Bar(
             x=buckets, y=[row.num_drawn for row in rows], name="drawn",

@@ -14,6 +14,7 @@ from app.components.widgets import empty_state, exports, figures
 from app.formats import NONE_SHOWN, number
 from app.queries.answers import ask
 from db.queries import buffer, buffer_history
+from db.rows.algorithm_of_spec import bucket_meaning
 from db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.methods.protocols import TrajectorySelector
@@ -48,7 +49,8 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
     left, right = st.columns([2, 3], gap="small")
     with left:
         figures.show_card(
-            "Bucket probabilities", "recorded and what if", chart(recorded, draw), "what-if-probabilities",
+            "Bucket probabilities", "recorded and what if", chart(recorded, draw, bucket_meaning(algorithm)),
+            "what-if-probabilities",
             "Probability of each bucket as recorded and under the settings",
         )  # fmt: skip
     with right:
@@ -66,7 +68,7 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
     )
 
 
-def chart(recorded: RecordedDraw, draw: QuestionDraw) -> go.Figure:
+def chart(recorded: RecordedDraw, draw: QuestionDraw, meaning: str) -> go.Figure:
     """Return recorded and new probabilities by bucket."""
     colours = theme.palette()
     figure = figures.new_figure(height=235)
@@ -83,7 +85,7 @@ def chart(recorded: RecordedDraw, draw: QuestionDraw) -> go.Figure:
         )  # fmt: skip
     figure.update_layout(hovermode="closest", bargap=0.2)
     figure.update_yaxes(tickformat=".0%")
-    figure.update_xaxes(title={"text": "correct rollouts of K"})
+    figure.update_xaxes(title={"text": meaning})
     return figure
 
 

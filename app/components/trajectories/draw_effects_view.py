@@ -1,12 +1,13 @@
 """What a replay changed: questions that a step drew against those of the same bucket that it did not."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import theme
 from app.components.widgets import empty_state, exports, figures
@@ -16,16 +17,21 @@ from db.rows.score_intervals import half_interval_95
 
 EXPLANATION = (
     "Within a bucket, chance decides which questions a step replays. **Drawn** questions were trained on once more, "
-    "with a replay; **undrawn** ones of the same step and bucket were not trained on in that step. Changes are from "
-    "the bucket k/K to the correct share at the next attempt. Questions that their draw's step retired have no next "
-    "attempt: the last column counts them as solved, the one before leaves them out, and the truth is in between. "
+    "with a replay; **undrawn** ones of the same step and bucket were not trained on in that step. {values} "
+    "Questions that their draw's step retired have no next attempt: the last column counts them as solved, the one "
+    "before leaves them out, and the truth is in between. "
     "Intervals are 95%, clustered by question; of 20 rows without an effect one excludes 0. The halves by the replay's "
     "entropy differ in their questions too, which chance did not choose."
 )
+_CHANGES = "Changes are from the bucket k/K to the correct share at the next attempt."
+_SHARES = "Shares are those of correct answers at the next attempt."
 
 
-def show(effects: Sequence[DrawEffect]) -> None:
-    """Show the differences as points with intervals, and every number behind them."""
+def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
+    """Show the differences as points with intervals, and every number behind them.
+
+    `has_changes` says whether buckets are of correct rollouts, so that values are changes, not shares.
+    """
     if not effects:
         empty_state.show("balance", "Nothing to compare yet", "The comparison begins with the first replayed question.")
         return
@@ -33,31 +39,28 @@ def show(effects: Sequence[DrawEffect]) -> None:
         "Drawn against undrawn", "percent points of correctness at the next attempt, with 95% intervals",
         chart(effects), "draw-effects", "Points with intervals: difference of drawn and undrawn questions by group",
     )  # fmt: skip
-    frame = table(effects)
+    frame = table(effects, "change" if has_changes else "correct")
     with st.container(border=True, gap="xxsmall", key="draw-effects-table"):
         exports.show_heading("In numbers", frame, "drawn-against-undrawn")
         st.dataframe(
             frame, hide_index=True, placeholder=NONE_SHOWN, row_height=theme.ROW_HEIGHT,
             height=theme.table_height(len(frame)),
-            column_config={
-                name: st.column_config.NumberColumn(format="%+.1f" if "change" in name else "%.1f")
-                for name in frame.columns if "%" in name or "Steps" in name
-            },
+            column_config=_columns(frame.columns),
             alt="Drawn and undrawn questions by group, their changes, and the difference with its interval",
         )  # fmt: skip
-        st.caption(EXPLANATION)
+        st.caption(EXPLANATION.format(values=_CHANGES if has_changes else _SHARES))
 
 
-def table(effects: Sequence[DrawEffect]) -> pd.DataFrame:
-    """Return one row per group; changes are in percent points."""
+def table(effects: Sequence[DrawEffect], value: str) -> pd.DataFrame:
+    """Return one row per group; `value` names what is compared, in percent or points."""
     return pd.DataFrame(
         {
             "Questions": [row.group for row in effects],
             "Drawn": [row.num_drawn for row in effects],
             "Undrawn": [row.num_undrawn for row in effects],
             "Retired at once": [row.num_retired for row in effects],
-            "% change, drawn": [100 * row.change_drawn for row in effects],
-            "% change, undrawn": [100 * row.change_undrawn for row in effects],
+            f"% {value}, drawn": [100 * row.change_drawn for row in effects],
+            f"% {value}, undrawn": [100 * row.change_undrawn for row in effects],
             "Steps, drawn": [row.wait_drawn for row in effects],
             "Steps, undrawn": [row.wait_undrawn for row in effects],
             "Difference": [_text(row.difference) for row in effects],
@@ -88,6 +91,15 @@ def chart(effects: Sequence[DrawEffect]) -> go.Figure:
     figure.update_xaxes(title={"text": "points, drawn minus undrawn"}, showgrid=True)
     figure.update_yaxes(autorange="reversed", type="category")
     return figure
+
+
+def _columns(names: Iterable[str]) -> dict[str, ColumnConfig]:
+    number = st.column_config.NumberColumn
+    counts = dict.fromkeys(("Drawn", "Undrawn", "Retired at once"), number(format="localized"))
+    values = {
+        name: number(format="%+.1f" if "change" in name else "%.1f") for name in names if "%" in name or "Steps" in name
+    }
+    return {"Questions": st.column_config.TextColumn(width=190), **counts, **values}
 
 
 def _text(difference: Difference) -> str:

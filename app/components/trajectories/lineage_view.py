@@ -20,7 +20,7 @@ def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
     st.markdown(summary(row, rows))
     figures.show_card(
         "Entropy and bucket by step",
-        "nats per token; bucket: correct rollouts of K",
+        "nats per token; bucket of the question, 0 to K",
         chart(row, rows),
         f"lineage-{row.trajectory_id}",
         "Entropy of the trajectory whenever it was scored, and the bucket of its question, over steps",

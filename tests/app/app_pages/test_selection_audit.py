@@ -7,7 +7,7 @@ import streamlit as st
 from app.queries import selections as selection_queries
 from app.queries.selections import wrong_choices
 from db.queries import selections
-from exgrpo_core.config import RetiredRule
+from exgrpo_core.config import RetiredRule, RewardKind
 from tests.app import played
 from tests.app.page_texts import has_text, texts
 
@@ -127,3 +127,15 @@ def test_draws_of_a_method_that_replays_whole_groups_are_shown(runs_root, open_p
     assert set(frame["Trajectories"]) == {4}
     assert (frame["Age"] >= 1).all()
     assert (frame["Correct"] >= 1).all()
+
+
+def test_buckets_of_continuous_rewards_are_not_called_correct_rollouts(runs_root, open_page):
+    run = dataclasses.replace(played.FINISHED, run_id="play-continuous")
+    played.play(runs_root, run, reward_kind=RewardKind.CONTINUOUS)
+    effects = open_page("selection_audit", run="play-continuous", view="Drawn against undrawn")
+    assert not effects.exception
+    assert {"% correct, drawn", "% correct, undrawn"} <= set(effects.dataframe[0].value)
+    assert not has_text(effects, "k/K")
+    buckets = open_page("replay_buffer", run="play-continuous", view="Over time")
+    assert has_text(buckets, "questions by spread of rewards, 0 to K")
+    assert not has_text(buckets, "correct rollouts")

@@ -38,6 +38,14 @@ def test_differences_are_within_step_and_bucket_and_errors_clustered_by_question
     assert (effect.wait_drawn, effect.wait_undrawn) == pytest.approx((3.0, 2.0))
 
 
+def test_without_buckets_of_correct_rollouts_shares_are_compared_and_the_difference_is_the_same():
+    """Step 1 weighs 2/3 with drawn 1 and undrawn 3/8, step 2 weighs 1/2 with 3/4 and 1/2."""
+    effect = draw_effect("all", observations(), np.ones(7, dtype=bool), num_rollouts=None)
+    assert effect.change_drawn == pytest.approx((2 / 3 * 1 + 1 / 2 * 3 / 4) / (7 / 6))
+    assert effect.change_undrawn == pytest.approx((2 / 3 * 3 / 8 + 1 / 2 * 1 / 2) / (7 / 6))
+    assert effect.difference.value == pytest.approx(13 / 28)
+
+
 def test_retired_questions_count_as_solved_in_the_second_difference():
     effect = draw_effect("all", observations(), np.ones(7, dtype=bool), num_rollouts=4)
     # Step 2 then has drawn 1/4 and 1/2 against 0, and weighs 2 * 1 / 3.
