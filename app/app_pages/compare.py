@@ -58,16 +58,24 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     comparison_charts.show(curves, view, more, charts)
     comparison_tables.show_results(curves, rows, is_by_group)
     comparison_costs.show(list(rows.values()))
-    _over_answers(run_ids)
+    _over_answers(list(rows), by)
     comparison_tables.show_differences(names, specs)
 
 
-def _over_answers(run_ids: Sequence[str]) -> None:
-    """Show the benchmark scores of the runs' checkpoints over the number of answers; nothing without any."""
-    scores = [row for row in list_scores(SCHEME) if row.source_run_id in run_ids]
-    if scores:
+def _over_answers(run_ids: Sequence[str], by: str) -> None:
+    """Show the benchmark scores of the runs' checkpoints over the number of answers; nothing without any.
+
+    They have the colours of their runs, where these have a colour and one line each.
+    """
+    order = {run_id: index for index, run_id in enumerate(run_ids)}
+    scored = score_table.measured_lines([row for row in list_scores(SCHEME) if row.source_run_id in order])
+    index_of = {line.key: order[line.source_run_id] for line in scored if line.source_run_id is not None}
+    lines = sorted(scored, key=lambda line: index_of[line.key])
+    has_colours = by == BY_RUN and len(set(index_of.values())) == len(lines)
+    colours = {key: comparison_charts.style(index).colour for key, index in index_of.items()} if has_colours else {}
+    if lines:
         st.subheader("Benchmarks over the number of answers", anchor=False)
-        score_curves.show(score_table.measured_lines(scores), SCHEME, num_chosen=score_curves.MAX_MODELS)
+        score_curves.show(lines, SCHEME, score_curves.MAX_MODELS, colours)
 
 
 with st.container(horizontal=True, vertical_alignment="center"):

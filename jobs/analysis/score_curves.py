@@ -35,7 +35,7 @@ class ScoreCurve:
     """One measure for k = 1 to n in [0, 1], the mean over questions; empty where log-probs are not recorded.
 
     The ends of the 95% intervals are by bootstrap over questions, drawn whole: they cover the choice of questions and
-    the sampling of answers, not another training run.
+    the sampling of answers, not another training run. A single question has none.
     """
 
     measure: str
@@ -102,6 +102,8 @@ def _mean(measure: str, curves: Sequence[Curve]) -> ScoreCurve:
         return ScoreCurve(measure)
     values = np.array(curves)
     num_questions = len(curves)
+    if num_questions == 1:
+        return ScoreCurve(measure, tuple(values[0].tolist()))
     equal = np.full(num_questions, 1 / num_questions)
     counts = np.random.default_rng(0).multinomial(num_questions, equal, NUM_RESAMPLES)
     low, high = np.percentile(counts @ values / num_questions, INTERVAL, axis=0)

@@ -60,6 +60,13 @@ def contamination(
         if as_json:
             print_json({"report": str(path), "signs": report.signs()})
             continue
-        for sign in report.signs() or [f"No sign of contamination in {report.probe.num_compared:,} questions."]:
+        for sign in report.signs() or [_without_signs(report)]:
             print_status(f"{report.benchmark}: {sign}")
         print_result(str(path))
+
+
+def _without_signs(report: ContaminationReport) -> str:
+    if not report.was_tested:
+        return "Nothing to compare: no question has a number to change, and there are no training data (--data)."
+    num_tested = report.num_questions if report.training_data is not None else report.probe.num_compared
+    return f"No sign of contamination in {num_tested:,} questions."

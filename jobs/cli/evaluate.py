@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from db.queries.benchmarks import list_scores
+from db.rows.score_intervals import half_interval_95
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
 from jobs.cli.train import exit_as, follow, leave_to_supervisor
@@ -93,8 +94,8 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
         return
     for row in rows:
         print_result(
-            f"{row.title:<14} {row.metric:<7} {row.scheme:<9} {row.score:.4f} ± {row.standard_error:.4f}  "
-            f"({row.num_questions} questions)"
+            f"{row.title:<14} {row.metric:<7} {row.scheme:<9} "
+            f"{row.score:.4f} ± {half_interval_95(row.standard_error):.4f}  ({row.num_questions} questions)"
         )
     for benchmark, parts in means.items():
         for part, mean in parts.items():

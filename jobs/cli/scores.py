@@ -8,6 +8,7 @@ import typer
 
 from db.queries.benchmarks import list_scores
 from db.queries.score_comparison import compare_scores
+from db.rows.score_intervals import half_interval_95
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
 from jobs.runs.lookup import CommandError, find_run_id
 from jobs.specs.train import SpecError
@@ -37,7 +38,7 @@ def scores(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List scores, newest first; of one evaluation over k answers; or compare two, second minus first."""
+    """List scores with half of their 95% intervals, newest first; of one evaluation over k answers; or compare two."""
     if scheme not in SCHEMES:
         raise SpecError(f"--scheme: expected one of {', '.join(SCHEMES)}, got {scheme!r}.")
     with open_fresh_index(runs_root, database_url) as database:
@@ -59,7 +60,7 @@ def _list(database: "Database", scheme: str, as_json: bool) -> None:
         return
     for row in rows:
         model = f"{row.source_name}@{row.source_step}{row.choice}" if row.source_name else row.model
-        score = f"{100 * row.score:5.1f} ± {100 * row.standard_error:.1f}"
+        score = f"{100 * row.score:5.1f} ± {100 * half_interval_95(row.standard_error):.1f}"
         print_result(f"{row.run_id}  {model}  {row.title:<14} {row.metric:<7} {score}  {row.num_questions} questions")
     if not rows:
         print_result("No scores yet; `exgrpo eval` adds some.")
@@ -87,10 +88,8 @@ def _curve_text(curve: "ScoreCurve") -> str:
     """Return the values for k = 1, 2, 4 and so on, and for all answers."""
     num_samples = len(curve.values)
     shown = sorted({*(1 << power for power in range(num_samples.bit_length())), num_samples} - {0})
-    values = [
-        f"{k}: {100 * curve.values[k - 1]:.1f} [{100 * curve.low[k - 1]:.1f}, {100 * curve.high[k - 1]:.1f}]"
-        for k in shown
-    ]
+    intervals = [f" [{100 * low:.1f}, {100 * high:.1f}]" for low, high in zip(curve.low, curve.high, strict=True)]
+    values = [f"{k}: {100 * curve.values[k - 1]:.1f}{intervals[k - 1] if intervals else ''}" for k in shown]
     return "  ".join(values) or "not recorded"
 
 

@@ -61,6 +61,11 @@ class ContaminationReport:
     num_overlapping: int
     probe: ModelProbe
 
+    @property
+    def was_tested(self) -> bool:
+        """Whether any probe had something to compare."""
+        return self.probe.num_compared > 0 or self.training_data is not None
+
     def signs(self) -> list[str]:
         """Return a sentence on each sign of contamination; none where no probe found any."""
         probe, sentences = self.probe, []

@@ -7,7 +7,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from app import commands
 from app.commands import ContaminationReport
 from app.components.widgets import notice
-from app.formats import escape_control_characters
+from app.formats import NONE_SHOWN, escape_control_characters
 
 
 def show() -> None:
@@ -20,8 +20,9 @@ def show() -> None:
         st.code("exgrpo contamination RUN@last -b math500 --data TRAINING_DATA", language="shell")
         return
     st.dataframe(
-        table(reports), hide_index=True, column_config=_columns(), alt="Probes of contamination by model and benchmark"
-    )
+        table(reports), hide_index=True, placeholder=NONE_SHOWN, column_config=_columns(),
+        alt="Probes of contamination by model and benchmark",
+    )  # fmt: skip
 
 
 def table(reports: list[ContaminationReport]) -> pd.DataFrame:
@@ -57,7 +58,8 @@ def _row(report: ContaminationReport) -> dict[str, object]:
     return {
         "Model": escape_control_characters(report.model),
         "Benchmark": escape_control_characters(report.benchmark),
-        "Signs": escape_control_characters(" ".join(report.signs())) or "none",
+        "Signs": escape_control_characters(" ".join(report.signs()))
+        or ("none" if report.was_tested else "nothing to compare"),
         "In training data": None if report.training_data is None else report.num_overlapping / report.num_questions,
         "Completed": f"{probe.num_completed:,} of {probe.num_compared:,}",
         "With other numbers": f"{probe.num_completed_changed:,} of {probe.num_compared:,}",

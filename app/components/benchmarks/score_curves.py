@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,7 +15,7 @@ from app.components.benchmarks.score_table import ScoreLine, column_of
 from app.components.widgets import address_choice, figures, notice
 from app.components.widgets.curve_lines import Line
 from app.components.widgets.figures import Look
-from app.formats import escape_control_characters
+from app.formats import escape_control_characters, literal
 from app.settings import AppSettings
 from db.rows.analysis import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
 
@@ -28,12 +29,16 @@ BY_DIFFICULTY = (
     f"{HARD_UP_TO:.0%}. With few answers to a question chance moves it between groups."
 )
 _KEPT_SECONDS = 600
+_LEAST_MARGIN = 0.02
 
 
-def show(lines: Sequence[ScoreLine], scheme: str, num_chosen: int = 1) -> None:
+def show(
+    lines: Sequence[ScoreLine], scheme: str, num_chosen: int = 1, colours: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Show the choice of benchmark, models and questions, and the curves; answers are read when the toggle is on.
 
-    Of the models the first `num_chosen` are chosen until the reader chooses.
+    Of the models the first `num_chosen` are chosen until the reader chooses. `colours` are those that lines have
+    elsewhere on the page, by key.
     """
     if not st.toggle("Read the recorded answers", key="curves", bind="query-params"):
         return
@@ -46,10 +51,15 @@ def show(lines: Sequence[ScoreLine], scheme: str, num_chosen: int = 1) -> None:
             "Questions", [ALL, *Difficulty], default=ALL, required=True, key="difficulty", bind="query-params",
             help=BY_DIFFICULTY,
         )  # fmt: skip
-    runs = {names[line.key]: dict(line.scored)[benchmark] for line in lines if line.key in chosen}
+    drawn = [line for line in lines if line.key in chosen and benchmark in dict(line.scored)]
+    runs = {names[line.key]: dict(line.scored)[benchmark] for line in drawn}
     if not runs:
         return
     curves = _curves_of(runs, benchmark, scheme, difficulty)
+    looks = {names[line.key]: colours.get(line.key, usual) for line, usual in zip(drawn, theme.wheel(), strict=False)}
+    if len(looks) > 1:
+        _legend(looks)
+    ends = _ends([curve for of_model in curves.values() for curve in of_model])
     columns = [column for _ in range(2) for column in st.columns(2, gap="small")]
     for (measure, meaning), column in zip(scoring.MEASURES.items(), columns, strict=True):
         of_measure = {
@@ -57,7 +67,7 @@ def show(lines: Sequence[ScoreLine], scheme: str, num_chosen: int = 1) -> None:
         }
         with column:
             figures.show_card(
-                measure, "share of questions, for k answers", figure(of_measure), f"curve-{measure}",
+                measure, "share of questions, for k answers", figure(of_measure, looks, ends), f"curve-{measure}",
                 f"{measure} over k by model", f"The share of questions for which {meaning}.",
             )  # fmt: skip
     st.caption(EXPLANATION)
@@ -87,18 +97,40 @@ def _show_gaps(runs: Mapping[str, str], curves: Mapping[str, Sequence[ScoreCurve
         st.text(escape_control_characters(f"No answers to such questions are recorded: {', '.join(gone)}"))
 
 
-def figure(curves: Mapping[str, ScoreCurve]) -> go.Figure | None:
-    """Return one curve a model with its band, None where no model has recorded values."""
+def _legend(looks: Mapping[str, str]) -> None:
+    """Show each model after a piece of its curve, for all cards."""
+    rules = []
+    with st.container(horizontal=True, gap="small", key="answers-legend"):
+        for index, (name, colour) in enumerate(looks.items()):
+            with st.container(width="content", key=f"answers-legend-{index}"):
+                st.caption(literal(name), width="content")
+            piece = f"content:'';display:inline-block;vertical-align:middle;width:1.6rem;border-top:3px solid {colour}"
+            rules.append(f".st-key-answers-legend-{index} p::before{{{piece};margin-right:.4rem}}")
+        st.html(f"<style>{''.join(rules)}</style>")
+
+
+def _ends(curves: Sequence[ScoreCurve]) -> tuple[float, float]:
+    """Return the ends of the share axis of all cards, so that curves can be compared between them."""
+    shares = [share for curve in curves for share in (*curve.values, *curve.low, *curve.high)] or [0.0, 1.0]
+    low, high = min(shares), max(shares)
+    margin = max(_LEAST_MARGIN, (high - low) / 20)
+    return max(0.0, low - margin), min(1 + _LEAST_MARGIN, high + margin)
+
+
+def figure(curves: Mapping[str, ScoreCurve], looks: Mapping[str, str], ends: tuple[float, float]) -> go.Figure | None:
+    """Return one curve a model with its band, None where no model has recorded values; one question has no band."""
     recorded = {name: curve for name, curve in curves.items() if curve.values}
     if not recorded:
         return None
     drawn = figures.new_figure()
-    for (name, curve), colour in zip(recorded.items(), theme.wheel(), strict=False):
-        bounds = [np.array(values, dtype=np.float32) for values in (curve.values, curve.low, curve.high)]
-        line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float32), *bounds)
+    for name, curve in recorded.items():
+        values = [np.array(shares, dtype=np.float32) for shares in (curve.values, curve.low, curve.high) if shares]
+        line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float32), *values)
         label = escape(escape_control_characters(name))
-        figures.add_line(drawn, label, line, Look(colour, is_share=True, bounds=("95% from", "to")))
+        figures.add_line(drawn, label, line, Look(looks[name], is_share=True, bounds=("95% from", "to")))
     figures.show_shares(drawn)
+    drawn.update_layout(showlegend=False)
+    drawn.update_yaxes(range=ends)
     drawn.update_xaxes(title={"text": "k"})
     return drawn
 

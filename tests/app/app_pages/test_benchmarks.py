@@ -4,6 +4,7 @@ import re
 import pytest
 
 from app.components.benchmarks.score_comparison import describe_intervals
+from app.formats import literal
 from jobs.contamination.report import ContaminationReport, ModelProbe, write_report
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.runs.directory import list_run_directories
@@ -202,6 +203,9 @@ def test_reports_on_contamination_are_listed_and_without_one_there_is_the_comman
     assert (row["Model"], row["Completed"], row["With other numbers"]) == ("mine@last", "20 of 24", "1 of 24")
     assert row["Signs"].startswith("The model completes 20 of 24 half questions")
     assert "word for word" in json.loads(page.dataframe[-1].proto.columns)["Completed"]["help"]
+    nothing = ModelProbe(num_compared=0, num_completed=0, num_completed_changed=0, num_likeliest=0, num_versions=9)
+    write_report(runs_root, ContaminationReport("mine@last", "mine", "2026-01-02T00:00:00+00:00", 3, None, 0, nothing))
+    assert open_page("benchmarks").dataframe[-1].value["Signs"][0] == "nothing to compare"
     (runs_root / "workbench" / "contamination" / "0.json").write_text("{", encoding="utf-8")
     assert has_text(open_page("benchmarks"), "workbench/contamination/0.json: differs from what was written")
 
@@ -284,6 +288,9 @@ def test_scores_over_the_number_of_answers_are_drawn_for_the_models_of_the_addre
     over_k = [chart for chart in charts if chart["layout"]["xaxis"]["title"]["text"] == "k"]
     names = [[trace["name"] for trace in chart["data"] if trace.get("showlegend", True)] for chart in over_k]
     assert [len(models) for models in names] == [2, 2, 2]
+    assert len({str(chart["layout"]["yaxis"]["range"]) for chart in over_k}) == 1
+    assert not any(chart["layout"]["showlegend"] for chart in over_k)
+    assert sum(caption.value in map(literal, names[0]) for caption in page.caption) == 2
     assert has_text(page, "not another training run")
     assert has_text(page, "Log-probs of answers are not recorded: ExGRPO")
     page = open_page("benchmarks", curves="true", of="aime24", over="eval-slice")

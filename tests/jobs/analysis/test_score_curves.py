@@ -22,6 +22,12 @@ def test_each_measure_is_the_mean_over_questions(tmp_path):
     assert curves(tmp_path / "run", "training")["pass@k"].values == (0, 0, 0)
 
 
+def test_a_single_question_has_no_interval(tmp_path):
+    append(tmp_path / "run", "hard", [("7", -1.0), ("4", -2.0)])
+    (pass_at_k, *_) = curves(tmp_path / "run").values()
+    assert (pass_at_k.values, pass_at_k.low, pass_at_k.high) == ((0.5, 1.0), (), ())
+
+
 def test_answers_without_log_prob_have_no_curve_of_it(tmp_path):
     append(tmp_path / "run", "easy", [("4", None), ("5", -2.0)])
     drawn = curves(tmp_path / "run")

@@ -28,6 +28,13 @@ def test_a_report_without_signs_has_none():
     assert REPORT.signs() == []
 
 
+def test_a_report_that_compared_nothing_tested_nothing():
+    nothing = replace(CLEAN, num_compared=0, num_completed=0, num_completed_changed=0, num_likeliest=0)
+    assert REPORT.was_tested
+    assert not replace(REPORT, probe=nothing).was_tested
+    assert replace(REPORT, probe=nothing, training_data="train.jsonl").was_tested
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
