@@ -1,7 +1,7 @@
 """The paper's numbers and its studies: a page's second way to `jobs`, which only reads."""
 
 from jobs.evaluation.protocols import load_protocols
-from jobs.studies.comparison import ComparedRow, compare, differences_sentence, is_by_column, reading
+from jobs.studies.comparison import ComparedRow, compare, coverage, differences_sentence, is_by_column, reading
 from jobs.studies.definition import PaperTable, Scale, Study, load_study, number_of, study_names
 from jobs.studies.intervals import MeanInterval, interval_text, mean_interval
 from jobs.studies.matrix import RunKey, wanted_keys
@@ -23,6 +23,7 @@ __all__ = [
     "Study",
     "StudyResults",
     "compare",
+    "coverage",
     "differences_sentence",
     "disagreements",
     "estimate_hours",

@@ -70,6 +70,18 @@ def differences_sentence(study: Study, results: StudyResults) -> str:
     return f"Differences are to the cell {study.baseline}{others}."
 
 
+def coverage(results: StudyResults) -> str:
+    """Return in sentences what the intervals of a study cover."""
+    warm = {seed.spec["model"].get("warm_seed", 0) for result in results.cells for seed in result.seeds}
+    text = "Intervals are 95% intervals of Student's t over seeds: of other seeds and samples, not other questions."
+    if len(warm) <= 1:
+        return text
+    return (
+        f"{text} The runs share {len(warm)} warm models: for other warm models the intervals of means are too narrow; "
+        "what a warm model adds to all cells cancels in differences, which are paired by seed."
+    )
+
+
 def reading(results: StudyResults) -> str:
     """Return in sentences which differences are not chance by Holm's correction at 5%, and on which side.
 

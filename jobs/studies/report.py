@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs
 
-from jobs.studies.comparison import compare, differences_sentence, is_by_column, reading
+from jobs.studies.comparison import compare, coverage, differences_sentence, is_by_column, reading
 from jobs.studies.configuration import read_configuration, read_versions
 from jobs.studies.definition import Scale, Study
 from jobs.studies.figures import Panel, curve_panels, interval_figure
@@ -93,12 +93,10 @@ def _progress(results: StudyResults, num_wanted: int) -> str:
     counts = [len(result.seeds) for result in results.cells]
     if not any(counts):
         return "No run has finished yet."
-    warm = {seed.spec["model"].get("warm_seed", 0) for result in results.cells for seed in result.seeds}
-    models = f", and other warm models, of which there are {len(warm)}" if len(warm) > 1 else ""
     return (
         f"Finished runs: {sum(counts)}, {min(counts)} to {max(counts)} seeds a cell; of the matrix of {num_wanted}, "
-        f"{len(results.unfinished)} have not finished. Intervals are 95% intervals of Student's t over seeds: of other "
-        f"seeds and samples{models}, not other questions. Differences to the baseline are paired by seed."
+        f"{len(results.unfinished)} have not finished. {coverage(results)} Differences to the baseline "
+        "are paired by seed."
     )
 
 

@@ -1,6 +1,5 @@
 """Failures that may be worth replaying: answers against reasoning with entropy, and near misses."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
@@ -41,17 +40,16 @@ def show_near_misses(read: Sequence[ReadAnswer]) -> None:
     """Show how far wrong answers were right, and the nearest misses."""
     if not read:
         return
-    counts = Counter(item.num_missing for item in read)
     frame = near_miss_table(read[:MAX_SHOWN])
     with st.container(border=True, gap="xxsmall", key="near-misses"):
         exports.show_heading("Near misses", frame, "near-misses")
-        st.markdown(
-            f"Of the newest **{len(read):,}** wrong answers that the oracle reads, **{counts[0]:,}** have every step "
-            f"right and only the answer wrong, **{counts[1]:,}** go wrong at the last step."
-        )
+        st.markdown(near_miss_sentence(read))
         st.dataframe(
             frame, hide_index=True, placeholder=NONE_SHOWN,
-            column_config={"Entropy": st.column_config.NumberColumn(format="%.4f")},
+            column_config={
+                "Right steps": st.column_config.TextColumn(help="Before the first fault, of those that are needed"),
+                "Entropy": st.column_config.NumberColumn(format="%.4f", help="Nats per token"),
+            },
             alt="Wrong answers with the most right steps first",
         )  # fmt: skip
 
@@ -71,6 +69,16 @@ def cell_table(cells: Sequence[OutcomeCell]) -> pd.DataFrame:
     )
 
 
+def near_miss_sentence(read: Sequence[ReadAnswer]) -> str:
+    """Return how many wrong answers have all of the right steps that their question needs, or all but one."""
+    num_whole = sum(item.num_missing == 0 for item in read)
+    num_last = sum(item.num_missing == 1 and item.num_good_steps > 0 for item in read)
+    return (
+        f"Of the newest **{len(read):,}** wrong answers that the oracle reads, **{num_whole:,}** have as many right "
+        f"steps before the first fault as their question needs, **{num_last:,}** one fewer but at least one."
+    )
+
+
 def near_miss_table(read: Sequence[ReadAnswer]) -> pd.DataFrame:
     """Return one row per wrong answer."""
     answers = [item.answer for item in read]
@@ -78,7 +86,7 @@ def near_miss_table(read: Sequence[ReadAnswer]) -> pd.DataFrame:
         {
             "Right steps": [f"{item.num_good_steps} of {item.num_steps}" for item in read],
             "Entropy": [answer.mean_entropy for answer in answers],
-            "Correct beside it": [share(answer.correctness_rate) for answer in answers],
+            "Correct in its group": [share(answer.correctness_rate) for answer in answers],
             "Step": [answer.step for answer in answers],
             "Question": [answer.question_index for answer in answers],
             "Trajectory": [answer.trajectory_id for answer in answers],

@@ -27,7 +27,7 @@ def show(rows: Sequence[BenchmarkScoreRow]) -> None:
         column_config={
             "Score": percent,
             "± 95%": st.column_config.NumberColumn(format="%.1f%%", help="Half interval, clustered over questions"),
-            "Cut": st.column_config.NumberColumn(format="%.1f%%", help="Answers cut at the length limit"),
+            "Truncated": st.column_config.NumberColumn(format="%.1f%%", help="Answers cut at the length limit"),
             "Mean tokens": st.column_config.NumberColumn(format="%.0f"),
         },
         alt="Scores of the evaluation by benchmark and scheme",
@@ -71,6 +71,6 @@ def table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
             "± 95%": [100 * half_interval_95(row.standard_error) for row in rows],
             "Questions": [row.num_questions for row in rows],
             "Mean tokens": [row.mean_tokens for row in rows],
-            "Cut": [100 * row.truncated_share for row in rows],
+            "Truncated": [100 * row.truncated_share for row in rows],
         }
     )

@@ -31,9 +31,8 @@ def show(results: StudyResults) -> None:
             paper_and_studies.differences_sentence(results.study, results),
             "" if by_column else paper_and_studies.reading(results),
         ]
-        st.caption(
-            f"{' '.join(sentences)} Your figures are means over seeds with 95% intervals of Student's t.".strip()
-        )
+        sentences += ["Your figures are means over seeds.", paper_and_studies.coverage(results)]
+        st.caption(" ".join(filter(None, sentences)))
     figure = chart(results)
     if figure is not None and results.main_figure is not None:
         dotted = "; dotted: the baseline's mean" if results.study.baseline else ""

@@ -24,7 +24,10 @@ EXPLANATION = (
     "entropy differ in their questions too, which chance did not choose."
 )
 _CHANGES = "Changes are from the bucket k/K to the correct share at the next attempt."
-_SHARES = "Shares are those of correct answers at the next attempt."
+_SHARES = (
+    "Shares are those of correct answers at the next attempt. Drawn questions whose rewards then are equal fall into "
+    "bucket 0, are not drawn again and are left out until they are fresh, which biases the difference."
+)
 
 
 def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
@@ -58,7 +61,7 @@ def table(effects: Sequence[DrawEffect], value: str) -> pd.DataFrame:
             "Questions": [row.group for row in effects],
             "Drawn": [row.num_drawn for row in effects],
             "Undrawn": [row.num_undrawn for row in effects],
-            "Retired at once": [row.num_retired for row in effects],
+            "Retired": [row.num_retired for row in effects],
             f"% {value}, drawn": [100 * row.change_drawn for row in effects],
             f"% {value}, undrawn": [100 * row.change_undrawn for row in effects],
             "Steps, drawn": [row.wait_drawn for row in effects],
@@ -95,11 +98,11 @@ def chart(effects: Sequence[DrawEffect]) -> go.Figure:
 
 def _columns(names: Iterable[str]) -> dict[str, ColumnConfig]:
     number = st.column_config.NumberColumn
-    counts = dict.fromkeys(("Drawn", "Undrawn", "Retired at once"), number(format="localized"))
+    counts = dict.fromkeys(("Drawn", "Undrawn", "Retired"), number(format="localized"))
     values = {
         name: number(format="%+.1f" if "change" in name else "%.1f") for name in names if "%" in name or "Steps" in name
     }
-    return {"Questions": st.column_config.TextColumn(width=190), **counts, **values}
+    return {"Questions": st.column_config.TextColumn(width=156), **counts, **values}
 
 
 def _text(difference: Difference) -> str:

@@ -12,9 +12,10 @@ from db.rows.selections import WeightLine
 
 EXPLANATION = (
     "W is the product of a trajectory's token ratios, new policy over the one that wrote it; E[W²] is what the bounds "
-    "A and B weigh squared gradients by, M what A' and B' put in its place, f(W) = W / (W + β). Where the rejected "
-    "candidates have a larger E[W²] and M than the replayed ones, choosing low entropy tightens the bound. Means of W "
-    "and W² follow a few large weights: effective says what share of the trajectories they amount to."
+    "A and B weigh squared gradients by, M what A' and B' put in its place, f(W) = W / (W + β). A larger E[W²] "
+    "of the candidates not replayed suggests that choosing low entropy tightens the bound. Means of W and W² follow a "
+    "few large weights: effective says what share of the trajectories they amount to. M is the largest weight of a "
+    "row, so it grows with the number of trajectories."
 )
 
 
@@ -30,7 +31,7 @@ def show(lines: Sequence[WeightLine]) -> None:
             frame, hide_index=True, placeholder=NONE_SHOWN, row_height=theme.ROW_HEIGHT,
             height=theme.table_height(len(frame)),
             column_config={
-                name: st.column_config.NumberColumn(format="percent" if name == "Effective" else "%.4g")
+                name: st.column_config.NumberColumn(format="%.1f%%" if name == "Effective" else "%.4g")
                 for name in frame.columns[2:]
             },
             alt="Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
@@ -50,4 +51,5 @@ def table(lines: Sequence[WeightLine]) -> pd.DataFrame:
         "M": "largest",
         "Effective": "effective_share",
     }
-    return pd.DataFrame([{name: getattr(line, field) for name, field in names.items()} for line in lines])
+    frame = pd.DataFrame([{name: getattr(line, field) for name, field in names.items()} for line in lines])
+    return frame.assign(Effective=100 * frame["Effective"])

@@ -70,6 +70,8 @@ def test_weights_are_listed_by_age_and_entropy_below_the_theorys_curves(open_pag
     assert list(frame["Trajectories"][:1]) == ["replayed"]
     is_part = frame["Trajectories"].str.startswith("replayed, age")
     assert frame["Number"][is_part].sum() == frame["Number"][0] > 0
+    assert (frame["Effective"] > 1).any()
+    assert (frame["Effective"] <= 100).all()
     assert len(page.get("plotly_chart")) == 2
 
 

@@ -199,7 +199,7 @@ def test_a_cell_whose_runs_differ_in_more_than_the_seed_is_named(runs_root):
     results = read(runs_root)
     page = " ".join(render_report(results, 30).split())
     assert "so its interval is not over seeds alone" not in page
-    assert "seeds and samples, and other warm models, of which there are 3, not other questions." in page
+    assert "seeds and samples, not other questions. The runs share 3 warm models: for other warm models" in page
     results.cells[1].seeds[0].spec["num_steps"] = 31
     assert "exgrpo: its runs differ in num_steps, so its interval is not over seeds alone." in render_report(
         results, 30
