@@ -47,6 +47,12 @@ def names_of(setting: str) -> list[str]:
     return list(_built_in(setting))
 
 
+def describe(setting: str, name: str) -> str:
+    """Return what a built-in part does, as the first lines of its class say; "" for a part from elsewhere."""
+    part = _built_in(setting).get(name)
+    return " ".join(inspect.cleandoc(part.__doc__ or "").partition("\n\n")[0].split()) if part else ""
+
+
 def build_sampler(settings: Settings) -> QuestionSampler:
     """Return the question sampler of a configuration; see `build_part`."""
     sampler: QuestionSampler = build_part(QUESTIONS, settings)

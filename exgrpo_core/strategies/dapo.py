@@ -18,7 +18,7 @@ from exgrpo_core.methods.protocols import QuestionSampler
 
 @dataclass(frozen=True, slots=True)
 class Dapo(QuestionSampler):
-    """Refills in at most `max_refills` rounds; what the buffer holds is left alone."""
+    """Groups of equal rewards are filled up in at most `max_refills` rounds; what the buffer holds is left alone."""
 
     name: ClassVar[str] = "dapo"
     max_refills: float = 9

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Supervised(OffPolicyCorrection):
-    """A gradient of 1 times that of log pi for successes, whatever their advantage and ratio."""
+    """Imitates successes: the gradient of log pi, whatever their advantage and ratio."""
 
     name = "supervised"
 

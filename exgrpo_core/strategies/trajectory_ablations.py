@@ -11,7 +11,7 @@ from exgrpo_core.types import Float32Array
 
 
 class HighestEntropy(TrajectorySelector):
-    """The other end of the paper's rule."""
+    """The success of the highest mean entropy, the other end of the paper's rule."""
 
     name = "highest_entropy"
 

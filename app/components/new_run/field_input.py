@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 import yaml
 
-from app.components.new_run.field_shapes import FieldShape, InputKind, part_defaults
+from app.components.new_run.field_shapes import STRATEGIES, FieldShape, InputKind, part_defaults
 from app.components.widgets.spec_text import option_text
 from app.formats import literal, with_code
+from exgrpo_core.methods.loading import describe
 
 NOT_SET = "not set"
 RANGES: dict[str, dict[str, object] | None] = {
@@ -184,6 +185,9 @@ def _strategy(shape: FieldShape, _value: object, key: str) -> None:
         label_visibility="collapsed",
         accept_new_options=True,
     )
+    meaning = describe(STRATEGIES[shape.path], str(st.session_state[key]))
+    if meaning:
+        st.caption(with_code(meaning))
 
 
 def _choices(shape: FieldShape, _value: object, key: str) -> None:

@@ -365,3 +365,8 @@ def test_run_that_this_machine_cannot_hold_is_taken_along(open_page, monkeypatch
 
 def test_only_runs_of_verl_are_taken_along(open_page):
     assert len(open_page("new_run").get("download_button")) == 1
+
+
+def test_the_form_says_what_the_chosen_replay_method_does(open_page):
+    page = open_page("new_run", preset="chains-trl-replay", section="Algorithm")
+    assert has_text(page, "Stored groups in proportion to sum")

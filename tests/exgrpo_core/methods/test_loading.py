@@ -19,6 +19,7 @@ from exgrpo_core.methods.loading import (
     FRESH,
     KINDS,
     build_selector,
+    describe,
     find_mistakes,
     find_part,
     names_of,
@@ -126,3 +127,8 @@ def test_a_setting_without_a_default_is_asked_for(monkeypatch):
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
     (mistake,) = find_mistakes(config(trajectory_selection=SHORTEST))
     assert mistake == "trajectory_selection: shortest needs the number strategy_settings.least_tokens."
+
+
+def test_every_built_in_part_says_what_it_does():
+    assert all(describe(setting, name).endswith(".") for setting in KINDS for name in names_of(setting))
+    assert describe("trajectory_selection", "mine:Shortest") == ""
