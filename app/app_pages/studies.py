@@ -13,6 +13,7 @@ from app.paper_and_studies import RunKey, Scale, Study
 from app.queries.studies import read_study_results, study_runs
 
 VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
+VIEWS_WITHOUT_PAPER = ["Runs", "Results"]
 SCALES = {
     Scale.CHAINS: "The built-in task with the embedded engine: a toy that tests the parts, on one core",
     Scale.REAL: "A small pretrained language model on English word problems with the embedded engine, on two cores",
@@ -73,10 +74,11 @@ def _paper(study: Study, _scale: Scale, _keys: Sequence[RunKey]) -> None:
 
 
 def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
-    views = dict(zip(VIEWS, (_runs, _beside, _paper), strict=True))
-    name, tab = view_tabs.show(VIEWS)
+    names = VIEWS if paper_and_studies.number_rows(study) else VIEWS_WITHOUT_PAPER
+    views = dict(zip(names, (_runs, _beside, _paper), strict=False))
+    name, tab = view_tabs.show(names)
     with tab:
-        if keys or name == VIEWS[2]:
+        if keys or name == VIEWS[-1]:
             st.fragment(views[name], run_every=REFRESH_SECONDS if name == VIEWS[0] else None)(study, scale, keys)
         else:
             empty_state.show(

@@ -10,6 +10,8 @@ from jobs.studies.intervals import CONFIDENCE, MeanInterval
 from jobs.studies.numbers import printed
 from jobs.studies.results import CellResult, StudyResults
 
+_MAX_NAMED = 10
+
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
@@ -66,6 +68,8 @@ def differences_sentence(study: Study, results: StudyResults) -> str:
     if not study.baseline:
         return ""
     cells = [result.cell for result in results.cells if result.cell.baseline not in {None, result.cell.name}]
+    if len(cells) > _MAX_NAMED:
+        return f"Each difference is to the baseline of the same settings, such as {study.baseline}."
     others = "".join(f", of {cell.name} to {cell.baseline}" for cell in cells)
     return f"Differences are to the cell {study.baseline}{others}."
 

@@ -105,16 +105,15 @@ def _figures(results: StudyResults) -> list[tuple[str, dict[str, Any]]]:
     name = results.main_figure
     if name is None:
         return []
-    baseline = results.result_of(results.study.baseline)
+    baseline = results.common_baseline
     done = [result for result in results.cells if result.seeds]
     rows = [(result.cell.name, result.figures[name]) for result in done if name in result.figures]
     mean = baseline.figures[name].mean if baseline and name in baseline.figures else None
-    drawn = [
-        (f"{name}: each seed (small), mean and 95% interval; dashed: the baseline's mean.", interval_figure(rows, mean))
-    ]
+    dashed = "; dashed: the baseline's mean" if baseline else ""
+    drawn = [(f"{name}: each seed (small), mean and 95% interval{dashed}.", interval_figure(rows, mean))]
     panels = [Panel(item.cell.name, [seed.curve for seed in item.seeds], _means(item)) for item in done if item.curve]
     if panels:
-        caption = "Held-out Avg@n in percent by step: seeds thin, their mean thick; dashed: the baseline's mean."
+        caption = f"Held-out Avg@n in percent by step: seeds thin, their mean thick{dashed}."
         drawn.append((caption, curve_panels(panels, _means(baseline) if baseline else {})))
     return [(caption, figure.to_plotly_json()) for caption, figure in drawn]
 

@@ -68,6 +68,12 @@ class StudyResults:
         """Return a cell's runs, None if the cell cannot be run at this scale."""
         return next((cell for cell in self.cells if cell.cell.name == cell_name), None)
 
+    @property
+    def common_baseline(self) -> CellResult | None:
+        """The cell that all cells with runs are compared with, None where these have several baselines or none."""
+        names = {self.study.baseline_of(result.cell) or result.cell.name for result in self.cells if result.seeds}
+        return self.result_of(names.pop()) if self.study.baseline and len(names) == 1 else None
+
     def difference(self, result: CellResult) -> MeanInterval | None:
         """Return a cell's main figure minus the baseline's, paired by seed, None without a common seed."""
         baseline, name = self.result_of(self.study.baseline_of(result.cell)), self.main_figure

@@ -18,24 +18,24 @@ _WORDS = ("Paper's row", "Cell", "Column", "Figure")
 
 def show(results: StudyResults) -> None:
     """Show measured figures beside the paper's, what the intervals mean, and every figure of every cell."""
-    rows = paper_and_studies.compare(results)
+    rows, by_column = paper_and_studies.compare(results), paper_and_studies.is_by_column(results.study)
     if not any(result.seeds for result in results.cells):
         empty_state.show("science", "No run has finished yet", "Results appear here after the first finished run.")
         return
     if rows:
-        by_column = paper_and_studies.is_by_column(results.study)
         frame = beside_table(rows, by_column=by_column)
         exports.show_heading("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
         printed_numbers.show(frame, _WORDS, "The paper's numbers beside yours")
-        sentences = [
-            paper_and_studies.differences_sentence(results.study, results),
-            "" if by_column else paper_and_studies.reading(results),
-        ]
-        sentences += ["Your figures are means over seeds.", paper_and_studies.coverage(results)]
-        st.caption(" ".join(filter(None, sentences)))
+    sentences = [
+        paper_and_studies.differences_sentence(results.study, results),
+        "" if by_column else paper_and_studies.reading(results),
+        "Your figures are means over seeds.",
+        paper_and_studies.coverage(results),
+    ]
+    st.caption(" ".join(filter(None, sentences)))
     figure = chart(results)
     if figure is not None and results.main_figure is not None:
-        dotted = "; dotted: the baseline's mean" if results.study.baseline else ""
+        dotted = "; dotted: the baseline's mean" if results.common_baseline else ""
         figures.show_card(
             results.main_figure, f"orange: each seed; blue: mean and 95% interval{dotted}", figure, "study-cells",
             "Means and intervals of each cell",
@@ -86,7 +86,7 @@ def chart(results: StudyResults) -> go.Figure | None:
         return None
     colours, drawn = theme.palette(), rows[::-1]
     figure = figures.new_figure(height=_PER_CELL * len(rows) + 70)
-    baseline = results.result_of(results.study.baseline)
+    baseline = results.common_baseline
     if baseline is not None and name in baseline.figures:
         figure.add_vline(x=baseline.figures[name].mean, line={"color": colours.muted, "width": 1, "dash": "dot"})
     figure.add_trace(_means(drawn, colours.fresh))

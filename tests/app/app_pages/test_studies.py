@@ -1,3 +1,4 @@
+import json
 import shutil
 from types import SimpleNamespace
 
@@ -170,6 +171,24 @@ def test_a_study_without_a_baseline_shows_no_differences(runs_root, open_page):
     beside = study_results.beside_table([row], by_column=False)
     assert list(beside) == ["Paper's row", "Cell", "Paper, Size", "Yours", "Lowest seed", "Seeds"]
     assert reading(StudyResults(study, Scale.CHAINS, (), ())) == ""
+
+
+def test_a_study_of_no_table_of_the_paper_says_what_its_differences_are_to(runs_root, open_page):
+    study = load_study("crossover")
+    for start in ("e0.4", "e1.5"):
+        for method, correct in (("on-policy", 4), ("exgrpo", 6)):
+            for seed in range(2):
+                record_run(runs_root, study, key(f"{method}-{start}-k8-n64", seed, study.name), correct + seed)
+    with open_fresh_index(runs_root, None):
+        pass
+    page = open_page("studies", study=study.name, view="Results")
+    assert not page.exception
+    assert [tab.label for tab in page.tabs] == ["Runs", "Results"]
+    assert has_text(page, "Each difference is to the baseline of the same settings, such as on-policy-e0.4-k8-n64.")
+    assert has_text(page, "with Holm's correction for 2 comparisons")
+    (chart,) = page.get("plotly_chart")
+    assert "shapes" not in json.loads(chart.proto.spec)["layout"]
+    assert not has_text(page, "dotted")
 
 
 def test_only_chosen_cells_are_launched(study_runs, open_page):
