@@ -115,8 +115,8 @@ def _columns() -> dict[str, ColumnConfig]:
 def _note(lines: Sequence[CodeLine], calibration: Calibration | None) -> str:
     num_judged = sum(line.num_judged for line in lines if line.group == "all")
     num_all = sum(line.num_trajectories for line in lines if line.group == "all")
-    note = f"{num_judged:,} of {num_all:,} correct answers have a verdict; intervals are 95%. The paper's rows are "
-    note += "on-policy rollouts judged by Qwen3-32B."
+    note = f"{num_judged:,} of {num_all:,} correct answers have a verdict; intervals are Wilson's of 95%, which "
+    note += "take answers to one question as independent. The paper's rows are on-policy rollouts judged by Qwen3-32B."
     if calibration is not None:
         note += (
             f" Corrected for the judge's errors: sensitivity {share(calibration.sensitivity.value)}, specificity "

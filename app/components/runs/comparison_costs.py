@@ -45,6 +45,9 @@ def show(drawn: Sequence[RunRow], key: str = "costs") -> None:
             "Fresh questions": number(format="%.1f", help="Questions of a step that are not replayed, mean over steps"),
             "Fresh rollouts": number(format="localized", help="Rollouts generated in all steps together"),
             "Per step": number(format="%.1f", help="Fresh rollouts per step"),
+            OVERHEAD: st.column_config.TextColumn(
+                help="Peak, least and mean step over those of the first on-policy run of the same backbone"
+            ),
             "Of on-policy": number(format="%.1f%%", help="Share of what on-policy training generates in as many steps"),
         },
     )

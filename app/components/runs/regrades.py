@@ -22,8 +22,9 @@ def show(regradings: Sequence[RecordedRegrading]) -> None:
             f"nothing was sampled, and the earlier grades are kept. {len(changed):,} grades changed."
         )
         st.dataframe(
-            counts, hide_index=True, key=f"regrade-counts-{number}", alt="Correct answers by scheme, before and now"
-        )
+            counts, hide_index=True, key=f"regrade-counts-{number}", alt="Correct answers by scheme, before and now",
+            column_config=dict.fromkeys(counts.columns[1:], st.column_config.NumberColumn(format="localized")),
+        )  # fmt: skip
         if changed.empty:
             continue
         exports.show_heading("What changed", changed, f"regrade-{recorded.scheme}")
