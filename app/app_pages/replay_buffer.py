@@ -33,7 +33,7 @@ from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
 from db.queries import buffer, buffer_history, replay_concentration, runs
 from db.queries import retirement as retirement_queries
-from db.rows.algorithm_of_spec import algorithm_settings, bucket_meaning, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, bucket_meaning, experience_ratio, has_continuous_rewards
 from db.rows.display_names import distinct_names
 from db.rows.runs import BucketRow, RunRow
 
@@ -186,6 +186,9 @@ def _concentration(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow
 
 
 def _retired(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
+    if has_continuous_rewards(algorithm):
+        empty_state.show("task_alt", "No question retires", "With continuous rewards no question counts as solved.")
+        return
     lines = ask(retirement_queries.retirement_lines, view.run_id, algorithm["rollouts_per_question"])
     retirement.show(lines, view.run_id)
 

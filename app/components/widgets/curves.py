@@ -120,7 +120,8 @@ VARIANCE_BOUNDS = Chart(
         MetricCurve("variance/bound_independent", "B", lambda p: p.fresh),
     ),
     has_log_axis=True,
-    explanation=" \n\n".join(f"**{name}** {text}" for name, text in BOUNDS.items()),
+    explanation=" \n\n".join(f"**{name}** {text}" for name, text in BOUNDS.items())
+    + " \n\nThey are 0, below the axis, where the rewards of each replayed group are equal.",
 )
 BUFFER_GROUP, RATIO_GROUP = "Replay buffer and retired set", "Importance ratios"
 REPLAY_GROUPS = frozenset({BUFFER_GROUP, RATIO_GROUP})
