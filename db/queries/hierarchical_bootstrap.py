@@ -1,12 +1,16 @@
 """The difference of two scores on the same questions, with an interval over questions, samples and training seeds.
 
 Questions are drawn with replacement, whole: the scatter of their rates holds that of their samples. Seeds are too few
-to be drawn, so their part is Student's t times what they scatter beyond questions and samples, each side by itself. Of
+to be drawn, so their part is Student's t times what they scatter, beyond questions and samples each side by itself. Of
 simulated differences this covers 93% to 98.5% (2 to 8 seeds, 30 to 200 questions); drawing seeds with replacement too
 covers 72% to 99.7% of the same.
+Where both sides have the same seeds, the scatter is that of pairs, in which what a seed adds to both cancels. Samples
+scatter in the pairs' means too and are taken off the questions, which have more degrees of freedom: this covers 94% to
+96% (2 to 8 pairs); taking them off the pairs covers 88% to 96%.
 Sources: Owen and Eckles, "Bootstrapping data arrays of arbitrary order", 2012; Behrens and Fisher on two variances.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,12 +36,13 @@ class ScoreDifference:
 
 
 def hierarchical_bootstrap(
-    benchmarks: Sequence[tuple[ArrayLike, ArrayLike]], num_resamples: int = NUM_RESAMPLES
+    benchmarks: Sequence[tuple[ArrayLike, ArrayLike]], num_resamples: int = NUM_RESAMPLES, *, is_paired: bool = False
 ) -> ScoreDifference:
     """Compare correctness rates of the same questions on one benchmark, or by the mean over several.
 
-    Each side is (training seeds, questions), with the same seeds on every benchmark, or (questions) of one seed. The
-    interval does not cover other seeds of a side that has one; with one question it is that point.
+    Each side is (training seeds, questions), with the same seeds on every benchmark, or (questions) of one seed. With
+    `is_paired` row s of both sides is of the same seed, of at least two. The interval does not cover other seeds of a
+    side that has one; with one question it is that point.
 
     Raises:
         ValueError: A benchmark has no questions, or not as many in both.
@@ -45,10 +50,15 @@ def hierarchical_bootstrap(
     generator = np.random.default_rng(0)
     sides = [[np.atleast_2d(np.asarray(side, dtype=np.float64)) for side in pair] for pair in benchmarks]
     gaps = [_gaps(first, second) for first, second in sides]
+    if is_paired:
+        pairs = [second - first for first, second in sides]
+        gaps = [_without_residuals(rates) for rates in pairs]
+        errors = [(len(pairs[0]), float(np.sqrt(_seed_means(pairs).var(ddof=1) / len(pairs[0]))))]
+    else:
+        errors = [(len(side[0]), _seed_error(side)) for side in zip(*sides, strict=True) if len(side[0]) > 1]
     means = np.mean([_resampled_means(gap, generator, num_resamples) for gap in gaps], axis=0)
-    for side in zip(*sides, strict=True):
-        if len(side[0]) > 1:
-            means += _seed_error(side) * generator.standard_t(len(side[0]) - 1, num_resamples)
+    for num_seeds, error in errors:
+        means += error * generator.standard_t(num_seeds - 1, num_resamples)
     low, high = np.percentile(means, INTERVAL)
     beyond = min(float((means <= 0).mean()), float((means >= 0).mean()))
     difference = float(np.mean([item.mean() for item in gaps]))
@@ -79,12 +89,30 @@ def _seed_error(benchmarks: Sequence[Rates]) -> float:
 
     The scatter of seeds' means holds that of residuals of a sum of seed and question, which is taken off.
     """
-    num_seeds = len(benchmarks[0])
-    means = np.mean([rates.mean(axis=1) for rates in benchmarks], axis=0)
-    of_residuals = 0.0
-    for rates in benchmarks:
-        num_questions = rates.shape[1]
-        residuals = rates - rates.mean(axis=1, keepdims=True) - rates.mean(axis=0) + rates.mean()
-        freedom = (num_seeds - 1) * max(1, num_questions - 1)
-        of_residuals += float((residuals**2).sum()) / freedom / num_questions / len(benchmarks) ** 2
-    return float(np.sqrt(max(0.0, float(means.var(ddof=1)) - of_residuals) / num_seeds))
+    means = _seed_means(benchmarks)
+    of_residuals = math.fsum(_residual_variance(rates) / rates.shape[1] for rates in benchmarks) / len(benchmarks) ** 2
+    return float(np.sqrt(max(0.0, float(means.var(ddof=1)) - of_residuals) / len(means)))
+
+
+def _seed_means(benchmarks: Sequence[Rates]) -> NDArray[np.float64]:
+    """Return each seed's mean over benchmarks."""
+    means: NDArray[np.float64] = np.mean([rates.mean(axis=1) for rates in benchmarks], axis=0)
+    return means
+
+
+def _without_residuals(pairs: Rates) -> NDArray[np.float64]:
+    """Return the mean of each question over seeds, closer to their mean, so that they scatter by questions alone."""
+    gaps = pairs.mean(axis=0)
+    deviations = gaps - gaps.mean()
+    variance = float((deviations**2).sum()) / max(1, gaps.size - 1)
+    of_questions = max(0.0, variance - _residual_variance(pairs) / len(pairs))
+    shrunk: NDArray[np.float64] = gaps.mean() + deviations * np.sqrt(of_questions / variance if variance else 0.0)
+    return shrunk
+
+
+def _residual_variance(rates: Rates) -> float:
+    """Return the variance of residuals of a sum of seed and question, of samples and of both together."""
+    num_seeds, num_questions = rates.shape
+    residuals = rates - rates.mean(axis=1, keepdims=True) - rates.mean(axis=0) + rates.mean()
+    freedom = (num_seeds - 1) * max(1, num_questions - 1)
+    return float((residuals**2).sum()) / freedom

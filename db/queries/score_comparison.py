@@ -19,7 +19,8 @@ from db.tables import models
 class _Pair:
     """One benchmark of two models: correctness rates of common questions, and the parts of the keys that differ.
 
-    Rates are (seeds, questions); `seeds` are the trained runs, or models, of both.
+    Rates are (seeds, questions); `seeds` are the trained runs, or models, of both. Where `is_paired`, row s of both
+    began with the same seed.
     """
 
     benchmark: str
@@ -27,6 +28,7 @@ class _Pair:
     first: NDArray[np.float64]
     second: NDArray[np.float64]
     seeds: tuple[tuple[str, ...], tuple[str, ...]]
+    is_paired: bool
     differing: tuple[str, ...]
 
 
@@ -72,7 +74,7 @@ def differing_parts(first: Mapping[str, Any], second: Mapping[str, Any]) -> tupl
 
 
 def _compare(name: str, pairs: list[_Pair]) -> ComparisonRow:
-    gap = hierarchical_bootstrap([(pair.first, pair.second) for pair in pairs])
+    gap = hierarchical_bootstrap([(pair.first, pair.second) for pair in pairs], is_paired=pairs[0].is_paired)
     gaps = [
         after - before for pair in pairs for before, after in zip(_means(pair.first), _means(pair.second), strict=True)
     ]
@@ -88,6 +90,7 @@ def _compare(name: str, pairs: list[_Pair]) -> ComparisonRow:
         num_won=sum(value > 0 for value in gaps),
         num_lost=sum(value < 0 for value in gaps),
         num_seeds=(len(pairs[0].first), len(pairs[0].second)),
+        is_paired=pairs[0].is_paired,
         differing=tuple(sorted({part for pair in pairs for part in pair.differing})),
     )
 
@@ -112,7 +115,8 @@ def _pairs(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: st
 
 
 def _pair(name: str, first: Sequence[RowMapping], second: Sequence[RowMapping]) -> _Pair:
-    sides = [sorted(side, key=_seed) for side in (first, second)]
+    is_paired = _have_same_seeds(first, second)
+    sides = [sorted(side, key=_training_seed if is_paired else _seed) for side in (first, second)]
     rates = [[_rates(row) for row in side] for side in sides]
     every = [entry for side in rates for entry in side]
     common = [question_id for question_id in every[0] if all(question_id in entry for entry in every)]
@@ -121,7 +125,20 @@ def _pair(name: str, first: Sequence[RowMapping], second: Sequence[RowMapping]) 
         part for row in (*first, *second) for part in differing_parts(first[0]["comparability"], row["comparability"])
     }
     seeds = tuple(map(_seed, sides[0])), tuple(map(_seed, sides[1]))
-    return _Pair(name, common, left, right, seeds, tuple(sorted(differing)))
+    return _Pair(name, common, left, right, seeds, is_paired, tuple(sorted(differing)))
+
+
+def _have_same_seeds(first: Sequence[RowMapping], second: Sequence[RowMapping]) -> bool:
+    """Return whether both are several runs, each of another seed, with the same seeds in both."""
+    sides = [[_training_seed(row) for row in side] for side in (first, second)]
+    seeds = {*sides[0]}
+    return len(seeds) > 1 and () not in seeds and seeds == {*sides[1]} and len(seeds) == len(sides[0]) == len(sides[1])
+
+
+def _training_seed(row: RowMapping) -> tuple[int, ...]:
+    """Return the seed of the scored run and that of the warm model it began with, () for a model from elsewhere."""
+    spec = row["source_spec"]
+    return () if spec is None else (spec["seed"], spec["model"].get("warm_seed", 0))
 
 
 def _seed(row: RowMapping) -> str:
@@ -134,9 +151,10 @@ def _rates(row: RowMapping) -> dict[str, float]:
 
 
 def _scored(database: Database, wanted: set[tuple[str, str]], scheme: str) -> dict[tuple[str, str], RowMapping]:
-    runs, table = models.runs, models.benchmark_scores
+    runs, table, source = models.runs, models.benchmark_scores, models.runs.alias("source")
     names, run_ids = {name for name, _ in wanted}, {run_id for _, run_id in wanted}
-    query = select(table, runs.c.run_id).join(runs).where(table.c.scheme == scheme)
+    query = select(table, runs.c.run_id, source.c.spec.label("source_spec")).join(runs)
+    query = query.outerjoin(source, source.c.run_id == table.c.source_run_id).where(table.c.scheme == scheme)
     query = query.where(runs.c.run_id.in_(run_ids), table.c.benchmark.in_(names))
     with database.read() as connection:
         return {(row["run_id"], row["benchmark"]): row for row in connection.execute(query).mappings()}

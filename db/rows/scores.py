@@ -89,6 +89,8 @@ class ComparisonRow:
     num_lost: int
     num_seeds: tuple[int, int] = (1, 1)
     """Training seeds of the first and of the second."""
+    is_paired: bool = False
+    """Whether both sides are of the same seeds, which the interval takes as pairs."""
     differing: tuple[str, ...] = ()
     """The differing parts of the comparability keys; a page must show a warning if there are any."""
 

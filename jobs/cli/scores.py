@@ -8,7 +8,7 @@ import typer
 
 from db.queries.benchmarks import list_scores
 from db.queries.score_comparison import compare_scores
-from db.rows.score_intervals import half_interval_95
+from db.rows.score_intervals import describe_intervals, half_interval_95
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
 from jobs.runs.lookup import CommandError, find_run_id
 from jobs.specs.train import SpecError
@@ -111,6 +111,7 @@ def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, st
         print_result(
             f"{row.benchmark:<16} {100 * row.first:5.1f} {100 * row.second:5.1f}  {interval}  {counts}{warning}"
         )
+    print_result(f"Second minus first, in points; {describe_intervals(rows)}.")
 
 
 def _scored_runs(database: "Database", runs_root: "Path", name: str, scheme: str) -> "ScoredRuns":

@@ -17,6 +17,7 @@ from app.paper_and_studies import AVERAGES
 from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
 from db.queries import score_comparison
+from db.rows.score_intervals import describe_intervals
 from db.rows.scores import ComparisonRow, ItemRow
 
 FIRST, SECOND = "first", "second"
@@ -44,7 +45,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     with left:
         frame = table(rows)
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.caption(f"Second minus first, in points; {describe_intervals(rows[0].num_seeds)}", width="content")
+            st.caption(f"Second minus first, in points; {describe_intervals(rows, column_of)}", width="content")
             exports.show(frame, "score-differences")
         st.dataframe(
             frame, hide_index=True, key="differences", placeholder=NONE_SHOWN, column_config=_columns(),
@@ -56,15 +57,6 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
             "Differences with their 95% intervals by benchmark",
         )  # fmt: skip
     _items(first, second, scheme, [row.benchmark for row in rows if row.benchmark not in AVERAGES])
-
-
-def describe_intervals(num_seeds: tuple[int, int]) -> str:
-    """Return in words what the 95% intervals cover."""
-    what = "95% intervals cover other questions and other samples"
-    if min(num_seeds) > 1:
-        return f"{what}, and other training seeds ({num_seeds[0]} and {num_seeds[1]} were run)"
-    sides = [side for side, count in zip(("first", "second"), num_seeds, strict=True) if count == 1]
-    return f"{what}, not another training run of the {' or the '.join(sides)}"
 
 
 def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:

@@ -50,13 +50,41 @@ def test_scatter_of_samples_is_not_counted_twice():
     assert (difference.low, difference.high) == (0.0, 0.0)
 
 
-def simulated(generator, num_seeds, scatter, num_questions=100, num_samples=4):
-    """Return the rates of two sides whose questions, seeds and both together scatter in log-odds; the second gains."""
+def test_what_seeds_add_to_both_sides_cancels_where_they_are_paired():
+    # Seed by seed the second is 0.2 and 0.4 better: standard error 0.1, t of one degree of freedom 12.7.
+    seeds = [[0.1] * 50, [0.5] * 50], [[0.3] * 50, [0.9] * 50]
+    paired = hierarchical_bootstrap([seeds], is_paired=True)
+    assert paired.difference == pytest.approx(0.3)
+    assert paired.high - paired.low == pytest.approx(2 * 12.7 * 0.1, rel=0.1)
+    unpaired = hierarchical_bootstrap([seeds])
+    # Standard errors 0.2 and 0.3; a sum of multiples of t of one degree of freedom is their sum's multiple of it.
+    assert unpaired.high - unpaired.low == pytest.approx(2 * 12.7 * (0.2 + 0.3), rel=0.1)
+    assert unpaired.difference == paired.difference
+
+
+def test_pairs_of_seeds_that_have_nothing_in_common_give_intervals_as_wide_as_without_pairs():
+    generator = np.random.default_rng(3)
+    squares = {True: 0.0, False: 0.0}
+    for _ in range(200):
+        sides = tuple(np.repeat(generator.normal(0.5, 0.1, (30, 1)), 2, axis=1) for _ in range(2))
+        for is_paired in squares:
+            difference = hierarchical_bootstrap([sides], 2000, is_paired=is_paired)
+            squares[is_paired] += (difference.high - difference.low) ** 2
+    assert squares[True] == pytest.approx(squares[False], rel=0.1)
+
+
+def simulated(generator, num_seeds, scatter, of_both=0.0, num_questions=100, num_samples=4):
+    """Return the rates of two sides whose questions, seeds and both together scatter in log-odds; the second gains.
+
+    `of_both` is the scatter of what seed s adds to both sides.
+    """
     questions = generator.normal(0, 2, num_questions)
     gains = generator.normal(0.5, 0.5, num_questions)
+    shared = generator.normal(0, of_both, (num_seeds, 1)) if of_both else 0.0
     sides = []
     for odds, of_seeds in zip((questions, questions + gains), scatter, strict=True):
         seeds = generator.normal(0, of_seeds, (num_seeds, 1)) + generator.normal(0, 0.5, (num_seeds, num_questions))
+        seeds += shared
         sides.append(generator.binomial(num_samples, 1 / (1 + np.exp(-odds - seeds))) / num_samples)
     return tuple(sides)
 
@@ -75,5 +103,21 @@ def test_95_percent_intervals_cover_the_true_difference_in_93_to_97_percent(num_
     num_covered = 0
     for _ in range(1000):
         difference = hierarchical_bootstrap([simulated(generator, num_seeds, scatter)], num_resamples=1000)
+        num_covered += difference.low <= true <= difference.high
+    assert 930 <= num_covered <= 970
+
+
+@pytest.mark.parametrize(
+    ("num_seeds", "scatter", "of_both"),
+    [(2, (0.3, 0.3), 1.0), (3, (0.3, 0.3), 1.0), (3, (0.3, 0.3), 0.0), (3, (0.0, 0.0), 1.0), (5, (0.1, 0.6), 1.0)],
+)
+def test_95_percent_intervals_of_pairs_cover_the_true_difference_in_93_to_97_percent(num_seeds, scatter, of_both):
+    generator = np.random.default_rng(7)
+    true = mean_rate(generator, 0.5, 2, 0.5, 0.5, scatter[1], of_both)
+    true -= mean_rate(generator, 0, 2, 0.5, scatter[0], of_both)
+    num_covered = 0
+    for _ in range(1000):
+        sides = simulated(generator, num_seeds, scatter, of_both)
+        difference = hierarchical_bootstrap([sides], num_resamples=1000, is_paired=True)
         num_covered += difference.low <= true <= difference.high
     assert 930 <= num_covered <= 970

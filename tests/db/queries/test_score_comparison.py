@@ -2,7 +2,10 @@ from functools import partial
 
 import pytest
 
+from db.ingest import events as ingest
 from db.queries.score_comparison import compare_scores, differing_parts, list_items
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import TrainSpec
 from tests.db.recorded_scores import PARTS, event, record_scores
 
 
@@ -68,6 +71,47 @@ def test_training_seeds_of_each_side_are_counted_and_make_intervals_wider(databa
     assert row.high - row.low > alone.high - alone.low
     items = {item.question_id: item.first for item in list_items(database, *scored, "paper", "aime24")}
     assert items["q3"] == pytest.approx(9 / 12)
+
+
+@pytest.fixture
+def record_trained(database, record, tmp_path):
+    """Records a training run of a seed and of a warm model's, and its evaluation, and gives that of `aime24`."""
+
+    def record_seed(run_id, counts, seed, warm_seed):
+        spec = TrainSpec.model_validate({"seed": seed, "model": {"warm_seed": warm_seed}})
+        run = RunDirectory.create(tmp_path / "runs", spec, run_id=run_id)
+        ingest.register_run(database, run.read_run_info(), spec.model_dump(mode="json"))
+        return "aime24", record(event(counts, source_run_id=run_id))
+
+    return record_seed
+
+
+def test_runs_of_the_same_seeds_are_paired_whatever_they_are_called(database, record_trained):
+    # By seed the second is 1/4 better on every question; the runs' ids are in another order.
+    first = record_trained("a", [0, 1], 0, 0), record_trained("b", [2, 3], 1, 1)
+    second = record_trained("d", [1, 2], 0, 0), record_trained("c", [3, 4], 1, 1)
+    (row,) = compare_scores(database, first, second, "paper")
+    assert row.is_paired
+    assert (row.difference, row.low, row.high) == pytest.approx((0.25, 0.25, 0.25))
+    (unpaired,) = compare_scores(database, first, (second[0], record_trained("e", [3, 4], 1, 2)), "paper")
+    assert not unpaired.is_paired
+    assert unpaired.difference == 0.25
+    assert unpaired.high - unpaired.low > 1
+
+
+def test_sides_whose_seeds_are_not_the_same_are_not_paired(database, record, record_trained):
+    run = [record_trained(f"run-{number}", [0, 1], number, 0) for number in range(3)]
+    again = record_trained("again", [0, 1], 1, 0)
+    other = [("aime24", record(event([0, 1], source_run_id=name, model=name))) for name in ("elsewhere", "other")]
+    for first, second in (
+        (run[:2], run),
+        (run[:2], run[1:]),
+        ((*run[:2], again), (*run[:2], again)),
+        (other, other),
+        (run[:1], run[:1]),
+    ):
+        (row,) = compare_scores(database, tuple(first), tuple(second), "paper")
+        assert not row.is_paired
 
 
 def test_average_is_left_out_where_benchmarks_have_different_seeds(database, record):

@@ -61,6 +61,11 @@ def test_evaluations_joined_by_a_comma_are_training_seeds(runs_root):
     assert (row["num_seeds"], row["first"], row["second"]) == ([2, 1], 0.625, 0.75)
 
 
+def test_comparison_ends_with_what_its_intervals_cover(runs_root):
+    printed = call(runs_root, "eval-first", "eval-second").stdout.splitlines()
+    assert printed[-1].endswith("other samples, not another training run of the first or the second.")
+
+
 def test_one_evaluation_is_scored_over_the_number_of_answers(runs_root):
     for number, boxes in enumerate(("44", "54", "55")):
         append(runs_root / "eval-second", f"q{number}", [(box, None) for box in boxes], benchmark="amc")
