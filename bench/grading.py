@@ -110,12 +110,12 @@ def ordinary_pairs(num_pairs: int, seed: int) -> list[tuple[str, str]]:
     return list(pairs)
 
 
-def verify_alone(pair: tuple[str, str]) -> bool:
+def verify_alone(pair: tuple[str, str], max_seconds: int | None = 5) -> bool:
     """Grade one answer by Math-Verify alone, as its documentation does."""
     from math_verify import parse, verify
 
-    gold, response = pair
-    return bool(verify(parse(rf"\boxed{{{gold}}}"), parse(response)))
+    gold, response = (parse(text, parsing_timeout=max_seconds) for text in (rf"\boxed{{{pair[0]}}}", pair[1]))
+    return bool(verify(gold, response, timeout_seconds=max_seconds))
 
 
 def compare_cold(pairs: list[tuple[str, str]]) -> dict[str, Figure]:

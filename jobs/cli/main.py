@@ -36,7 +36,7 @@ COMMANDS = {
     ),
     "scores": (
         "scores:scores",
-        "List scores, newest first; of one evaluation over k answers; or compare two, second minus first.",
+        "List scores with half of their 95% intervals, newest first; of one evaluation over k answers; or compare two.",
     ),
     "regrade": (
         "regrade:regrade",

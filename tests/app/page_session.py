@@ -112,5 +112,6 @@ def open_tab(origin: str, cookies: str, *protocols: str) -> Iterator[PageSession
     with connect(
         f"{origin.replace('http', 'ws', 1)}/_stcore/stream", origin=origin, subprotocols=["streamlit", *protocols],
         additional_headers={"Cookie": cookies}, proxy=None, max_size=None,
+        open_timeout=ANSWER_SECONDS, ping_timeout=None,
     ) as connection:  # fmt: skip
         yield PageSession(connection)

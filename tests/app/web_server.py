@@ -40,7 +40,7 @@ class ServedWorkbench:
 
     def cookie(self) -> str:
         """Sign in and return the cookie as a request header holds it."""
-        return httpx2.get(self.link).headers["set-cookie"].partition(";")[0]
+        return httpx2.get(self.link, timeout=START_SECONDS).headers["set-cookie"].partition(";")[0]
 
     def stop(self) -> None:
         self.process.terminate()
