@@ -115,4 +115,4 @@ def _residual_variance(rates: Rates) -> float:
     num_seeds, num_questions = rates.shape
     residuals = rates - rates.mean(axis=1, keepdims=True) - rates.mean(axis=0) + rates.mean()
     freedom = (num_seeds - 1) * max(1, num_questions - 1)
-    return float((residuals**2).sum()) / freedom
+    return float((residuals**2).sum() / freedom)
