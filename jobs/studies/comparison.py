@@ -89,20 +89,26 @@ def coverage(results: StudyResults) -> str:
 def reading(results: StudyResults) -> str:
     """Return in sentences which differences are not chance by Holm's correction at 5%, and on which side.
 
-    It is "" for a study without a baseline.
+    Cells with the same runs as another are named and not counted. It is "" for a study without a baseline.
     """
     if not any(results.study.baseline_of(result.cell) for result in results.cells):
         return ""
     differences = {result.cell.name: results.difference(result) for result in results.cells}
-    intervals = {name: value for name, value in differences.items() if value is not None and not math.isnan(value.half)}
+    same = _same_runs(results)
+    parts = [f"{name}: the same runs as {other}." for name, other in same.items()]
+    intervals = {
+        name: value
+        for name, value in differences.items()
+        if name not in same and value is not None and not math.isnan(value.half)
+    }
     if not intervals:
-        return "There are too few seeds to distinguish any cell from the baseline."
+        return " ".join(parts) or "There are too few seeds to distinguish any cell from the baseline."
     corrected = zip(intervals.items(), holm([value.p_value for value in intervals.values()]), strict=True)
     real = {name: value.mean for (name, value), p_value in corrected if p_value < 1 - CONFIDENCE}
     above = [name for name, mean in real.items() if mean > 0]
     below = [name for name, mean in real.items() if mean < 0]
     rest = [name for name in intervals if name not in {*above, *below}]
-    parts = [
+    parts += [
         f"{words}: {', '.join(names)}."
         for words, names in (
             ("Higher than the baseline", above),
@@ -115,6 +121,23 @@ def reading(results: StudyResults) -> str:
         f"By Student's t over seeds at 5%, with Holm's correction for {len(intervals)} comparisons, unlike intervals."
     )
     return " ".join(parts)
+
+
+def _same_runs(results: StudyResults) -> dict[str, str]:
+    """Return the cells whose runs score at every step as their baseline's do, or an earlier cell's, and that cell."""
+    same = {}
+    for position, result in enumerate(results.cells):
+        baseline, curves = results.study.baseline_of(result.cell), _curves(result)
+        before = [cell for cell in results.cells[:position] if results.study.baseline_of(cell.cell) == baseline]
+        others = [results.result_of(baseline), *before] if baseline and curves else []
+        alike = [cell.cell.name for cell in others if cell is not None and curves.items() <= _curves(cell).items()]
+        if alike:
+            same[result.cell.name] = alike[0]
+    return same
+
+
+def _curves(result: CellResult) -> dict[int, dict[int, float]]:
+    return {seed.seed: seed.curve for seed in result.seeds if seed.curve}
 
 
 def _done_cells(results: StudyResults, row: PaperRow) -> list[CellResult]:

@@ -12,6 +12,7 @@ from db.rows.runs import RunRow
 from jobs.actions import run_actions
 from jobs.runs.attempts import write_outcome
 from jobs.runs.status import RunStatus
+from jobs.studies.comparison import reading
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.report import render_report
@@ -117,11 +118,11 @@ def test_a_cell_below_the_baseline_is_said_to_be_lower(tmp_path):
 
 def test_a_difference_that_chance_explains_among_several_is_not_said_to_be_real(tmp_path):
     study = load_study("ablations")
-    for seed, (exgrpo, others) in enumerate([(6, 5), (7, 4), (7, 5), (8, 6)]):
+    for seed, (exgrpo, *others) in enumerate([(6, 5, 4, 6), (7, 4, 5, 5), (7, 5, 6, 4), (8, 6, 5, 5)]):
         record_run(tmp_path, study, key("on-policy", seed), 5)
         record_run(tmp_path, study, key("exgrpo", seed), exgrpo)
-        for cell in ("without-shaping", "rho-25", "rho-75"):
-            record_run(tmp_path, study, key(cell, seed), others)
+        for cell, correct in zip(("without-shaping", "rho-25", "rho-75"), others, strict=True):
+            record_run(tmp_path, study, key(cell, seed), correct)
     results = read(tmp_path)
     difference = results.difference(results.cells[1])
     assert difference.mean - difference.half > 0
@@ -129,6 +130,20 @@ def test_a_difference_that_chance_explains_among_several_is_not_said_to_be_real(
     text = " ".join(Outline(render_report(results, 30)).texts)
     assert "Higher" not in text
     assert "with Holm's correction for 4 comparisons" in text
+
+
+def test_cells_with_the_runs_of_another_are_named_and_no_comparisons(tmp_path):
+    study = load_study("ablations")
+    for seed in range(3):
+        for cell in ("on-policy", "on-policy-retire"):
+            record_run(tmp_path, study, key(cell, seed), 4 + seed)
+        for cell in ("exgrpo", "redraw"):
+            record_run(tmp_path, study, key(cell, seed), 6 + seed // 2)
+        record_run(tmp_path, study, key("rho-25", seed), 6 if seed else 5)
+    text = reading(read(tmp_path))
+    assert text.startswith("redraw: the same runs as exgrpo. on-policy-retire: the same runs as on-policy. ")
+    assert "Not distinguishable from it: exgrpo, rho-25." in text
+    assert "with Holm's correction for 2 comparisons" in text
 
 
 def test_a_row_of_the_paper_is_beside_its_own_figure(tmp_path):
