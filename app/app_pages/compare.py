@@ -65,7 +65,7 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
 def _over_answers(run_ids: Sequence[str], by: str) -> None:
     """Show the benchmark scores of the runs' checkpoints over the number of answers; nothing without any.
 
-    They have the colours of their runs, where these have a colour and one line each.
+    Curves have the colours of their runs where the page draws runs, and each run has one curve here.
     """
     order = {run_id: index for index, run_id in enumerate(run_ids)}
     scored = score_table.measured_lines([row for row in list_scores(SCHEME) if row.source_run_id in order])

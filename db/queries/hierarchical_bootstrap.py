@@ -1,7 +1,7 @@
 """The difference of two scores on the same questions, with an interval over questions, samples and training seeds.
 
 Questions are drawn with replacement, whole: the scatter of their rates holds that of their samples. Seeds are too few
-to be drawn, so their part is Student's t times what they scatter, beyond questions and samples each side by itself. Of
+to be drawn, so their part is Student's t times their scatter beyond that of questions and samples, of each side. Of
 simulated differences this covers 93% to 98.5% (2 to 8 seeds, 30 to 200 questions); drawing seeds with replacement too
 covers 72% to 99.7% of the same.
 Where both sides have the same seeds, the scatter is that of pairs, in which what a seed adds to both cancels. Samples
@@ -42,7 +42,7 @@ def hierarchical_bootstrap(
 
     Each side is (training seeds, questions), with the same seeds on every benchmark, or (questions) of one seed. With
     `is_paired` row s of both sides is of the same seed, of at least two. The interval does not cover other seeds of a
-    side that has one; with one question it is that point.
+    side that has one; with one seed a side and one question it is that point.
 
     Raises:
         ValueError: A benchmark has no questions, or not as many in both.

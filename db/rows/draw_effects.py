@@ -16,7 +16,7 @@ class DrawEffect:
     """What a replay changed for one group of questions.
 
     Changes are those of the correctness rate from the bucket k/K to the next attempt, in steps and buckets that have
-    both kinds. They are NaN without any.
+    both kinds; with continuous rewards, the rate itself. They are NaN without any.
     """
 
     group: str

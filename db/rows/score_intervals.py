@@ -28,7 +28,7 @@ def describe_intervals(rows: Sequence[ComparisonRow], name_of: Callable[[str], s
 
 def _coverage(row: ComparisonRow) -> str:
     if min(row.num_seeds) > 1:
-        pairs = "paired by training seed" if row.is_paired else "not paired: the sides do not have the same seeds"
+        pairs = "paired by training seed" if row.is_paired else "not paired: both sides need the same seeds, each once"
         return f"and other training seeds ({row.num_seeds[0]} and {row.num_seeds[1]} were run, {pairs})"
     sides = [side for side, count in zip(("first", "second"), row.num_seeds, strict=True) if count == 1]
     return f"not another training run of the {' or the '.join(sides)}"

@@ -20,7 +20,7 @@ from exgrpo_core.types import Float64Array
 
 @dataclass(frozen=True, slots=True)
 class Proportional(QuestionSampler):
-    """p = mean |advantage| + epsilon; alpha and beta are the paper's."""
+    """Questions in proportion to p^alpha, p = mean |advantage| + epsilon (prioritized experience replay)."""
 
     name: ClassVar[str] = "prioritized_proportional"
     priority_alpha: float = 0.6
@@ -44,7 +44,7 @@ class Proportional(QuestionSampler):
 
 @dataclass(frozen=True, slots=True)
 class ByRank(Proportional):
-    """p = 1 / rank, the largest mean |advantage| first and the lower index first among equals."""
+    """Questions in proportion to p^alpha, p = 1 / rank by mean |advantage|, the lower index first among equals."""
 
     name: ClassVar[str] = "prioritized_rank"
     priority_alpha: float = 0.7

@@ -15,7 +15,7 @@ from exgrpo_core.types import Float32Array, Int64Array
 
 
 class Newest(TrajectorySelector):
-    """Recency: the newest first."""
+    """The newest trajectories (recency)."""
 
     name = "newest"
 
@@ -25,7 +25,7 @@ class Newest(TrajectorySelector):
 
 
 class HighestReward(TrajectorySelector):
-    """Reward: the highest first."""
+    """The trajectories of the highest reward."""
 
     name = "highest_reward"
 
@@ -35,7 +35,7 @@ class HighestReward(TrajectorySelector):
 
 
 class HighestVariance(TrajectorySelector):
-    """The subset whose rewards differ most."""
+    """The trajectories whose rewards together have the largest variance."""
 
     name = "highest_variance"
 

@@ -21,7 +21,7 @@ class HighestEntropy(TrajectorySelector):
 
 
 class LowestNll(TrajectorySelector):
-    """The likeliest by token (Algorithm 1's line read literally)."""
+    """The lowest mean of -log pi over its tokens (Algorithm 1's line read literally)."""
 
     name = "lowest_nll"
 
@@ -31,7 +31,7 @@ class LowestNll(TrajectorySelector):
 
 
 class LowestPerplexity(TrajectorySelector):
-    """As the likeliest by token, on another scale."""
+    """The lowest perplexity: the same choice as the lowest mean of -log pi."""
 
     name = "lowest_perplexity"
 
@@ -42,7 +42,7 @@ class LowestPerplexity(TrajectorySelector):
 
 
 class LowestSampledEntropy(TrajectorySelector):
-    """Mean of -pi log pi over sampled tokens (the text of section 3.2)."""
+    """The lowest mean of -pi log pi over sampled tokens (the text of section 3.2)."""
 
     name = "lowest_sampled_entropy"
 

@@ -21,7 +21,7 @@ class ReadAnswer:
 
     @property
     def num_missing(self) -> int:
-        """Steps from the first fault on; 0: only the answer itself is wrong."""
+        """Right steps fewer than the question needs; 0: as many are right, and yet the answer is wrong."""
         return self.num_steps - self.num_good_steps
 
 

@@ -108,7 +108,7 @@ def _figures(results: StudyResults) -> list[tuple[str, dict[str, Any]]]:
     baseline = results.common_baseline
     done = [result for result in results.cells if result.seeds]
     rows = [(result.cell.name, result.figures[name]) for result in done if name in result.figures]
-    mean = baseline.figures[name].mean if baseline and name in baseline.figures else None
+    mean = baseline.figures[name].mean if baseline else None
     dashed = "; dashed: the baseline's mean" if baseline else ""
     drawn = [(f"{name}: each seed (small), mean and 95% interval{dashed}.", interval_figure(rows, mean))]
     panels = [Panel(item.cell.name, [seed.curve for seed in item.seeds], _means(item)) for item in done if item.curve]

@@ -70,9 +70,10 @@ class StudyResults:
 
     @property
     def common_baseline(self) -> CellResult | None:
-        """The cell that all cells with runs are compared with, None where these have several baselines or none."""
-        names = {self.study.baseline_of(result.cell) or result.cell.name for result in self.cells if result.seeds}
-        return self.result_of(names.pop()) if self.study.baseline and len(names) == 1 else None
+        """The cell that all cells with the main figure are compared with, if there is one and it has it too."""
+        done = [result for result in self.cells if self.main_figure in result.figures]
+        names = {self.study.baseline_of(result.cell) or result.cell.name for result in done}
+        return next((result for result in done if self.study.baseline and names == {result.cell.name}), None)
 
     def difference(self, result: CellResult) -> MeanInterval | None:
         """Return a cell's main figure minus the baseline's, paired by seed, None without a common seed."""

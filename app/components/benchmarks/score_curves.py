@@ -56,10 +56,12 @@ def show(
     if not runs:
         return
     curves = _curves_of(runs, benchmark, scheme, difficulty)
-    looks = {names[line.key]: colours.get(line.key, usual) for line, usual in zip(drawn, theme.wheel(), strict=False)}
-    if len(looks) > 1:
-        _legend(looks)
-    ends = _ends([curve for of_model in curves.values() for curve in of_model])
+    colour_of = {
+        names[line.key]: colours.get(line.key, usual) for line, usual in zip(drawn, theme.wheel(), strict=False)
+    }
+    if len(colour_of) > 1:
+        _legend(colour_of)
+    axis_range = _axis_range([curve for of_model in curves.values() for curve in of_model])
     columns = [column for _ in range(2) for column in st.columns(2, gap="small")]
     for (measure, meaning), column in zip(scoring.MEASURES.items(), columns, strict=True):
         of_measure = {
@@ -67,8 +69,8 @@ def show(
         }
         with column:
             figures.show_card(
-                measure, "share of questions, for k answers", figure(of_measure, looks, ends), f"curve-{measure}",
-                f"{measure} over k by model", f"The share of questions for which {meaning}.",
+                measure, "share of questions, for k answers", figure(of_measure, colour_of, axis_range),
+                f"curve-{measure}", f"{measure} over k by model", f"The share of questions for which {meaning}.",
             )  # fmt: skip
     st.caption(EXPLANATION)
     _show_gaps(runs, curves, benchmark)
@@ -97,11 +99,11 @@ def _show_gaps(runs: Mapping[str, str], curves: Mapping[str, Sequence[ScoreCurve
         st.text(escape_control_characters(f"No answers to such questions are recorded: {', '.join(gone)}"))
 
 
-def _legend(looks: Mapping[str, str]) -> None:
+def _legend(colour_of: Mapping[str, str]) -> None:
     """Show each model after a piece of its curve, for all cards."""
     rules = []
     with st.container(horizontal=True, gap="small", key="answers-legend"):
-        for index, (name, colour) in enumerate(looks.items()):
+        for index, (name, colour) in enumerate(colour_of.items()):
             with st.container(width="content", key=f"answers-legend-{index}"):
                 st.caption(literal(name), width="content")
             piece = f"content:'';display:inline-block;vertical-align:middle;width:1.6rem;border-top:3px solid {colour}"
@@ -109,16 +111,18 @@ def _legend(looks: Mapping[str, str]) -> None:
         st.html(f"<style>{''.join(rules)}</style>")
 
 
-def _ends(curves: Sequence[ScoreCurve]) -> tuple[float, float]:
-    """Return the ends of the share axis of all cards, so that curves can be compared between them."""
+def _axis_range(curves: Sequence[ScoreCurve]) -> tuple[float, float]:
+    """Return the range of the y axis of all cards, so that curves can be compared between them."""
     shares = [share for curve in curves for share in (*curve.values, *curve.low, *curve.high)] or [0.0, 1.0]
     low, high = min(shares), max(shares)
     margin = max(_LEAST_MARGIN, (high - low) / 20)
     return max(0.0, low - margin), min(1 + _LEAST_MARGIN, high + margin)
 
 
-def figure(curves: Mapping[str, ScoreCurve], looks: Mapping[str, str], ends: tuple[float, float]) -> go.Figure | None:
-    """Return one curve a model with its band, None where no model has recorded values; one question has no band."""
+def figure(
+    curves: Mapping[str, ScoreCurve], colour_of: Mapping[str, str], axis_range: tuple[float, float]
+) -> go.Figure | None:
+    """Return one curve a model with its band, None where no model has recorded values; without an interval no band."""
     recorded = {name: curve for name, curve in curves.items() if curve.values}
     if not recorded:
         return None
@@ -127,10 +131,10 @@ def figure(curves: Mapping[str, ScoreCurve], looks: Mapping[str, str], ends: tup
         values = [np.array(shares, dtype=np.float32) for shares in (curve.values, curve.low, curve.high) if shares]
         line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float32), *values)
         label = escape(escape_control_characters(name))
-        figures.add_line(drawn, label, line, Look(looks[name], is_share=True, bounds=("95% from", "to")))
+        figures.add_line(drawn, label, line, Look(colour_of[name], is_share=True, bounds=("95% from", "to")))
     figures.show_shares(drawn)
     drawn.update_layout(showlegend=False)
-    drawn.update_yaxes(range=ends)
+    drawn.update_yaxes(range=axis_range)
     drawn.update_xaxes(title={"text": "k"})
     return drawn
 

@@ -75,7 +75,7 @@ def near_miss_sentence(read: Sequence[ReadAnswer]) -> str:
     num_last = sum(item.num_missing == 1 and item.num_good_steps > 0 for item in read)
     return (
         f"Of the newest **{len(read):,}** wrong answers that the oracle reads, **{num_whole:,}** have as many right "
-        f"steps before the first fault as their question needs, **{num_last:,}** one fewer but at least one."
+        f"steps before the first fault as their question needs, and **{num_last:,}** have one fewer, but at least one."
     )
 
 

@@ -87,7 +87,7 @@ def chart(results: StudyResults) -> go.Figure | None:
     colours, drawn = theme.palette(), rows[::-1]
     figure = figures.new_figure(height=_PER_CELL * len(rows) + 70)
     baseline = results.common_baseline
-    if baseline is not None and name in baseline.figures:
+    if baseline is not None:
         figure.add_vline(x=baseline.figures[name].mean, line={"color": colours.muted, "width": 1, "dash": "dot"})
     figure.add_trace(_means(drawn, colours.fresh))
     seeds = [(value, cell) for cell, interval in drawn for value in interval.values]

@@ -19,5 +19,5 @@ def test_what_intervals_cover_is_said_once_and_by_benchmark_where_they_differ():
     pairs = [row("a", (3, 3), True), row("b", (3, 3), True)]
     paired = "and other training seeds (3 and 3 were run, paired by training seed)"
     assert describe_intervals(pairs) == cover + paired
-    unpaired = "and other training seeds (2 and 3 were run, not paired: the sides do not have the same seeds)"
+    unpaired = "and other training seeds (2 and 3 were run, not paired: both sides need the same seeds, each once)"
     assert describe_intervals([*pairs, row("c", (2, 3))], str.upper) == f"{cover}{paired} (A, B); {unpaired} (C)"

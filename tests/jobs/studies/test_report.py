@@ -79,6 +79,15 @@ def test_differences_are_paired_by_seed(runs_root):
     assert results.difference(results.cells[0]) is None
 
 
+def test_a_cell_without_the_main_figure_does_not_count_for_the_common_baseline(runs_root):
+    results = read(runs_root)
+    on_policy, exgrpo = results.cells[:2]
+    without = replace(exgrpo.seeds[0], figures={})
+    warm = replace(exgrpo, cell=exgrpo.cell.model_copy(update={"name": "warm", "baseline": "warm"}), seeds=(without,))
+    assert replace(results, cells=(on_policy, exgrpo, warm)).common_baseline is on_policy
+    assert replace(results, cells=(replace(on_policy, seeds=()), exgrpo)).common_baseline is None
+
+
 def test_runs_that_failed_or_were_never_started_are_unfinished(runs_root):
     states = {(item.cell, item.seed): state for item, state in read(runs_root).unfinished}
     assert states["rho-25", 0] == "failed"

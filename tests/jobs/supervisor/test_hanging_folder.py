@@ -50,7 +50,7 @@ def test_a_running_run_that_hangs_is_neither_ended_nor_lost_and_delays_no_other(
         bench.look_until(other, RunStatus.SUCCEEDED)
         assert bench.supervisor.state_of(run_id).status is RunStatus.RUNNING
         assert bench.supervisor.state_of(waiting).status is RunStatus.QUEUED
-    # What hung got an error when the mount ended: a heartbeat lets that pass, and the run goes on; the loop does not.
+    # What hung fails when the mount ends: if it was a heartbeat, the run continues until stopped, else it fails.
     RunDirectory(bench.runs_root / run_id).request_stop()
     bench.look_until(run_id, RunStatus.STOPPED, RunStatus.FAILED)
     bench.look_until(waiting, RunStatus.FAILED)

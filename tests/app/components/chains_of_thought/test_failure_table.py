@@ -9,4 +9,4 @@ def test_the_only_step_of_a_question_is_no_near_miss():
     steps = [(2, 2), (1, 2), (0, 1), (0, 1), (0, 2)]
     sentence = near_miss_sentence([ReadAnswer(ANSWER, num_good, num_steps) for num_good, num_steps in steps])
     assert sentence.startswith("Of the newest **5** wrong answers that the oracle reads, **1** have")
-    assert sentence.endswith("**1** one fewer but at least one.")
+    assert sentence.endswith("**1** have one fewer, but at least one.")
