@@ -93,10 +93,10 @@ def _progress(results: StudyResults, num_wanted: int) -> str:
     counts = [len(result.seeds) for result in results.cells]
     if not any(counts):
         return "No run has finished yet."
+    paired = " Differences to the baseline are paired by seed." if results.study.baseline else ""
     return (
         f"Finished runs: {sum(counts)}, {min(counts)} to {max(counts)} seeds a cell; of the matrix of {num_wanted}, "
-        f"{len(results.unfinished)} have not finished. {coverage(results)} Differences to the baseline "
-        "are paired by seed."
+        f"{len(results.unfinished)} have not finished. {coverage(results)}{paired}"
     )
 
 

@@ -18,15 +18,17 @@ from db.rows.score_intervals import half_interval_95
 EXPLANATION = (
     "Within a bucket, chance decides which questions a step replays. **Drawn** questions were trained on once more, "
     "with a replay; **undrawn** ones of the same step and bucket were not trained on in that step. {values} "
-    "Questions that their draw's step retired have no next attempt: the last column counts them as solved, the one "
-    "before leaves them out, and the truth is in between. "
     "Intervals are 95%, clustered by question; of 20 rows without an effect one excludes 0. The halves by the replay's "
     "entropy differ in their questions too, which chance did not choose."
 )
-_CHANGES = "Changes are from the bucket k/K to the correct share at the next attempt."
+_CHANGES = (
+    "Changes are from the bucket k/K to the correct share at the next attempt. Questions that their draw's step "
+    "retired have no next attempt: the last column counts them as solved, the one before leaves them out, and the "
+    "truth is in between."
+)
 _SHARES = (
-    "Shares are those of correct answers at the next attempt. Drawn questions whose rewards then are equal fall into "
-    "bucket 0, are not drawn again and are left out until they are fresh, which biases the difference."
+    "Shares are those of correct answers at the next attempt. Drawn questions whose rewards become equal fall into "
+    "bucket 0 and are not drawn again: they have no next attempt until they are fresh, which biases the difference."
 )
 
 

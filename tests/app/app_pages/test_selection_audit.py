@@ -59,6 +59,7 @@ def test_drawn_questions_are_compared_with_undrawn_ones(open_page):
     assert not page.exception
     frame = page.dataframe[0].value
     assert frame["Questions"][0] == "all"
+    assert has_text(page, "retired have no next attempt")
     assert frame["Drawn"][0] == frame["Drawn"][frame["Questions"].str.startswith("bucket")].sum() > 0
 
 
@@ -138,6 +139,7 @@ def test_buckets_of_continuous_rewards_are_not_called_correct_rollouts(runs_root
     assert not effects.exception
     assert {"% correct, drawn", "% correct, undrawn"} <= set(effects.dataframe[0].value)
     assert not has_text(effects, "k/K")
+    assert not has_text(effects, "retired have no next attempt")
     buckets = open_page("replay_buffer", run="play-continuous", view="Over time")
     assert has_text(buckets, "questions by spread of rewards, 0 to K")
     assert not has_text(buckets, "correct rollouts")

@@ -70,3 +70,7 @@ def test_the_command_keeps_a_report_of_model_and_training_data(contaminated, tok
     assert (report.benchmark, report.num_questions, report.num_overlapping) == ("mine", 24, 13)
     assert json.loads(result.stdout)["signs"] == report.signs()
     assert len(report.signs()) == 3
+    words = {**rows[0], "prompt": [{"role": "user", "content": "How many days has a week?"}]}
+    (tmp_path / "scored.jsonl").write_text(json.dumps(words) + "\n", encoding="utf-8")
+    without_data = CliRunner().invoke(app, [*arguments[:4], "--runs-root", str(tmp_path / "runs")])
+    assert "mine: Nothing to compare" in without_data.output

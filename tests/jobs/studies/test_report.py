@@ -165,6 +165,7 @@ def test_a_row_of_the_paper_is_beside_its_own_figure(tmp_path):
     assert "Medium on-policy CoT correctness without code (%) 64.7 50.0 1" in text
     assert "Hard on-policy CoT correctness without code (%) 56.1 0.000 1" in text
     assert "Hard on-policy Entropy with code 0.16 - 1" in text
+    assert "Differences to the baseline" not in text
 
 
 def test_a_cell_with_a_baseline_of_its_own_is_compared_with_that(tmp_path):
