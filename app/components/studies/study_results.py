@@ -77,13 +77,9 @@ def figures_table(results: StudyResults) -> pd.DataFrame:
 def chart(results: StudyResults) -> go.Figure | None:
     """Return the main figure of each cell: seeds, mean and interval; None without any."""
     name = results.main_figure
-    rows = [
-        (result.cell.name, result.figures[name])
-        for result in results.cells
-        if name is not None and name in result.figures
-    ]
-    if not rows:
+    if name is None:
         return None
+    rows = [(result.cell.name, result.figures[name]) for result in results.cells if name in result.figures]
     colours, drawn = theme.palette(), rows[::-1]
     figure = figures.new_figure(height=_PER_CELL * len(rows) + 70)
     baseline = results.common_baseline
