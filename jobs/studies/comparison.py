@@ -82,7 +82,7 @@ def coverage(results: StudyResults) -> str:
         return text
     return (
         f"{text} The runs share {len(warm)} warm models: for other warm models the intervals of means are too narrow; "
-        "what a warm model adds to all cells cancels in differences, which are paired by seed."
+        "what a warm model adds to all cells cancels in paired differences."
     )
 
 
@@ -118,7 +118,7 @@ def reading(results: StudyResults) -> str:
         if names
     ]
     parts.append(
-        f"By Student's t over seeds at 5%, with Holm's correction for {len(intervals)} comparisons, unlike intervals."
+        f"By Student's t over seeds at 5%, with Holm's correction (cells compared: {len(intervals)}), unlike intervals."
     )
     return " ".join(parts)
 

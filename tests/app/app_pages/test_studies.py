@@ -185,7 +185,7 @@ def test_a_study_of_no_table_of_the_paper_says_what_its_differences_are_to(runs_
     assert not page.exception
     assert [tab.label for tab in page.tabs] == ["Runs", "Results"]
     assert has_text(page, "Each difference is to the baseline of the same settings, such as on-policy-e0.4-k8-n64.")
-    assert has_text(page, "with Holm's correction for 2 comparisons")
+    assert has_text(page, "with Holm's correction (cells compared: 2)")
     (chart,) = page.get("plotly_chart")
     assert "shapes" not in json.loads(chart.proto.spec)["layout"]
     assert not has_text(page, "dotted")

@@ -138,7 +138,7 @@ def test_a_difference_that_chance_explains_among_several_is_not_said_to_be_real(
     assert 0.05 / 4 < difference.p_value < 0.05
     text = " ".join(Outline(render_report(results, 30)).texts)
     assert "Higher" not in text
-    assert "with Holm's correction for 4 comparisons" in text
+    assert "with Holm's correction (cells compared: 4)" in text
 
 
 def test_cells_with_the_runs_of_another_are_named_and_no_comparisons(tmp_path):
@@ -152,7 +152,7 @@ def test_cells_with_the_runs_of_another_are_named_and_no_comparisons(tmp_path):
     text = reading(read(tmp_path))
     assert text.startswith("redraw: the same runs as exgrpo. on-policy-retire: the same runs as on-policy. ")
     assert "Not distinguishable from it: exgrpo, rho-25." in text
-    assert "with Holm's correction for 2 comparisons" in text
+    assert "with Holm's correction (cells compared: 2)" in text
 
 
 def test_a_row_of_the_paper_is_beside_its_own_figure(tmp_path):
