@@ -18,7 +18,7 @@ from exgrpo_core.methods.protocols import QuestionSampler
 
 @dataclass(frozen=True, slots=True)
 class Dapo(QuestionSampler):
-    """Groups of equal rewards are filled up in at most `max_refills` rounds; what the buffer holds is left alone."""
+    """Further questions replace groups of equal rewards, in at most `max_refills` rounds; nothing is replayed."""
 
     name: ClassVar[str] = "dapo"
     max_refills: float = 9

@@ -68,7 +68,7 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
         num_open = sum(check.is_good is None for row in rows for check in row.checks)
         text = f":green[:material/verified:] **{num_checks:,} checks of step {step:,} pass**, and no choice of the run "
         text += "contradicts its scores"
-        st.markdown(text + (f"; not made for lack of stored tokens: {num_open:,}." if num_open else "."))
+        st.markdown(text + (f"; not made, since tokens were not stored: {num_open:,}." if num_open else "."))
 
 
 def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> None:
