@@ -17,3 +17,25 @@ def test_changes_survive_a_reload_and_the_launch_stays_in_view(open_page):
     box = launch.bounding_box()
     assert 0 < box["y"] < page.viewport_size["height"] - box["height"]
     assert watched.errors == []
+
+
+def test_a_text_field_whose_code_comes_after_the_first_change_keeps_its_value(open_page, workbench):
+    watched = open_page("/")
+    page = watched.page
+    held = []
+    page.route("**/TextInput.*.js", lambda route: held.append(route))
+    page.goto(f"{workbench.origin}/new_run?section=Run")
+    steps = page.get_by_label("Number of steps", exact=True)
+    steps.fill("7")
+    steps.press("Enter")
+    page.wait_for_url("**num_steps%3D7")
+    for route in held:
+        route.continue_()
+    name = page.get_by_label("Name", exact=True)
+    name.wait_for()
+    steps.fill("8")
+    steps.press("Enter")
+    page.wait_for_url("**num_steps%3D8")
+    assert name.input_value() == "chains ExGRPO"
+    assert "set=name" not in page.url
+    assert watched.errors == []

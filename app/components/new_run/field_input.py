@@ -1,6 +1,8 @@
 """One field of a form: its name, symbol, explanation and mistake on the left, its widget on the right."""
 
+import contextlib
 import json
+import sys
 from collections.abc import Callable, Sequence
 
 import streamlit as st
@@ -20,11 +22,15 @@ RANGES: dict[str, dict[str, object] | None] = {
 }
 """The ranges of masked GRPO that the paper names."""
 AS_GIVEN = "as given"
+LARGEST_WHOLE_NUMBER = 2**53 - 1
+"""The largest whole number that a browser holds exactly."""
 
 
 def show(shape: FieldShape, value: object, start: object, key: str, mistakes: Sequence[str]) -> None:
-    """Show the field with its value; `value_of` reads from the session's state at `key` what users change it to."""
-    st.session_state.setdefault(key, raw_of(shape, value))
+    """Show the field with its value; `value_of` reads from the session's state at `key` what users change it to.
+
+    Each run of the page names the value: a browser may have taken nothing of the runs before.
+    """
     with st.container(key=f"field-{key}"):
         left, right = st.columns([6, 5], gap="medium", vertical_alignment="center")
     with left, st.container(gap="xxsmall"):
@@ -32,8 +38,10 @@ def show(shape: FieldShape, value: object, start: object, key: str, mistakes: Se
         for mistake in mistakes:
             st.markdown(f":small[:red[:material/error: {with_code(mistake)}]]")
     with right:
-        # A step that follows the value would make the widget another one with each change.
-        _WIDGETS[shape.kind](shape, value if shape.kind is InputKind.CORRECTNESS_RANGE else start, key)
+        if shape.kind in (InputKind.WHOLE_NUMBER, InputKind.NUMBER):
+            _number(shape, raw_of(shape, value), start, key)
+        else:
+            _WIDGETS[shape.kind](shape, raw_of(shape, value), key)
 
 
 def raw_of(shape: FieldShape, value: object) -> object:
@@ -53,9 +61,11 @@ def _switch_of(_shape: FieldShape, value: object) -> bool:
 
 
 def _number_of(shape: FieldShape, value: object) -> float | int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    is_whole = shape.kind is InputKind.WHOLE_NUMBER
+    largest = LARGEST_WHOLE_NUMBER if is_whole else sys.float_info.max
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -largest <= value <= largest:
         return None
-    return int(value) if shape.kind is InputKind.WHOLE_NUMBER else float(value)
+    return int(value) if is_whole else float(value)
 
 
 def _option_of(shape: FieldShape, value: object) -> str:
@@ -89,6 +99,15 @@ def _words_of(value: object) -> list[str]:
 
 def _part_from(shape: FieldShape, raw: object) -> object:
     return (part_defaults(shape.path) if raw else None) if shape.is_optional else raw
+
+
+def _number_from(_shape: FieldShape, raw: object) -> object:
+    """Return the number that a text is, none for nothing; another text is left for the checks."""
+    text = str(raw).strip()
+    for read in (int, float):
+        with contextlib.suppress(ValueError):
+            return read(text)
+    return text or None
 
 
 def _option_from(_shape: FieldShape, raw: object) -> object:
@@ -137,84 +156,93 @@ def _label(shape: FieldShape, start: object, is_changed: bool) -> None:
         st.caption(f"{shape.explanation}{literal(before)}")
 
 
-def _number(shape: FieldShape, value: object, key: str) -> None:
+def _number(shape: FieldShape, raw: object, start: object, key: str) -> None:
     is_whole = shape.kind is InputKind.WHOLE_NUMBER
     st.number_input(
         shape.label,
-        value=None,
-        step=1 if is_whole else _step(value),
+        value=raw if isinstance(raw, int | float) else None,
+        step=1 if is_whole else _step(start),
         format="%d" if is_whole else "%.6g",
-        placeholder="none" if shape.is_optional else "a number",
+        placeholder="a number",
         key=key,
         label_visibility="collapsed",
     )
 
 
-def _step(value: object) -> float:
+def _step(start: object) -> float:
     """Return a step of a tenth of the number's size, so that 0.0001 can be stepped as well as 64."""
-    if not isinstance(value, int | float) or not value:
+    if not isinstance(start, int | float) or not start:
         return 0.01
-    return float(f"{abs(value) / 10:.0e}")
+    return float(f"{abs(start) / 10:.0e}")
 
 
-def _switch(shape: FieldShape, _value: object, key: str) -> None:
-    st.toggle(shape.label, key=key, label_visibility="collapsed")
+def _switch(shape: FieldShape, raw: object, key: str) -> None:
+    st.toggle(shape.label, value=bool(raw), key=key, label_visibility="collapsed")
 
 
-def _text(shape: FieldShape, _value: object, key: str) -> None:
+def _text(shape: FieldShape, raw: object, key: str) -> None:
     placeholder = "none" if shape.is_optional else None
-    st.text_input(shape.label, placeholder=placeholder, key=key, label_visibility="collapsed")
+    st.text_input(shape.label, value=str(raw), placeholder=placeholder, key=key, label_visibility="collapsed")
 
 
-def _choice(shape: FieldShape, _value: object, key: str) -> None:
+def _choice(shape: FieldShape, raw: object, key: str) -> None:
+    options = [*([NOT_SET] if shape.is_optional else []), *shape.options]
     st.selectbox(
         shape.label,
-        [*([NOT_SET] if shape.is_optional else []), *shape.options],
+        options,
+        index=options.index(str(raw)),
         format_func=lambda option: option.replace("_", " "),
         key=key,
         label_visibility="collapsed",
     )
 
 
-def _strategy(shape: FieldShape, _value: object, key: str) -> None:
-    given = str(st.session_state[key])
+def _strategy(shape: FieldShape, raw: object, key: str) -> None:
+    given = str(raw)
+    options = [*shape.options, *([given] if given not in shape.options else [])]
     st.selectbox(
         shape.label,
-        [*shape.options, *([given] if given not in shape.options else [])],
+        options,
+        index=options.index(given),
         key=key,
         label_visibility="collapsed",
         accept_new_options=True,
     )
-    meaning = describe(STRATEGIES[shape.path], str(st.session_state[key]))
+    meaning = describe(STRATEGIES[shape.path], given)
     if meaning:
         st.caption(with_code(meaning))
 
 
-def _choices(shape: FieldShape, _value: object, key: str) -> None:
+def _choices(shape: FieldShape, raw: object, key: str) -> None:
     # A row of pills would be cut where the column is narrow.
     st.multiselect(
-        shape.label, list(shape.options), placeholder="none", key=key, label_visibility="collapsed", select_all=False
+        shape.label,
+        list(shape.options),
+        default=_words_of(raw),
+        placeholder="none",
+        key=key,
+        label_visibility="collapsed",
+        select_all=False,
     )
 
 
-def _words(shape: FieldShape, _value: object, key: str) -> None:
-    st.text_input(shape.label, placeholder="separated by commas", key=key, label_visibility="collapsed")
+def _words(shape: FieldShape, raw: object, key: str) -> None:
+    st.text_input(shape.label, value=str(raw), placeholder="separated by commas", key=key, label_visibility="collapsed")
 
 
-def _lines(shape: FieldShape, _value: object, key: str) -> None:
+def _lines(shape: FieldShape, raw: object, key: str) -> None:
     placeholder = "NAME=VALUE, one per line" if shape.kind is InputKind.MAPPING else "one per line"
-    st.text_area(shape.label, placeholder=placeholder, height=68, key=key, label_visibility="collapsed")
+    st.text_area(shape.label, value=str(raw), placeholder=placeholder, height=68, key=key, label_visibility="collapsed")
 
 
-def _range(shape: FieldShape, value: object, key: str) -> None:
-    options = [*RANGES, *([AS_GIVEN] if _range_of(shape, value) == AS_GIVEN else [])]
-    st.selectbox(shape.label, options, key=key, label_visibility="collapsed")
+def _range(shape: FieldShape, raw: object, key: str) -> None:
+    options = [*RANGES, *([AS_GIVEN] if raw == AS_GIVEN else [])]
+    st.selectbox(shape.label, options, index=options.index(str(raw)), key=key, label_visibility="collapsed")
 
 
 _WIDGETS: dict[InputKind, Callable[[FieldShape, object, str], None]] = {
     InputKind.SWITCH: _switch,
-    InputKind.WHOLE_NUMBER: _number,
-    InputKind.NUMBER: _number,
+    InputKind.OPTIONAL_NUMBER: _text,
     InputKind.TEXT: _text,
     InputKind.CHOICE: _choice,
     InputKind.STRATEGY: _strategy,
@@ -238,6 +266,7 @@ _RAW: dict[InputKind, Callable[[FieldShape, object], object]] = {
 """What a widget holds for a value, by the kind of field; others hold text."""
 _VALUES: dict[InputKind, Callable[[FieldShape, object], object]] = {
     InputKind.SWITCH: _part_from,
+    InputKind.OPTIONAL_NUMBER: _number_from,
     InputKind.CHOICE: _option_from,
     InputKind.WORDS: _words_from,
     InputKind.LINES: _words_from,

@@ -49,6 +49,7 @@ class InputKind(StrEnum):
     SWITCH = "switch"
     WHOLE_NUMBER = "whole_number"
     NUMBER = "number"
+    OPTIONAL_NUMBER = "optional_number"
     TEXT = "text"
     CHOICE = "choice"
     STRATEGY = "strategy"
@@ -182,6 +183,8 @@ def _shape(path: str, annotation: object, doc: str) -> FieldShape:
     kind, options = (InputKind.LINES, ()) if path in ONE_A_LINE else _kind(annotation)
     if path in STRATEGIES:
         kind, options = InputKind.STRATEGY, tuple(names_of(STRATEGIES[path]))
+    if is_optional and kind in (InputKind.WHOLE_NUMBER, InputKind.NUMBER):
+        kind = InputKind.OPTIONAL_NUMBER
     return FieldShape(path, _label(path), symbol, explanation, kind, options, is_optional)
 
 

@@ -1,6 +1,7 @@
 """What the form of a new run holds: values of the session, with changes in the address, so that a reload keeps them."""
 
 import copy
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from app.components.widgets.spec_text import differences, option_text
 
 ADDRESS = "set"
 """Changed fields in the address, each as `path=value`, as `--set` takes it."""
-_KEY = "new-run-form"
+_KEY, _EDITIONS = "new-run-form", "new-run-editions"
 TABS_KEY = "new-run-sections"
 """Key of a widget that is always on the page: without it in the session, the page was opened again."""
 
@@ -27,6 +28,8 @@ class FormState:
     origin: str
     start: dict[str, Any]
     content: dict[str, Any]
+    editions: Counter[str]
+    """How often each field's widget was exchanged for one with another value."""
 
     @property
     def is_changed(self) -> bool:
@@ -48,13 +51,17 @@ class FormState:
 
     def key(self, path: str) -> str:
         """Return the key of a field's widget."""
-        return f"{self.origin}-{path}".replace(".", "-")
+        return f"{self.origin}-{path}-{self.editions[path]}".replace(".", "-")
+
+    def exchange(self, path: str, value: object) -> None:
+        """Set a field from outside its widget; another widget shows the value."""
+        self.put(path, value)
+        self.editions[path] += 1
 
     def replace(self, content: Mapping[str, Any]) -> None:
-        """Take other values, such as those of an edited text; the widgets show them."""
+        """Take other values, such as those of an edited text; other widgets show them."""
         self.content = copy.deepcopy(dict(content))
-        for shape in _shapes():
-            st.session_state.pop(self.key(shape.path), None)
+        self.editions.update(shape.path for shape in _shapes())
 
 
 def open_form(start: Mapping[str, Any], origin: str) -> FormState:
@@ -67,7 +74,8 @@ def open_form(start: Mapping[str, Any], origin: str) -> FormState:
     context = get_script_run_ctx()
     is_history = context is not None and context.is_history_navigation
     if not isinstance(state, FormState) or state.origin != origin or TABS_KEY not in st.session_state or is_history:
-        state = FormState(origin, copy.deepcopy(dict(start)), {})
+        editions = st.session_state.setdefault(_EDITIONS, Counter())
+        state = FormState(origin, copy.deepcopy(dict(start)), {}, editions)
         state.replace(start)
         for word in st.query_params.get_all(ADDRESS):
             _apply(state, word)

@@ -73,16 +73,14 @@ def _offer_clusters(state: FormState) -> None:
 
 
 def _take_cluster(state: FormState, key: str, clusters: Mapping[str, str]) -> None:
-    state.put(_ADDRESS, clusters.get(st.session_state[key] or "", ""))
-    st.session_state.pop(state.key(_ADDRESS), None)
+    state.exchange(_ADDRESS, clusters.get(st.session_state[key] or "", ""))
 
 
 def _take(state: FormState, key: str) -> None:
     where = Where(st.session_state[key])
     state.put(_ENGINE, "embedded" if where is Where.MACHINE else "verl")
     first = next(iter(elsewhere.list_clusters().values()), "")
-    state.put(_ADDRESS, first if where is Where.CLUSTER else None)
-    st.session_state.pop(state.key(_ADDRESS), None)
+    state.exchange(_ADDRESS, first if where is Where.CLUSTER else None)
 
 
 def _needs(where: Where) -> str:

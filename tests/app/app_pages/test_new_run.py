@@ -10,6 +10,7 @@ from app.components.new_run.where import Where
 from app.roles import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from tests.app.form_fields import field
 from tests.app.page_texts import has_text, texts
 
 PRESET_FORM = "preset-chains-exgrpo"
@@ -37,7 +38,7 @@ def test_form_starts_from_the_demo_preset_and_is_ready(open_page):
 
 def test_change_shows_in_command_and_chart(open_page):
     page = open_page("new_run", section="Algorithm")
-    page.number_input(key=f"{PRESET_FORM}-algorithm-bucket_spread").set_value(0.125).run()
+    field(page, "algorithm.bucket_spread").set_value(0.125).run()
     assert "--set algorithm.bucket_spread=0.125" in page.code[0].value
     assert any("Largest over smallest weight: 90" in text for text in texts(page))
     assert any("1 change" in text for text in texts(page))
@@ -45,7 +46,7 @@ def test_change_shows_in_command_and_chart(open_page):
 
 def test_wrong_field_is_named_at_once_and_cannot_be_launched(open_page):
     page = open_page("new_run", section="Algorithm")
-    page.number_input(key=f"{PRESET_FORM}-algorithm-mini_batch_size").set_value(5).run()
+    field(page, "algorithm.mini_batch_size").set_value(5).run()
     assert not page.exception
     assert any("mini_batch_size: expected a divisor of batch_size" in text for text in mistakes(page))
     assert page.button(key="launch").disabled
@@ -56,11 +57,16 @@ def test_typing_in_a_choice_of_several_adds_no_more_than_one(open_page):
     assert [picker.proto.select_all for picker in page.multiselect] == [False]
 
 
-def test_optional_number_can_be_cleared(open_page):
+def test_optional_number_can_be_cleared_and_changed(open_page):
     page = open_page("new_run", section="Validation")
-    page.number_input(key=f"{PRESET_FORM}-validation-interval").set_value(None).run()
+    field(page, "validation.interval").set_value("").run()
     assert "--set validation.interval=null" in page.code[0].value
     assert not page.button(key="launch").disabled
+    field(page, "validation.interval").set_value("7").run()
+    assert "--set validation.interval=7" in page.code[0].value
+    field(page, "validation.interval").set_value("often").run()
+    assert mistakes(page)[0].startswith("validation.interval: expected a whole number")
+    assert field(page, "validation.interval").value == "often"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +87,7 @@ def test_other_presets_fill_the_form_unchanged(open_page, preset):
 
 def test_launch_queues_the_run_and_opens_its_page(runs_root, open_page):
     page = open_page("new_run")
-    page.text_input(key=f"{PRESET_FORM}-name").set_value("my run").run()
+    field(page, "name").set_value("my run").run()
     page.button(key="launch").click().run()
     assert not page.exception
     (folder,) = [path for path in runs_root.iterdir() if path.name != "workbench"]
@@ -93,10 +99,8 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
     page = open_page("new_run", section="verl engine")
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
     assert any(text.startswith("verl.ray.address: expected an address") for text in mistakes(page))
-    page.text_area(key=f"{PRESET_FORM}-verl-overrides").set_value(
-        "trainer.logger=[console,wandb]\nreward.num_workers=3"
-    ).run()
-    page.text_input(key=f"{PRESET_FORM}-verl-ray-address").set_value("http://127.0.0.1:8265").run()
+    field(page, "verl.overrides").set_value("trainer.logger=[console,wandb]\nreward.num_workers=3").run()
+    field(page, "verl.ray.address").set_value("http://127.0.0.1:8265").run()
     assert not page.exception
     assert any("Ready to launch" in text for text in texts(page))
     assert """--set 'verl.overrides=["trainer.logger=[console,wandb]", "reward.num_workers=3"]'""" in page.code[0].value
@@ -113,7 +117,7 @@ def test_known_clusters_are_offered_and_the_run_is_queued_for_the_chosen_one(run
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
     assert page.selectbox(key=f"{PRESET_FORM}-cluster").value == "first"
     page.selectbox(key=f"{PRESET_FORM}-cluster").set_value("second").run()
-    assert page.text_input(key=f"{PRESET_FORM}-verl-ray-address").value == addresses["second"]
+    assert field(page, "verl.ray.address").value == addresses["second"]
     page.button(key="launch").click().run()
     assert not page.exception
     spec = json.loads((runs_root / page.query_params["run"] / "spec.json").read_text())
@@ -162,7 +166,7 @@ def test_a_disk_that_may_become_full_is_said_and_blocks_no_launch(runs_root, ope
 def test_a_disk_that_may_become_full_is_said_beside_what_keeps_the_run_from_starting(open_page, monkeypatch):
     monkeypatch.setattr("jobs.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     page = open_page("new_run", section="Data")
-    page.text_input(key=f"{PRESET_FORM}-data-source").set_value("gone.jsonl").run()
+    field(page, "data.source").set_value("gone.jsonl").run()
     assert any("data.source: expected an existing file" in text for text in mistakes(page))
     assert has_text(page, "The disk may become full")
 
@@ -202,9 +206,8 @@ def test_embedded_run_that_memory_cannot_hold_is_not_ready(open_page):
 
 def test_parts_that_a_preset_sets_are_in_the_form(open_page):
     page = open_page("new_run", preset="paper-wildchat-if", section="Algorithm")
-    form = "preset-paper-wildchat-if"
-    assert page.text_input(key=f"{form}-reward_model-source").value == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
-    page.toggle(key=f"{form}-reward_model").set_value(False).run()
+    assert field(page, "reward_model.source").value == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
+    field(page, "reward_model").set_value(False).run()
     assert not page.exception
     assert any(text.startswith("reward_model: expected one for continuous rewards") for text in mistakes(page))
 
@@ -220,39 +223,40 @@ def test_the_text_of_the_specification_is_edited_with_the_checks_of_the_form(ope
     assert "--set num_steps=7" in page.code[0].value
     assert not page.button(key="launch").disabled
     open_section(page, "Run")
-    assert page.number_input(key=f"{PRESET_FORM}-num_steps").value == 7
+    assert field(page, "num_steps").value == 7
 
 
 def test_every_mistake_is_told_at_once_beside_its_field_on_its_tab_and_in_the_summary(open_page):
     page = open_page("new_run", section="Optimizer")
-    page.number_input(key=f"{PRESET_FORM}-optim-learning_rate").set_value(-1.0).run()
+    field(page, "optim.learning_rate").set_value(-1.0).run()
     open_section(page, "Algorithm")
-    page.number_input(key=f"{PRESET_FORM}-algorithm-mini_batch_size").set_value(5).run()
+    field(page, "algorithm.mini_batch_size").set_value(5).run()
     assert len(mistakes(page)) == 2
     labels = [tab.label for tab in page.tabs]
     assert [label.split(" :")[0] for label in labels if "error" in label] == ["Algorithm", "Optimizer"]
     assert any(":red[" in text and "divisor of batch" in text for text in texts(page))
     page.button(key="mend-1").click().run()
-    assert page.number_input(key=f"{PRESET_FORM}-optim-learning_rate").value == -1.0
+    assert field(page, "optim.learning_rate").value == -1.0
 
 
-def test_cleared_required_number_is_a_mistake_and_stays_cleared(open_page):
+def test_cleared_required_number_is_as_before(open_page):
     page = open_page("new_run")
-    page.number_input(key=f"{PRESET_FORM}-num_steps").set_value(None).run()
-    assert mistakes(page) == ["num_steps: expected a whole number, got nothing"]
-    assert page.number_input(key=f"{PRESET_FORM}-num_steps").value is None
+    field(page, "num_steps").set_value(7).run()
+    field(page, "num_steps").set_value(None).run()
+    assert field(page, "num_steps").value == 7
+    assert mistakes(page) == []
 
 
 def test_changes_are_in_the_address_and_come_back_with_it(open_page):
     page = open_page("new_run")
-    page.number_input(key=f"{PRESET_FORM}-num_steps").set_value(77).run()
-    page.text_input(key=f"{PRESET_FORM}-name").set_value("a: name").run()
+    field(page, "num_steps").set_value(77).run()
+    field(page, "name").set_value("a: name").run()
     changes = page.query_params["set"]
     again = open_page("new_run", set=changes)
-    assert again.number_input(key=f"{PRESET_FORM}-num_steps").value == 77
+    assert field(again, "num_steps").value == 77
     assert any("a: name" in text for text in mistakes(again))
     again.button(key="discard").click().run()
-    assert again.number_input(key=f"{PRESET_FORM}-num_steps").value == 150
+    assert field(again, "num_steps").value == 150
     assert "set" not in again.query_params
 
 
@@ -271,7 +275,7 @@ def test_refused_launch_says_why_beside_the_button(open_page, monkeypatch):
 @pytest.mark.usefixtures("recorded_runs")
 def test_clone_has_a_name_of_its_own_and_its_parent(runs_root, open_page):
     page = open_page("new_run", **{"from": "run-on-policy"})
-    name = page.text_input(key="from-run-on-policy-name").value
+    name = field(page, "name").value
     assert name.endswith(" copy")
     page.button(key="launch").click().run()
     info = json.loads((runs_root / page.query_params["run"] / "run.json").read_text())
@@ -286,7 +290,7 @@ def test_unknown_run_to_clone_is_one_sentence(open_page):
 
 def test_missing_data_file_is_named_while_one_types(open_page):
     page = open_page("new_run", preset="paper-exgrpo", section="Data")
-    page.text_input(key="preset-paper-exgrpo-data-source").set_value("missing.parquet").run()
+    field(page, "data.source").set_value("missing.parquet").run()
     assert not page.exception
     assert any(text.startswith("data.source: expected an existing file or folder") for text in mistakes(page))
     assert page.button(key="launch").disabled
@@ -321,14 +325,14 @@ def test_differences_from_an_earlier_run_are_listed(open_page):
 
 def test_draft_is_kept_opened_again_and_deleted(runs_root, open_page):
     page = open_page("new_run")
-    page.text_input(key=f"{PRESET_FORM}-name").set_value("half done").run()
+    field(page, "name").set_value("half done").run()
     open_section(page, "Algorithm")
-    page.number_input(key=f"{PRESET_FORM}-algorithm-mini_batch_size").set_value(5).run()
+    field(page, "algorithm.mini_batch_size").set_value(5).run()
     page.button(key="save-draft").click().run()
     assert not page.exception
     assert (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()
     page = open_page("new_run", draft="half done", section="Algorithm")
-    assert page.number_input(key="draft-half done-algorithm-mini_batch_size").value == 5
+    assert field(page, "algorithm.mini_batch_size").value == 5
     assert page.button(key="launch").disabled
     page.button(key="delete-draft-half done").click().run()
     assert not (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()

@@ -21,6 +21,7 @@ from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
 from tests.app import recorded
+from tests.app.form_fields import field
 from tests.app.page_texts import has_text, texts
 from tests.jobs.training.killed_runs import killed_run
 
@@ -280,7 +281,7 @@ def test_clone_opens_the_form_with_the_runs_values(open_page):
     page.button(key="run-clone").click().run()
     assert not page.exception
     assert [element.value for element in page.title] == ["New run"]
-    assert page.number_input(key="from-run-finished-num_steps").value == 30
+    assert field(page, "num_steps").value == 30
 
 
 def test_run_that_the_database_does_not_know_yet_is_waited_for(open_page, runs_root):

@@ -12,6 +12,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import rebuild_index
+from tests.app.form_fields import field
 from tests.step_reports import make_questions
 
 RUN_ID = "tuned"
@@ -71,7 +72,7 @@ def test_form_starts_from_a_preset_of_fine_tuning_and_keeps_it_one(open_page, pr
     page = open_page("new_run", preset=preset)
     assert not page.exception
     assert f"exgrpo train --preset {preset}" in [block.value for block in page.code]
-    assert page.text_input(key=f"preset-{preset}-sft-response_column").value == "target"
+    assert field(page, "sft.response_column").value == "target"
 
 
 @pytest.mark.parametrize("preset", ["chains-sft", "paper-sft"])
@@ -87,7 +88,7 @@ def test_form_counts_demonstrations_and_no_rollouts(open_page, preset):
 def test_form_starts_from_an_earlier_fine_tuned_run(open_page):
     page = open_page("new_run", **{"from": RUN_ID})
     assert not page.exception
-    assert page.text_input(key=f"from-{RUN_ID}-sft-response_column").value == "target"
+    assert field(page, "sft.response_column").value == "target"
 
 
 @pytest.mark.usefixtures("tuned")

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from app.components.new_run.field_input import raw_of, value_of
@@ -28,3 +30,20 @@ def test_a_mapping_is_a_line_an_item(path, value, text):
 def test_fields_are_read_as_yaml_and_text_that_is_none_stays():
     shape = SHAPES["validation.benchmarks"]
     assert value_of(shape, "a={source: b}\nc={d", {}) == {"a": {"source": "b"}, "c": "{d"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("seed", 2**60), ("seed", -(2**60)), ("optim.beta1", 10**400), ("optim.beta1", math.inf), ("optim.beta1", True)],
+)
+def test_a_number_that_no_browser_holds_leaves_its_field_empty_and_stays(path, value):
+    raw = raw_of(SHAPES[path], value)
+    assert raw is None
+    assert value_of(SHAPES[path], raw, value) is value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("", None), (" 8 ", 8), ("1e-4", 1e-4), ("-2", -2), ("many", "many"), ("1 000", "1 000")]
+)
+def test_an_optional_number_is_read_from_its_text(text, value):
+    assert value_of(SHAPES["algorithm.start_pass_rate"], text, 0.5) == value

@@ -48,8 +48,8 @@ def test_paper_symbols_are_read_from_the_docstrings():
 def test_types_choose_the_widgets():
     kinds = {path: (shape.kind, shape.is_optional) for path, shape in shapes_by_path().items()}
     assert kinds["num_steps"] == (InputKind.WHOLE_NUMBER, False)
-    assert kinds["validation.interval"] == (InputKind.WHOLE_NUMBER, True)
-    assert kinds["algorithm.start_pass_rate"] == (InputKind.NUMBER, True)
+    assert kinds["validation.interval"] == (InputKind.OPTIONAL_NUMBER, True)
+    assert kinds["algorithm.start_pass_rate"] == (InputKind.OPTIONAL_NUMBER, True)
     assert kinds["algorithm.shapes_policy"] == (InputKind.SWITCH, False)
     assert kinds["algorithm.mask_range"] == (InputKind.CORRECTNESS_RANGE, True)
     assert kinds["recording.loggers"] == (InputKind.CHOICES, False)
