@@ -42,7 +42,7 @@ def workbench(tmp_path_factory):
 
 def get(workbench, path="/", **headers) -> httpx2.Response:
     """Ask from another address than the server's own, which is trusted by itself, as a proxy in a container does."""
-    with httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.2")) as client:
+    with httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.2"), timeout=60) as client:
         return client.get(f"http://127.0.0.1:{workbench.port}{path}", headers=PROXY_HEADERS | headers)
 
 
@@ -156,7 +156,9 @@ def running_caddy(folder, workbench_port: int):
 def test_through_caddy_the_workbench_opens_over_tls_with_its_web_socket(workbench, tmp_path):
     with running_caddy(tmp_path, workbench.port) as (port, authority):
         trust = ssl.create_default_context(cafile=str(authority))
-        with httpx2.Client(verify=trust, headers={"Host": f"{HOST_NAME}:{port}"}, trust_env=False) as client:
+        with httpx2.Client(
+            verify=trust, headers={"Host": f"{HOST_NAME}:{port}"}, trust_env=False, timeout=60
+        ) as client:
             asked = {"sni_hostname": HOST_NAME}
             welcome = _get_patiently(client, f"https://127.0.0.1:{port}/?token={TOKEN}", asked)
             assert "; Secure" in welcome.headers["set-cookie"]

@@ -40,5 +40,5 @@ def test_the_workbench_starts_and_answers_with_a_read_only_root(sealed):
     del variables["PATH"]
     with composed_workbench(state / "runs", before, TMPDIR=str(temporary), **variables) as workbench:
         address = f"http://127.0.0.1:{workbench.port}/_stcore/health"
-        assert httpx2.get(address, trust_env=False).text == "ok"
+        assert httpx2.get(address, trust_env=False, timeout=60).text == "ok"
         assert (state / "runs" / "workbench" / "workbench.json").is_file()

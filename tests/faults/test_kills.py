@@ -85,7 +85,7 @@ class KilledWorkbench:
             self.server.process.kill()
             self.server.stop()
             self.server = web_server.start(self.runs_root)
-            assert "set-cookie" in httpx2.get(self.server.link).headers
+            assert "set-cookie" in httpx2.get(self.server.link, timeout=60).headers
             return True
         return self._kill_trainer(is_inside_save=victim != "trainer")
 

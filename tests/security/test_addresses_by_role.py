@@ -116,7 +116,7 @@ def signed_in(served, email):
     """Sign in with the provider and open a tab, as a browser does."""
     provider, origin = served
     provider.claims = {"sub": email, "email": email}
-    with httpx2.Client(base_url=origin, follow_redirects=True, trust_env=False) as client:
+    with httpx2.Client(base_url=origin, follow_redirects=True, trust_env=False, timeout=60) as client:
         client.get(re.search(r'href="?(/auth/login[^\s>"]*)', client.get("/").text)[1])
         client.get("/_stcore/health")
         cookies = {cookie.name: cookie.value for cookie in client.cookies.jar}

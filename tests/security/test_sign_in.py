@@ -235,10 +235,10 @@ def test_where_people_sign_in_no_token_opens_anything_and_nothing_else_answers(s
     for path in paths:
         joined = "&" if "?" in path else "?"
         for address in (path, f"{path}{joined}token=a-token-that-must-not-help"):
-            assert httpx2.get(origin + address).status_code == 403
-    assert httpx2.post(f"{origin}/auth/login").status_code == 403
+            assert httpx2.get(origin + address, timeout=60).status_code == 403
+    assert httpx2.post(f"{origin}/auth/login", timeout=60).status_code == 403
     forged = {"_streamlit_user": json.dumps({"email": ADMIN, "is_logged_in": True, "origin": origin})}
-    assert httpx2.get(origin, cookies=forged).status_code == 403
+    assert httpx2.get(origin, cookies=forged, timeout=60).status_code == 403
     tried("requests without a role", 2 * len(paths) + 2)
 
 

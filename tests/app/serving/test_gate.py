@@ -21,7 +21,7 @@ def cookie(workbench):
 
 
 def get(workbench, path="/", **headers):
-    return httpx2.get(workbench.origin + path, headers=headers)
+    return httpx2.get(workbench.origin + path, headers=headers, timeout=60)
 
 
 def websocket_status(workbench, *, origin, cookie=None, host=None):
@@ -114,7 +114,7 @@ def test_token_sets_a_strict_http_only_cookie_and_leads_on_without_the_token(wor
 
 
 def test_link_cannot_lead_on_to_another_site(workbench):
-    response = httpx2.get(f"{workbench.origin}//foreign.example/?token={workbench.token}")
+    response = httpx2.get(f"{workbench.origin}//foreign.example/?token={workbench.token}", timeout=60)
     assert 'url=/foreign.example/"' in response.text
 
 

@@ -56,8 +56,8 @@ def test_a_start_says_nothing_but_the_link(tmp_path, capfd):
 def test_further_host_names_are_admitted_only_when_named(tmp_path):
     served = web_server.start(tmp_path, "--allow-host", "workbench.example")
     try:
-        named = httpx2.get(served.origin, headers={"Host": "workbench.example"})
-        other = httpx2.get(served.origin, headers={"Host": "other.example"})
+        named = httpx2.get(served.origin, headers={"Host": "workbench.example"}, timeout=60)
+        other = httpx2.get(served.origin, headers={"Host": "other.example"}, timeout=60)
     finally:
         served.stop()
     assert (named.status_code, other.status_code) == (403, 400)
