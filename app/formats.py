@@ -13,7 +13,7 @@ VALIDITY = {True: "valid", False: "not valid", None: NONE_SHOWN}
 _SECONDS_PER_MINUTE, _SECONDS_PER_HOUR, _SECONDS_PER_DAY = 60, 3600, 86400
 _THOUSAND = 1000
 _LINK_STARTS = re.compile(r"https?(?=://)|www(?=\.)|@", re.IGNORECASE)
-_LIST_STARTS = re.compile(r"^(\s*\d*)([-+.)])", re.MULTILINE)
+_LIST_STARTS = re.compile(r"^([^\S\n]*\d*)([-+.)])", re.MULTILINE)
 
 
 def share(value: float | None) -> str:

@@ -40,7 +40,7 @@ _EXPECTED = {
     "less_than_equal": "at most {le}",
 }
 """What a value should have been, by pydantic's name of the error."""
-_FIELD = r"[a-z_]+[a-z0-9_]*(?:\.[a-z0-9_]+)*"
+_FIELD = r"[a-z_][a-z0-9_]*(?:\.[a-z0-9_]+)*"
 _FIELDS = re.compile(rf"^({_FIELD}(?:, {_FIELD})*): ")
 
 
