@@ -43,12 +43,12 @@ def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         report = sample(preflight.spec, num_questions, num_samples)
     except EngineError as error:
         raise SpecError(str(error)) from None
-    print_json(report.to_json()) if as_json else print_result(describe(report))
+    print_json(report.to_json()) if as_json else print_result(describe(report, preflight.spec.data.source))
 
 
-def describe(report: "ProbeReport") -> str:
-    """Return the report as text for a terminal."""
-    lines = ["The first prompt, as the model gets it:", report.prompt]
+def describe(report: "ProbeReport", data: str) -> str:
+    """Return the report as text for a terminal; `data` names where the questions are from."""
+    lines = [f"The first prompt, from {data}, as the model gets it:", report.prompt]
     for answer in report.answers:
         text = answer.text if len(answer.text) <= MAX_SHOWN else f"{answer.text[:MAX_SHOWN]} ..."
         lines += ["", f"{answer.verdict} (gold answer {answer.gold_answer}):", text]

@@ -9,7 +9,7 @@ _DASH = "--"
 
 
 def as_rows(lines: Sequence[ScoreLine]) -> list[dict[str, object]]:
-    """Return one row per line: scores in percent with their standard errors, and their source."""
+    """Return one row per line: scores in percent with half of their 95% intervals, and their source."""
     rows = []
     for line in lines:
         row: dict[str, object] = {
@@ -20,13 +20,13 @@ def as_rows(lines: Sequence[ScoreLine]) -> list[dict[str, object]]:
         for column in COLUMNS:
             score = line.scores.get(column)
             row[column] = None if score is None else round(score.value, 3)
-            row[f"{column}, standard error"] = None if score is None else score.standard_error
+            row[f"{column}, ± 95%"] = None if score is None else score.half_interval
         rows.append(row)
     return rows
 
 
 def as_table_csv(lines: Sequence[ScoreLine]) -> str:
-    """Return comma-separated values: scores in percent, each with its standard error."""
+    """Return comma-separated values: scores in percent, each with half of its 95% interval."""
     return as_csv(as_rows(lines))
 
 
@@ -83,13 +83,13 @@ def grouped(lines: Sequence[ScoreLine]) -> list[tuple[str, list[ScoreLine]]]:
 def _markdown_cell(score: Score | None) -> str:
     if score is None:
         return _DASH
-    error = "" if score.standard_error is None else f" ± {score.standard_error:.1f}"
+    error = "" if score.half_interval is None else f" ± {score.half_interval:.1f}"
     return {1: f"**{score.text}**", 2: f"<u>{score.text}</u>"}.get(score.rank, score.text) + error
 
 
 def _latex_cell(score: Score | None) -> str:
     if score is None:
         return _DASH
-    error = "" if score.standard_error is None else f"$_{{\\pm {score.standard_error:.1f}}}$"
+    error = "" if score.half_interval is None else f"$_{{\\pm {score.half_interval:.1f}}}$"
     styled = {1: f"\\textbf{{{score.text}}}", 2: f"\\underline{{{score.text}}}"}
     return styled.get(score.rank, score.text) + error

@@ -15,6 +15,7 @@ from app.paper_and_studies import (
     study_names,
 )
 from db.rows.display_names import model_name
+from db.rows.score_intervals import half_interval_95
 from db.rows.scores import BenchmarkScoreRow, ScoredRuns
 
 BLOCKS = {
@@ -46,8 +47,8 @@ class Score:
     """One cell, in percent; `rank` is 1 for the best of its column, 2 for the second best."""
 
     value: float
-    standard_error: float | None = None
-    """Clustered over questions; the paper prints none."""
+    half_interval: float | None = None
+    """Half of the 95% interval, clustered over questions; the paper prints none."""
     rank: int = 0
     protocol: str = ""
     """How its measurement differs from the paper's protocol, in words; such a score gets no rank."""
@@ -226,8 +227,8 @@ def _measured_line(
 def _score(row: BenchmarkScoreRow, newest: BenchmarkScoreRow) -> Score:
     parts = sorted({*row.comparability, *newest.comparability})
     differing = [part for part in parts if row.comparability.get(part) != newest.comparability.get(part)]
-    error = 100.0 * row.standard_error if math.isfinite(row.standard_error) else None
-    return Score(100.0 * row.score, error, protocol=_off_protocol(row), differing=part_names(differing))
+    half = 100.0 * half_interval_95(row.standard_error) if math.isfinite(row.standard_error) else None
+    return Score(100.0 * row.score, half, protocol=_off_protocol(row), differing=part_names(differing))
 
 
 def _off_protocol(row: BenchmarkScoreRow) -> str:
@@ -248,9 +249,9 @@ def _off_protocol(row: BenchmarkScoreRow) -> str:
 
 def _mean(scores: Sequence[Score]) -> Score:
     """Return the mean of benchmarks, whose errors are independent of each other."""
-    errors = [score.standard_error for score in scores]
-    known = [error for error in errors if error is not None]
-    whole = math.sqrt(sum(error * error for error in known)) / len(scores) if len(known) == len(errors) else None
+    halves = [score.half_interval for score in scores]
+    known = [half for half in halves if half is not None]
+    whole = math.sqrt(sum(half * half for half in known)) / len(scores) if len(known) == len(halves) else None
     return Score(
         sum(score.value for score in scores) / len(scores),
         whole,

@@ -26,7 +26,7 @@ def show(lines: Sequence[ScoreLine], name: str) -> None:
     """Show the table with its exports and, below, why scores carry marks."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption(
-            "Percent correct; ± one standard error, clustered over questions. **Bold**: best of the column, "
+            "Percent correct; ± half of the 95% interval, clustered over questions. **Bold**: best of the column, "
             "underlined: second best.",
             width="content",
         )
@@ -44,21 +44,21 @@ def show(lines: Sequence[ScoreLine], name: str) -> None:
 def show_user_benchmarks(lines: Sequence[ScoreLine], titles: Mapping[str, str]) -> None:
     """Show the scores on the user's benchmarks, of which `titles` has the columns."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption("Percent correct; ± one standard error, clustered over questions.", width="content")
+        st.caption("Percent correct; ± half of the 95% interval, clustered over questions.", width="content")
         exports.show(lambda: as_user_frame(lines, titles), "own-benchmarks")
     st.html(html(lines, titles))
     _remark_differing(lines, "-own")
 
 
 def as_user_frame(lines: Sequence[ScoreLine], titles: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row per line: scores on the user's benchmarks in percent, with their standard errors."""
+    """Return one row per line: scores on the user's benchmarks in percent, with half of their 95% intervals."""
     rows = []
     for line in lines:
         row: dict[str, object] = {"Group": line.group, "Line": line.name}
         for column in titles:
             score = line.scores.get(column)
             row[column] = None if score is None else round(score.value, 3)
-            row[f"{column}, standard error"] = None if score is None else score.standard_error
+            row[f"{column}, ± 95%"] = None if score is None else score.half_interval
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -70,7 +70,7 @@ def test_other_settings_and_steps_are_lines_of_their_own():
 def test_benchmark_of_ones_own_has_a_column_beside_the_papers():
     rows = [row("aime24", 0.5), replace(row("aime24", 0.25), benchmark="sums", title="My sums")]
     lines = measured_lines(rows)
-    assert lines[0].scores["sums"] == Score(25.0, 3.0)
+    assert lines[0].scores["sums"] == Score(25.0, pytest.approx(5.88))
     assert score_table.user_columns(rows) == {"sums": "My sums"}
     assert [{*line.scores} for line in score_table.with_columns(lines, COLUMNS)] == [{"AIME24"}]
     (ranked,) = rank(score_table.with_columns(lines, {"sums"}), {"sums"})
@@ -84,7 +84,7 @@ def test_average_needs_all_of_its_benchmarks_and_carries_their_error():
     average = measured_lines(rows)[0].scores["OOD Avg."]
     assert average.value == pytest.approx(30.0)
     # Three independent errors of 6 points: their mean has the error 6 / sqrt(3).
-    assert average.standard_error == pytest.approx(6.0 / 3**0.5)
+    assert average.half_interval == pytest.approx(1.96 * 6.0 / 3**0.5)
 
 
 def test_score_off_the_protocol_says_how_and_takes_no_rank():
@@ -129,7 +129,7 @@ def test_tables_with_benchmarks_are_offered_and_others_are_not():
 
 def test_latex_has_the_papers_columns_best_bold_second_underlined_and_obeys_no_name():
     (first, *rest) = rank([line("a_b & c", AMC=3.0), line("d", AMC=2.0), line("e", AMC=1.0)])
-    with_error = replace(first, scores={"AMC": replace(first.scores["AMC"], standard_error=0.44)})
+    with_error = replace(first, scores={"AMC": replace(first.scores["AMC"], half_interval=0.44)})
     text = as_table_latex([with_error, *rest])
     assert "\\multicolumn{7}{c}{In-Distribution} & \\multicolumn{4}{c}{Out-of-Distribution}" in text
     assert " & ".join(["AIME24", "AIME25", "AMC", "MATH-500", "Minerva", "Olympiad", "ID Avg."]) in text
