@@ -64,7 +64,7 @@ def _submit_real(runs_root: Path) -> list[str]:
     """Probe the model, and queue its warm start and the runs that wait for that; return the ids of all three."""
     warm_start = load_preset(REAL_WARM_PRESET)
     print_status("SmolLM2-135M is downloaded and converted the first time, then answers a few questions.")
-    print_status(describe(probe(warm_start)))
+    print_status(describe(probe(warm_start), warm_start.data.source))
     warm_id = submit(runs_root, warm_start)
     print_status(f"Warm start: {warm_id} imitates demonstrations, some of them wrong; both runs start from its end.")
     start = {"waits_for": warm_id, "model": ModelSpec(source=f"{warm_id}@last")}

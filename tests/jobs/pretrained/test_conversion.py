@@ -94,6 +94,23 @@ def test_file_that_is_no_model_is_one_sentence_and_leaves_nothing(tmp_path, cach
     assert not any(cache.iterdir())
 
 
+def test_sizes_that_the_file_cannot_hold_are_refused_before_memory_is_taken(gguf_file, tmp_path):
+    name = b"llama.block_count"
+    content = gguf_file.read_bytes()
+    number = content.index(name) + len(name) + 4
+    path = tmp_path / "large.gguf"
+    path.write_bytes(content[:number] + (1 << 30).to_bytes(4, "little") + content[number + 4 :])
+    with pytest.raises(ModelSourceError, match=r"it names at least [\d,]+ weights, and has [\d,]+ bytes"):
+        prepare_model(str(path))
+
+
+def test_tokens_that_the_vocabulary_lacks_are_one_sentence(gguf_file, tmp_path):
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(gguf_file.read_bytes().replace("\u0120final".encode(), "\u0120finax".encode(), 1))
+    with pytest.raises(ModelSourceError, match=r"odd.gguf cannot be converted from GGUF \(.+\)"):
+        prepare_model(str(path))
+
+
 def test_file_without_an_end_token_is_refused(model, tmp_path):
     path = write_gguf(model, tmp_path / "endless.gguf", has_end_token=False)
     with pytest.raises(ModelSourceError, match="names no token that ends an answer"):
