@@ -17,13 +17,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from hypothesis import strategies as st
 
 from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.checksums import seal
-from exgrpo_core.errors import UserError
+from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from jobs.actions.archive import export_run, import_run
+from jobs.engines.embedded.model import load_policy
 from jobs.preflight.chat_template import read_chat_template
 from jobs.preflight.model_shapes import check_context, model_shape
 from jobs.preflight.remote_code import refuse_remote_code
@@ -206,9 +208,24 @@ CONFIG = {
 }  # fmt: skip
 
 
+@cache
+def _model_files() -> dict[str, bytes]:
+    folder = make_chat_model(Path(tempfile.mkdtemp(dir=FOLDER)))
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _models() -> st.SearchStrategy[bytes]:
+    files = _model_files()
+    configs = [CONFIG, *(json.loads(whole) for name, whole in files.items() if name.endswith(".json"))]
+    names = files["model.safetensors"].index(b"}}") + 2
+    return changed([*files.values()]) | changed_json(configs) | overwritten(files["model.safetensors"], names)
+
+
 def _read_model_folder(content: bytes) -> None:
+    """Read the content as the configurations of a model, then as each file of one whose others are whole."""
     folder = FOLDER / "model"
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for name in ("config.json", "tokenizer_config.json"):
         (folder / name).write_bytes(content)
     spec = TrainSpec(model=ModelSpec(source=str(folder)))
@@ -220,7 +237,11 @@ def _read_model_folder(content: bytes) -> None:
     (folder / "chat_template.jinja").write_bytes(content)
     with suppress(UserError):
         read_chat_template(str(folder))
-    (folder / "chat_template.jinja").unlink()
+    for name in _model_files():
+        for other, whole in _model_files().items():
+            (folder / other).write_bytes(content if other == name else whole)
+        with suppress(EngineError):
+            load_policy(str(folder), torch.device("cpu"))
 
 
 @cache
@@ -280,7 +301,7 @@ TARGETS: dict[str, Target] = {
         _read_dump, lambda: changed([json.dumps(DUMP_LINE).encode() + b"\n"]) | changed_json([DUMP_LINE])
     ),
     "data": Target(_read_rows, _rows),
-    "model-folder": Target(_read_model_folder, lambda: changed([json.dumps(CONFIG).encode()]) | changed_json([CONFIG])),
+    "model-folder": Target(_read_model_folder, _models),
     "gguf": Target(_convert_gguf, _gguf_files),
     "replay-buffer": Target(_restore_buffer, lambda: changed([*_buffer_files().values()])),
 }

@@ -17,6 +17,7 @@ from transformers import (
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
+from exgrpo_core.end_tokens import read_end_tokens
 from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.backend import Backend, PackedBackend
 from jobs.engines.embedded.decoder import Decoder, is_supported
@@ -101,7 +102,9 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
     try:
         model = _load_model(source, revision)
         tokenizer = load_tokenizer(source, revision)
-    except (OSError, ValueError, KeyError) as error:
+    except EngineError:
+        raise
+    except Exception as error:  # the readers of models raise errors of any kind
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise EngineError(f"model.source: {source} cannot be loaded as a causal language model ({reason})") from error
     return wrap_model(model, tokenizer, device, source)
@@ -209,11 +212,4 @@ def refuse_remote_code(source: str, revision: str | None = None) -> None:
 
 def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
     generation = model.generation_config.eos_token_id if model.generation_config is not None else None
-    end_tokens: set[int] = set()
-    for value in (generation, model.config.eos_token_id, tokenizer.eos_token_id):
-        end_tokens |= set(value) if isinstance(value, list) else {value} if value is not None else set()
-    if not end_tokens:
-        raise EngineError(
-            f"model.source: {source} names no end-of-sequence token; set eos_token_id in its config.json."
-        )
-    return sorted(end_tokens)
+    return read_end_tokens(source, generation, model.config.eos_token_id, tokenizer.eos_token_id)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from exgrpo_core.errors import EngineError
@@ -47,7 +48,7 @@ def restore_engine(
         num_steps = json.loads((directory / COUNTERS_FILE).read_text(encoding="utf-8"))["num_optimizer_steps"]
         optimizer.load_state_tensors(load_file(directory / OPTIMIZER_FILE), num_steps)
         generator.set_state(load_file(directory / SAMPLER_FILE)["state"])
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise EngineError(f"{directory}: expected the saved state of this model ({reason})") from error
     policy.backend.weights_changed()

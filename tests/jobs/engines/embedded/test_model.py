@@ -63,6 +63,25 @@ def test_a_missing_model_is_refused_by_name(tmp_path):
         load_policy(str(tmp_path / "nowhere"), CPU)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("model.safetensors", b"\x10\x00"),
+        ("config.json", b'{"model_type": {}}'),
+        ("config.json", b'{"a":' * 3000),
+        ("generation_config.json", b'{"pad_token_id": {}}'),
+        ("tokenizer.json", b'{"version": null}'),
+        ("tokenizer_config.json", b'{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": []}'),
+    ],
+)
+def test_a_damaged_file_of_a_model_is_one_sentence(folder, name, content):
+    (folder / name).write_bytes(content)
+    with pytest.raises(
+        EngineError, match=r"model.source: .* cannot be (loaded as a causal language model|read) \(.+\)"
+    ):
+        load_policy(str(folder), CPU)
+
+
 def test_a_tokenizer_larger_than_the_model_is_refused(folder):
     tokenizer = tiny_tokenizer()
     tokenizer.add_tokens(["new"])
