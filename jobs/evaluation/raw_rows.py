@@ -5,10 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from jobs.evaluation.protocols import HubDataSet
-from jobs.training.data_rows import FILE_SUFFIXES, DataError, iterate_raw_rows
+from jobs.training.data_rows import FILE_SUFFIXES, DataError, iterate_parquet, iterate_raw_rows
 from jobs.training.named_data_sets import load_data_set
 
 RawRow = Mapping[str, Any]
@@ -26,7 +24,7 @@ def iterate_rows(source: str | None, hub: HubDataSet | None) -> Iterator[tuple[i
         if hub is not None:
             yield from _iterate_hub(hub)
     elif source.endswith(".parquet") and Path(source).is_file():
-        yield from _iterate_parquet(Path(source))
+        yield from iterate_parquet(Path(source))
     elif source.endswith(FILE_SUFFIXES) or Path(source).exists():
         yield from iterate_raw_rows(source, split)
     else:
@@ -80,14 +78,6 @@ def _contradiction(raw: RawRow) -> str | None:
     if not isinstance(index, int) or not isinstance(answer, str) or _LETTERS[index : index + 1] == answer:
         return None
     return f"answer {answer} contradicts answer_index {index}; the answer counts"
-
-
-def _iterate_parquet(path: Path) -> Iterator[tuple[int, RawRow]]:
-    try:
-        batches = pq.ParquetFile(path).iter_batches(batch_size=1024)
-        yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0]}).") from error
 
 
 def _iterate_hub(hub: HubDataSet) -> Iterator[tuple[int, RawRow]]:

@@ -3,12 +3,12 @@
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO
 
@@ -186,7 +186,7 @@ class GradingProcess:
         descriptor = self._pipes()[1].fileno()
         while b"\n" not in self._pending:
             remaining = deadline - time.monotonic()
-            if remaining <= 0 or not select.select([descriptor], [], [], remaining)[0]:
+            if remaining <= 0 or not wait([descriptor], remaining):
                 return None
             block = os.read(descriptor, READ_BYTES)
             if not block:

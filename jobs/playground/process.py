@@ -6,11 +6,11 @@ A model's memory goes with that process, and one at a time runs for all users of
 import contextlib
 import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
@@ -66,7 +66,7 @@ def _records(process: subprocess.Popen[bytes], prompt: str, errors: IO[bytes]) -
             pipe.write(prompt.encode())
         output, begun = process.stdout.fileno(), b""
         while True:
-            if not select.select([output], [], [], _TICK_SECONDS)[0]:
+            if not wait([output], _TICK_SECONDS):
                 yield None
                 continue
             block = os.read(output, 1 << 16)

@@ -161,7 +161,7 @@ class _Reading:
             self.faults.append(f"{error} Its rows are missing.")
         except UnreadableFileError as error:
             self._report(self._run.path / name, f"{str(error).removeprefix(f'{path}: ')} Its rows are missing.")
-        except (OSError, pa.ArrowException, KeyError) as error:
+        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
             why = " ".join(str(error).split())
             self._report(self._run.path / name, f"cannot be read ({why}); its rows are missing.")
         return None

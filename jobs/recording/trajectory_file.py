@@ -6,7 +6,8 @@ under the policy that chose them, and log-probs of the policy that generated the
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
 
@@ -170,17 +172,27 @@ def write_parquet(table: pa.Table, path: Path) -> int:
 
 
 def read_trajectories(path: Path, columns: Sequence[str] = ()) -> pa.Table:
-    """Return these columns, by default all but per-token values, and the step of each row where the file names it."""
-    existing = pq.read_schema(path).names
-    wanted = {*columns, "step"} if columns else set(existing).difference(_TOKEN_COLUMNS)
-    return pq.read_table(path, columns=[name for name in existing if name in wanted])
+    """Return these columns, by default all but per-token values, and the step of each row where the file names it.
+
+    Raises:
+        UnreadableFileError: The file is missing or damaged.
+    """
+    with _readable(path):
+        existing = pq.read_schema(path).names
+        wanted = {*columns, "step"} if columns else set(existing).difference(_TOKEN_COLUMNS)
+        return pq.read_table(path, columns=[name for name in existing if name in wanted])
 
 
 def list_steps(path: Path) -> list[int]:
-    """Return the steps whose trajectories a file holds, in order."""
-    if "step" not in pq.read_schema(path).names:
-        return [int(path.stem.removeprefix(FILE_PREFIX))]
-    return sorted(pc.unique(pq.read_table(path, columns=["step"])["step"]).to_pylist())
+    """Return the steps whose trajectories a file holds, in order.
+
+    Raises:
+        UnreadableFileError: The file is missing or damaged.
+    """
+    with _readable(path):
+        if "step" not in pq.read_schema(path).names:
+            return [int(path.stem.removeprefix(FILE_PREFIX))]
+        return sorted(pc.unique(pq.read_table(path, columns=["step"])["step"]).to_pylist())
 
 
 def select_step(table: pa.Table, step: int) -> pa.Table:
@@ -201,14 +213,16 @@ def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = No
 
     Raises:
         KeyError: The file holds no such trajectory.
+        UnreadableFileError: The file is missing or damaged.
     """
-    existing = pq.read_schema(path).names
     filters: list[tuple[str, str, object]] = [("trajectory_id", "=", trajectory_id)]
     filters.append(("is_replayed", "=", replayed_in is not None))
-    if replayed_in is not None and "step" in existing:
-        filters.append(("step", "=", replayed_in))
-    names = [name for name in _TOKEN_COLUMNS if name in existing]
-    rows = pq.read_table(path, columns=names, filters=filters, page_checksum_verification=True).to_pylist()
+    with _readable(path):
+        existing = pq.read_schema(path).names
+        if replayed_in is not None and "step" in existing:
+            filters.append(("step", "=", replayed_in))
+        names = [name for name in _TOKEN_COLUMNS if name in existing]
+        rows = pq.read_table(path, columns=names, filters=filters, page_checksum_verification=True).to_pylist()
     if not rows:
         raise KeyError(f"{path}: holds no trajectory {trajectory_id}.")
     return {name: rows[0].get(name) for name in _TOKEN_COLUMNS}
@@ -228,8 +242,21 @@ def questions_table(questions: Sequence[Question]) -> pa.Table:
 
 
 def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the `questions` of a file."""
-    return {"questions": pq.read_table(path).to_pylist()}
+    """Return the `questions` of a file.
+
+    Raises:
+        UnreadableFileError: The file is missing or damaged.
+    """
+    with _readable(path):
+        return {"questions": pq.read_table(path).to_pylist()}
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UnreadableFileError(f"{path}: cannot be read ({' '.join(str(error).split())}).") from error
 
 
 def _advantages(groups: Sequence[RolloutGroup]) -> NDArray[np.float32]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
@@ -69,7 +70,7 @@ def iterate_raw_rows(
     if source.endswith(FILE_SUFFIXES):
         if not path.is_file():
             raise DataError(f"{source}: no such file; give a Parquet or JSON-lines file or a data set name.")
-        yield from _iterate_parquet(path, columns) if path.suffix == ".parquet" else _iterate_json_lines(path)
+        yield from iterate_parquet(path, columns) if path.suffix == ".parquet" else _iterate_json_lines(path)
     elif path.is_file():
         raise DataError(f"{source}: expected a file that ends in {', '.join(FILE_SUFFIXES)}.")
     else:
@@ -103,15 +104,20 @@ def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind
     )
 
 
-def _iterate_parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, RawRow]]:
+def iterate_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, RawRow]]:
+    """Yield the rows of a file with their numbers, from 1; with these of their columns, by default with all.
+
+    Raises:
+        DataError: It is missing or damaged.
+    """
     try:
         file = pq.ParquetFile(path)
-        names = [name for name in columns if name in file.schema_arrow.names]
+        names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
         batches = file.iter_batches(batch_size=1024, columns=names)
         rows = (row for batch in batches for row in batch.to_pylist())
         yield from enumerate(rows, start=1)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0]}).") from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DataError(f"{path}: is not a readable Parquet file ({' '.join(str(error).split())}).") from error
 
 
 def _iterate_json_lines(path: Path) -> Iterator[tuple[int, RawRow]]:

@@ -1,5 +1,7 @@
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -97,6 +99,19 @@ def test_a_decided_pair_is_remembered_without_a_process():
         repeated = [GradeItem(item.gold, "another thought, " + item.response, "math") for item in math_items()]
         assert pool.grade(repeated * 50) == expected * 50
         assert pool.worker_ids == before
+
+
+def test_answers_are_graded_in_a_process_with_more_open_files_than_select_takes():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(2048, before[0]), before[1]))
+    try:
+        with contextlib.ExitStack() as opened:
+            for _ in range(1100):
+                opened.enter_context(open(os.devnull))
+            with AnswerGrader(seconds_per_answer=LIMIT) as pool:
+                assert pool.grade(math_items()) == [outcome for _, _, outcome in SYMBOLIC]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.slow
