@@ -1,6 +1,7 @@
 """The training loop: `exgrpo_step` on an engine, with evaluation, checkpoints, recording and stops between steps."""
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 from exgrpo_core.algorithm import exgrpo_step
@@ -40,6 +41,14 @@ class TrainingLoop:
         """Train until the last step or until a stop is requested; return `succeeded` or `stopped`."""
         self.parts.record_start(self.recorder)
         state, is_new = self._open_state()
+        try:
+            return self._train(state, is_new)
+        finally:
+            # Whatever it could not write has been raised by then, or is behind the newest checkpoint.
+            with suppress(OSError):
+                state.replay_buffer.close()
+
+    def _train(self, state: ExGRPOState, is_new: bool) -> RunStatus:
         self.control.heartbeat(state.step)
         later = LaterExperience(state)
         if later.sentence:
