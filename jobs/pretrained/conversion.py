@@ -94,7 +94,7 @@ def _convert(path: Path, folder: Path) -> None:
 
 def _check_size(config: PretrainedConfig, num_bytes: int) -> None:
     """Refuse sizes that the file cannot hold the weights of, before memory is taken for them."""
-    hidden, intermediate = config.hidden_size, config.intermediate_size
+    hidden, intermediate = config.hidden_size, getattr(config, "intermediate_size", None) or 0
     least = config.num_hidden_layers * hidden * (hidden + intermediate) + config.vocab_size * hidden
     if least > _MAX_WEIGHTS_PER_BYTE * num_bytes:
         raise ValueError(f"it names at least {least:,} weights, and has {num_bytes:,} bytes")

@@ -29,7 +29,7 @@ LARGEST_WHOLE_NUMBER = 2**53 - 1
 def show(shape: FieldShape, value: object, start: object, key: str, mistakes: Sequence[str]) -> None:
     """Show the field with its value; `value_of` reads from the session's state at `key` what users change it to.
 
-    Each run of the page names the value: a browser may have taken nothing of the runs before.
+    Each run of the page names the value, since the browser may have drawn nothing of the runs before.
     """
     with st.container(key=f"field-{key}"):
         left, right = st.columns([6, 5], gap="medium", vertical_alignment="center")
