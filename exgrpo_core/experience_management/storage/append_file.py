@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, wait
@@ -27,6 +28,8 @@ class AppendFile:
         self.path = path
         self.num_bytes = num_bytes
         self._descriptor = descriptor
+        # A buffer that nobody closes gives its files back too.
+        self._close = weakref.finalize(self, os.close, descriptor)
         self._writer = writer
         self._unfinished: deque[Future[None]] = deque()
         self._view: memoryview | None = None
@@ -143,7 +146,7 @@ class AppendFile:
         try:
             self.settle()
         finally:
-            os.close(self._descriptor)
+            self._close()
 
     def _submit(self, work: Callable[..., None], *arguments: object) -> Future[None]:
         if self._writer is None:

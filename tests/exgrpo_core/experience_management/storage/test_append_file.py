@@ -1,4 +1,5 @@
 import errno
+import gc
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -140,3 +141,15 @@ def test_what_could_not_be_written_is_told_to_every_later_call(tmp_path, writer,
             call(file)
     with pytest.raises(OSError, match="No space left"):
         file.close()
+
+
+def test_a_file_that_nobody_closes_is_closed_with_its_last_use(tmp_path, writer):
+    file = AppendFile.create(tmp_path / "grows", writer)
+    file.append(b"abc")
+    file.seal()
+    descriptor = file._descriptor
+    os.fstat(descriptor)
+    del file
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
