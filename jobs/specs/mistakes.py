@@ -60,9 +60,13 @@ def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
         SpecError: One sentence a mistake, naming the field and what was expected.
     """
     try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        mistakes = _find_all(model, content, error)
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            mistakes = _find_all(model, content, error)
+    except UnicodeEncodeError as error:
+        wrong = error.object[error.start : error.end]
+        raise SpecError(f"{origin}: holds {wrong!a}, which is half of a character; remove it.") from None
     raise SpecError(f"{origin}: {'; '.join(mistakes)}", mistakes)
 
 
