@@ -5,13 +5,34 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
 
 from jobs.evaluation.answer_lines import find_damage, list_files, read_lines
 
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
 _BENCHMARK = re.compile(r"\w+")
+
+
+class _Sample(BaseModel):
+    text: str
+    num_tokens: int
+    is_truncated: bool
+    log_prob: float | None = None
+
+
+class _Line(BaseModel):
+    """What a line must hold: one of an imported run may be anything under a right checksum."""
+
+    question_id: str
+    seed: int
+    samples: list[_Sample]
+    outcomes: list[Annotated[list[str], Field(min_length=3, max_length=3)]]
+    question: str = ""
+    gold: str = ""
+    answer_kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +72,7 @@ def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iter
     if _BENCHMARK.fullmatch(benchmark) is None:
         return
     for path in list_files(run_path / FOLDER, benchmark):
-        for record in read_lines(path, marker):
+        for record in filter(_holds_answers, read_lines(path, marker)):
             answers = tuple(_answer(*item) for item in zip(record["samples"], record["outcomes"], strict=True))
             texts = record.get("question", ""), record.get("gold", "")
             yield record["question_id"], RecordedQuestion(*texts, answers, record["seed"], record.get("answer_kind"))
@@ -59,7 +80,21 @@ def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iter
 
 def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[str]:
     """Return a sentence on each damage of the recorded answers to a benchmark, or to all, that begins with the file."""
-    return [f"{FOLDER}/{fault}" for path in list_files(run_path / FOLDER, benchmark) for fault in find_damage(path)]
+    return [f"{FOLDER}/{fault}" for path in list_files(run_path / FOLDER, benchmark) for fault in _faults(path)]
+
+
+def _faults(path: Path) -> list[str]:
+    faults = find_damage(path)
+    num_others = sum(not _holds_answers(record) for record in read_lines(path))
+    return [*faults, *([f"{path.name}: {num_others} of its lines hold no answers."] if num_others else [])]
+
+
+def _holds_answers(record: dict[str, Any]) -> bool:
+    try:
+        line = _Line.model_validate(record, strict=True)
+    except ValidationError:
+        return False
+    return len(line.samples) == len(line.outcomes)
 
 
 def _answer(sample: dict[str, Any], outcomes: list[str]) -> RecordedAnswer:

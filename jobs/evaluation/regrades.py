@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.checksums import read_sealed, seal
 from exgrpo_core.durable_files import write_whole
@@ -38,6 +40,9 @@ class Regrading:
     changes: list[ChangedOutcome]
 
 
+_REGRADING = TypeAdapter(Regrading)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedRegrading:
     """A grading with the grader that made it."""
@@ -66,7 +71,7 @@ def read_regradings(run_path: Path) -> tuple[list[RecordedRegrading], list[str]]
     for path in sorted((run_path / REGRADES_FOLDER).glob("*.json")):
         try:
             gradings.append(_read(path))
-        except (UnreadableFileError, OSError, KeyError, TypeError):
+        except (UnreadableFileError, ValidationError, OSError, KeyError):
             faults.append(f"{REGRADES_FOLDER}/{path.name}: differs from what was written, so it is not shown.")
     return gradings, faults
 
@@ -74,5 +79,4 @@ def read_regradings(run_path: Path) -> tuple[list[RecordedRegrading], list[str]]
 def _read(path: Path) -> RecordedRegrading:
     content = read_sealed(path, _OLD_FIELDS)
     scheme, version = str(content.pop("scheme")), str(content.pop("grader_version"))
-    changes = [ChangedOutcome(**change) for change in content.pop("changes")]
-    return RecordedRegrading(scheme, version, Regrading(**content, changes=changes))
+    return RecordedRegrading(scheme, version, _REGRADING.validate_python(content))

@@ -2,10 +2,11 @@ import json
 
 import pytest
 
+from jobs.evaluation.answer_lines import encode_line
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.generation import Sample
 from jobs.evaluation.questions import BenchmarkQuestion
-from jobs.evaluation.recorded_answers import FOLDER, find_answers
+from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage, find_answers, iterate_answers
 from jobs.grading.outcomes import Outcome
 from jobs.grading.schemes import SideBySide
 from jobs.runs.directory import RunDirectory
@@ -55,3 +56,28 @@ def test_line_without_the_question_is_read_all_the_same(run):
         + "\n"
     )
     assert find_answers(run.path, "amc", "q1").text == ""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"question_id": 5},
+        {"seed": None},
+        {"samples": 5},
+        {"samples": [5]},
+        {"samples": [{"text": 5, "num_tokens": 1, "is_truncated": False}]},
+        {"samples": []},
+        {"outcomes": [["correct"]]},
+        {"outcomes": [[1, 2, 3]]},
+        {"gold": {}},
+        {"question": []},
+    ],
+)
+def test_a_line_of_another_shape_under_a_right_checksum_is_named_and_passed_over(run, changes):
+    append(run, "q1", "whole")
+    path = run.path / FOLDER / "amc-0001.jsonl"
+    line = json.loads(path.read_text())
+    del line["crc"], line["seq"]
+    path.write_bytes(path.read_bytes() + encode_line(2, line | {"question_id": "q2"} | changes))
+    assert [name for name, _ in iterate_answers(run.path, "amc")] == ["q1"]
+    assert find_answer_damage(run.path, "amc") == [f"{FOLDER}/amc-0001.jsonl: 1 of its lines hold no answers."]
