@@ -25,7 +25,12 @@ from exgrpo_core.checksums import seal
 from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from jobs.actions.archive import export_run, import_run
+from jobs.analysis.score_curves import read_score_curves
 from jobs.engines.embedded.model import load_policy
+from jobs.evaluation.answer_lines import encode_line
+from jobs.evaluation.answer_log import AnswerLog
+from jobs.evaluation.recorded_answers import FOLDER as ANSWERS_FOLDER
+from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.preflight.chat_template import read_chat_template
 from jobs.preflight.model_shapes import check_context, model_shape
 from jobs.preflight.remote_code import refuse_remote_code
@@ -128,6 +133,27 @@ def _read_parquet(content: bytes) -> None:
 def _read_description(content: bytes) -> None:
     for name in ("run.json", "spec.json", "attempts/0001/outcome.json"):
         describe_run(_run_with(name, content))
+
+
+ANSWER_LINE = {
+    "question_id": "a", "question": "1+1", "gold": "2", "answer_kind": "math", "seed": 1, "grader_version": "0123",
+    "samples": [{"text": "2", "num_tokens": 1, "is_truncated": False}], "outcomes": [["correct", "correct", "wrong"]],
+}  # fmt: skip
+
+
+def _answers() -> st.SearchStrategy[bytes]:
+    whole = b"".join(encode_line(number, ANSWER_LINE) for number in (1, 2))
+    forged = changed_json([{"seq": 1} | ANSWER_LINE]).map(lambda line: seal(line) + b"\n")
+    return changed([whole]) | forged
+
+
+def _read_answers(content: bytes) -> None:
+    run = FOLDER / "evaluated"
+    (run / ANSWERS_FOLDER).mkdir(parents=True, exist_ok=True)
+    (run / ANSWERS_FOLDER / "amc-0001.jsonl").write_bytes(content)
+    read_score_curves(run, "amc", "paper")
+    find_answer_damage(run)
+    AnswerLog(run, "amc", 2).read()
 
 
 @cache
@@ -295,6 +321,7 @@ TARGETS: dict[str, Target] = {
             | changed_json([{"status": "failed", "reason": "x", "num_events": 3}])
         ),
     ),
+    "answers": Target(_read_answers, _answers),
     "archive": Target(_import, lambda: changed(_archives())),
     "specification": Target(_load_spec, _specs),
     "rollout-dump": Target(
