@@ -103,6 +103,8 @@ def test_a_decided_pair_is_remembered_without_a_process():
 
 def test_answers_are_graded_in_a_process_with_more_open_files_than_select_takes():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= before[1] < 2048:
+        pytest.skip("this machine allows fewer than 2,048 open files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(2048, before[0]), before[1]))
     try:
         with contextlib.ExitStack() as opened:
