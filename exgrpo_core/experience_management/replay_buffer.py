@@ -310,7 +310,13 @@ class ReplayBuffer:
             BufferCorruptionError: The snapshot or a segment is missing, cut or altered; names the file.
             ValueError: A newer version wrote it.
         """
-        return cls._restored(directory, *read_snapshot(path), keeps_later)
+        header, columns = read_snapshot(path)
+        try:
+            return cls._restored(directory, header, columns, keeps_later)
+        except (KeyError, TypeError) as error:
+            raise BufferCorruptionError(
+                f"{path}: is no snapshot of a replay buffer; use an older checkpoint."
+            ) from error
 
     @classmethod
     def open(

@@ -23,6 +23,8 @@ def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokeni
         is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
         loader = PreTrainedTokenizerFast if is_plain else AutoTokenizer
         return cast(PreTrainedTokenizerBase, loader.from_pretrained(source, **options))
-    except Exception as error:  # the readers of tokenizers raise errors of any kind
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the readers of tokenizers raise errors of any kind, a panic of Rust's too
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise EngineError(f"model.source: the tokenizer of {source} cannot be read ({reason}).") from error

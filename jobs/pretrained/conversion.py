@@ -63,9 +63,11 @@ def convert_gguf(path: Path, folder: Path) -> None:
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
     try:
         _convert(path, folder)
-    except ModelSourceError:
+    except (ModelSourceError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:  # the readers of models and tokenizers raise errors of any kind
+    except (
+        BaseException
+    ) as error:  # the readers of models and tokenizers raise errors of any kind, a panic of Rust's too
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelSourceError(f"model.source: {path} cannot be converted from GGUF ({reason}).") from error
 

@@ -1,7 +1,7 @@
 """The rollout dumps of a stock verl run (`trainer.rollout_data_dir`): one `STEP.jsonl` a step, one line a rollout."""
 
-import math
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 from exgrpo_core.bounded_json import open_plain, parse_json
 from exgrpo_core.errors import InputError
 
+_MAX_SCORE = sys.float_info.max
 _STEP_FILE = re.compile(r"[0-9]{1,9}\.jsonl")
 
 
@@ -85,7 +86,7 @@ def _parse(line: bytes, step: int) -> DumpedRollout:
     if row.get("step", step) != step:
         raise ValueError(f"step: expected {step}, as the file is named, got {row['step']!r}.")
     prompt, response, score = _text(row, "input"), _text(row, "output"), row.get("score")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+    if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) <= _MAX_SCORE:
         raise ValueError(f"score: expected a number, got {str(score)[:40]!r}.")
     answer = row.get("gts")
     return DumpedRollout(

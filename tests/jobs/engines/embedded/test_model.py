@@ -71,6 +71,11 @@ def test_a_missing_model_is_refused_by_name(tmp_path):
         ("config.json", b'{"a":' * 3000),
         ("generation_config.json", b'{"pad_token_id": {}}'),
         ("tokenizer.json", b'{"version": null}'),
+        (
+            "tokenizer.json",
+            b'{"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "continuing_subword_prefix": "###", '
+            b'"vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]]}}',
+        ),
         ("tokenizer_config.json", b'{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": []}'),
     ],
 )
