@@ -11,3 +11,8 @@ class InputError(UserError):
 
 class EngineError(RuntimeError):
     """A model, prompt or update that an engine refuses; one sentence says what is wrong and what to do."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error that another library raised, its type where it says nothing."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

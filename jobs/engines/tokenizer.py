@@ -5,7 +5,7 @@ from typing import Any, cast
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
-from exgrpo_core.errors import EngineError
+from exgrpo_core.errors import EngineError, first_line
 
 _PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
 """Tokenizers that follow their tokenizer.json exactly; for some model types AutoTokenizer adds tokens to them."""
@@ -26,5 +26,4 @@ def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokeni
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the readers of tokenizers raise errors of any kind, a panic of Rust's too
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise EngineError(f"model.source: the tokenizer of {source} cannot be read ({reason}).") from error
+        raise EngineError(f"model.source: the tokenizer of {source} cannot be read ({first_line(error)}).") from error

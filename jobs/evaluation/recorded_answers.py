@@ -72,10 +72,9 @@ def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iter
     if _BENCHMARK.fullmatch(benchmark) is None:
         return
     for path in list_files(run_path / FOLDER, benchmark):
-        for record in filter(_holds_answers, read_lines(path, marker)):
-            answers = tuple(_answer(*item) for item in zip(record["samples"], record["outcomes"], strict=True))
-            texts = record.get("question", ""), record.get("gold", "")
-            yield record["question_id"], RecordedQuestion(*texts, answers, record["seed"], record.get("answer_kind"))
+        for line in filter(None, map(_parse, read_lines(path, marker))):
+            answers = tuple(map(_answer, line.samples, line.outcomes))
+            yield line.question_id, RecordedQuestion(line.question, line.gold, answers, line.seed, line.answer_kind)
 
 
 def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[str]:
@@ -85,24 +84,20 @@ def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[str]:
 
 def _faults(path: Path) -> list[str]:
     faults = find_damage(path)
-    num_others = sum(not _holds_answers(record) for record in read_lines(path))
+    num_others = sum(_parse(record) is None for record in read_lines(path))
     return [*faults, *([f"{path.name}: {num_others} of its lines hold no answers."] if num_others else [])]
 
 
-def _holds_answers(record: dict[str, Any]) -> bool:
+def _parse(record: dict[str, Any]) -> _Line | None:
+    """Return what a line holds, None of one without answers."""
     try:
         line = _Line.model_validate(record, strict=True)
     except ValidationError:
-        return False
-    return len(line.samples) == len(line.outcomes)
+        return None
+    return line if len(line.samples) == len(line.outcomes) else None
 
 
-def _answer(sample: dict[str, Any], outcomes: list[str]) -> RecordedAnswer:
+def _answer(sample: _Sample, outcomes: list[str]) -> RecordedAnswer:
     names = ("paper", "training", "corrected")
-    return RecordedAnswer(
-        sample["text"],
-        sample["num_tokens"],
-        sample["is_truncated"],
-        dict(zip(names, outcomes, strict=True)),
-        sample.get("log_prob"),
-    )
+    by_scheme = dict(zip(names, outcomes, strict=True))
+    return RecordedAnswer(sample.text, sample.num_tokens, sample.is_truncated, by_scheme, sample.log_prob)

