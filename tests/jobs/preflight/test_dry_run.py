@@ -137,7 +137,7 @@ def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_n
     with pytest.raises(CommandError, match="make verl-env"):
         run_actions.submit(tmp_path, parse_spec({"engine": "verl"}, "test"))
     spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
-    resolve(spec, tmp_path).raise_refusals()
+    resolve(spec, tmp_path).raise_refusals(ignores_disk_space=True)
 
 
 def test_a_context_that_is_too_short_is_refused_before_anything_starts(tmp_path):
