@@ -15,4 +15,4 @@ class EngineError(RuntimeError):
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error that another library raised, its type where it says nothing."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
+from exgrpo_core.errors import first_line
+
 RETRY_SECONDS = 2.0
 MAX_ANSWERS = 160
 """As many as the largest page needs, a comparison of twenty runs; a session must not keep all answers forever."""
@@ -41,7 +43,7 @@ def ask(question: Hashable, query: Callable[[], Answer], unavailable: tuple[type
         try:
             return _keep(memory, question, query())
         except unavailable as error:
-            memory.reason = str(error).strip().splitlines()[0]
+            memory.reason = first_line(error)
             memory.retry_at = time.monotonic() + RETRY_SECONDS
     if question not in memory.answers:
         raise NoAnswerError(memory.reason)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.errors import first_line
 from jobs.evaluation.protocols import HubDataSet
 from jobs.training.data_rows import FILE_SUFFIXES, DataError, iterate_parquet, iterate_raw_rows
 from jobs.training.named_data_sets import load_data_set
@@ -86,9 +87,8 @@ def _iterate_hub(hub: HubDataSet) -> Iterator[tuple[int, RawRow]]:
     try:
         rows = load_data_set(hub.name, hub.config, split=hub.split)
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
-            f"{hub.name}: the data set or its split {hub.split!r} cannot be loaded ({reason}); name a file of your own "
-            f"that ends in {', '.join(FILE_SUFFIXES)}."
+            f"{hub.name}: the data set or its split {hub.split!r} cannot be loaded ({first_line(error)}); "
+            f"name a file of your own that ends in {', '.join(FILE_SUFFIXES)}."
         ) from error
     yield from enumerate(rows, start=1)

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlche
 from db.connections.opening import open_database
 from db.connections.session import Database, DatabaseError
 from db.queries.runs import list_ends
+from exgrpo_core.errors import first_line
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
 from jobs.runs.state import RunState
@@ -61,7 +62,7 @@ class DatabaseIndex:
             self._refresh(self._open(), time.monotonic() + budget_seconds)
             self._retry_at = 0.0
         except (DatabaseError, SQLAlchemyError) as error:
-            logger.warning("The database is behind: %s", str(error).splitlines()[0])
+            logger.warning("The database is behind: %s", first_line(error))
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self.close()
 
@@ -98,7 +99,7 @@ class DatabaseIndex:
         except Exception as error:  # files of one run, whatever they hold, must not end the others
             if isinstance(error, DatabaseError | SQLAlchemyError) and not isinstance(error, REFUSED_BY_DATABASE):
                 raise
-            message = str(error).splitlines()[0] if str(error) else type(error).__name__
+            message = first_line(error)
             if self._last_errors.get(run_id) != message:
                 logger.warning("%s is not shown completely: %s", run_id, message)
             self._last_errors[run_id] = message

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import InputError, first_line
 from jobs.tasks.questions import hash_question
 from jobs.training.named_data_sets import load_data_set
 from jobs.training.templates import Message
@@ -155,9 +155,8 @@ def _iterate_dataset(source: str, split: str, columns: Sequence[str], streams: b
             dataset = dataset.select_columns([name for name in columns if name in dataset.column_names])
         yield from enumerate(dataset, start=1)
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
-            f"{source}: the data set or its split {split!r} cannot be loaded ({reason}); "
+            f"{source}: the data set or its split {split!r} cannot be loaded ({first_line(error)}); "
             f"give a Hugging Face data set name or a file that ends in {', '.join(FILE_SUFFIXES)}."
         ) from error
 
