@@ -149,6 +149,7 @@ def test_a_file_that_nobody_closes_is_closed_with_its_last_use(tmp_path, writer)
     file.seal()
     descriptor = file._descriptor
     os.fstat(descriptor)
+    writer.shutdown()  # its thread may hold the file for a moment after the last write
     del file
     gc.collect()
     with pytest.raises(OSError, match="Bad file descriptor"):
