@@ -256,7 +256,8 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise UnreadableFileError(f"{path}: cannot be read ({' '.join(str(error).split())}).") from error
+        why = " ".join(str(error).split())
+        raise UnreadableFileError(f"{path}: cannot be read ({why}); use another copy of the run.") from error
 
 
 def _advantages(groups: Sequence[RolloutGroup]) -> NDArray[np.float32]:
