@@ -1,5 +1,6 @@
 """An evaluation's folder read back: what a model answered."""
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.evaluation.answer_lines import find_damage, list_files, read_lines
 
 FOLDER = "evaluation"
@@ -84,8 +86,11 @@ def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[str]:
 
 def _faults(path: Path) -> list[str]:
     faults = find_damage(path)
-    num_others = sum(_parse(record) is None for record in read_lines(path))
-    return [*faults, *([f"{path.name}: {num_others} of its lines hold no answers."] if num_others else [])]
+    with contextlib.suppress(OSError, UnreadableFileError):  # named already
+        num_others = sum(_parse(record) is None for record in read_lines(path))
+        if num_others:
+            faults.append(f"{path.name}: {num_others} of its lines hold no answers.")
+    return faults
 
 
 def _parse(record: dict[str, Any]) -> _Line | None:

@@ -47,6 +47,12 @@ def test_question_that_is_not_finished_or_whose_line_is_cut_short_has_no_answers
     assert find_answers(run.path, "minerva", "q1") is None
 
 
+def test_a_folder_in_the_place_of_a_file_is_named(run):
+    (run.path / FOLDER / "amc-0001.jsonl").mkdir(parents=True)
+    (fault,) = find_answer_damage(run.path, "amc")
+    assert fault.startswith(f"{FOLDER}/amc-0001.jsonl: cannot be read (expected a plain file")
+
+
 def test_line_without_the_question_is_read_all_the_same(run):
     append(run, "q1", "whole")
     path = run.path / FOLDER / "amc-0001.jsonl"
