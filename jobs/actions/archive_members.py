@@ -107,9 +107,10 @@ def open_archive(source: Path) -> Iterator[tarfile.TarFile]:
 def checked_members(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:
     """Yield the members one after the other: plain files, folders and links between them, below `folder`.
 
-    There are at most `MAX_MEMBERS`, which fit on the disk of `folder`.
+    There are at most `MAX_MEMBERS`, which fit on the disk of `folder`. Each has another path, so none replaces one that
+    was checked, and a link leads to an earlier one.
     """
-    free, num_bytes = shutil.disk_usage(folder).free, 0
+    free, num_bytes, files = shutil.disk_usage(folder).free, 0, set[PurePosixPath]()
     for number, member in enumerate(archive, start=1):
         _check_size(member)  # an extended header may have another size than the block
         num_bytes += member.size
@@ -120,9 +121,13 @@ def checked_members(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.
         path = PurePosixPath(member.name)
         if _leads_out(path) or not path.parts:
             raise _BadMemberError(f"member {member.name[:80]!r} would be written outside the runs folder")
-        is_inner_link = member.islnk() and not _leads_out(PurePosixPath(member.linkname))
+        is_inner_link = member.islnk() and PurePosixPath(member.linkname) in files
         if member.issparse() or not (member.isreg() or member.isdir() or is_inner_link):
             raise _BadMemberError(f"member {member.name[:80]!r} is not a plain file")
+        if path in files:
+            raise _BadMemberError(f"has member {member.name[:80]!r} twice")
+        if not member.isdir():
+            files.add(path)
         yield member
 
 
@@ -132,4 +137,4 @@ def _check_size(member: tarfile.TarInfo) -> None:
 
 
 def _leads_out(path: PurePosixPath) -> bool:
-    return path.is_absolute() or ".." in path.parts
+    return path.is_absolute() or ".." in path.parts or "\0" in str(path)

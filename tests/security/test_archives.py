@@ -87,6 +87,32 @@ def test_members_that_lead_elsewhere_are_refused_before_anything_is_extracted(tm
     tried("hostile archives", len(cases))
 
 
+def with_path(path):
+    """A member whose name is in an extended header, which may hold what a block cannot."""
+    made = member("x")
+    made.pax_headers = {"path": path}
+    return made
+
+
+REPLACED = {
+    "written through a link": (("x", member("run-1/x", tarfile.LNKTYPE, "run-1/spec.json")), ("run-1/x", b"[1]")),
+    "replaced by a link": (("run-1/y", b"[1]"), ("x", member("run-1/spec.json", tarfile.LNKTYPE, "run-1/y"))),
+    "twice": (("run-1/spec.json/.", b"{}"),),
+    "link to nothing": (("x", member("run-1/x", tarfile.LNKTYPE, "run-1/missing")),),
+    "link to itself": (("x", member("run-1/x", tarfile.LNKTYPE, "run-1/x")),),
+    "name with a zero byte": (("x", with_path("run-1/attempts/0001/ray.json\0")),),
+}
+
+
+@pytest.mark.parametrize("members", REPLACED.values(), ids=REPLACED)
+@pytest.mark.parametrize("read", [import_run, restore])
+def test_no_member_replaces_what_was_checked(tmp_path, members, read, tried):
+    with pytest.raises(ArchiveError, match="nothing is written"):
+        read(write(tmp_path / "run.tar.gz", [*WHOLE, *members]), tmp_path / "runs")
+    assert not [*(tmp_path / "runs").glob("run-*")]
+    tried("hostile archives", 1)
+
+
 def test_an_archive_larger_than_the_disk_is_refused_before_anything_is_extracted(tmp_path, extracted, monkeypatch):
     from collections import namedtuple
 
