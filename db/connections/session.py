@@ -12,7 +12,16 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
 
 from db.connections.sqlite_files import BUSY_SECONDS, begin_writing, is_log_long, shorten_log
 from db.tables.json_text import dump_json
@@ -35,6 +44,16 @@ class DatabaseError(UserError, RuntimeError):
 
 UNAVAILABLE_ERRORS = (DatabaseError, DBAPIError)
 """The errors of reading from an unavailable database: it cannot be opened, or a connection or statement failed."""
+
+_REFUSALS = (DataError, IntegrityError, ProgrammingError)
+"""The database is available but rejects a value."""
+
+
+def concerns_database(error: Exception) -> bool:
+    """Return whether an error is about the database as a whole, not about one value that was to be written."""
+    if isinstance(error, DBAPIError):
+        return not isinstance(error, _REFUSALS)
+    return isinstance(error, DatabaseError | SQLAlchemyError) and not isinstance(error, StatementError)
 
 
 def url_without_password(url: URL) -> str:

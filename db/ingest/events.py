@@ -42,12 +42,12 @@ def register_run(
     def work(connection: Connection) -> None:
         row = {
             "run_id": run_info["run_id"],
-            "name": run_info["name"],
+            "name": storable_text(run_info["name"]),
             "status": "queued",
             "spec": dict(spec),
             "summary": {},
             "created_at": datetime.fromisoformat(run_info["created_at"]),
-            "parent_run_id": run_info.get("parent_run_id"),
+            "parent_run_id": storable_text(run_info.get("parent_run_id") or "") or None,
             "branched_from_step": run_info.get("branched_from_step"),
         }
         runs = models.runs

@@ -64,26 +64,32 @@ def _damaged_drafts(runs_root: Path) -> list[str]:
 def verify_run(run: RunDirectory) -> list[Damage]:
     """Return all damage of a run: its description, ends, events, answers, gradings, checkpoints and replay buffer."""
     damaged = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
-    try:
-        damaged += _damaged_ends(run) + _damaged_events(run)
-    except Exception as error:  # noqa: BLE001 - whatever the files of a run hold, the others are checked too
-        damaged.append((f"events: cannot be read ({type(error).__name__}: {error}).", "Checkpoints may be whole."))
-    damaged += [(fault, _REMEDY_OF_ANSWERS) for fault in find_answer_damage(run.path)]
-    damaged += [
-        (fault, "The answers are kept; `exgrpo regrade` grades them again.") for fault in read_regradings(run.path)[1]
-    ]
-    damaged += [
-        (fault, "Displays of progress alone depend on it; a resume writes it again.") for fault in _damaged_plans(run)
-    ]
+    for word, check in _CHECKS.items():
+        try:
+            damaged += check(run)
+        except Exception as error:  # noqa: BLE001 - whatever the files of a run hold, the others are checked too
+            damaged.append((f"{word}: cannot be read ({type(error).__name__}: {error}).", "Other files are checked."))
+    return [Damage(run.run_id, what, remedy) for what, remedy in damaged]
+
+
+def _damaged_answers(run: RunDirectory) -> list[tuple[str, str]]:
+    return [(fault, _REMEDY_OF_ANSWERS) for fault in find_answer_damage(run.path)]
+
+
+def _damaged_gradings(run: RunDirectory) -> list[tuple[str, str]]:
+    remedy = "The answers are kept; `exgrpo regrade` grades them again."
+    return [(fault, remedy) for fault in read_regradings(run.path)[1]]
+
+
+def _damaged_checkpoints(run: RunDirectory) -> list[tuple[str, str]]:
     checkpoints = {path: find_fault(path) for path in list_checkpoints(run.checkpoints_path)}
-    damaged += [
+    damaged = [
         (f"{Path(fault.split(' ')[0]).relative_to(run.path)} {fault.partition(' ')[2]}.", _remedy_by_checkpoint(run))
         for fault in checkpoints.values()
         if fault is not None
     ]
     newest = next((Checkpoint(0, path) for path, fault in checkpoints.items() if fault is None), None)
-    damaged += [(fault, _REMEDY_OF_BUFFER) for fault in (_damaged_buffer(run, newest) if newest else [])]
-    return [Damage(run.run_id, what, remedy) for what, remedy in damaged]
+    return damaged + [(fault, _REMEDY_OF_BUFFER) for fault in (_damaged_buffer(run, newest) if newest else [])]
 
 
 def _remedy_of_description(fault: str) -> str:
@@ -92,7 +98,8 @@ def _remedy_of_description(fault: str) -> str:
     return "All records are kept; copy spec.json from a backup, or from a run with the same settings, to resume."
 
 
-def _damaged_plans(run: RunDirectory) -> list[str]:
+def _damaged_plans(run: RunDirectory) -> list[tuple[str, str]]:
+    remedy = "Displays of progress alone depend on it; a resume writes it again."
     faults = []
     for folder in (run.path / FOLDER, *map(run.attempt_path, run.attempts())):
         try:
@@ -100,7 +107,7 @@ def _damaged_plans(run: RunDirectory) -> list[str]:
         except FileNotFoundError:
             continue
         except (OSError, UnreadableFileError) as error:
-            faults.append(str(error))
+            faults.append((str(error), remedy))
     return faults
 
 
@@ -154,3 +161,13 @@ def _remedy_of_events(fault: str, run: RunDirectory) -> str:
 def _remedy_by_checkpoint(run: RunDirectory) -> str:
     whole = [path.name for path in list_checkpoints(run.checkpoints_path) if find_fault(path) is None]
     return f"Resume or branch from {whole[0]}, the newest whole checkpoint." if whole else "No checkpoint is whole."
+
+
+_CHECKS = {
+    "attempts": _damaged_ends,
+    "events": _damaged_events,
+    "answers": _damaged_answers,
+    "gradings": _damaged_gradings,
+    "plans": _damaged_plans,
+    "checkpoints": _damaged_checkpoints,
+}

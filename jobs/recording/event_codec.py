@@ -13,7 +13,7 @@ from typing import Any
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.checksums import seal, unseal
 
-_SEGMENT = re.compile(r"events-(\d{6,})\.jsonl")
+_SEGMENT = re.compile(r"events-([0-9]{6,9})\.jsonl")
 
 
 def segment_path(attempt_path: Path, segment: int) -> Path:
@@ -46,7 +46,7 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 def is_event(event: dict[str, Any]) -> bool:
     """Return whether a line has the fields by which events are read; one that another program wrote may not."""
-    numbers = (event.get("seq"), event.get("num_unwritten", 0), event.get("step", 0))
+    numbers = (event.get("seq"), event.get("attempt"), event.get("num_unwritten", 0), event.get("step", 0))
     if not (isinstance(event.get("kind"), str) and all(isinstance(number, int) for number in numbers)):
         return False
     if event["kind"] == "step":

@@ -18,7 +18,7 @@ from exgrpo_core.checksums import seal, unseal
 from exgrpo_core.durable_files import reserve, write_whole
 from jobs.runs.clock import monotonic_utc_now
 from jobs.runs.processes import ProcessIdentity
-from jobs.runs.status import RunStatus
+from jobs.runs.status import ENDED, RunStatus
 from jobs.runs.stop_time import Phase
 
 LOCK_FILE = "lock"
@@ -80,7 +80,7 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
     record = _read(attempt_path / HEARTBEAT_FILE)
     try:
         worker = ProcessIdentity(int(record["pid"]), float(record["started_seconds"]), str(record["boot_id"]))
-        at = datetime.fromisoformat(record["at"])
+        at = datetime.fromisoformat(record["at"]).astimezone(UTC)
         phase = record.get("phase")
         seconds = {Phase(name): float(value) for name, value in record.get("phase_seconds", {}).items()}
         status, step = RunStatus(record["status"]), int(record["step"])
@@ -129,11 +129,14 @@ def read_outcome(attempt_path: Path) -> Outcome | None:
     path = attempt_path / OUTCOME_FILE
     try:
         record = unseal(read_plain(path), _OUTCOME_FIELDS)
-        at, num_events = datetime.fromisoformat(record["at"]), record.get("num_events")
-        return Outcome(RunStatus(record["status"]), str(record["reason"]), at, num_events and int(num_events))
+        at, num_events = datetime.fromisoformat(record["at"]).astimezone(UTC), record.get("num_events")
+        status = RunStatus(record["status"])
+        if status not in ENDED:
+            raise UnreadableFileError(f"it says {status}, which is no end.")
+        return Outcome(status, str(record["reason"]), at, num_events and int(num_events))
     except FileNotFoundError:
         return None
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, OverflowError) as error:
         why = error if isinstance(error, UnreadableFileError) else f"it cannot be read ({type(error).__name__})."
         return Outcome(RunStatus.LOST, f"{DAMAGED_OUTCOME} {why}", _changed_at(path), is_readable=False)
 

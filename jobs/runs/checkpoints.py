@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 ADAPTER_CONFIG = "adapter_config.json"
 """File of a policy whose folder holds low-rank adapters instead of weights."""
 PREFIX = "step-"
-_NAME = re.compile(rf"{PREFIX}\d{{8,}}")
+_NAME = re.compile(rf"{PREFIX}[0-9]{{8,12}}")
 
 
 class DamagedCheckpointError(Exception):

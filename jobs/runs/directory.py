@@ -25,7 +25,8 @@ _INFO_FIELDS = frozenset({"run_id", "name", "created_at", "parent_run_id", "bran
 """Those of older versions, which wrote no checksum."""
 _STARTUP_BYTES = 1 << 16
 """Space for the log, the heartbeat, the outcome and the first events of an attempt."""
-_ATTEMPT = re.compile(r"\d{4,}")
+_MAX_STEP = 2**31 - 1
+_ATTEMPT = re.compile(r"[0-9]{4,9}")
 
 
 class RunDirectoryError(InputError, ValueError):
@@ -80,11 +81,12 @@ def parse_run_info(content: bytes, origin: str) -> dict[str, Any]:
     """
     try:
         info = {"spec_crc": None} | unseal(content, _INFO_FIELDS, _INFO_FIELDS - {"run_id"})
-        datetime.fromisoformat(info["created_at"])
+        datetime.fromisoformat(info["created_at"]).astimezone(UTC)
         kinds = {"name": str, "created_at": str, "parent_run_id": str | None, "branched_from_step": int | None}
         kinds["spec_crc"] = int | None
         is_whole = all(isinstance(info[name], kind) for name, kind in kinds.items())
-    except (ValueError, KeyError, TypeError):
+        is_whole = is_whole and 0 <= (info["branched_from_step"] or 0) <= _MAX_STEP
+    except (ValueError, KeyError, TypeError, OverflowError):
         is_whole = False
     if not is_whole:
         raise RunDirectoryError(f"{origin}: missing or damaged, so this is no run folder.")

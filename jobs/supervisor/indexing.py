@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from db.connections.opening import open_database
-from db.connections.session import Database, DatabaseError
+from db.connections.session import Database, DatabaseError, concerns_database
 from db.queries.runs import list_ends
 from exgrpo_core.errors import first_line
 from jobs.runs.directory import RunDirectory
@@ -22,8 +22,6 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 5.0
 REFRESH_SECONDS = 0.4
 """A refresh that has more to do continues at the next one, so that a long backlog delays no start and no stop."""
-REFUSED_BY_DATABASE = (DataError, IntegrityError, ProgrammingError)
-"""The database is available but rejects what a run recorded."""
 
 
 class DatabaseIndex:
@@ -97,7 +95,7 @@ class DatabaseIndex:
         try:
             action()
         except Exception as error:  # files of one run, whatever they hold, must not end the others
-            if isinstance(error, DatabaseError | SQLAlchemyError) and not isinstance(error, REFUSED_BY_DATABASE):
+            if concerns_database(error):
                 raise
             message = first_line(error)
             if self._last_errors.get(run_id) != message:

@@ -3,7 +3,7 @@
 import logging
 from datetime import datetime
 
-from db.connections.session import Database
+from db.connections.session import Database, concerns_database
 from db.ingest import annotations, trajectory_annotations
 from db.ingest.positions import read_position, unannounced_runs
 from db.rows.cases import SavedCase
@@ -44,7 +44,9 @@ def apply_journal(database: Database, journal: Journal) -> set[str]:
             _apply(database, entry)
         except UnknownRunError:
             continue  # its entries are ingested with the run itself
-        except (KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # an entry of a restored journal, whatever it holds, must not end the supervisor
+            if concerns_database(error):
+                raise
             logger.warning("A journal entry is skipped: %s", error)
     if position != saved or new_run_ids:
         annotations.save_journal_position(database, str(position), new_run_ids)

@@ -118,7 +118,8 @@ class Supervisor:
         changed |= self._start_waiting()
         self._unrecorded = changed & self._hanging
         for run_id in changed - self._hanging:
-            self._guarded(run_id, self._record_state)
+            if error := self._guarded(run_id, self._record_state):
+                self._record_unreadable(run_id, error)
         self._index.refresh()
 
     def run(self, is_over: Callable[[], bool]) -> None:
@@ -232,6 +233,13 @@ class Supervisor:
         if state.differs_from(self._states.get(run.run_id)):
             self._index.record_state(run, state)
         self._states[run.run_id] = state
+
+    def _record_unreadable(self, run_id: str, error: Exception) -> None:
+        """List a run whose state cannot be read now, with the reason, and read it again at the next poll."""
+        self._unrecorded.add(run_id)
+        if run_id not in self._states:
+            self._states[run_id] = RunState(RunStatus.LOST, f"It cannot be read: {error}", 0, None)
+            self._index.record_state(self._runs[run_id], self._states[run_id])
 
     def _guarded(self, run_id: str, action: Callable[[RunDirectory], None]) -> Exception | None:
         """Do something with one run; return the error of one whose files are damaged, which is then skipped."""

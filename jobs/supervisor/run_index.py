@@ -93,8 +93,10 @@ class RunIndexing:
 
     def _show(self, database: Database) -> None:
         assert self._state is not None
-        state = self._state
-        self._show_earlier_ends(database, state.attempt)
+        self._show_earlier_ends(database, self._state.attempt)
+        self._show_state(database, self._state)
+
+    def _show_state(self, database: Database, state: RunState) -> None:
         attempt = state.attempt or None
         is_about_attempt = state.status is not RunStatus.QUEUED
         events.set_status(
@@ -124,8 +126,9 @@ class RunIndexing:
     def record_failure(self, database: Database, fault: str) -> None:
         """Record why the run cannot be shown completely, and ingest no more of it until its state changes."""
         self.is_caught_up = True
-        if self.is_registered:
+        if self.is_registered and self._state is not None:
             record_faults(database, self._run.run_id, [fault])
+            self._show_state(database, self._state)
 
     def _show_earlier_ends(self, database: Database, newest: int) -> None:
         """Show how earlier attempts ended: if the worker could not write any more, no event has it."""

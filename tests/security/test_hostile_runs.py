@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from zlib import crc32
 
 import pytest
@@ -9,10 +10,13 @@ from typer.testing import CliRunner
 
 from db.connections.opening import open_database
 from db.queries.runs import list_runs
+from exgrpo_core.checksums import seal
+from jobs.actions.verification import verify_root
 from jobs.cli.main import app
 from jobs.recording.event_codec import encode_event
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import JournalKind
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from jobs.supervisor.open_index import ingest_all
@@ -40,6 +44,9 @@ FILES = (
 SHAPES = ({"algorithm": None}, {"model": 5}, {"data": "x"}, {"kind": "eval", "benchmarks": "x"})
 
 
+OUT_OF_RANGE = ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "0001-01-01")
+
+
 def sealed(body):
     return body[:-1] + b',"crc":%d}\n' % crc32(body)
 
@@ -48,6 +55,11 @@ def status(**changes):
     return {"seq": 1, "at": AT, "kind": "status", "attempt": 1, "status": "running", "reason": ""} | changes
 
 
+INFOS = (
+    *({"created_at": at} for at in OUT_OF_RANGE), {"name": "a\ud800b"}, {"name": "a\0b"}, {"branched_from_step": 2**80},
+    {"parent_run_id": "a\ud800b"}, {"parent_run_id": "info-6"},
+)  # fmt: skip
+OUTCOMES = (*({"at": at} for at in OUT_OF_RANGE), {"status": "running"}, {"num_events": -(2**80)})
 EVENTS = {
     "deep event": sealed(b'{"a":' + DEEP + b"}"),
     "deep fields": sealed(b'{"seq":1,"kind":"status","at":' + b"[" * 900 + b"]" * 900 + b"}"),
@@ -55,6 +67,9 @@ EVENTS = {
     "kind of another type": encode_event(status(kind=[])),
     "unknown kind": encode_event(status(kind="x")),
     "time of another type": encode_event(status(at=5)),
+    **{f"time {at[-6:]}".replace(":", ""): encode_event(status(at=at)) for at in OUT_OF_RANGE},
+    "huge attempt": encode_event(status(attempt=2**80)),
+    "no attempt": encode_event({name: value for name, value in status().items() if name != "attempt"}),
     "number of another type": encode_event(status(seq="x")),
     "huge number": encode_event(status(seq=2**80)),
     "status of another type": encode_event(status(status=[])),
@@ -99,6 +114,23 @@ def hostile_runs(root):
         run = make_run(root, f"shape-{number}")
         replace(run.spec_path, json.dumps(spec).encode())
         yield run
+    for number, changes in enumerate(INFOS):
+        run = make_run(root, f"info-{number}")
+        replace(run.info_path, seal(json.dumps(run.read_run_info() | changes).encode()))
+        yield run
+    for number, changes in enumerate(OUTCOMES):
+        run = make_run(root, f"end-{number}")
+        record = {"status": "stopped", "reason": "", "at": AT, "num_events": 1} | changes
+        replace(run.attempt_path(1) / "outcome.json", seal(json.dumps(record).encode()))
+        yield run
+    run = make_run(root, "attempts-file")
+    shutil.rmtree(run.path / "attempts")
+    (run.path / "attempts").write_text("x")
+    yield run
+    run = make_run(root, "attempts-digits")
+    (run.path / "attempts" / "\u0660\u0660\u0660\u0663").mkdir()
+    (run.path / "attempts" / ("9" * 200)).mkdir()
+    yield run
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +173,47 @@ def test_a_run_that_cannot_be_read_is_listed_with_the_reason(root, name):
         assert "damaged" in row.health, row.run_id
         assert row.faults, row.run_id
         assert all(fault.endswith(".") and "\n" not in fault for fault in row.faults), row.faults
+
+
+def test_a_run_whose_attempts_cannot_be_listed_says_so(root):
+    path, _ = root
+    database = open_database(None, path)
+    row = next(row for row in list_runs(database, limit=None) if row.run_id == "attempts-file")
+    database.close()
+    assert row.status == "lost"
+    assert row.status_reason.startswith("It cannot be read: ")
+
+
+def test_every_run_is_checked_whatever_the_others_hold(root):
+    path, _ = root
+    damaged = {damage.run_id for damage in verify_root(path)}
+    assert {"attempts-file", "end-0", "info-0", "run.json-deep", "spec.json-deep"} <= damaged
+    assert "good" not in damaged
+
+
+ENTRIES = (
+    *((JournalKind.NOTED, {"text": "x"}, at) for at in OUT_OF_RANGE),
+    (JournalKind.VERDICT_SET, {"trajectory_id": 2**80, "attempt": 1, "is_valid": True}, AT),
+    (JournalKind.VERDICT_SET, {"trajectory_id": float("inf"), "attempt": 1, "is_valid": True}, AT),
+    (JournalKind.CASE_MARKED, {"low_trajectory_id": 2**80, "high_trajectory_id": 1, "attempt": 1, "case_set": "x"}, AT),
+    (JournalKind.SUBMITTED, {"attempt": 2**80}, AT),
+    (JournalKind.TAGGED, {}, AT),
+    (JournalKind.TAGGED, {"tag": "\ud800\0"}, AT),
+    (JournalKind.RENAMED, {"name": None}, AT),
+)
+
+
+@pytest.mark.parametrize(("kind", "data", "at"), ENTRIES)
+def test_no_entry_of_a_restored_journal_keeps_later_ones_out(tmp_path, kind, data, at, tried):
+    make_run(tmp_path, "good")
+    entries = [(kind, data, at), (JournalKind.TAGGED, {"tag": "later"}, AT)]
+    records = [{"at": at, "kind": kind, "run_id": "good", "data": data, "by": ""} for kind, data, at in entries]
+    lines = [seal(json.dumps({"seq": number} | record).encode()) for number, record in enumerate(records, start=1)]
+    (tmp_path / "workbench").mkdir()
+    (tmp_path / "workbench" / "journal.jsonl").write_bytes(b"\n".join([*lines, b""]))
+    ingest_all(tmp_path, None)
+    database = open_database(None, tmp_path)
+    [row] = list_runs(database, limit=None)
+    database.close()
+    assert "later" in row.tags
+    tried("entries of hostile journals", 1)
