@@ -1,14 +1,29 @@
 """Connections that are opened and left: a request's head must come in time, and few may be waited for at once."""
 
 import asyncio
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, h11  # type: ignore[attr-defined]
 
 REQUEST_SECONDS = 10.0
 """How long the head of a request may take from its connection or the last answer on; a browser's is one packet."""
+MAX_HEADERS = 200
+"""Reading the fifteen thousand that fit into the bytes of a head takes longer than an answer."""
+_MAX_HEAD_BYTES = 1 << 16
 MAX_WAITING = 256
 """Connections without a request that are kept, far below a process's usual limit of 1,024 files."""
+
+
+class _BriefHeads(h11.Connection):
+    """Reads requests, and refuses one with too many headers before it reads them."""
+
+    def next_event(self) -> Any:  # noqa: ANN401 - as h11 declares it
+        """Return the next part of a request."""
+        if self.their_state is h11.IDLE:
+            head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
+            if head.count(b"\n") > MAX_HEADERS:
+                raise h11.RemoteProtocolError("too many headers")
+        return super().next_event()
 
 
 class TimedConnection(H11Protocol):
@@ -20,6 +35,10 @@ class TimedConnection(H11Protocol):
 
     _waiting: ClassVar[dict["TimedConnection", None]] = {}
     _deadline: asyncio.TimerHandle | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - as uvicorn gives them
+        super().__init__(*arguments, **options)
+        self.conn = _BriefHeads(h11.SERVER, _MAX_HEAD_BYTES)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""

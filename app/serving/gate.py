@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +30,7 @@ _HOST_PATTERN = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\
 _POLICY_VIOLATION = 1008
 _MAX_HEADER_BYTES = 1 << 16
 """More than a browser sends; all headers of a request together."""
+_MAX_TOKEN_BYTES = 1024
 
 _FIXED_HEADERS = {
     "X-Frame-Options": "DENY",
@@ -136,8 +137,11 @@ class Gate:
         await _respond(send, 200, "text/html", _WELCOME_PAGE.format(target=target), [("set-cookie", cookie)])
 
     def _has_query_token(self, scope: Scope) -> bool:
-        given = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get(TOKEN_PARAMETER, "")
-        return hmac.compare_digest(given.encode(), self._settings.token.encode())
+        start = f"{TOKEN_PARAMETER}=".encode()
+        given = [part for part in scope["query_string"].split(b"&") if part.startswith(start)]
+        if not given or len(given[-1]) > _MAX_TOKEN_BYTES:
+            return False
+        return hmac.compare_digest(unquote_to_bytes(given[-1].removeprefix(start)), self._settings.token.encode())
 
     def _has_cookie(self, headers: Headers) -> bool:
         given = _cookies(headers).get(self._settings.cookie_name, "")
@@ -199,7 +203,10 @@ def _is_same_origin(headers: Headers, host: str) -> bool:
     origins = headers.getlist("origin")
     if not origins:
         return True
-    parts = urlsplit(origins[0])
+    try:
+        parts = urlsplit(origins[0])
+    except ValueError:
+        return False
     return len(origins) == 1 and parts.scheme in {"http", "https"} and parts.netloc.lower() == host
 
 

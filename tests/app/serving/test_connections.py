@@ -1,6 +1,7 @@
 """Connections of real sockets that send nothing, or a byte at a time, are ended; those that ask are served."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -72,6 +73,35 @@ def test_body_of_an_answered_request_is_not_awaited(monkeypatch):
     with served() as address, socket.create_connection(address) as sock:
         sock.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\nbeginning")
         assert is_ended(sock, TIMEOUT_SECONDS)
+
+
+@pytest.mark.parametrize("num_parts", [1, 50])
+@pytest.mark.parametrize("before", [b"", HEAD], ids=["first", "pipelined"])
+def test_request_with_too_many_headers_is_refused(num_parts, before):
+    lines = b"a:\r\n" * (connections.MAX_HEADERS // num_parts + 1)
+    parts = [before + b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n", *[lines] * num_parts, b"\r\n"]
+    with served() as address, socket.create_connection(address) as sock:
+        with contextlib.suppress(ConnectionError):
+            for part in parts if num_parts > 1 else [b"".join(parts)]:
+                sock.sendall(part)
+        assert received(sock).count(b"200 OK") <= bool(before)
+
+
+def received(sock):
+    """Return what comes until the other side ends the connection, or resets it while more was being sent."""
+    sock.settimeout(TIMEOUT_SECONDS)
+    content = b""
+    with contextlib.suppress(ConnectionError):
+        while part := sock.recv(1 << 16):
+            content += part
+    return content
+
+
+def test_body_with_many_lines_is_read():
+    body = b"\r\n" * connections.MAX_HEADERS
+    with served() as address, socket.create_connection(address) as sock:
+        sock.sendall(b"POST / HTTP/1.1\r\nConnection: close\r\nHost: 127.0.0.1\r\nContent-Length: 400\r\n\r\n" + body)
+        assert b"200 OK" in received(sock)
 
 
 def test_of_too_many_silent_connections_the_oldest_is_ended_and_requests_are_served(monkeypatch):

@@ -152,7 +152,9 @@ def test_rebound_name_is_refused_although_origin_and_host_agree(workbench, cooki
     assert websocket_status(workbench, origin=f"http://{name}", host=name, cookie=cookie) == 403
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://evil.example"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://evil.example", "http://["]
+)
 def test_foreign_origin_is_refused(workbench, cookie, origin):
     assert get(workbench, Origin=origin, Cookie=cookie).status_code == 403
     assert httpx2.put(workbench.origin, headers={"Origin": origin, "Cookie": cookie}).status_code == 403
