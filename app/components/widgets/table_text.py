@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +16,8 @@ from app.formats import escape_control_characters, exact
 Rows = Sequence[Mapping[str, object]] | pd.DataFrame
 """A table: rows as mappings from column to value, or a frame, whose index is left out."""
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_START = re.compile(r"\A(?=[=+\-@\t\r\n＝＋－＠])|(?<=[;\t\r\n])(?=[=+\-@＝＋－＠])")  # noqa: RUF001
+"""Where a cell may start, in a spreadsheet whose language separates cells by semicolons too."""
 _MARKDOWN_MARKS = r"\`*_[]<>|$#~&"
 _LATEX_MARKS = {
     "\\": r"\textbackslash{}",
@@ -132,7 +134,7 @@ def _csv_cell(value: object) -> object:
 
 
 def _without_formula(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) and not _is_number(text) else text
+    return text if _is_number(text) else _FORMULA_START.sub("'", text)
 
 
 def _is_number(text: str) -> bool:

@@ -34,7 +34,14 @@ def test_csv_holds_numbers_in_full_and_reads_back():
     ]
 
 
-@pytest.mark.parametrize(("text", "written"), [("-0.5", "-0.5"), ("-x", "'-x"), ("@a", "'@a"), ("+1e3", "+1e3")])
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("-0.5", "-0.5"), ("-x", "'-x"), ("@a", "'@a"), ("+1e3", "+1e3"),
+        ("\N{FULLWIDTH EQUALS SIGN}1", "'\N{FULLWIDTH EQUALS SIGN}1"),
+        ("\n=1", "'\n'=1"), ("a;=1", "a;'=1"), ("a\n@b", "a\n'@b"), ("a; b\n\nc = 1", "a; b\n\nc = 1"),
+    ],
+)  # fmt: skip
 def test_text_that_a_spreadsheet_would_run_is_text(text, written):
     assert read_csv(as_csv([{"a": text}]))[1] == [written]
 
