@@ -69,6 +69,7 @@ def time_out(timer, text, *reads):
     return False
 
 
+@pytest.mark.slow
 def test_no_text_keeps_a_pattern_busy(timer, tried):
     texts = [(unit * LENGTH)[:LENGTH] + end for unit, end in product(REPEATED, ENDS)]
     known = patterns()
