@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.evaluation.model_folder import MODEL_FOLDER
 from jobs.preflight.model_shapes import TOKENIZER_FILE, model_file
+from jobs.preflight.tokenizer_file import read_tokenizer
 from jobs.pretrained.sources import ModelSourceError
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.directory import RunDirectory
@@ -12,16 +14,19 @@ from jobs.specs.train import SpecError
 
 
 def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None:
-    """Return the text that each token adds, or None where the run's tokenizer is not on this machine.
+    """Return the text that each token adds, or None where the run's tokenizer is not on this machine or damaged.
 
     The last token of a character has its text; together the texts are the decoded text.
     """
     path = _tokenizer_path(run)
     if path is None:
         return None
-    from tokenizers import Tokenizer, decoders  # type: ignore[import-untyped]
+    from tokenizers import decoders  # type: ignore[import-untyped]
 
-    tokenizer = Tokenizer.from_file(str(path))
+    try:
+        tokenizer = read_tokenizer(path)
+    except UnreadableFileError:
+        return None
     stream = decoders.DecodeStream(skip_special_tokens=False)
     return [stream.step(tokenizer, int(token_id)) or "" for token_id in token_ids]
 

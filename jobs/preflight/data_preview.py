@@ -8,6 +8,7 @@ from pathlib import Path
 from jobs.grading.built_in_tasks import TASKS, BuiltInTask
 from jobs.preflight.chat_template import read_chat_template, render_chat_prompts
 from jobs.preflight.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
+from jobs.preflight.tokenizer_file import read_tokenizer
 from jobs.pretrained.chat_templates import ChatTemplateError
 from jobs.specs.train import CHAINS_SOURCE, DataSpec, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
@@ -57,6 +58,7 @@ def preview_data(spec: TrainSpec, num_shown: int = 3, max_rows: int = MAX_ROWS) 
 
     Raises:
         DataError: The data cannot be read, or one of its first rows is bad; one sentence names file, row and field.
+        UnreadableFileError: The model's tokenizer is damaged.
     """
     num_rows = min(spec.data.num_questions or max_rows, max_rows)
     is_task = spec.data.source in TASKS
@@ -122,6 +124,4 @@ def _token_lengths(texts: Sequence[str], spec: TrainSpec) -> tuple[int, ...] | N
     path = model_file(spec.model.source, TOKENIZER_FILE, spec.model.revision)
     if path is None:
         return None
-    from tokenizers import Tokenizer  # type: ignore[import-untyped]
-
-    return tuple(len(encoded.ids) for encoded in Tokenizer.from_file(str(path)).encode_batch(list(texts)))
+    return tuple(len(encoded.ids) for encoded in read_tokenizer(path).encode_batch(list(texts)))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from jobs.preflight.model_shapes import TOKENIZER_FILE, model_file, model_shape
+from jobs.preflight.tokenizer_file import read_tokenizer
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.mistakes import SpecError
 
@@ -14,6 +15,7 @@ def check_fit(spec: EvalSpec, prompts: Sequence[str]) -> None:
 
     Raises:
         SpecError: They do not fit; the sentence says which length does.
+        UnreadableFileError: The model's tokenizer is damaged.
     """
     shape = None if spec.server is not None else model_shape(spec.model.source, spec.model.revision)
     if shape is None or shape.context >= spec.max_response_tokens + max(map(_most_tokens, prompts), default=1):
@@ -43,6 +45,4 @@ def _token_lengths(spec: EvalSpec, prompts: Sequence[str]) -> list[int]:
     path = model_file(spec.model.source, TOKENIZER_FILE, spec.model.revision)
     if path is None:
         return []
-    from tokenizers import Tokenizer  # type: ignore[import-untyped]
-
-    return [len(encoded.ids) for encoded in Tokenizer.from_file(str(path)).encode_batch(list(prompts))]
+    return [len(encoded.ids) for encoded in read_tokenizer(path).encode_batch(list(prompts))]

@@ -1,8 +1,11 @@
+import pytest
+
 from jobs.actions.token_texts import token_texts
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import ModelSpec, TrainSpec
 from jobs.tasks.chains.tokenizer import make_tokenizer
+from tests.jobs.preflight.test_tokenizer_file import PANICS
 
 
 def test_texts_of_tokens_add_up_to_the_decoded_text(tmp_path):
@@ -18,6 +21,14 @@ def test_texts_of_tokens_add_up_to_the_decoded_text(tmp_path):
     assert len(texts) == len(ids)
     assert "".join(texts) == tokenizer.decode(ids)
     assert texts[0] == "6"
+
+
+@pytest.mark.parametrize("content", [b"{}", PANICS])
+def test_a_damaged_tokenizer_gives_no_texts(tmp_path, content):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "tokenizer.json").write_bytes(content)
+    spec = TrainSpec(model=ModelSpec(source=str(tmp_path / "source")))
+    assert token_texts(RunDirectory.create(tmp_path, spec, run_id="one"), [1, 2]) is None
 
 
 def test_run_without_a_checkpoint_has_no_texts(tmp_path):

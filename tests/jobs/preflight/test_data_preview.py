@@ -8,6 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import estimate_disk_bytes
 from jobs.preflight.resource_estimate import estimate_resources
@@ -15,6 +16,7 @@ from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.data_rows import DataError, iterate_raw_rows
+from tests.jobs.preflight.test_tokenizer_file import PANICS
 
 CONFIG = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
@@ -124,13 +126,16 @@ def test_template_that_cannot_be_used_is_one_sentence(tmp_path, chat_model, temp
         preview_data(spec_of(tmp_path, [row("2 + 2")], "auto", chat_model))
 
 
-def test_lengths_are_tokens_where_the_model_has_its_tokenizer_here(tmp_path):
+def test_lengths_are_tokens_where_the_model_has_a_whole_tokenizer_here(tmp_path):
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     (tmp_path / "model").mkdir()
     tokenizer.save(str(tmp_path / "model" / "tokenizer.json"))
     preview = preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
     assert (preview.lengths, preview.is_in_tokens) == ((3,), True)
+    (tmp_path / "model" / "tokenizer.json").write_bytes(PANICS)
+    with pytest.raises(UnreadableFileError, match=r"tokenizer\.json: is no tokenizer"):
+        preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
 
 
 @pytest.mark.parametrize("rows", [[], [{"prompt": "text"}]])

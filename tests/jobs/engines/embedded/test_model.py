@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerFast
 from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.model import load_policy, resolve_device, wrap_model
 from tests.jobs.engines.tiny_models import END, VOCABULARY_SIZE, build_model, build_policy, tiny_tokenizer
+from tests.jobs.preflight.test_tokenizer_file import PANICS
 
 CPU = torch.device("cpu")
 
@@ -71,11 +72,7 @@ def test_a_missing_model_is_refused_by_name(tmp_path):
         ("config.json", b'{"a":' * 3000),
         ("generation_config.json", b'{"pad_token_id": {}}'),
         ("tokenizer.json", b'{"version": null}'),
-        (
-            "tokenizer.json",
-            b'{"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "continuing_subword_prefix": "###", '
-            b'"vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]]}}',
-        ),
+        ("tokenizer.json", PANICS),
         ("tokenizer_config.json", b'{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": []}'),
     ],
 )
