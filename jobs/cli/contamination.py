@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from exgrpo_core.errors import EngineError
 from jobs.actions.evaluations import plan_evaluation
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, print_json, print_result, print_status
 from jobs.contamination.overlap import overlap_shares
@@ -41,10 +40,7 @@ def contamination(
     from jobs.engines.embedded.model import load_policy, resolve_device
     from jobs.pretrained.conversion import prepare_model
 
-    try:
-        policy = load_policy(prepare_model(spec.model.source), resolve_device(spec.model.device), spec.model.revision)
-    except EngineError as error:
-        raise SpecError(str(error)) from None
+    policy = load_policy(prepare_model(spec.model.source), resolve_device(spec.model.device), spec.model.revision)
     for benchmark in loaded:
         questions = [question.text for question in benchmark.questions]
         report = ContaminationReport(

@@ -10,7 +10,7 @@ import typer
 from db import DATABASE_URL_VARIABLE
 from db.rows.display_names import escape_control_characters
 from exgrpo_core.durable_files import is_disk_full
-from exgrpo_core.errors import InputError, UserError
+from exgrpo_core.errors import EngineError, InputError, UserError
 
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
 DEBUG_VARIABLE = "EXGRPO_DEBUG"
@@ -59,8 +59,8 @@ def print_json(content: object) -> None:
 
 def error_message(error: Exception) -> tuple[str, int]:
     """Return one sentence on an error and its exit code: 2 for bad input, 1 for a failure."""
-    if isinstance(error, UserError):
-        return str(error), EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILURE
+    if isinstance(error, UserError | EngineError):
+        return str(error), EXIT_BAD_INPUT if isinstance(error, InputError | EngineError) else EXIT_FAILURE
     if isinstance(error, OSError) and is_disk_full(error):
         file = f"{error.filename}: " if error.filename else ""
         return f"{file}no space is left; free some space there, or choose another --runs-root.", EXIT_FAILURE

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from exgrpo_core.errors import EngineError
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, print_json, print_result
 from jobs.preflight.resolution import resolve
 from jobs.specs.settings import apply_settings
@@ -39,10 +38,7 @@ def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     preflight.raise_refusals(ignores_disk_space=True)
     from jobs.training.probe import probe as sample
 
-    try:
-        report = sample(preflight.spec, num_questions, num_samples)
-    except EngineError as error:
-        raise SpecError(str(error)) from None
+    report = sample(preflight.spec, num_questions, num_samples)
     print_json(report.to_json()) if as_json else print_result(describe(report, preflight.spec.data.source))
 
 

@@ -304,5 +304,12 @@ def test_unexpected_error_is_one_sentence_with_a_way_to_see_more(runs_root, monk
     assert result.stderr == "Unexpected ZeroDivisionError: made up Set EXGRPO_DEBUG=1 to see the traceback.\n"
 
 
+def test_a_model_that_cannot_be_loaded_is_bad_input(runs_root, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    result = invoke(runs_root, "chat", str(tmp_path), "--prompt", "Hm?")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"model.source: {tmp_path} cannot be loaded as a causal language model (")
+
+
 def test_wrong_option_is_bad_input(runs_root):
     assert invoke(runs_root, "runs", "--nonsense").exit_code == 2
