@@ -13,6 +13,7 @@ from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage
 from jobs.evaluation.regrades import read_regradings
 from jobs.recording.event_reader import EventReader, last_number
+from jobs.recording.log_damage import find_log_damage
 from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
 from jobs.runs.description import describe_run
@@ -89,7 +90,8 @@ def _damaged_checkpoints(run: RunDirectory) -> list[tuple[str, str]]:
         if fault is not None
     ]
     newest = next((Checkpoint(0, path) for path, fault in checkpoints.items() if fault is None), None)
-    return damaged + [(fault, _REMEDY_OF_BUFFER) for fault in (_damaged_buffer(run, newest) if newest else [])]
+    damaged += [(fault, _REMEDY_OF_BUFFER) for fault in (_damaged_buffer(run, newest) if newest else [])]
+    return damaged + [(fault, _remedy_of_log(run)) for fault in [find_log_damage(run)] if fault]
 
 
 def _remedy_of_description(fault: str) -> str:
@@ -156,6 +158,10 @@ def _remedy_of_events(fault: str, run: RunDirectory) -> str:
     if ".parquet" in fault:
         return "Metrics, scores and the other files are kept; texts and tokens of this file are lost."
     return f"All other events are kept. {_remedy_by_checkpoint(run)}"
+
+
+def _remedy_of_log(run: RunDirectory) -> str:
+    return f"Texts and metrics are kept; a resume lacks the experience of these steps. {_remedy_by_checkpoint(run)}"
 
 
 def _remedy_by_checkpoint(run: RunDirectory) -> str:

@@ -23,9 +23,9 @@ def describe_resume(run: RunDirectory) -> str:
         return ""
     if not isinstance(spec, TrainSpec) or spec.sft is not None:
         return ""
-    step, header = _newest_snapshot(run)
+    step, header = newest_snapshot(run)
     try:
-        later = _later_steps(run, header)
+        later = later_steps(run, header)
         if not later:
             return f"Resumes from step {step}; no experience is newer." if step else ""
         return f"Resumes from step {step}: {describe_later(later, spec.resume.experience == 'newest')}"
@@ -42,7 +42,7 @@ def describe_later(steps: Sequence[LoggedStep], are_kept: bool) -> str:
     return f"{num_collected:,} trajectories that were collected in steps {first} to {last} are {what}."
 
 
-def _newest_snapshot(run: RunDirectory) -> tuple[int, Mapping[str, Any]]:
+def newest_snapshot(run: RunDirectory) -> tuple[int, Mapping[str, Any]]:
     """Return the step of the newest checkpoint whose buffer can be read, and the header of its snapshot."""
     for step in reversed(list_steps(run.checkpoints_path)):
         checkpoint = Checkpoint(step, checkpoint_path(run.checkpoints_path, step))
@@ -53,8 +53,8 @@ def _newest_snapshot(run: RunDirectory) -> tuple[int, Mapping[str, Any]]:
     return 0, {"logged": None}
 
 
-def _later_steps(run: RunDirectory, header: Mapping[str, Any]) -> list[LoggedStep]:
-    # Older versions kept no log.
+def later_steps(run: RunDirectory, header: Mapping[str, Any]) -> list[LoggedStep]:
+    """Return the steps after a snapshot, by the log of the buffer; none of older versions, which kept no log."""
     if "logged" not in header or not run.buffer_path.is_dir():
         return []
     return steps_after(run.buffer_path, LogPosition(*header["logged"]) if header["logged"] else None)

@@ -10,10 +10,10 @@ from jobs.runs.resume_point import describe_later
 class LaterExperience:
     """The steps that an earlier attempt did after the checkpoint, kept or dropped by the state opened from it."""
 
-    def __init__(self, state: ExGRPOState) -> None:
+    def __init__(self, state: ExGRPOState, damage: str = "") -> None:
         self._later = state.replay_buffer.later
         self._changes = _changes(state) if self._later.are_kept else []
-        self.sentence = self._describe(state.step)
+        self.sentence = f"{self._describe(state.step)} {damage}".strip()
 
     def add_to(self, report: StepReport) -> None:
         """Say it with the first step, whose changes of the buffer come after what was kept; later calls do nothing."""

@@ -7,9 +7,11 @@ from pathlib import Path
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 from exgrpo_core.state import ExGRPOState
+from jobs.recording.log_damage import find_log_damage
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
 from jobs.runs.control import Control, TrainingError
+from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
@@ -50,7 +52,7 @@ class TrainingLoop:
 
     def _train(self, state: ExGRPOState, is_new: bool) -> RunStatus:
         self.control.heartbeat(state.step)
-        later = LaterExperience(state)
+        later = LaterExperience(state, find_log_damage(RunDirectory(self.checkpoints.parent)))
         if later.sentence:
             logger.info("%s", later.sentence)
         if is_new:

@@ -1,0 +1,47 @@
+"""Whether the log of a replay buffer still has every step that was recorded."""
+
+from jobs.recording.event_reader import iterate_events
+from jobs.runs.directory import RunDirectory
+from jobs.runs.resume_point import later_steps, newest_snapshot
+from jobs.specs.train import SpecError, TrainSpec
+
+
+def find_log_damage(run: RunDirectory) -> str:
+    """Return a sentence on recorded steps that a resume cannot keep, since the buffer's log is damaged; else nothing.
+
+    Only runs that keep the newest experience read their log.
+    """
+    try:
+        spec = run.job_spec()
+        if not isinstance(spec, TrainSpec) or spec.resume.experience != "newest" or not spec.algorithm.is_experiential:
+            return ""
+        saved_step, header = newest_snapshot(run)
+        if "logged" not in header:
+            return ""
+        logged = list({step.log: step.header["step"] for step in later_steps(run, header)}.values())
+        recorded = _last_steps(run, saved_step)
+    except SpecError:
+        return ""
+    # Whatever an imported log holds.
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        return f"buffer: its log cannot be read ({type(error).__name__})."
+    for attempt, step in reversed(recorded.items()):
+        # An attempt that was killed before it recorded a step may have a log.
+        while logged and logged[-1] < step:
+            logged.pop()
+        if not logged:
+            return f"buffer: its log is damaged and lacks steps of attempt {attempt}, of which {step} is the last."
+        logged.pop()
+    return ""
+
+
+def _last_steps(run: RunDirectory, saved_step: int) -> dict[int, int]:
+    """Return the last recorded step of each attempt, in order, that did any after the checkpoint at `saved_step`."""
+    saved = [event["attempt"] for event in iterate_events(run, "checkpoint") if event["step"] == saved_step]
+    saved_in = max(saved, default=0)
+    last: dict[int, int] = {}
+    for event in iterate_events(run, "step"):
+        attempt, step = event["attempt"], event["step"]
+        if attempt > saved_in or (attempt == saved_in and step > saved_step):
+            last[attempt] = max(step, last.get(attempt, 0))
+    return last
