@@ -66,7 +66,7 @@ def error_message(error: Exception) -> tuple[str, int]:
         return f"{file}no space is left; free some space there, or choose another --runs-root.", EXIT_FAILURE
     if isinstance(error, OSError):
         return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE
-    first_line = next(iter(str(error).splitlines()), "")
+    first_line = str(error).strip().partition("\n")[0]
     hint = f"Set {DEBUG_VARIABLE}=1 to see the traceback."
     return f"Unexpected {type(error).__name__}: {first_line} {hint}", EXIT_FAILURE
 

@@ -205,7 +205,7 @@ def allow_open_files() -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    line = next(iter(str(error).splitlines()), "").strip() or "no message."
+    line = str(error).strip().partition("\n")[0].rstrip() or "no message."
     return line if line.endswith((".", "!", "?")) else f"{line}."
 
 

@@ -37,6 +37,7 @@ sys.exit(main(sys.argv[1:], {"embedded": lambda: loop}))
         (OSError(errno.ENOSPC, "No space left on device"), "The disk is full; free some space and resume the run."),
         (MemoryError(), "Memory ran out; choose a smaller batch, model or max_response_tokens."),
         (ValueError("odd"), "ValueError: odd. The whole traceback is in log.txt."),
+        (ImportError("\nX needs Y.\nmore"), "ImportError: X needs Y. The whole traceback is in log.txt."),
         (AssertionError(), "AssertionError: no message. The whole traceback is in log.txt."),
     ],
 )
