@@ -43,7 +43,12 @@ _COLUMNS = (
     "text", "is_external", "mean_ratio", "max_ratio", "token_ids", "entropies", "log_probs", "behavior_log_probs",
 )  # fmt: skip
 """The order of columns in a file."""
-_TOKEN_COLUMNS = ("token_ids", "entropies", "log_probs", "behavior_log_probs")
+_TOKEN_COLUMNS = {
+    "token_ids": pa.uint32(),
+    "entropies": pa.float32(),
+    "log_probs": pa.float32(),
+    "behavior_log_probs": pa.float32(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +227,21 @@ def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = No
         if replayed_in is not None and "step" in existing:
             filters.append(("step", "=", replayed_in))
         names = [name for name in _TOKEN_COLUMNS if name in existing]
-        rows = pq.read_table(path, columns=names, filters=filters, page_checksum_verification=True).to_pylist()
-    if not rows:
+        table = pq.read_table(path, columns=names, filters=filters, page_checksum_verification=True)[:1]
+        values = {name: _token_values(table[name], kind) for name, kind in _TOKEN_COLUMNS.items() if name in existing}
+        if len({len(of_tokens) for of_tokens in values.values() if of_tokens is not None}) > 1:
+            raise ValueError(f"trajectory {trajectory_id} has columns of different numbers of tokens")
+    if not table:
         raise KeyError(f"{path}: holds no trajectory {trajectory_id}.")
-    return {name: rows[0].get(name) for name in _TOKEN_COLUMNS}
+    return {name: values.get(name) for name in _TOKEN_COLUMNS}
+
+
+def _token_values(column: pa.ChunkedArray, kind: pa.DataType) -> list[float] | None:
+    """Return the per-token values of the only row of a column, which in an imported run may be of any type."""
+    lists = column.cast(pa.list_(kind))
+    if pc.list_flatten(lists).null_count:
+        raise ValueError("a token without a value")
+    return next(iter(lists.to_pylist()), None)
 
 
 def questions_table(questions: Sequence[Question]) -> pa.Table:

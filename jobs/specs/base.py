@@ -26,6 +26,6 @@ ServerAddress = Annotated[str, AfterValidator(_check_server_address)]
 
 
 class Spec(BaseModel):
-    """Base of all specifications: unknown fields are refused."""
+    """Base of all specifications: unknown fields and numbers that are not finite are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)

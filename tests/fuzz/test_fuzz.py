@@ -1,4 +1,4 @@
-"""Everything that reads a file, with contents that once made it crash and with some new ones."""
+"""Everything that reads a file, with contents that once made it crash and with the same few others each time."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def test_contents_that_once_crashed_are_read_or_refused(path: Path):
 def test_changed_files_are_read_or_refused_with_a_sentence(name: str):
     target = TARGETS[name]
 
-    @settings(max_examples=40, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(st.deferred(target.tried))
     def attempt(content: bytes) -> None:
         read(target, content)

@@ -1,5 +1,7 @@
 from functools import partial
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from exgrpo_core.bounded_json import UnreadableFileError
@@ -16,3 +18,20 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path, read, content):
         path.write_bytes(content)
     with pytest.raises(UnreadableFileError, match=rf"^{path}: cannot be read \(.+\); use another copy of the run\.$"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"token_ids": [[-1, 2]]},
+        {"token_ids": [[1, None]]},
+        {"token_ids": [["a", "b"]]},
+        {"token_ids": [7]},
+        {"token_ids": [[1, 2]], "entropies": [[0.5]]},
+    ],
+)
+def test_values_of_tokens_that_no_run_writes_are_refused_with_a_sentence(tmp_path, columns):
+    path = tmp_path / "step-00000001.parquet"
+    pq.write_table(pa.table({"trajectory_id": [1], "is_replayed": [False]} | columns), path)
+    with pytest.raises(UnreadableFileError, match=r"cannot be read \(.+\); use another copy of the run\.$"):
+        read_token_data(path, 1)

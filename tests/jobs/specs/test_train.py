@@ -226,6 +226,13 @@ def test_adapters_are_refused_in_fine_tuning_by_verl_and_on_what_is_no_projectio
         parse_spec({"model": {"lora": {"target_modules": ["lm_head"]}}}, "test")
 
 
+@pytest.mark.parametrize("field", ["optim.learning_rate", "optim.max_gradient_norm", "validation.temperature"])
+def test_a_number_that_is_not_finite_is_refused(field):
+    section, name = field.split(".")
+    with pytest.raises(SpecError, match=rf"{field}: expected a finite number, got inf"):
+        parse_spec({section: {name: float("inf")}}, "test")
+
+
 @pytest.mark.parametrize("former", RENAMED)
 def test_a_preset_is_still_known_by_its_former_name(former, write):
     spec = load_preset(former)
