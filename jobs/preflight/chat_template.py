@@ -1,8 +1,9 @@
 """The chat template of a model on this machine, and prompts in it without loading the tokenizer."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
 from jobs.preflight.model_shapes import model_file
 from jobs.pretrained.chat_templates import TemplateProcess
 from jobs.specs.mistakes import SpecError
@@ -14,15 +15,22 @@ _TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 def read_chat_template(source: str, revision: str | None = None) -> str | None:
-    """Return the chat template of a model in a folder or downloaded before; None if it has none or is not here."""
+    """Return the chat template of a model in a folder or downloaded before; None if it has none that is read."""
     path = model_file(source, TEMPLATE_FILE, revision)
     if path is not None:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return _read_template(path)
     template = _read_settings(source, revision).get("chat_template")
     if isinstance(template, list):
         named = [item for item in template if isinstance(item, dict)]
         template = next((item.get("template") for item in named if item.get("name") == "default"), None)
     return template if isinstance(template, str) else None
+
+
+def _read_template(path: Path) -> str | None:
+    try:
+        return read_plain(path).decode(errors="replace")
+    except (OSError, UnreadableFileError):
+        return None
 
 
 def check_chat_template(field: str, source: str, revision: str | None = None) -> None:

@@ -20,6 +20,7 @@ MAX_BYTES = 2**30
 MAX_CPU_SECONDS = 8
 """Of one conversation."""
 MAX_CHARACTERS = 1 << 24
+MAX_ERROR_CHARACTERS = 300
 
 
 class _GenerationBlocks(Extension):
@@ -65,7 +66,7 @@ def main() -> None:
         except MemoryError:
             answer = {"error": f"it takes more than {MAX_BYTES:,} bytes of memory"}
         except Exception as error:  # noqa: BLE001 - a template is a program, which may raise any error
-            answer = {"error": str(error) or type(error).__name__}
+            answer = {"error": " ".join(str(error).split())[:MAX_ERROR_CHARACTERS] or type(error).__name__}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from exgrpo_core.bounded_json import UnreadableFileError
+from jobs.preflight.chat_template import TEMPLATE_FILE, read_chat_template
 from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import estimate_disk_bytes
 from jobs.preflight.resource_estimate import estimate_resources
@@ -209,3 +210,9 @@ def test_a_data_set_of_archives_is_read(tmp_path, streams):
     with zipfile.ZipFile(tmp_path / "train.zip", "w") as archive:
         archive.writestr("train.jsonl", f"{line}\n")
     assert [number for number, _ in iterate_raw_rows(str(tmp_path), "train", streams=streams)] == [1]
+
+
+def test_a_template_file_that_is_too_large_is_no_template(tmp_path):
+    with (tmp_path / TEMPLATE_FILE).open("wb") as file:
+        file.truncate(1 << 40)
+    assert read_chat_template(str(tmp_path)) is None

@@ -78,6 +78,7 @@ def test_auto_is_the_tokenizers_template_where_it_has_one_else_the_question_alon
         ("{{ 'x' * 10 ** 10 }}", "bytes of memory"),
         ("{{ 'x' * 10 ** 8 }}", "characters"),
         ("{{ messages.__class__.__mro__ }}", "unsafe"),
+        ("{{ raise_exception('no\\nmore ' * 10 ** 6) }}", r"no more .{,300}\)\.?$"),
     ],
 )
 def test_a_template_that_takes_too_much_is_refused_wherever_messages_are_encoded(template, reason):
