@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
+from jobs.recording.parquet_sizes import check_size
 
 FILE_PREFIX = "step-"
 """Beginning of the name of a file of trajectories; its first step follows."""
@@ -185,6 +186,7 @@ def read_trajectories(path: Path, columns: Sequence[str] = ()) -> pa.Table:
     with _readable(path):
         existing = pq.read_schema(path).names
         wanted = {*columns, "step"} if columns else set(existing).difference(_TOKEN_COLUMNS)
+        check_size(path, wanted)
         return pq.read_table(path, columns=[name for name in existing if name in wanted])
 
 
@@ -195,6 +197,7 @@ def list_steps(path: Path) -> list[int]:
         UnreadableFileError: The file is missing or damaged.
     """
     with _readable(path):
+        check_size(path, {"step"})
         if "step" not in pq.read_schema(path).names:
             return [int(path.stem.removeprefix(FILE_PREFIX))]
         return sorted(pc.unique(pq.read_table(path, columns=["step"])["step"]).to_pylist())
@@ -227,6 +230,7 @@ def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = No
         if replayed_in is not None and "step" in existing:
             filters.append(("step", "=", replayed_in))
         names = [name for name in _TOKEN_COLUMNS if name in existing]
+        check_size(path, names)
         table = pq.read_table(path, columns=names, filters=filters, page_checksum_verification=True)[:1]
         values = {name: _token_values(table[name], kind) for name, kind in _TOKEN_COLUMNS.items() if name in existing}
         if len({len(of_tokens) for of_tokens in values.values() if of_tokens is not None}) > 1:
@@ -264,6 +268,7 @@ def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
         UnreadableFileError: The file is missing or damaged.
     """
     with _readable(path):
+        check_size(path)
         return {"questions": pq.read_table(path).to_pylist()}
 
 
@@ -271,6 +276,8 @@ def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
+    except UnreadableFileError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         why = " ".join(str(error).split())
         raise UnreadableFileError(f"{path}: cannot be read ({why}); use another copy of the run.") from error
