@@ -1,7 +1,8 @@
 """Runs tests again and again and prints how often each failed: `python -m tests.repeat NUM_ROUNDS [PYTEST OPTIONS]`.
 
 Each round has another order of files and another seed of Hypothesis; in every second one a busy loop for each core
-takes time from the tests. What failed stays in `build/repeated-tests` with the output of its round.
+takes time from the tests, and a program that writes without end slows the disk. What failed stays in
+`build/repeated-tests` with the output of its round.
 """
 
 import os
@@ -20,6 +21,14 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 FOLDER = REPOSITORY / "build" / "repeated-tests"
 SEED_VARIABLE = "EXGRPO_FILE_ORDER_SEED"
+WRITES = """
+import os, sys
+with open(sys.argv[1], "wb", buffering=0) as file:
+    while True:
+        file.seek(0)
+        file.write(bytes(1 << 16))
+        os.fsync(file.fileno())
+"""
 
 
 @pytest.hookimpl(trylast=True)
@@ -38,12 +47,12 @@ def main(num_rounds: int, options: Sequence[str], folder: Path = FOLDER) -> int:
     failed: Counter[str] = Counter()
     num_red = 0
     for number in range(1, num_rounds + 1):
-        with busy_cores(number % 2 == 0):
+        with busy_machine(number % 2 == 0, folder):
             code = run_round(number, options, folder)
         names = failed_tests(folder / f"round-{number}.xml")
         failed.update(names)
         num_red += code != 0
-        load = "busy cores" if number % 2 == 0 else "free cores"
+        load = "busy cores and disk" if number % 2 == 0 else "free machine"
         _print(f"round {number} of {num_rounds}, {load}: {len(names)} failed, pytest's code {code}")
         if code == 0:
             for path in folder.glob(f"round-{number}.*"):
@@ -55,16 +64,18 @@ def main(num_rounds: int, options: Sequence[str], folder: Path = FOLDER) -> int:
 
 
 @contextmanager
-def busy_cores(is_busy: bool) -> Iterator[None]:
-    """Keep every core busy within the block, if asked for."""
-    command = [sys.executable, "-c", "while True: pass"]
-    loops = [subprocess.Popen(command) for _ in range((os.cpu_count() or 1) if is_busy else 0)]
+def busy_machine(is_busy: bool, folder: Path) -> Iterator[None]:
+    """Keep every core and the disk of a folder busy within the block, if asked for."""
+    cores, path = [sys.executable, "-c", "while True: pass"], folder / "written"
+    disk = [sys.executable, "-c", WRITES, str(path)]
+    loops = [subprocess.Popen(command) for command in [cores] * (os.cpu_count() or 1) + [disk]] if is_busy else []
     try:
         yield
     finally:
         for loop in loops:
             loop.kill()
             loop.wait()
+        path.unlink(missing_ok=True)
 
 
 def run_round(seed: int, options: Sequence[str], folder: Path) -> int:

@@ -4,6 +4,7 @@ import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from tests.app import recorded
+from tests.browser.clicks import click_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -66,11 +67,7 @@ def test_what_is_asked_is_displayed_at_once_and_a_toast_covers_no_button(open_pa
 
 def test_click_on_a_row_opens_the_run(open_page):
     watched = open_page("/?q=run-finished")
-    table = watched.page.get_by_test_id("stDataFrame")
-    table.wait_for()
-    watched.page.wait_for_timeout(3000)
-    table.click(position={"x": 160, "y": 56})
-    watched.page.wait_for_url(re.compile(r"/run\?.*run=run-finished"))
+    click_until(watched.page, 160, 56, r"/run\?.*run=run-finished")
     watched.page.get_by_text("exgrpo whole").first.wait_for()
     assert watched.errors == []
 
