@@ -17,7 +17,7 @@ from jobs.recording.log_damage import find_log_damage
 from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
 from jobs.runs.description import describe_run
-from jobs.runs.directory import RunDirectory, list_run_directories
+from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories
 from jobs.runs.drafts import list_drafts, load_draft
 from jobs.runs.journal import Journal
 from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
@@ -48,8 +48,16 @@ def verify_root(runs_root: Path) -> list[Damage]:
     damaged += [(fault, "Run `exgrpo contamination` again.") for fault in read_reports(runs_root)[1]]
     kept = [fault for entries in (SAVED_VIEWS, RAY_CLUSTERS) if (fault := entries.find_fault(runs_root))]
     damaged += [(fault, "Nothing else depends on it.") for fault in [*kept, *_damaged_drafts(runs_root)]]
-    of_workbench = [Damage("", what, remedy) for what, remedy in damaged]
+    of_workbench = [Damage("", what, remedy) for what, remedy in damaged] + _folders_without_info(runs_root)
     return of_workbench + [damage for run in list_run_directories(runs_root) for damage in verify_run(run)]
+
+
+def _folders_without_info(runs_root: Path) -> list[Damage]:
+    """Return the folders that are no runs only because they lack `run.json`."""
+    names = sorted(path.parent.name for path in runs_root.glob("*/spec.json") if RUN_ID.fullmatch(path.parent.name))
+    what = "run.json: is missing, so the folder is not shown as a run."
+    remedy = "All else is kept; copy run.json from a backup, or from another run to see it under that run's name."
+    return [Damage(name, what, remedy) for name in names if not (runs_root / name / "run.json").exists()]
 
 
 def _damaged_drafts(runs_root: Path) -> list[str]:

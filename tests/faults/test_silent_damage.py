@@ -164,6 +164,16 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
     figure("accepted silently", 0)
 
 
+@pytest.mark.parametrize("name", ["run.json", "spec.json", "attempts/0001/events-000001.jsonl"])
+def test_a_file_that_is_missing_is_named(whole, name):
+    run = min(path.parent for path in whole.glob("*/run.json"))
+    kept = (run / name).read_bytes()
+    (run / name).unlink()
+    [damage] = [damage for damage in verify_root(whole) if damage.run_id == run.name]
+    (run / name).write_bytes(kept)
+    assert "missing" in damage.what or "No such file" in damage.what
+
+
 def test_an_unreadable_outcome_is_never_overwritten(whole, tmp_path):
     root = tmp_path / "runs"
     shutil.copytree(whole, root)
