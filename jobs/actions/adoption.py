@@ -13,7 +13,7 @@ from exgrpo_core.types import Question, RolloutGroup, Trajectory
 from jobs.actions.staging import staging_folder
 from jobs.grading.outcomes import Outcome
 from jobs.recording.file_recorder import FileRecorder
-from jobs.recording.verl_dump import DumpedRollout, DumpedStep, DumpError, read_dump
+from jobs.recording.verl_dump import DumpedRollout, DumpedStep, DumpError, last_step, read_dump
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
@@ -66,14 +66,13 @@ def adopt(folder: Path, runs_root: Path, name: str, model: str = UNKNOWN) -> Ado
 
 
 def _spec(folder: Path, name: str, model: str) -> TrainSpec:
-    steps = [int(path.stem) for path in folder.glob("*.jsonl") if path.stem.isdigit()]
     content = {
         "name": name,
         "engine": ADOPTED_ENGINE,
         "model": {"source": model},
         "data": {"source": str(folder.resolve()), "num_questions": None, "num_held_out": 0},
         "algorithm": {"experience_ratio": 0.0},
-        "num_steps": max(steps, default=0) or 1,
+        "num_steps": last_step(folder),
         "recording": {"token_data": ADOPTED_TOKEN_DATA},
         "tags": [ADOPTED_TAG],
     }

@@ -81,6 +81,8 @@ def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iter
 
 def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[str]:
     """Return a sentence on each damage of the recorded answers to a benchmark, or to all, that begins with the file."""
+    if benchmark != "*" and _BENCHMARK.fullmatch(benchmark) is None:
+        return []
     return [f"{FOLDER}/{fault}" for path in list_files(run_path / FOLDER, benchmark) for fault in _faults(path)]
 
 

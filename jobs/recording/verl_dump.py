@@ -47,13 +47,22 @@ def read_dump(folder: Path) -> Iterator[DumpedStep]:
     """
     if not folder.is_dir():
         raise DumpError(f"{folder}: expected the folder that trainer.rollout_data_dir named.")
-    files = sorted((path for path in folder.iterdir() if _STEP_FILE.fullmatch(path.name)), key=_step_of)
+    files = _step_files(folder)
     if not files:
         raise DumpError(f"{folder}: has no rollout dumps (1.jsonl, 2.jsonl, ...); name the folder that has.")
     if _step_of(files[0]) == 0:
         raise DumpError(f"{files[0]}: step 0 has no rollouts of training; validation dumps cannot be adopted.")
     for path in files:
         yield _read_step(path)
+
+
+def last_step(folder: Path) -> int:
+    """Return the last step of a dump by the names of its files, 1 where there is none."""
+    return max([1, *map(_step_of, _step_files(folder))])
+
+
+def _step_files(folder: Path) -> list[Path]:
+    return sorted((path for path in folder.glob("*.jsonl") if _STEP_FILE.fullmatch(path.name)), key=_step_of)
 
 
 def _step_of(path: Path) -> int:

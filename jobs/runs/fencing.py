@@ -31,7 +31,7 @@ def is_over(attempt_path: Path) -> bool:
     """Return whether an attempt has an outcome, or a later one was claimed."""
     if (attempt_path / OUTCOME_FILE).exists():
         return True
-    return any(name.isdigit() and int(name) > int(attempt_path.name) for name in os.listdir(attempt_path.parent))
+    return any(name.isdecimal() and int(name) > int(attempt_path.name) for name in os.listdir(attempt_path.parent))
 
 
 def exit_if_fenced() -> None:

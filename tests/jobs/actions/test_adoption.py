@@ -116,6 +116,15 @@ def test_what_is_no_dump_is_refused_and_leaves_no_run(tmp_path, files, reason):
     assert [path for path in tmp_path.glob("runs/*") if path.is_dir()] == []
 
 
+def test_files_that_are_no_dump_of_a_step_are_passed_over(dump, tmp_path):
+    steps = adopt(dump, tmp_path / "runs", "first").num_steps
+    for name in ("\N{SUPERSCRIPT TWO}.jsonl", "9" * 30 + ".jsonl", "x.jsonl"):
+        (dump / name).write_text(line(0, 0, 1.0, 3))
+    run = adopt(dump, tmp_path / "runs", "second")
+    assert run.num_steps == steps
+    assert RunDirectory.open(tmp_path / "runs", run.run_id).spec().num_steps == 10
+
+
 def test_command_prints_the_run_and_names_what_it_left_out(dump, tmp_path):
     (dump / "2.jsonl").write_text("broken\n" + line(1, 0, 1.0, 2))
     words = ["adopt", str(dump), "--name", "mine", "--runs-root", str(tmp_path / "runs")]

@@ -53,6 +53,16 @@ def test_a_folder_in_the_place_of_a_file_is_named(run):
     assert fault.startswith(f"{FOLDER}/amc-0001.jsonl: cannot be read (expected a plain file")
 
 
+@pytest.mark.parametrize("benchmark", ["/etc/x", "../../elsewhere/amc", "**", "a" * 5000, "a\0b"])
+def test_a_benchmark_that_an_imported_run_names_leads_to_no_other_file(run, benchmark):
+    append(run, "q1", "whole")
+    elsewhere = run.path.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "amc-0001.jsonl").write_text("damaged\n")
+    assert find_answer_damage(run.path, benchmark) == []
+    assert find_answers(run.path, benchmark, "q1") is None
+
+
 def test_line_without_the_question_is_read_all_the_same(run):
     append(run, "q1", "whole")
     path = run.path / FOLDER / "amc-0001.jsonl"
