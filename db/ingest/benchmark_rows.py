@@ -24,9 +24,9 @@ def score_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
             "num_questions": len(num_correct),
             "samples_per_question": num_samples,
             **_score([count / num_samples for count in num_correct]),
-            "question_ids": list(event["question_ids"]),
-            "num_correct": list(num_correct),
-            "outcomes": dict(event["outcomes"][scheme]),
+            "question_ids": list(map(str, event["question_ids"])),
+            "num_correct": list(map(int, num_correct)),
+            "outcomes": {str(outcome): int(count) for outcome, count in event["outcomes"][scheme].items()},
             "comparability": dict(event["comparability"]),
             "comparability_key": event["comparability_key"],
             "model": event["model"],
@@ -35,7 +35,7 @@ def score_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
             "mean_tokens": float(event["mean_tokens"]),
             "truncated_share": float(event["truncated_share"]),
             "seconds": float(event["seconds"]),
-            "reward_means": dict(event.get("reward_parts") or {}),
+            "reward_means": {str(name): float(mean) for name, mean in (event.get("reward_parts") or {}).items()},
         }
         for scheme, num_correct in event["num_correct"].items()
     ]

@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, Float, String, Table
+from sqlalchemy import BigInteger, Column, Connection, Float, Integer, String, Table
 from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
 
 from db.tables.column_types import Number
+
+_INTEGER_LIMIT = 1 << 31
+_TYPES: dict[type[TypeEngine[Any]], type] = {Integer: int, String: str}
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -35,6 +39,7 @@ def _values(column: Column[Any], rows: Sequence[Mapping[str, Any]], dialect: Dia
     """Return a column's values as the driver takes them."""
     name = column.name
     values = [row[name] for row in rows]
+    _check_types(column, values)
     convert = column.type.dialect_impl(dialect).bind_processor(dialect)
     if convert is not None:
         values = list(map(convert, values))
@@ -42,6 +47,20 @@ def _values(column: Column[Any], rows: Sequence[Mapping[str, Any]], dialect: Dia
         # An array of PostgreSQL is of one type: no whole numbers among the others.
         values = [None if value is None else float(value) for value in values]
     return values
+
+
+def _check_types(column: Column[Any], values: Sequence[Any]) -> None:
+    """Refuse values that SQLite would store although they do not fit the column, as PostgreSQL refuses them."""
+    allowed = next((python for sql, python in _TYPES.items() if isinstance(column.type, sql)), None)
+    if allowed is None:
+        return
+    others = [kind for kind in set(map(type, values)) if not issubclass(kind, (allowed, type(None)))]
+    if others:
+        raise ValueError(f"{column.name}: expected {allowed.__name__}, got {others[0].__name__}.")
+    if allowed is int and not isinstance(column.type, BigInteger):
+        numbers = [value for value in values if value is not None]
+        if numbers and not -_INTEGER_LIMIT <= min(numbers) <= max(numbers) < _INTEGER_LIMIT:
+            raise ValueError(f"{column.name}: expected numbers below {_INTEGER_LIMIT:,}.")
 
 
 def _type_name(column: Column[Any], dialect: Dialect) -> str:

@@ -33,3 +33,26 @@ def test_what_is_too_long_for_postgresql_is_refused_and_not_cut(database):
     rows = [{"run_key": 1, "tag": "x" * 200}, {"run_key": 1, "tag": "y"}]
     with pytest.raises(DBAPIError):
         database.write(lambda connection: insert_new(connection, models.tags, rows))
+
+
+@pytest.mark.parametrize(("name", "value"), [("bucket", "x"), ("bucket", 1.5), ("bucket", []), ("step", 2**31)])
+def test_what_does_not_fit_a_column_is_refused_by_every_database(database, name, value):
+    events.register_run(database, RUN, {})
+    rows = [bucket(1, 0.5), bucket(2, 0.5) | {name: value}]
+    with pytest.raises((ValueError, DBAPIError)):
+        database.write(lambda connection: insert_new(connection, models.bucket_counts, rows))
+
+
+@pytest.mark.parametrize("field", ["source_step", "title", "model"])
+def test_a_score_of_another_shape_is_refused(database, field):
+    events.register_run(database, RUN, {})
+    event = {
+        "kind": "benchmark", "seq": 1, "attempt": 1, "at": RUN["created_at"], "benchmark": "amc", "title": "AMC",
+        "samples_per_question": 1, "question_ids": ["q"], "num_correct": {"paper": [1]},
+        "outcomes": {"paper": {"correct": 1}},
+        "comparability": {}, "comparability_key": "k", "model": "m", "source_run_id": None, "source_step": None,
+        "mean_tokens": 1.0, "truncated_share": 0.0, "seconds": 1.0, "disputed": [],
+    }  # fmt: skip
+    assert events.ingest_events(database, "r", [event]) == 1
+    with pytest.raises(ValueError, match=field):
+        events.ingest_events(database, "r", [event | {"seq": 2, "benchmark": "aime24", field: ["x"]}])
