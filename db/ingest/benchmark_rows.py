@@ -27,7 +27,7 @@ def score_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
             "question_ids": list(map(str, event["question_ids"])),
             "num_correct": list(map(int, num_correct)),
             "outcomes": {str(outcome): int(count) for outcome, count in event["outcomes"][scheme].items()},
-            "comparability": dict(event["comparability"]),
+            "comparability": _settings(event["comparability"]),
             "comparability_key": event["comparability_key"],
             "model": event["model"],
             "source_run_id": event["source_run_id"],
@@ -54,6 +54,13 @@ def disputed_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
 def standard_error(rates: Sequence[float]) -> float:
     """Return the standard error of the mean of questions' correctness rates; NaN of fewer than two."""
     return statistics.stdev(rates) / math.sqrt(len(rates)) if len(rates) > 1 else math.nan
+
+
+def _settings(parts: Mapping[str, Any]) -> Row:
+    for name, value in parts.items():
+        if not isinstance(value, str | int | float | None):
+            raise ValueError(f"comparability: {name}: expected a text or a number, got {type(value).__name__}.")
+    return dict(parts)
 
 
 def _score(rates: Sequence[float]) -> Row:

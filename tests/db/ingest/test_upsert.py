@@ -43,7 +43,7 @@ def test_what_does_not_fit_a_column_is_refused_by_every_database(database, name,
         database.write(lambda connection: insert_new(connection, models.bucket_counts, rows))
 
 
-@pytest.mark.parametrize("field", ["source_step", "title", "model"])
+@pytest.mark.parametrize("field", ["source_step", "title", "model", "comparability"])
 def test_a_score_of_another_shape_is_refused(database, field):
     events.register_run(database, RUN, {})
     event = {
@@ -55,4 +55,4 @@ def test_a_score_of_another_shape_is_refused(database, field):
     }  # fmt: skip
     assert events.ingest_events(database, "r", [event]) == 1
     with pytest.raises(ValueError, match=field):
-        events.ingest_events(database, "r", [event | {"seq": 2, "benchmark": "aime24", field: ["x"]}])
+        events.ingest_events(database, "r", [event | {"seq": 2, "benchmark": "aime24", field: {"x": []}}])
