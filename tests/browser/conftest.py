@@ -71,10 +71,21 @@ class Watched:
         self.page = page
         self.errors: list[str] = []
         ours = (origin, origin.replace("http", "ws", 1), "data:", "blob:")
-        page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        self._downloads = f"{origin}/media/"
+        page.on("console", self._note_error)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("dialog", lambda dialog: self.errors.append(dialog.message) or dialog.dismiss())
         page.on("request", lambda request: request.url.startswith(ours) or self.errors.append(request.url))
+
+    def _note_error(self, message) -> None:
+        """Note an error of the console.
+
+        Streamlit asks for the file of a download as it draws its button, and gets 404 where a newer run of the page has
+        already replaced both.
+        """
+        url = message.location["url"]
+        if message.type == "error" and not url.startswith(self._downloads):
+            self.errors.append(f"{message.text} {url}")
 
 
 @pytest.fixture
