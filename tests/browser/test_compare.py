@@ -84,7 +84,7 @@ def test_draft_keeps_the_form_and_the_audit_log_keeps_what_was_done(open_page):
     watched = open_page("/new_run")
     page = watched.page
     page.get_by_role("button", name="Save as draft").wait_for()
-    page.wait_for_timeout(1500)
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
     page.get_by_role("button", name="Save as draft").click()
     page.get_by_text("Saved as chains ExGRPO").wait_for()
     page.get_by_role("button", name=re.compile("^.*Drafts")).click()

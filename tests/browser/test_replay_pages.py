@@ -2,6 +2,8 @@ import re
 
 import pytest
 
+from tests.browser.clicks import click_until
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
@@ -24,9 +26,7 @@ def test_audit_opens_a_question_on_a_click(open_page):
     watched = open_page("/selection_audit?run=play-finished")
     page = watched.page
     page.get_by_text(re.compile("checks of step 14 pass")).wait_for()
-    page.wait_for_timeout(1500)
-    page.get_by_test_id("stDataFrame").first.click(position={"x": 40, "y": 50})
-    page.wait_for_url(re.compile(r"question=\d+"))
+    click_until(page, 40, 50, r"question=\d+")
     page.get_by_role("heading", name=re.compile(r"^Question \d+")).wait_for()
     page.reload()
     page.get_by_role("heading", name=re.compile(r"^Question \d+")).wait_for()

@@ -4,7 +4,7 @@ import pytest
 
 from jobs.supervisor.open_index import ingest_all
 from tests.app import judged, web_server
-from tests.browser.clicks import open_popover
+from tests.browser.clicks import click_until, open_popover
 from tests.browser.downloads import download
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -55,9 +55,7 @@ def test_a_disputed_trajectory_is_opened_on_a_click_and_closed_by_going_back(ope
     watched = open_page(f"/entropy_and_judge?run={judged.JUDGED}&view=Verdicts&judge=judge-voted&which=disputed")
     page = watched.page
     page.get_by_text("Disputed 12").wait_for()
-    page.wait_for_timeout(1500)
-    page.get_by_test_id("stDataFrame").first.click(position={"x": 40, "y": 50})
-    page.wait_for_url(re.compile(r"trajectory=\d+"))
+    click_until(page, 40, 50, r"trajectory=\d+")
     page.get_by_role("heading", name=re.compile(r"^Trajectory \d+")).wait_for()
     page.get_by_text("Your verdict").wait_for()
     page.go_back()

@@ -33,10 +33,7 @@ def test_click_opens_a_trajectory_a_pasted_link_shows_the_same_and_back_leads_to
 def test_hostile_text_of_a_model_is_inert(open_page, part):
     watched = open_page(f"/trajectories?run=play-finished&words=onerror&part={part}")
     page = watched.page
-    table = page.get_by_test_id("stDataFrame").first
-    table.wait_for()
-    page.wait_for_timeout(1500)
-    table.click(position={"x": 90, "y": 50})
+    click_until(page, 90, 50, r"trajectory=\d+")
     page.get_by_role("heading", name="Trajectory").wait_for()
     page.wait_for_timeout(2500)
     assert page.locator("[onerror], a[href*='evil'], img[src='x']").count() == 0
