@@ -15,7 +15,6 @@ from db.ingest.trajectory_blocks import INSERTED, pack_facts, pack_ids
 from db.tables import models
 from db.tables.json_text import storable_text
 from db.tables.metric_values import pack_values, stored_names
-from exgrpo_core.bounded_json import parse_json
 
 Row = dict[str, Any]
 
@@ -91,7 +90,7 @@ class RowCollector:
                 "question_id": question["question_id"],
                 "prompt_text": storable_text(question["prompt_text"]),
                 "answer": storable_text(question["answer"]),
-                "details": parse_json(question["details"]),
+                "details": question["details"],
             }
             self._put(models.questions, row)
 

@@ -10,7 +10,11 @@ _MAX_COUNT = 2**31 - 1
 
 
 def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of one vote."""
+    """Return the row of one vote.
+
+    Raises:
+        ValueError: Its issues are no texts.
+    """
     trajectory_id = vote["trajectory_id"]
     label = vote["label"]
     return {
@@ -22,7 +26,7 @@ def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
         "trajectory_id": None if trajectory_id is None else int(trajectory_id),
         "outcome": str(vote["outcome"]),
         "reason": str(vote["reason"]),
-        "issues": list(vote["issues"]),
+        "issues": _texts(vote["issues"]),
         "label": None if label is None else bool(label),
         "judge": str(vote["judge"]),
         "prompt": str(vote["prompt"]),
@@ -30,3 +34,9 @@ def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
         "num_tokens": min(int(vote["num_tokens"]), _MAX_COUNT),
         "answer": storable_text(str(vote["answer"])),
     }
+
+
+def _texts(issues: object) -> list[str]:
+    if not isinstance(issues, list | tuple) or not all(isinstance(issue, str) for issue in issues):
+        raise ValueError("issues: expected a list of texts.")
+    return list(issues)

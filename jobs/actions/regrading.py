@@ -1,6 +1,5 @@
 """Grading recorded answers again, by another scheme or a newer grader; nothing is sampled, both results are kept."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -102,9 +101,7 @@ def _sum(result: str, parts: Sequence[Regrading]) -> Regrading:
 
 def _regrade_run(run: RunDirectory, spec: TrainSpec, scheme: Scheme) -> Regrading:
     questions = {
-        index: build_question(
-            index, row["question_id"], row["prompt_text"], row["answer"], [], json.loads(row["details"])
-        )
+        index: build_question(index, row["question_id"], row["prompt_text"], row["answer"], [], row["details"])
         for index, row in read_training_questions(run).items()
     }
     before, after, changes = Counter[str](), Counter[str](), list[ChangedOutcome]()

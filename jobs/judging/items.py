@@ -71,7 +71,7 @@ class RunItems:
 
     def _item(self, row: dict[str, Any], attempt: int) -> JudgedItem:
         question = self._questions[row["question_index"]]
-        details = parse_json(question["details"])
+        details = question["details"]
         problem = details.get("question") or question["prompt_text"]
         trajectory_id = row["trajectory_id"]
         return JudgedItem(f"{attempt}/{trajectory_id}", problem, row["text"], attempt, trajectory_id, details=details)

@@ -47,7 +47,7 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 def is_event(event: dict[str, Any]) -> bool:
     """Return whether a line has the fields by which events are read; one that another program wrote may not."""
     numbers = (event.get("seq"), event.get("attempt"), event.get("num_unwritten", 0), event.get("step", 0))
-    if not (isinstance(event.get("kind"), str) and all(isinstance(number, int) for number in numbers)):
+    if not (isinstance(event.get("kind"), str) and all(isinstance(number, int) and number >= 0 for number in numbers)):
         return False
     if event["kind"] == "step":
         return "step" in event and isinstance(event.get("file"), str | None)

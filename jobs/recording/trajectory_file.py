@@ -7,7 +7,7 @@ under the policy that chose them, and log-probs of the policy that generated the
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
 from jobs.recording.parquet_sizes import check_size
@@ -262,14 +262,23 @@ def questions_table(questions: Sequence[Question]) -> pa.Table:
 
 
 def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the `questions` of a file.
+    """Return the `questions` of a file, with their details as mappings.
 
     Raises:
         UnreadableFileError: The file is missing or damaged.
     """
     with _readable(path):
         check_size(path)
-        return {"questions": pq.read_table(path).to_pylist()}
+        rows = pq.read_table(path).to_pylist()
+        return {"questions": [row | {"details": _details(row["details"])} for row in rows]}
+
+
+def _details(text: object) -> dict[str, Any]:
+    with suppress(UnreadableFileError):
+        details = parse_json(text) if isinstance(text, str) else None
+        if isinstance(details, dict) and isinstance(details.get("question", ""), str):
+            return details
+    raise ValueError("details of a question: expected JSON fields, of which `question` is a text")
 
 
 @contextmanager

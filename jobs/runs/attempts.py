@@ -83,7 +83,7 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
         at = datetime.fromisoformat(record["at"]).astimezone(UTC)
         phase = record.get("phase")
         seconds = {Phase(name): float(value) for name, value in record.get("phase_seconds", {}).items()}
-        status, step = RunStatus(record["status"]), int(record["step"])
+        status, step = RunStatus(record["status"]), max(0, int(record["step"]))
         peak_memory = int(record.get("peak_memory", 0))
         return Heartbeat(worker, status, step, at, None if phase is None else Phase(phase), seconds, peak_memory)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError):

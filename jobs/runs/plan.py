@@ -26,6 +26,9 @@ def read_plan(folder: Path) -> int:
     """
     plan = read_sealed(folder / PLAN_FILE, *_FIELDS)
     try:
-        return int(plan["num_votes"]) if "num_votes" in plan else sum(map(int, plan["num_questions"].values()))
+        numbers = [plan["num_votes"]] if "num_votes" in plan else list(plan["num_questions"].values())
+        if any(int(number) < 0 for number in numbers):
+            raise ValueError
+        return sum(map(int, numbers))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
         raise UnreadableFileError(f"{folder / PLAN_FILE}: expected numbers of questions or votes.") from None

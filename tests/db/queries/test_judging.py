@@ -1,3 +1,4 @@
+import pytest
 from sqlalchemy import select
 
 from db.connections.schema import reset
@@ -67,6 +68,16 @@ def test_a_judges_verdicts_are_counted_beside_the_run_that_they_are_on(database,
     assert count_issues(database, "judged") == {"calculation": 2, "omission": 2}
     assert count_reasons(database, "judged") == {}
     assert {row.run_id: row.kind for row in list_runs(database)} == {"trained": "train", "judged": "judge"}
+
+
+@pytest.mark.parametrize("issues", [[[1]], [{"a": 1}], [None, "x"], {"a": 1}, "logical"])
+def test_a_vote_whose_issues_are_no_texts_is_refused_before_pages_of_the_judged_run_meet_it(database, tmp_path, issues):
+    job = job_of_votes(tmp_path, [("1/0", 0, "invalid", None)])
+    events.register_run(database, job.read_run_info(), job.job_spec().model_dump(mode="json"))
+    [event] = EventReader(job).read().events
+    event["votes"][0]["issues"] = issues
+    with pytest.raises(ValueError, match="issues"):
+        events.ingest_events(database, job.run_id, [event])
 
 
 def test_the_majority_of_several_votes_is_the_verdict(database, tmp_path):

@@ -40,6 +40,17 @@ def test_judge_is_as_far_as_its_votes(tmp_path):
     assert job_progress(run) == (5, 20)
 
 
+def test_numbers_below_zero_in_an_imported_run_are_no_progress(tmp_path):
+    run = RunDirectory.create(tmp_path, JudgeSpec(judged=JudgedSpec(run_id="a"), judge="oracle"))
+    beat(run, -5)
+    write_plan(run.attempt_path(1), {"num_votes": 20})
+    assert job_progress(run) == (0, 20)
+    write_plan(run.attempt_path(1), {"num_votes": -20})
+    assert job_progress(run) is None
+    write_plan(run.attempt_path(1), {"num_questions": {"a": 5, "b": -4}})
+    assert job_progress(run) is None
+
+
 def test_training_is_as_far_as_its_steps(tmp_path):
     run = RunDirectory.create(tmp_path, load_preset("chains-exgrpo"))
     beat(run, 3)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.recording.event_codec import decode_line, encode_event
+from jobs.recording.event_codec import decode_line, encode_event, is_event
 
 NUMBERS = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 JSON_VALUES = st.recursive(
@@ -48,3 +48,10 @@ def test_numbers_that_json_lacks_are_strings_that_float_reads():
 def test_text_with_a_lone_surrogate_is_written_and_comes_back():
     line = encode_event({"reason": "half \ud800 pair"})
     assert decode_line(line[:-1]) == {"reason": "half \ud800 pair"}
+
+
+@pytest.mark.parametrize("name", ["seq", "attempt", "step", "num_unwritten"])
+def test_a_number_below_zero_makes_no_event(name):
+    event = {"seq": 1, "attempt": 1, "step": 1, "kind": "evaluation"}
+    assert is_event(event)
+    assert not is_event(event | {name: -1})

@@ -35,3 +35,13 @@ def test_values_of_tokens_that_no_run_writes_are_refused_with_a_sentence(tmp_pat
     pq.write_table(pa.table({"trajectory_id": [1], "is_replayed": [False]} | columns), path)
     with pytest.raises(UnreadableFileError, match=r"cannot be read \(.+\); use another copy of the run\.$"):
         read_token_data(path, 1)
+
+
+@pytest.mark.parametrize("details", ["[1]", "null", "5", '"x"', '{"question":5}', "{", "[" * 200_000, None, 7])
+def test_details_of_a_question_that_no_run_writes_are_refused_with_a_sentence(tmp_path, details):
+    path = tmp_path / "questions-training.parquet"
+    pq.write_table(pa.table({"question_index": [0], "details": ['{"question":"1 + 1"}']}), path)
+    assert read_questions(path)["questions"] == [{"question_index": 0, "details": {"question": "1 + 1"}}]
+    pq.write_table(pa.table({"question_index": [0], "details": [details]}), path)
+    with pytest.raises(UnreadableFileError, match=rf"^{path}: cannot be read \(details of a question: expected JSON"):
+        read_questions(path)
