@@ -1,6 +1,5 @@
 """The parts of a training reward: which there are, and what a specification may say of them."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from exgrpo_core.config import RewardKind
@@ -41,7 +40,5 @@ def find_reward_mistakes(rewards: Mapping[str, float], kind: RewardKind) -> Iter
         return
     if not rewards or num_code_parts > MAX_CODE_PARTS:
         yield f"data.rewards: expected some parts, at most {MAX_CODE_PARTS} of them by code, got {len(rewards)}."
-    if not all(map(math.isfinite, rewards.values())):
-        yield "data.rewards: expected finite weights."
     if kind is RewardKind.BINARY and (num_code_parts or list(rewards.values()) != [1.0]):
         yield "data.rewards: expected one built-in part of weight 1; others need algorithm.reward_kind continuous."

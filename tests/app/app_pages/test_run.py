@@ -20,6 +20,7 @@ from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
+from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
 from tests.app.form_fields import field
 from tests.app.page_texts import has_text, texts
@@ -219,14 +220,11 @@ def test_resume_asks_for_a_new_attempt(recorded_runs, open_page):
     assert (entries[-1].kind, entries[-1].run_id) == (JournalKind.RESUME_ASKED, "run-failed")
 
 
-def test_resume_says_what_experience_it_keeps(recorded_runs, tmp_path, open_page):
-    shutil.copytree(
-        killed_run(tmp_path / "elsewhere", "newest", 7).path,
-        RunDirectory.open(recorded_runs, "run-failed").path,
-        dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("attempts"),
-    )
-    page = open_page("run", run="run-failed")
+def test_resume_says_what_experience_it_keeps(runs_root, open_page):
+    run = killed_run(runs_root, "newest", 7)
+    write_outcome(run.attempt_path(1), RunStatus.FAILED, "killed")
+    assert ingest_all(runs_root, None)
+    page = open_page("run", run=run.run_id)
     page.button(key="run-resume").click().run()
     assert not page.exception
     (said,) = [toast.value for toast in page.toast]

@@ -59,7 +59,7 @@ def test_random_rewards_are_drawn_again_alike_and_depend_on_no_response_alone():
         ({"answer": 1.0, "style": 0.5}, "data.rewards: there is no 'style'; expected one of answer, format, random"),
         ({"answer": 1.0, "formal": 0.5}, "did you mean format?"),
         ({}, "expected some parts"),
-        ({"answer": float("nan")}, "finite weights"),
+        ({"answer": float("nan")}, "data.rewards.answer: expected a finite number"),
         ({"answer": 1.0, "format": 0.5}, "need algorithm.reward_kind continuous"),
         ({"format": 0.5}, "expected one built-in part of weight 1"),
     ],
