@@ -121,6 +121,8 @@ class CorrectnessRange:
             raise ValueError(f"mask_range: expected 0 <= low <= high <= 1, got low={self.low}, high={self.high}.")
 
 
+MAX_ROLLOUTS = 1024
+"""Most rollouts a question: pages draw a bar for each number of correct ones."""
 EASY = CorrectnessRange(0.75, 1.0, includes_low=True, includes_high=False)
 MEDIUM = CorrectnessRange(0.25, 0.75, includes_low=False, includes_high=True)
 HARD = CorrectnessRange(0.0, 0.25, includes_low=False, includes_high=True)
@@ -135,7 +137,7 @@ class ExGRPOConfig:
     mini_batch_size: int = 64
     """Questions an optimizer step; divides B."""
     rollouts_per_question: int = 8
-    """K: trajectories in a group. At least 2."""
+    """K: trajectories in a group. 2 to 1,024."""
     max_prompt_tokens: int = 1024
     """Longest prompt, in tokens; a longer one is refused before training."""
     max_response_tokens: int = 8192
@@ -234,7 +236,11 @@ class ExGRPOConfig:
                 "mini_batch_size",
                 f"a divisor of batch_size ({self.batch_size})",
             ),
-            (self.rollouts_per_question >= 2, "rollouts_per_question", "at least 2, since a group compares rollouts"),
+            (
+                2 <= self.rollouts_per_question <= MAX_ROLLOUTS,
+                "rollouts_per_question",
+                f"2 to {MAX_ROLLOUTS:,}, since a group compares rollouts, and each number of correct ones is a bucket",
+            ),
             (self.max_prompt_tokens >= 1, "max_prompt_tokens", "at least 1 token"),
             (self.max_response_tokens >= 1, "max_response_tokens", "at least 1 token"),
             (0.0 < self.temperature < math.inf, "temperature", "a finite number above 0"),

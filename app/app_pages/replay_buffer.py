@@ -129,9 +129,9 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
             chosen_bar.choose("Show questions", [*bars, "retired:all"], "bar-buckets")
 
 
-def _flow(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
+def _flow(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     view = view.forward()
-    figure = buffer_charts.flow(view, algorithm["rollouts_per_question"])
+    figure = buffer_charts.flow(view)
     figures.show_card(
         f"From {literal(view.then)} to {view.now}",
         "questions; blue: easier now, orange: harder now, violet: retired",

@@ -59,8 +59,9 @@ def _check_types(column: Column[Any], values: Sequence[Any]) -> None:
         raise ValueError(f"{column.name}: expected {allowed.__name__}, got {others[0].__name__}.")
     if allowed is int and not isinstance(column.type, BigInteger):
         numbers = [value for value in values if value is not None]
-        if numbers and not -_INTEGER_LIMIT <= min(numbers) <= max(numbers) < _INTEGER_LIMIT:
-            raise ValueError(f"{column.name}: expected numbers below {_INTEGER_LIMIT:,}.")
+        limit = column.info.get("limit", _INTEGER_LIMIT)
+        if numbers and not -limit <= min(numbers) <= max(numbers) < limit:
+            raise ValueError(f"{column.name}: expected numbers below {limit:,}.")
 
 
 def _type_name(column: Column[Any], dialect: Dialect) -> str:

@@ -22,6 +22,7 @@ from sqlalchemy import (
 from db.tables.annotation_models import define_annotation_tables
 from db.tables.benchmark_models import define_benchmark_tables
 from db.tables.column_types import JsonDocument, LargeInteger, Number, UtcDateTime
+from exgrpo_core.config import MAX_ROLLOUTS
 
 metadata = MetaData()
 
@@ -32,6 +33,12 @@ def _run_key() -> Column[int]:
 
 def _key(name: str) -> Column[int]:
     return Column(name, Integer, primary_key=True, autoincrement=False)
+
+
+def _bucket(name: str, *, is_key: bool = False, nullable: bool = False) -> Column[int]:
+    """Return a column of buckets, of which there are no more than rollouts a question."""
+    options = {"limit": MAX_ROLLOUTS + 1}
+    return Column(name, Integer, primary_key=is_key, autoincrement=False, nullable=nullable, info=options)
 
 
 def _is_superseded() -> Column[bool]:
@@ -210,8 +217,8 @@ buffer_changes = Table(
     Column("kind", String(16), nullable=False),
     Column("question_index", Integer, nullable=False),
     Column("trajectory_id", LargeInteger),
-    Column("bucket_from", Integer),
-    Column("bucket_to", Integer),
+    _bucket("bucket_from", nullable=True),
+    _bucket("bucket_to", nullable=True),
     _is_superseded(),
     Index("buffer_changes_by_question", "run_key", "question_index", "step"),
     sqlite_with_rowid=False,
@@ -224,7 +231,7 @@ selections = Table(
     _key("step"),
     _key("attempt"),
     _key("question_index"),
-    Column("bucket", Integer, nullable=False),
+    _bucket("bucket"),
     Column("chosen_trajectory_id", LargeInteger, nullable=False),
     _is_superseded(),
 )
@@ -254,7 +261,7 @@ bucket_counts = Table(
     _run_key(),
     _key("step"),
     _key("attempt"),
-    _key("bucket"),
+    _bucket("bucket", is_key=True),
     Column("num_questions", Integer, nullable=False),
     Column("probability", Number),
     Column("num_drawn", Integer, nullable=False),

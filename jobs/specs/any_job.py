@@ -1,10 +1,12 @@
 """Every kind of job that a run directory can hold, distinguished by `kind` in `spec.json`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
+from exgrpo_core.config import MAX_ROLLOUTS
 from jobs.specs.evaluation import EvalSpec, parse_eval_spec
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
 from jobs.specs.mistakes import wrong_types
@@ -37,14 +39,22 @@ def parse_any_spec(content: object, origin: str) -> JobSpec:
 def shape_mistakes(content: object) -> tuple[str, ...]:
     """Return the mistakes that keep a specification of any kind from being shown: a sentence each, none of most.
 
-    Fields of other versions and values out of range are no such mistakes: the run was made, and can be looked at.
+    Fields of other versions and most values out of range are no such mistakes: the run was made, and can be looked at.
     """
     if not isinstance(content, dict):
         return (f"expected a mapping of fields, got {type(content).__name__}",)
     kind = content.get("kind", "train")
     if not isinstance(kind, str) or kind not in _MODELS:
         return (f"kind: expected one of {', '.join(sorted(_MODELS))}, got {str(kind)[:40]!r}",)
-    return wrong_types(_MODELS[kind], content)
+    return wrong_types(_MODELS[kind], content) or (_countless_buckets(content) if kind == "train" else ())
+
+
+def _countless_buckets(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a mistake of a training run of which no page could draw the buckets."""
+    number = content.get("algorithm", {}).get("rollouts_per_question", MAX_ROLLOUTS)
+    if 2 <= number <= MAX_ROLLOUTS:
+        return ()
+    return (f"algorithm.rollouts_per_question: expected 2 to {MAX_ROLLOUTS:,}, got {number}",)
 
 
 def load_any_spec(path: Path, crc: int | None = None) -> JobSpec:

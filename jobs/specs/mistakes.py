@@ -84,7 +84,11 @@ def wrong_types(model: type[BaseModel], content: object) -> tuple[str, ...]:
 def _is_wrong_type(item: "ErrorDetails") -> bool:
     kind = item["type"]
     is_choice = kind in {"literal_error", "enum"} and not isinstance(item.get("input"), str)
-    return is_choice or kind in {"missing", "json_invalid"} or kind.endswith(("_type", "_parsing", "_from_float"))
+    return (
+        is_choice
+        or kind in {"missing", "json_invalid", "finite_number"}
+        or kind.endswith(("_type", "_parsing", "_from_float"))
+    )
 
 
 def _find_all(model: type[BaseModel], content: object, error: ValidationError) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from db.rows.algorithm_of_spec import algorithm_settings
 from db.rows.runs import CheckpointRow, RunRow
 
 START = "start"
@@ -35,7 +36,8 @@ class Question:
 def show(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointRow]) -> Question | None:
     """Show the form; return what is asked when it is sent."""
     steps = [str(checkpoint.step) for checkpoint in reversed(checkpoints)]
-    algorithm = spec["algorithm"]
+    algorithm = algorithm_settings(spec)
+    usual = max(0.0, float(algorithm["temperature"]))
     with st.form(f"playground-{row.run_id}", enter_to_submit=False):
         prompt = st.text_area(
             "Prompt", key=f"playground-prompt-{row.run_id}", placeholder="A question, as in the training data"
@@ -45,9 +47,9 @@ def show(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointR
         second = columns[1].selectbox("Beside it", [START, *steps, _NOBODY], format_func=name_of)
         number = columns[2].number_input("Answers of each", 1, MAX_ANSWERS, 2)
         temperature = columns[3].number_input(
-            "Temperature", 0.0, 2.0, float(algorithm["temperature"]), step=0.1, help="The run's at first; 0 is greedy"
+            "Temperature", 0.0, max(2.0, usual), usual, step=0.1, help="The run's at first; 0 is greedy"
         )
-        longest = int(algorithm["max_response_tokens"])
+        longest = max(1, int(algorithm["max_response_tokens"]))
         tokens = columns[4].number_input("Longest answer, tokens", 1, longest, min(longest, _ANSWER_TOKENS))
         is_sent = st.form_submit_button("Ask", icon=":material/send:", type="primary")
     if not is_sent or not prompt.strip():

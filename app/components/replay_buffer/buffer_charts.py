@@ -95,13 +95,14 @@ def entropies(rows: Sequence[ScoredRow]) -> go.Figure | None:
     return figure
 
 
-def flow(view: View, num_buckets: int) -> go.Figure | None:
+def flow(view: View) -> go.Figure | None:
     """Return the Sankey diagram of questions between buckets from the base to the step."""
     counts = view.flows()
     if not counts:
         return None
     colours = theme.palette()
-    order = [OUTSIDE, *map(str, range(num_buckets + 1)), RETIRED]
+    buckets = {location for way in counts for location in way} - {OUTSIDE, RETIRED}
+    order = [OUTSIDE, *sorted(buckets, key=int), RETIRED]
     starts = [location for location in order if any(way[0] == location for way in counts)]
     ends = [location for location in order if any(way[1] == location for way in counts)]
     ways = sorted(counts, key=lambda way: (order.index(way[0]), order.index(way[1])))

@@ -115,13 +115,13 @@ def _settings(algorithm: dict[str, Any]) -> Settings:
     columns = st.columns(4, gap="medium")
     fields = (
         ("mu", "bucket_center", 0.0, 1.0),
-        ("sigma", "bucket_spread", 0.01, 4.0),
+        ("sigma", "bucket_spread", 0.001, 4.0),
         ("rho", "experience_ratio", 0.0, 0.99),
     )
     values = [
         column.number_input(
-            f"{name}, run: {number(algorithm[field])}", low, high, float(algorithm[field]), 0.05, format="%.3f",
-            key=name, bind="query-params",
+            f"{name}, run: {number(algorithm[field])}", low, max(high, float(algorithm[field])),
+            max(low, float(algorithm[field])), 0.05, format="%.3f", key=name, bind="query-params",
         )
         for column, (name, field, low, high) in zip(columns, fields, strict=False)
     ]  # fmt: skip

@@ -156,3 +156,11 @@ def test_a_step_in_the_address_that_is_none_is_said(open_page, written):
     assert has_text(page, f"which does not exist: showing step {last}.")
     assert not has_text(page, "**x**")
     assert all(len(text) < 500 and "---" not in text.splitlines() for text in texts(page))
+
+
+def test_what_if_of_a_run_with_a_wider_spread_than_is_offered_changes_nothing(open_page, runs_root):
+    played.play(runs_root, replace(played.FINISHED, run_id="play-wide"), bucket_spread=5.0)
+    page = open_page("replay_buffer", run="play-wide", view="What if")
+    assert not page.exception
+    assert page.number_input(key="sigma").value == 5.0
+    assert has_text(page, "Nothing changes")

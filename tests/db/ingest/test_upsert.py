@@ -35,7 +35,9 @@ def test_what_is_too_long_for_postgresql_is_refused_and_not_cut(database):
         database.write(lambda connection: insert_new(connection, models.tags, rows))
 
 
-@pytest.mark.parametrize(("name", "value"), [("bucket", "x"), ("bucket", 1.5), ("bucket", []), ("step", 2**31)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("bucket", "x"), ("bucket", 1.5), ("bucket", []), ("bucket", 1026), ("step", 2**31)]
+)
 def test_what_does_not_fit_a_column_is_refused_by_every_database(database, name, value):
     events.register_run(database, RUN, {})
     rows = [bucket(1, 0.5), bucket(2, 0.5) | {name: value}]

@@ -3,7 +3,7 @@ import pytest
 from jobs.actions import run_actions
 from jobs.runs import lookup
 from jobs.runs.directory import RunDirectory
-from jobs.specs.any_job import load_any_spec, loop_name, parse_any_spec
+from jobs.specs.any_job import load_any_spec, loop_name, parse_any_spec, shape_mistakes
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec, ServerSpec
 from jobs.specs.train import DataSpec, SpecError, TrainSpec, dump_spec
 
@@ -73,3 +73,15 @@ def test_command_for_training_runs_says_that_an_evaluation_is_none(tmp_path):
     run_id = run_actions.submit(tmp_path, EVALUATION)
     with pytest.raises(lookup.CommandError, match="kind: expected train, got eval"):
         run_actions.clone(tmp_path, run_id)
+
+
+@pytest.mark.parametrize("algorithm", [{"rollouts_per_question": 10**8}, {"rollouts_per_question": 0}])
+def test_a_specification_whose_buckets_no_page_could_draw_is_not_shown(algorithm):
+    (mistake,) = shape_mistakes({"algorithm": algorithm})
+    assert mistake.startswith("algorithm.rollouts_per_question: expected 2 to 1,024, got ")
+    assert shape_mistakes({"algorithm": {"rollouts_per_question": 1024}}) == ()
+    assert shape_mistakes(CONTENT | {"algorithm": 5}) == ()
+
+
+def test_a_specification_with_a_number_that_is_none_is_not_shown():
+    assert shape_mistakes({"algorithm": {"temperature": float("nan")}})

@@ -128,7 +128,7 @@ def test_heatmap_is_a_column_a_row_and_a_flow_is_a_row_a_way():
     grid = go.Figure(go.Heatmap(x=[1, 3], y=["0/2", "1/2"], z=np.array([[5, 6], [7, 8]])))
     assert figure_rows(grid) == [{"x": 1, "0/2": 5, "1/2": 7}, {"x": 3, "0/2": 6, "1/2": 8}]
     before, after = BufferState({1: 2}, frozenset()), BufferState({1: 3}, frozenset({2}))
-    flow = buffer_charts.flow(View("run", 2, 1, after, before), 4)
+    flow = buffer_charts.flow(View("run", 2, 1, after, before))
     assert {"from": "bucket 2", "to": "bucket 3", "value": 1} in figure_rows(flow)
 
 
