@@ -18,6 +18,7 @@ from jobs.cli.options import (
     Limit,
     RunName,
     RunsRoot,
+    TrajectoryNumber,
     command_group,
     counted,
     print_json,
@@ -98,7 +99,7 @@ def verdicts(
 
 def override(
     run: RunName,
-    trajectory: Annotated[int, typer.Argument(metavar="TRAJECTORY", help="Number of the trajectory.")],
+    trajectory: TrajectoryNumber,
     verdict: Annotated[str, typer.Argument(metavar="VERDICT", help="valid, invalid, or none to remove it.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,

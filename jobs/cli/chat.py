@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from exgrpo_core.errors import InputError
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, counted, print_result, print_status
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     num_samples: Annotated[int, typer.Option("-n", "--num-samples", min=1, max=64, help="Answers of each.")] = 1,
     temperature: Annotated[float | None, typer.Option(min=0, help="0 is greedy; the run's if not given.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer; the run's if not given.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of sampling.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of sampling.")] = 0,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     as_json: AsJson = False,
 ) -> None:
@@ -32,10 +33,7 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     from jobs.playground.answering import ChatRequest, answer
     from jobs.playground.targets import find_model
 
-    if prompt is None:
-        if sys.stdin.isatty():
-            print_status("Write the prompt; Ctrl-D on an empty line ends it.")
-        prompt = sys.stdin.read()
+    prompt = _read_prompt() if prompt is None else prompt
     models = [find_model(runs_root, target) for target in targets]
     request = ChatRequest(prompt, num_samples, temperature, max_tokens, seed)
     for target, model in zip(targets, models, strict=True):
@@ -44,6 +42,15 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
                 typer.echo(json.dumps({"model": target, **record}, ensure_ascii=False))
             else:
                 _print(target, record)
+
+
+def _read_prompt() -> str:
+    if sys.stdin.isatty():
+        print_status("Write the prompt; Ctrl-D on an empty line ends it.")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise InputError("prompt: expected text in UTF-8.") from None
 
 
 def _print(target: str, record: "dict[str, Any]") -> None:

@@ -26,6 +26,7 @@ from jobs.cli.options import (
     Limit,
     RunName,
     RunsRoot,
+    TrajectoryNumber,
     print_json,
     print_result,
     print_status,
@@ -151,7 +152,7 @@ def trajectories(  # noqa: PLR0913, PLR0917 - typer reads a command's options fr
 
 def trajectory(
     run: RunName,
-    number: Annotated[int, typer.Argument(metavar="TRAJECTORY", help="Number of the trajectory.")],
+    number: TrajectoryNumber,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,

@@ -14,6 +14,7 @@ from jobs.cli.options import (
     DatabaseUrl,
     RunName,
     RunsRoot,
+    TrajectoryNumber,
     counted,
     print_json,
     print_result,
@@ -25,7 +26,7 @@ from jobs.supervisor.open_index import open_fresh_index
 
 def mark(
     run: RunName,
-    trajectory: Annotated[int, typer.Argument(metavar="TRAJECTORY", help="Number of the trajectory.")],
+    trajectory: TrajectoryNumber,
     name: Annotated[str, typer.Argument(metavar="MARK", help="Name of the mark.")],
     comment: Annotated[str, typer.Option(help="Comment on the trajectory.")] = "",
     undo: Annotated[bool, typer.Option("--undo", help="Remove the mark.")] = False,

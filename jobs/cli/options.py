@@ -29,7 +29,10 @@ DatabaseUrl = Annotated[
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Run id, a unique beginning or its end, or the run's name.")
 ]
-Limit = Annotated[int, typer.Option(min=1, help="Print this many.")]
+Limit = Annotated[int, typer.Option(min=1, max=2**31, help="Print this many.")]
+TrajectoryNumber = Annotated[
+    int, typer.Argument(metavar="TRAJECTORY", min=0, max=2**62, help="Number of the trajectory.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 DEFAULT_RUNS_ROOT = Path("runs")

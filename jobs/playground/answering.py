@@ -36,6 +36,8 @@ def answer(model: ChatModel, request: ChatRequest) -> Iterator[dict[str, object]
         ModelSourceError: A GGUF file cannot be downloaded or converted.
         InputError: The prompt is empty or too long, or the tokenizer refuses it.
     """
+    if request.prompt != request.prompt.encode(errors="ignore").decode():
+        raise InputError("prompt: holds half of a character; remove it.")
     policy = load_policy(prepare_model(model.source), resolve_device("auto"), model.revision)
     limit = request.max_response_tokens or model.max_response_tokens
     try:

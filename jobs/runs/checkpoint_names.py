@@ -1,6 +1,7 @@
 """Checkpoints as users name them: RUN@STEP, or RUN@last."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps
 from jobs.runs.lookup import CommandError, find_run_id, open_run
 
 NEWEST = "last"
+_STEP = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ def find_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -
         return None
     run = open_run(runs_root, find_run_id(runs_root, run_text))
     steps = list_steps(run.checkpoints_path)
-    wanted = steps[-1] if step_text == NEWEST and steps else int(step_text) if step_text.isdecimal() else None
+    wanted = steps[-1] if step_text == NEWEST and steps else int(step_text) if _STEP.fullmatch(step_text) else None
     if wanted not in steps:
         available = ", ".join(map(str, steps)) or "none"
         raise CommandError(f"{target}: {run.run_id} has no checkpoint at step {step_text}; there are: {available}.")

@@ -61,7 +61,9 @@ def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
     """
     try:
         try:
-            return model.model_validate(content)
+            spec = model.model_validate(content)
+            json.dumps(spec.model_dump(), ensure_ascii=False, default=str).encode()
+            return spec
         except ValidationError as error:
             mistakes = _find_all(model, content, error)
     except UnicodeEncodeError as error:

@@ -311,5 +311,22 @@ def test_a_model_that_cannot_be_loaded_is_bad_input(runs_root, tmp_path):
     assert result.stderr.startswith(f"model.source: {tmp_path} cannot be loaded as a causal language model (")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["verdicts", "mine", "--limit", 10**30], ["trajectory", "mine", 2**70], ["mark", "mine", 2**70, "odd"],
+        ["override", "mine", 2**70, "valid"], ["chat", "mine", "--seed", 2**64, "--prompt", "Hm?"],
+    ],
+)  # fmt: skip
+def test_a_number_that_no_database_and_no_generator_takes_is_bad_input(runs_root, words):
+    submit(runs_root, name="mine")
+    assert invoke(runs_root, *map(str, words)).exit_code == 2
+
+
+def test_a_prompt_that_is_no_text_is_bad_input(runs_root):
+    result = CliRunner().invoke(app, ["chat", "m", "--runs-root", str(runs_root)], input=b"\xff")
+    assert (result.exit_code, result.stderr) == (2, "prompt: expected text in UTF-8.\n")
+
+
 def test_wrong_option_is_bad_input(runs_root):
     assert invoke(runs_root, "runs", "--nonsense").exit_code == 2

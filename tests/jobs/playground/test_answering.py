@@ -77,3 +77,8 @@ def test_a_start_that_is_gone_is_named(run):
     run.info_path.write_text(json.dumps(run.read_run_info()))  # without the checksum of spec.json
     with pytest.raises(CommandError, match="the model that it began with is gone"):
         find_model(run.path.parent, "mine@start")
+
+
+def test_half_of_a_character_in_a_prompt_is_refused(model):
+    with pytest.raises(InputError, match="half of a character"):
+        next(answer(ChatModel(str(model)), ChatRequest("a\udc80")))

@@ -73,3 +73,9 @@ def test_sharded_checkpoint_is_refused_with_the_command_that_merges_it(run):
 def test_other_names_are_no_checkpoints(tmp_path, target):
     assert find_checkpoint(tmp_path, target) is None
     assert starting_checkpoint(tmp_path, target) is None
+
+
+@pytest.mark.parametrize("step", ["9" * 5000, "\uff15", "-5", ""])
+def test_a_step_of_any_other_form_is_no_checkpoint(run, step):
+    with pytest.raises(CommandError, match="has no checkpoint at step"):
+        find_checkpoint(run.path.parent, f"mine@{step}")

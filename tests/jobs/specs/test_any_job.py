@@ -85,3 +85,19 @@ def test_a_specification_whose_buckets_no_page_could_draw_is_not_shown(algorithm
 
 def test_a_specification_with_a_number_that_is_none_is_not_shown():
     assert shape_mistakes({"algorithm": {"temperature": float("nan")}})
+
+
+HALF = "a\udc80"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"tags": [HALF]},
+        {"kind": "judge", "judge": "server", "judged": {"run_id": "a"}, "server": {"address": f"http://{HALF}/v1"}},
+        {"kind": "judge", "judge": "server", "judged": {"file": HALF}, "server": {"address": "http://a/v1"}},
+    ],
+)
+def test_half_of_a_character_in_any_field_is_refused_with_a_sentence(content):
+    with pytest.raises(SpecError, match=r"^form: .*half of a character; remove it\.$"):
+        parse_any_spec(content, "form")
