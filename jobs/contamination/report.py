@@ -5,6 +5,9 @@ import math
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.checksums import read_sealed, seal
@@ -18,19 +21,23 @@ LARGE_OVERLAP = 0.5
 """Share of a question's runs of words in training data from which the question counts as overlapping."""
 
 
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+"""Of questions or versions; a larger one in a file keeps the page busy for minutes."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelProbe:
     """Two comparisons of questions with the same questions with other numbers, on one model."""
 
-    num_compared: int
+    num_compared: Count
     """Questions that have numbers to change."""
-    num_completed: int
+    num_completed: Count
     """Questions whose second half the model writes word for word, given the first."""
-    num_completed_changed: int
+    num_completed_changed: Count
     """The same of one version with other numbers of each."""
-    num_likeliest: int
+    num_likeliest: Count
     """Questions that are likelier to the model than every version with other numbers."""
-    num_versions: int
+    num_versions: Annotated[Count, Field(ge=1)]
     """Versions with other numbers a question."""
 
     @property
@@ -55,10 +62,10 @@ class ContaminationReport:
     benchmark: str
     made_at: str
     """UTC, in ISO's format."""
-    num_questions: int
+    num_questions: Annotated[Count, Field(ge=1)]
     training_data: str | None
     """The data that questions were compared with, None if there were none."""
-    num_overlapping: int
+    num_overlapping: Count
     probe: ModelProbe
 
     @property
@@ -99,6 +106,7 @@ def binomial_tail(num_hits: int, num_tries: int, chance: float) -> float:
     return min(1.0, math.fsum(map(math.exp, logs)))
 
 
+_REPORT = TypeAdapter(ContaminationReport)
 _FIELDS = frozenset(field.name for field in fields(ContaminationReport))
 """Of reports of older versions, which have no checksum."""
 
@@ -119,8 +127,8 @@ def read_reports(runs_root: Path) -> tuple[list[ContaminationReport], list[str]]
     for path in sorted((runs_root / WORKBENCH_FOLDER / REPORTS_FOLDER).glob("*.json"), reverse=True):
         try:
             content = read_sealed(path, _FIELDS)
-            reports.append(ContaminationReport(**content | {"probe": ModelProbe(**content["probe"])}))
-        except (OSError, UnreadableFileError, TypeError, KeyError):
+            reports.append(_REPORT.validate_python(content))
+        except (OSError, UnreadableFileError, ValidationError):
             name = f"{WORKBENCH_FOLDER}/{REPORTS_FOLDER}/{path.name}"
             faults.append(f"{name}: differs from what was written, so it is not shown.")
     return reports, faults

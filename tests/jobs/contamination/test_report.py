@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 from scipy import stats
 
+from exgrpo_core.checksums import seal
 from jobs.contamination.report import ContaminationReport, ModelProbe, binomial_tail, read_reports, write_report
 
 CLEAN = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
@@ -61,3 +62,21 @@ def test_reports_come_back_newest_first_and_what_is_none_is_named(tmp_path):
     assert faults == [
         f"workbench/contamination/{name}.json: differs from what was written, so it is not shown." for name in "zyxw"
     ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": 5}, {"benchmark": None}, {"made_at": {}}, {"num_questions": 0, "training_data": "x"},
+        {"num_overlapping": "x"}, {"probe": {"num_compared": 2**33}}, {"probe": {"num_completed": -1}},
+        {"probe": {"num_likeliest": None}}, {"probe": {"num_versions": 0}}, {"probe": {"num_compared": 1.5}},
+    ],
+)  # fmt: skip
+def test_a_restored_report_of_another_shape_is_named_and_keeps_no_page_from_opening(tmp_path, change):
+    path = write_report(tmp_path, REPORT)
+    content = asdict(REPORT)
+    changed = content | change | {"probe": content["probe"] | change.get("probe", {})}
+    path.write_bytes(seal(json.dumps(changed).encode()))
+    reports, [fault] = read_reports(tmp_path)
+    assert reports == []
+    assert fault.endswith(f"{path.name}: differs from what was written, so it is not shown.")
