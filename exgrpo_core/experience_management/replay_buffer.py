@@ -340,7 +340,7 @@ class ReplayBuffer:
         later = steps_after(directory, logged) if "logged" in header else []
         extents = [SegmentExtent(**extent) for extent in header["segments"]]
         opened = open_with(later if keeps_later else [], directory, extents, logged, SEGMENT_BYTES, buffer._checksums)
-        buffer._store, kept = opened
+        buffer._store, kept, damage = opened
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
         buffer.history.load(columns)
         records = buffer._store.columns("num_tokens", "question_index", "previous_row", "token_checksum", "born_step")
@@ -353,7 +353,7 @@ class ReplayBuffer:
         of_snapshot = [column[: entropies.size] for column in records[1:]]
         buffer._index.load(of_snapshot, buffer._membership.is_member, entropies, uses, is_replaced)
         buckets = buffer._membership.buckets_of(np.arange(buffer._num_all_questions))
-        buffer.later = LaterSteps(kept if keeps_later else later, keeps_later, entropies.size, buckets)
+        buffer.later = LaterSteps(kept if keeps_later else later, keeps_later, entropies.size, buckets, damage)
         apply_steps(kept, records[1:], buffer._index, buffer._membership, buffer.history)
         return buffer
 

@@ -10,7 +10,7 @@ from exgrpo_core.experience_management.storage.corruption import BufferCorruptio
 from jobs.evaluation.model_folder import MODEL_FOLDER, link_model
 from jobs.preflight.local_sources import with_absolute_benchmarks, with_model_source
 from jobs.preflight.resolution import resolve
-from jobs.recording.log_damage import find_log_damage
+from jobs.recording.log_damage import find_experience_damage
 from jobs.runs.branching import link_checkpoint
 from jobs.runs.checkpoint_names import NamedCheckpoint
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps
@@ -114,7 +114,7 @@ def resume(runs_root: Path, run_id: str) -> str:
         raise CommandError(
             f"{run_id} cannot be resumed: it is {status_label(state.status)}; expected one of {allowed}."
         )
-    sentence = f"{describe_resume(run)} {find_log_damage(run)}".strip()
+    sentence = f"{describe_resume(run)} {find_experience_damage(run)}".strip()
     run.clear_stop()
     Journal(runs_root).append(JournalKind.RESUME_ASKED, run_id, attempt=state.attempt + 1)
     return sentence

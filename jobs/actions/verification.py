@@ -13,7 +13,7 @@ from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage
 from jobs.evaluation.regrades import read_regradings
 from jobs.recording.event_reader import EventReader, last_number
-from jobs.recording.log_damage import find_log_damage
+from jobs.recording.log_damage import find_experience_damage
 from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
 from jobs.runs.description import describe_run
@@ -99,7 +99,7 @@ def _damaged_checkpoints(run: RunDirectory) -> list[tuple[str, str]]:
     ]
     newest = next((Checkpoint(0, path) for path, fault in checkpoints.items() if fault is None), None)
     damaged += [(fault, _REMEDY_OF_BUFFER) for fault in (_damaged_buffer(run, newest) if newest else [])]
-    return damaged + [(fault, _remedy_of_log(run)) for fault in [find_log_damage(run)] if fault]
+    return damaged + [(fault, _remedy_of_log(run)) for fault in [find_experience_damage(run)] if fault]
 
 
 def _remedy_of_description(fault: str) -> str:

@@ -1,5 +1,9 @@
-"""Whether the log of a replay buffer still has every step that was recorded."""
+"""Whether the log of a replay buffer still has every step that was recorded, and its segments their trajectories."""
 
+from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, LEGACY_CHECKSUM
+from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.segments import SegmentExtent
+from exgrpo_core.experience_management.storage.step_replay import open_with
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.directory import RunDirectory
 from jobs.runs.resume_point import later_steps, newest_snapshot
@@ -45,3 +49,25 @@ def _last_steps(run: RunDirectory, saved_step: int) -> dict[int, int]:
         if attempt > saved_in or (attempt == saved_in and step > saved_step):
             last[attempt] = max(step, last.get(attempt, 0))
     return last
+
+
+def find_experience_damage(run: RunDirectory) -> str:
+    """Return a sentence on recorded steps that a resume cannot keep, whatever is damaged; else nothing."""
+    return find_log_damage(run) or _find_lost_rows(run)
+
+
+def _find_lost_rows(run: RunDirectory) -> str:
+    try:
+        spec = run.job_spec()
+        if not isinstance(spec, TrainSpec) or spec.resume.experience != "newest":
+            return ""
+        _, header = newest_snapshot(run)
+        if not (later := later_steps(run, header)):
+            return ""
+        extents = [SegmentExtent(**extent) for extent in header.get("segments", [])]
+        store, _, damage = open_with(later, run.buffer_path, extents, None, 1, CHECKSUMS[LEGACY_CHECKSUM])
+    # A damaged segment of the checkpoint itself is named with the checkpoint, and a log by its own check.
+    except (SpecError, BufferCorruptionError, OSError, ValueError, TypeError, LookupError):
+        return ""
+    store.close()
+    return damage.replace(f"{run.path}/", "")

@@ -13,7 +13,7 @@ class LaterExperience:
     def __init__(self, state: ExGRPOState, damage: str = "") -> None:
         self._later = state.replay_buffer.later
         self._changes = _changes(state) if self._later.are_kept else []
-        self.sentence = f"{self._describe(state.step)} {damage}".strip()
+        self.sentence = " ".join(filter(None, (self._describe(state.step), self._later.damage, damage)))
 
     def add_to(self, report: StepReport) -> None:
         """Say it with the first step, whose changes of the buffer come after what was kept; later calls do nothing."""

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.bounded_json import open_plain, parse_json
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.durable_files import whole_file
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 
@@ -85,11 +85,14 @@ def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         BufferCorruptionError: The file is missing, cut or altered, or is no snapshot.
     """
     try:
-        content = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        with open_plain(path) as file:
+            content = file.read()
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise BufferCorruptionError(
             f"{path}: cannot be read ({error.strerror}); use a complete copy of the checkpoint or an older one."
         ) from error
+    except UnreadableFileError as error:
+        raise BufferCorruptionError(str(error)) from error
     if len(content) < _START.size + _LENGTH.size or content[: len(MAGIC)] != MAGIC:
         raise BufferCorruptionError(f"{path}: is not a whole snapshot of a replay buffer; use an older checkpoint.")
     _, num_bytes, crc32 = _START.unpack_from(content)

@@ -26,13 +26,15 @@ INSERTED = -1
 class LaterSteps:
     """The steps that were committed after a snapshot, and whether they are in the state that was restored.
 
-    `first_row` is the number of rows of the snapshot and `buckets` (num_questions,) are its buckets.
+    `first_row` is the number of rows of the snapshot and `buckets` (num_questions,) are its buckets. `damage` says
+    which steps are not in the state, since files of theirs are damaged; it is empty where all are.
     """
 
     steps: list[LoggedStep]
     are_kept: bool
     first_row: int
     buckets: Int64Array
+    damage: str = ""
 
 
 def open_with(
@@ -42,13 +44,13 @@ def open_with(
     logged: LogPosition | None,
     segment_bytes: int,
     checksums: Checksums,
-) -> tuple[SegmentStore, list[LoggedStep]]:
-    """Return the segments of a snapshot with those of the steps after it, as many steps as are whole, and these.
+) -> tuple[SegmentStore, list[LoggedStep], str]:
+    """Return the segments of a snapshot with those of the steps after it, as many as are whole, these, and the damage.
 
     Raises:
         BufferCorruptionError: A segment of the snapshot itself is missing, too short or altered.
     """
-    kept = list(steps)
+    kept, why = list(steps), ""
     while True:
         by_name = {extent.name: extent for extent in extents}
         by_name |= {extent["name"]: SegmentExtent(**extent) for step in kept for extent in step.header["segments"]}
@@ -56,12 +58,21 @@ def open_with(
             end = kept[-1].end if kept else logged
             store = SegmentStore.restore(directory, list(by_name.values()), segment_bytes, checksums, end)
             if not kept or store.num_rows == kept[-1].header["num_rows"]:
-                return store, kept
+                return store, kept, _damage(steps[len(kept) :], why)
             store.close()
-        except BufferCorruptionError:
+            why = why or f"{directory}: holds other rows than the log says."
+        except BufferCorruptionError as error:
             if not kept:
                 raise
+            why = why or str(error)
         kept.pop()
+
+
+def _damage(lost: Sequence[LoggedStep], why: str) -> str:
+    if not lost:
+        return ""
+    first, last = (lost[i].header["step"] for i in (0, -1))
+    return f"The experience of steps {first} to {last} cannot be kept: {why}"
 
 
 def apply_steps(

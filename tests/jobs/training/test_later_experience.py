@@ -1,5 +1,7 @@
 """A killed run continues with its checkpoint's experience or with the newest, and says which and how much."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.snapshot import encode_block
 from jobs.recording.event_reader import iterate_events
+from jobs.recording.log_damage import find_experience_damage
 from jobs.runs.checkpoints import checkpoint_path
 from jobs.runs.directory import RunDirectory
 from jobs.runs.resume_point import describe_resume
@@ -128,3 +131,25 @@ def test_a_log_that_cannot_be_read_stops_no_resume(tmp_path):
     (log,) = run.buffer_path.glob("steps-*.log")
     log.write_bytes(log.read_bytes() + encode_block({"step": 8}, {}))
     assert describe_resume(run) == "Resumes from step 4; the log of its replay buffer cannot be read."
+
+
+@pytest.mark.parametrize("suffix", ["rows", "trajectories"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
+def test_later_steps_whose_trajectories_are_damaged_are_named_before_and_at_the_resume(tmp_path, suffix, damage):
+    run = killed_run(tmp_path, "newest", 7)
+    assert find_experience_damage(run) == ""
+    damaged = max(run.buffer_path.glob(f"segment-*.{suffix}"))
+    damage(damaged)
+    sentence = find_experience_damage(run)
+    assert re.match(rf"The experience of steps \d to 7 cannot be kept: buffer/{damaged.name}", sentence)
+    assert train(run, StepControl(stop_at=5)) is RunStatus.STOPPED
+    (again,) = events_of(run, 2)
+    assert sentence in again["notices"][0].replace(f"{run.path}/", "")
+
+
+def test_a_device_in_the_place_of_a_snapshot_is_not_read(tmp_path):
+    run = killed_run(tmp_path, "newest", 7)
+    (snapshot,) = run.checkpoints_path.glob("*/experience/buffer.snapshot")
+    snapshot.unlink()
+    snapshot.symlink_to("/dev/zero")
+    assert describe_resume(run).startswith("Resumes from step 0: ")
