@@ -270,7 +270,7 @@ def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
     with _readable(path):
         check_size(path)
         rows = pq.read_table(path).to_pylist()
-        return {"questions": [row | {"details": _details(row["details"])} for row in rows]}
+        return {"questions": [row | {"details": _details(row.get("details"))} for row in rows]}
 
 
 def _details(text: object) -> dict[str, Any]:

@@ -39,4 +39,4 @@ def test_small_file_that_takes_much_memory_is_refused(tmp_path, column, read, mo
 def test_texts_kept_once_count_as_often_as_they_are_there(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_sizes, "MAX_BYTES", 1_000_000)
     pq.write_table(pa.table({"a": repeated("x" * 100, 9_000)}), tmp_path / "file.parquet")
-    assert len(read_questions(tmp_path / "file.parquet")["questions"]) == 9_000
+    assert len(read_trajectories(tmp_path / "file.parquet")) == 9_000

@@ -20,6 +20,12 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path, read, content):
         read(path)
 
 
+def test_questions_without_details_are_refused_with_a_sentence(tmp_path):
+    pq.write_table(pa.table({"question_index": [0]}), tmp_path / "questions.parquet")
+    with pytest.raises(UnreadableFileError, match="details of a question: expected JSON fields"):
+        read_questions(tmp_path / "questions.parquet")
+
+
 @pytest.mark.parametrize(
     "columns",
     [
