@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from exgrpo_core.bounded_json import read_json
 from exgrpo_core.config import ExGRPOConfig, RetiredRule
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.experience_management.delayed_start import DelayedStart
 from exgrpo_core.experience_management.question_stream import QuestionStream
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.retired_set import RetiredSet
+from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import BoolArray, Experience, Int64Array, Question, RolloutGroup
 
@@ -180,11 +181,12 @@ class ExGRPOState:
             BufferCorruptionError: The buffer's snapshot or a segment is damaged.
         """
         path = saved / STATE_FILE
+        buffer = ReplayBuffer.restore(segments, saved / BUFFER_FILE, keeps_later)
         try:
             content: dict[str, Any] = read_json(path, MAX_STATE_BYTES)
             if content["questions"] != _fingerprint(questions):
                 raise StateError(f"{path}: was saved with other questions; resume with the data of that run.")
-            state = cls(questions, config, ReplayBuffer.restore(segments, saved / BUFFER_FILE, keeps_later), external)
+            state = cls(questions, config, buffer, external)
             for name in ("step", "next_trajectory_id", "num_fresh_rollouts", "num_generated_tokens"):
                 setattr(state, name, int(content[name]))
             # Older versions saved none.
@@ -194,7 +196,9 @@ class ExGRPOState:
             state.delayed_start.load_state_dict(content["delayed_start"])
             state.stream.load_state_dict(content["stream"])
             state._keep_later()
-        except (OSError, UnreadableFileError, KeyError, TypeError) as error:
+        except StateError:
+            raise
+        except (OSError, *ODD_CONTENT) as error:
             raise StateError(f"{path}: is missing or damaged ({error}); use an older checkpoint.") from error
         return state
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from exgrpo_core.experience_management.storage.bucket_membership import ABSENT, BucketMembership
 from exgrpo_core.experience_management.storage.checked_trajectories import checked_arrays
 from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, DEFAULT_CHECKSUM, LEGACY_CHECKSUM
-from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT, BufferCorruptionError
 from exgrpo_core.experience_management.storage.duplicates import locate
 from exgrpo_core.experience_management.storage.question_history import QuestionHistory
 from exgrpo_core.experience_management.storage.row_index import RowIndex
@@ -311,11 +311,14 @@ class ReplayBuffer:
             ValueError: A newer version wrote it.
         """
         header, columns = read_snapshot(path)
+        if header.get("checksum", LEGACY_CHECKSUM) not in [*CHECKSUMS]:
+            raise ValueError("The replay buffer's snapshot was written by a newer version; update the workbench first.")
         try:
             return cls._restored(directory, header, columns, keeps_later)
-        except (KeyError, TypeError) as error:
+        except ODD_CONTENT as error:
             raise BufferCorruptionError(
-                f"{path}: is no snapshot of a replay buffer; use an older checkpoint."
+                f"{path}: this is no snapshot of a replay buffer, or what follows it in the log of {directory} is none "
+                "of one; use an older checkpoint."
             ) from error
 
     @classmethod
@@ -332,8 +335,6 @@ class ReplayBuffer:
     ) -> "ReplayBuffer":
         buffer = cls(directory, header["num_questions"], header["rollouts_per_question"])
         buffer._checksum_name = header.get("checksum", LEGACY_CHECKSUM)
-        if buffer._checksum_name not in CHECKSUMS:
-            raise ValueError("The replay buffer's snapshot was written by a newer version; update the workbench first.")
         buffer._checksums = CHECKSUMS[buffer._checksum_name]
         logged = LogPosition(*header["logged"]) if header.get("logged") else None
         # Older versions kept no log.

@@ -22,6 +22,9 @@ from exgrpo_core.experience_management.storage.snapshot import encode_block, ite
 
 _NAME = re.compile(r"steps-(\d{6})-[0-9a-f]{8}\.log")
 
+_NUMBERS = ("step", "num_collected", "next_trajectory_id", "num_rows", "num_trajectories")
+"""Numbers of a step; one that holds something else in their place ends the log, as a damaged one does."""
+
 
 class LogPosition(NamedTuple):
     """The first `num_bytes` of a log."""
@@ -113,9 +116,12 @@ def _read(directory: Path, path: Sequence[tuple[str, int, float]]) -> list[Logge
         if start == stop:
             continue
         last = 0
-        for header, first, last in _blocks(directory / name):
-            if start < last <= stop and "parent" not in header:
-                steps.append(LoggedStep(header, directory / name, first, last))
+        for header, first, end in _blocks(directory / name):
+            if start < end <= stop and "parent" not in header:
+                if not all(isinstance(header.get(number, 0), int) for number in _NUMBERS):
+                    break
+                steps.append(LoggedStep(header, directory / name, first, end))
+            last = end
         if last < stop < float("inf"):
             break
     return steps

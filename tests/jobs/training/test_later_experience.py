@@ -9,10 +9,12 @@ import pytest
 
 from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from exgrpo_core.experience_management.storage.snapshot import encode_block
+from exgrpo_core.experience_management.storage.snapshot import encode_block, iterate_blocks, read_columns
+from exgrpo_core.state import StateError
 from jobs.recording.event_reader import iterate_events
 from jobs.recording.log_damage import find_experience_damage
-from jobs.runs.checkpoints import checkpoint_path
+from jobs.runs.checkpoints import DamagedCheckpointError, checkpoint_path
+from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.resume_point import describe_resume
 from jobs.runs.status import RunStatus
@@ -153,3 +155,25 @@ def test_a_device_in_the_place_of_a_snapshot_is_not_read(tmp_path):
     snapshot.unlink()
     snapshot.symlink_to("/dev/zero")
     assert describe_resume(run).startswith("Resumes from step 0: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "columns"),
+    [
+        ({"step": "../../x"}, {}), ({"num_trajectories": "x"}, {}), ({"next_trajectory_id": []}, {}),
+        ({"retired": ["x"]}, {}), ({"retired": [2**40]}, {}), ({}, {"draw_counts": np.zeros(0, np.int32)}),
+        ({}, {"drawn_or_seen": np.full(99, 2**31 - 1, np.int32)}),
+    ],
+)  # fmt: skip
+def test_a_log_of_an_imported_run_with_other_content_under_a_right_checksum_is_a_sentence(tmp_path, change, columns):
+    run = killed_run(tmp_path, "newest", 7)
+    (log,) = run.buffer_path.glob("steps-*.log")
+    blocks = [(header, read_columns(log, first, end)) for header, first, end in iterate_blocks(log)]
+    blocks[-1] = (blocks[-1][0] | change, blocks[-1][1] | columns)
+    log.write_bytes(b"".join(encode_block(header, of_block) for header, of_block in blocks))
+    assert find_experience_damage(run).count("\n") == 0
+    try:
+        assert train(run, StepControl(stop_at=5)) is RunStatus.STOPPED
+        assert "damaged" in events_of(run, 2)[0]["notices"][0]
+    except (DamagedCheckpointError, TrainingError, StateError) as error:
+        assert "use an older checkpoint" in str(error)  # noqa: PT017
