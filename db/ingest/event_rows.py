@@ -150,6 +150,8 @@ class RowCollector:
     def _add_selection(self, selection: Mapping[str, Any]) -> None:
         question_index, chosen = selection["question_index"], selection["chosen"]
         trajectory_ids = selection["trajectory_ids"]
+        if chosen < 0:
+            raise ValueError(f"chosen: expected the position of a candidate, got {chosen}.")
         all_chosen = {chosen, *selection.get("also_chosen", ())}
         row = {
             "question_index": question_index,

@@ -166,6 +166,15 @@ def test_a_question_without_its_text_names_the_event(database, resumed):
         ingest.ingest_events(database, run.run_id, [*events[:index], broken], position)
 
 
+def test_a_choice_before_the_first_candidate_is_refused(database, resumed):
+    run, events, _ = resumed
+    register(database, run)
+    step = next(event for event in events if event.get("selections"))
+    broken = step | {"selections": [step["selections"][0] | {"chosen": -1}]}
+    with pytest.raises(ingest.IngestError, match="chosen: expected the position of a candidate, got -1"):
+        ingest.ingest_events(database, run.run_id, [broken])
+
+
 def test_a_run_that_was_not_registered_is_refused(database, resumed):
     run, events, _ = resumed
     with pytest.raises(UnknownRunError, match=run.run_id):
