@@ -84,8 +84,11 @@ class EntropyPoint:
 
     @property
     def perplexity(self) -> float:
-        """Exp of the mean negative log-likelihood (appendix, "Alternative Selection Metrics")."""
-        return math.exp(-self.mean_log_prob)
+        """Exp of the mean negative log-likelihood (appendix, "Alternative Selection Metrics"), perhaps infinite."""
+        try:
+            return math.exp(-self.mean_log_prob)
+        except OverflowError:
+            return math.inf
 
 
 @dataclass(frozen=True, slots=True)

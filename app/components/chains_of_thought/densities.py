@@ -20,7 +20,7 @@ def densities(samples: Mapping[str, Sequence[float]]) -> tuple[Floats, dict[str,
 
     The kernel's width is Silverman's rule of thumb, computed for each sample. The grid ends above 98% of each.
     """
-    known = {name: _finite(values) for name, values in samples.items()}
+    known = {name: _drawable(values) for name, values in samples.items()}
     known = {name: values for name, values in known.items() if values.size >= MIN_SAMPLES}
     if not known:
         return np.zeros(0), {}
@@ -34,10 +34,10 @@ def densities(samples: Mapping[str, Sequence[float]]) -> tuple[Floats, dict[str,
     return centres[_FINE // 2 :: _FINE], {name: curve[_FINE // 2 :: _FINE] for name, curve in curves.items()}
 
 
-def _finite(values: Sequence[float]) -> Floats:
+def _drawable(values: Sequence[float]) -> Floats:
     array = np.asarray(values, dtype=np.float64)
-    finite: Floats = array[np.isfinite(array)]
-    return finite
+    drawable: Floats = array[np.isfinite(array) & (array >= 0.0)]
+    return drawable
 
 
 def _width(values: Floats) -> float:

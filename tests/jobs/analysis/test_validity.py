@@ -32,3 +32,9 @@ def test_valid_against_invalid_is_measured_by_both_signals():
     assert line.perplexity_valid == pytest.approx(2.0)
     assert line.perplexity_invalid == pytest.approx(3.0)
     assert line.perplexity_auc == 0.75
+
+
+def test_a_perplexity_beyond_float_range_is_infinite():
+    line = tabulate_validity([point(True, 0.1, -2000.0), point(False, 0.1, -1.0)])[-1]
+    assert line.perplexity_valid == math.inf
+    assert line.perplexity_auc == 0.0
