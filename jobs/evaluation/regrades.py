@@ -3,10 +3,10 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
-from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.checksums import read_sealed, seal
 from exgrpo_core.durable_files import write_whole
 
@@ -29,14 +29,17 @@ class ChangedOutcome:
     after: str
 
 
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+
+
 @dataclass(slots=True)
 class Regrading:
     """Where the new outcomes are, how many answers were graded and how many were and are correct, by scheme."""
 
     result: str
-    num_answers: int
-    num_correct_before: dict[str, int]
-    num_correct_after: dict[str, int]
+    num_answers: Count
+    num_correct_before: dict[str, Count]
+    num_correct_after: dict[str, Count]
     changes: list[ChangedOutcome]
 
 
@@ -71,12 +74,13 @@ def read_regradings(run_path: Path) -> tuple[list[RecordedRegrading], list[str]]
     for path in sorted((run_path / REGRADES_FOLDER).glob("*.json")):
         try:
             gradings.append(_read(path))
-        except (UnreadableFileError, ValidationError, OSError, KeyError):
+        except (ValueError, OSError, KeyError):
             faults.append(f"{REGRADES_FOLDER}/{path.name}: differs from what was written, so it is not shown.")
     return gradings, faults
 
 
 def _read(path: Path) -> RecordedRegrading:
     content = read_sealed(path, _OLD_FIELDS)
+    json.dumps(content, ensure_ascii=False).encode()  # half of a character, which no table holds, is an error
     scheme, version = str(content.pop("scheme")), str(content.pop("grader_version"))
     return RecordedRegrading(scheme, version, _REGRADING.validate_python(content))

@@ -16,8 +16,11 @@ def test_what_was_written_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [{"num_answers": "many"}, {"num_correct_after": None}, {"changes": 5}, {"changes": [5]}, {"changes": [{}]}],
-)
+    [
+        {"num_answers": "many"}, {"num_correct_after": None}, {"changes": 5}, {"changes": [5]}, {"changes": [{}]},
+        {"num_answers": 2**80}, {"num_correct_before": {"paper": -1}}, {"num_correct_before": {"a\ud800": 1}},
+    ],
+)  # fmt: skip
 def test_another_shape_under_a_right_checksum_is_named(tmp_path, change):
     write_regrading(tmp_path, RECORDED)
     (path,) = (tmp_path / "regrades").iterdir()
