@@ -311,7 +311,7 @@ class ReplayBuffer:
             ValueError: A newer version wrote it.
         """
         header, columns = read_snapshot(path)
-        if header.get("checksum", LEGACY_CHECKSUM) not in [*CHECKSUMS]:
+        if header.get("checksum", LEGACY_CHECKSUM) not in list(CHECKSUMS):
             raise ValueError("The replay buffer's snapshot was written by a newer version; update the workbench first.")
         try:
             return cls._restored(directory, header, columns, keeps_later)

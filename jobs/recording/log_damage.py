@@ -1,13 +1,22 @@
 """Whether the log of a replay buffer still has every step that was recorded, and its segments their trajectories."""
 
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, LEGACY_CHECKSUM
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
+from exgrpo_core.experience_management.storage.step_log import LoggedStep
 from exgrpo_core.experience_management.storage.step_replay import open_with
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.directory import RunDirectory
 from jobs.runs.resume_point import later_steps, newest_snapshot
 from jobs.specs.train import SpecError, TrainSpec
+
+
+def find_experience_damage(run: RunDirectory) -> str:
+    """Return a sentence on recorded steps that a resume cannot keep, whatever is damaged; else nothing."""
+    return find_log_damage(run) or _find_lost_rows(run)
 
 
 def find_log_damage(run: RunDirectory) -> str:
@@ -16,14 +25,10 @@ def find_log_damage(run: RunDirectory) -> str:
     Only runs that keep the newest experience read their log.
     """
     try:
-        spec = run.job_spec()
-        if not isinstance(spec, TrainSpec) or spec.resume.experience != "newest" or not spec.algorithm.is_experiential:
+        if (kept := _kept_steps(run)) is None:
             return ""
-        saved_step, header = newest_snapshot(run)
-        if "logged" not in header:
-            return ""
-        logged = list({step.log: step.header["step"] for step in later_steps(run, header)}.values())
-        recorded = _last_steps(run, saved_step)
+        logged = list({step.log: step.header["step"] for step in kept.steps}.values())
+        recorded = _last_steps(run, kept.saved_step)
     except SpecError:
         return ""
     # Whatever an imported log holds.
@@ -39,6 +44,36 @@ def find_log_damage(run: RunDirectory) -> str:
     return ""
 
 
+def _find_lost_rows(run: RunDirectory) -> str:
+    try:
+        if (kept := _kept_steps(run)) is None or not kept.steps:
+            return ""
+        extents = [SegmentExtent(**extent) for extent in kept.header.get("segments", [])]
+        store, _, damage = open_with(kept.steps, run.buffer_path, extents, None, 1, CHECKSUMS[LEGACY_CHECKSUM])
+    # A damaged segment of the checkpoint itself is named with the checkpoint, and a log by its own check.
+    except (SpecError, BufferCorruptionError, OSError, ValueError, TypeError, LookupError):
+        return ""
+    store.close()
+    return damage.replace(f"{run.path}/", "")
+
+
+class _KeptSteps(NamedTuple):
+    """The newest checkpoint's step, the header of its snapshot, and the steps after it by the log of the buffer."""
+
+    saved_step: int
+    header: Mapping[str, Any]
+    steps: list[LoggedStep]
+
+
+def _kept_steps(run: RunDirectory) -> _KeptSteps | None:
+    """Return what a resume keeps; None of a run that keeps no later experience, or of a version without a log."""
+    spec = run.job_spec()
+    if not isinstance(spec, TrainSpec) or spec.resume.experience != "newest" or not spec.algorithm.is_experiential:
+        return None
+    saved_step, header = newest_snapshot(run)
+    return _KeptSteps(saved_step, header, later_steps(run, header)) if "logged" in header else None
+
+
 def _last_steps(run: RunDirectory, saved_step: int) -> dict[int, int]:
     """Return the last recorded step of each attempt, in order, that did any after the checkpoint at `saved_step`."""
     saved = [event["attempt"] for event in iterate_events(run, "checkpoint") if event["step"] == saved_step]
@@ -49,25 +84,3 @@ def _last_steps(run: RunDirectory, saved_step: int) -> dict[int, int]:
         if attempt > saved_in or (attempt == saved_in and step > saved_step):
             last[attempt] = max(step, last.get(attempt, 0))
     return last
-
-
-def find_experience_damage(run: RunDirectory) -> str:
-    """Return a sentence on recorded steps that a resume cannot keep, whatever is damaged; else nothing."""
-    return find_log_damage(run) or _find_lost_rows(run)
-
-
-def _find_lost_rows(run: RunDirectory) -> str:
-    try:
-        spec = run.job_spec()
-        if not isinstance(spec, TrainSpec) or spec.resume.experience != "newest":
-            return ""
-        _, header = newest_snapshot(run)
-        if not (later := later_steps(run, header)):
-            return ""
-        extents = [SegmentExtent(**extent) for extent in header.get("segments", [])]
-        store, _, damage = open_with(later, run.buffer_path, extents, None, 1, CHECKSUMS[LEGACY_CHECKSUM])
-    # A damaged segment of the checkpoint itself is named with the checkpoint, and a log by its own check.
-    except (SpecError, BufferCorruptionError, OSError, ValueError, TypeError, LookupError):
-        return ""
-    store.close()
-    return damage.replace(f"{run.path}/", "")

@@ -62,7 +62,7 @@ def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
     try:
         try:
             spec = model.model_validate(content)
-            json.dumps(spec.model_dump(), ensure_ascii=False, default=str).encode()
+            json.dumps(spec.model_dump(), ensure_ascii=False, default=str).encode()  # half of a character is refused
             return spec
         except ValidationError as error:
             mistakes = _find_all(model, content, error)
