@@ -9,6 +9,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from exgrpo_core.bounded_json import MAX_FILE_BYTES, UnreadableFileError, parse_json, read_plain
 from jobs.actions.archive_members import ArchiveError as ArchiveError
 from jobs.actions.archive_members import checked_members, open_archive
+from jobs.actions.parquet_check import check_parquet_files
 from jobs.actions.staging import staging_folder
 from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id, parse_run_info
 from jobs.runs.journal import Journal, JournalKind
@@ -49,8 +50,9 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
     checked before any of it is written.
 
     Raises:
-        ArchiveError: It is no run, holds anything but plain files, is too large for the disk, holds files that could
-            run code when they are read and `trusts_pickles` is not set, or a run of this id exists already.
+        ArchiveError: It is no run, holds anything but plain files, is too large for the disk or, once read, for memory,
+            holds files that could run code when they are read and `trusts_pickles` is not set, or a run of this id
+            exists already.
     """
     if not source.exists():
         raise ArchiveError(f"{source}: does not exist; expected a folder or a .tar.gz file of a run.")
@@ -63,6 +65,7 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
             _copy_folder(source, staging / run_id)
         else:
             run_id = _unpack(source, staging, trusts_pickles)
+        check_parquet_files(staging, source)
         (staging / run_id / "control" / "stop").unlink(missing_ok=True)
         destination = runs_root / run_id
         if destination.exists():

@@ -14,6 +14,7 @@ from db.connections.session import SQLITE_FILE, DatabaseError, sqlite_path
 from db.connections.sqlite_copy import copy_sqlite
 from exgrpo_core.durable_files import sync
 from jobs.actions.archive_members import ArchiveError, checked_members, open_archive
+from jobs.actions.parquet_check import check_parquet_files
 from jobs.actions.staging import staging_folder
 from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories
 from jobs.runs.ray_contact import CONTACT_FILE
@@ -82,6 +83,7 @@ def restore(source: Path, runs_root: Path) -> Backup:
     runs_root.parent.mkdir(parents=True, exist_ok=True)
     with staging_folder(runs_root.parent, "restoring") as staging:
         _unpack(source, staging)
+        check_parquet_files(staging, source)
         if runs_root.exists():
             runs_root.rmdir()
         staging.rename(runs_root)

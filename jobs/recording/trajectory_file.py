@@ -44,7 +44,7 @@ _COLUMNS = (
     "text", "is_external", "mean_ratio", "max_ratio", "token_ids", "entropies", "log_probs", "behavior_log_probs",
 )  # fmt: skip
 """The order of columns in a file."""
-_TOKEN_COLUMNS = {
+TOKEN_COLUMNS = {
     "token_ids": pa.uint32(),
     "entropies": pa.float32(),
     "log_probs": pa.float32(),
@@ -185,7 +185,7 @@ def read_trajectories(path: Path, columns: Sequence[str] = ()) -> pa.Table:
     """
     with _readable(path):
         existing = pq.read_schema(path).names
-        wanted = {*columns, "step"} if columns else set(existing).difference(_TOKEN_COLUMNS)
+        wanted = {*columns, "step"} if columns else set(existing).difference(TOKEN_COLUMNS)
         check_size(path, wanted)
         return pq.read_table(path, columns=[name for name in existing if name in wanted])
 
@@ -229,15 +229,15 @@ def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = No
         existing = pq.read_schema(path).names
         if replayed_in is not None and "step" in existing:
             filters.append(("step", "=", replayed_in))
-        names = [name for name in _TOKEN_COLUMNS if name in existing]
+        names = [name for name in TOKEN_COLUMNS if name in existing]
         check_size(path, names)
         table = pq.read_table(path, columns=names, filters=filters, page_checksum_verification=True)[:1]
-        values = {name: _token_values(table[name], kind) for name, kind in _TOKEN_COLUMNS.items() if name in existing}
+        values = {name: _token_values(table[name], kind) for name, kind in TOKEN_COLUMNS.items() if name in existing}
         if len({len(of_tokens) for of_tokens in values.values() if of_tokens is not None}) > 1:
             raise ValueError(f"trajectory {trajectory_id} has columns of different numbers of tokens")
     if not table:
         raise KeyError(f"{path}: holds no trajectory {trajectory_id}.")
-    return {name: values.get(name) for name in _TOKEN_COLUMNS}
+    return {name: values.get(name) for name in TOKEN_COLUMNS}
 
 
 def _token_values(column: pa.ChunkedArray, kind: pa.DataType) -> list[float] | None:
