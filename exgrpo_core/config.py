@@ -13,6 +13,8 @@ POLICY_SHAPING = "policy_shaping"
 """The paper's off-policy correction."""
 CLIP = "clip"
 """PPO's clipped objective (Eq. CLIP)."""
+MAX_SEED = 2**53 - 1
+"""The largest that browsers, generators of random numbers and databases all keep exactly."""
 
 
 def clip_limits(epsilon: float, epsilon_high: float | None) -> tuple[float, float]:
@@ -299,7 +301,7 @@ class ExGRPOConfig:
             (0.0 < self.shaping_beta < math.inf, "shaping_beta", "a finite number above 0"),
             (0.0 <= self.entropy_coefficient < math.inf, "entropy_coefficient", "a finite number of at least 0"),
             (0.0 <= self.kl_coefficient < math.inf, "kl_coefficient", "a finite number of at least 0"),
-            (self.seed >= 0, "seed", "a whole number of at least 0"),
+            (0 <= self.seed <= MAX_SEED, "seed", f"a whole number from 0 to {MAX_SEED}"),
         ]
 
     @property

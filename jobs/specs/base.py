@@ -1,11 +1,14 @@
-"""Parts of all specifications: strict fields, numbers with a lower bound, addresses without secrets."""
+"""Parts of all specifications: strict fields, numbers with bounds, addresses without secrets."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from exgrpo_core.config import MAX_SEED
+
 Positive = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 
 def _check_server_address(address: str) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from jobs.specs.base import Positive, ServerAddress, Spec
+from jobs.specs.base import Positive, Seed, ServerAddress, Spec
 from jobs.specs.benchmark import BenchmarkFields, TemplateChoice
 from jobs.specs.mistakes import checked
 from jobs.specs.train import RunName
@@ -84,7 +84,7 @@ class EvalSpec(Spec):
     """Share of probability that is sampled from."""
     max_response_tokens: Positive = 8192
     """Longest answer, in tokens."""
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0
     """Every sample's seed follows from this one, the question and the sample's number."""
     batch_responses: Positive = 64
     """Answers generated, graded and written together, whole questions; a crash loses at most these."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from jobs.specs.base import Positive, ServerAddress, Spec
+from jobs.specs.base import Positive, Seed, ServerAddress, Spec
 from jobs.specs.mistakes import checked
 from jobs.specs.train import RunName
 
@@ -29,7 +29,7 @@ class JudgedSpec(Spec):
     """Last training step to judge; None is the last."""
     limit: Positive | None = None
     """Judge this many, drawn evenly by `seed`; None judges all."""
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0
     """Seed of the draw."""
 
     @model_validator(mode="after")

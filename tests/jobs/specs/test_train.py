@@ -233,6 +233,14 @@ def test_a_number_that_is_not_finite_is_refused(field):
         parse_spec({section: {name: float("inf")}}, "test")
 
 
+@pytest.mark.parametrize("field", ["seed", "model.warm_seed", "data.seed", "algorithm.seed"])
+def test_a_seed_that_no_generator_takes_is_refused(field):
+    *section, name = field.split(".")
+    content = {name: 10**30}
+    with pytest.raises(SpecError, match=rf"{field}: expected .*9007199254740991, got 10"):
+        parse_spec({section[0]: content} if section else content, "test")
+
+
 @pytest.mark.parametrize("former", RENAMED)
 def test_a_preset_is_still_known_by_its_former_name(former, write):
     spec = load_preset(former)
