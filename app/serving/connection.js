@@ -1,7 +1,7 @@
 // Says that the connection is lost, and loads the page again once the server answers but the page does not come back.
 (() => {
-  const CHECK_MS = 1000, PATIENCE = 4, DRAW_MS = 700;
-  let banner = null, timer = 0, numAnswers = 0;
+  const CHECK_MS = 1000, PATIENCE = 4, DRAW_MS = 700, LEAVING_MS = 60_000;
+  let banner = null, timer = 0, numAnswers = 0, leftAt = -Infinity;
   const show = () => {
     if (banner || !document.body) return;
     banner = document.createElement("div");
@@ -17,7 +17,8 @@
     } catch {
       numAnswers = 0;
     }
-    if (numAnswers >= PATIENCE) location.reload();
+    // To load the page again would end what leads to another one: a slow sign-out, or a slow loading of the page itself.
+    if (numAnswers >= PATIENCE && performance.now() - leftAt > LEAVING_MS) location.reload();
   };
   const isDrawn = () => document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]");
   const recover = () => {
@@ -30,6 +31,7 @@
       banner = null;
     }, DRAW_MS);
   };
+  addEventListener("beforeunload", () => { leftAt = performance.now(); });
   addEventListener("pagehide", () => clearInterval(timer));
   window.WebSocket = class extends WebSocket {
     constructor(...parameters) {

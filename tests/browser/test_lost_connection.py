@@ -1,6 +1,10 @@
 """A server that goes away and comes back: the page says so, and is there again."""
 
+import re
 import signal
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -15,6 +19,9 @@ HAS_OPENED_ATTEMPTS = """() => {
 }"""
 TOKEN = "a-token-that-stays-the-same"
 DAY = "24:00:00"
+SIGN_OUT = "/auth/logout"
+NUM_CHECKS = 8
+"""Twice as many as lead to the page being loaded again."""
 
 
 @pytest.fixture
@@ -79,3 +86,46 @@ def test_a_page_is_live_after_a_day_in_which_browser_and_server_were_asleep(page
         page.locator("#connection-lost").wait_for(state="detached")
     finally:
         served.stop()
+
+
+@contextmanager
+def slow_to_sign_out(port):
+    """Serve what answers all but a sign-out, which ends after some checks of the connection."""
+    checks = threading.Semaphore(0)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            text = "Loaded again"
+            if self.path == "/_stcore/health":
+                checks.release()
+            elif self.path == SIGN_OUT:
+                for _ in range(NUM_CHECKS):
+                    checks.acquire()
+                text = "Signed out"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_sign_out_that_takes_long_is_not_undone_by_loading_the_page_again(page, tmp_path):
+    recorded.record(tmp_path, recorded.FINISHED)
+    port = free_port()
+    served = web_server.start(tmp_path, "--port", str(port), token=TOKEN)
+    open_log(page, served)
+    served.stop()
+    with slow_to_sign_out(port):
+        page.evaluate(f"() => {{ location.href = '{SIGN_OUT}'; }}")
+        page.get_by_text(re.compile("Signed out|Loaded again")).wait_for()
+        assert page.url.endswith(SIGN_OUT)

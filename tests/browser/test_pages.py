@@ -148,10 +148,10 @@ def test_hostile_text_is_inert(open_page, path):
     watched = open_page(path)
     page = watched.page
     page.get_by_test_id("stDataFrame" if path.startswith("/?") else "stText").first.wait_for()
-    page.wait_for_timeout(2500)
-    assert page.locator("[onerror], a[href*='evil']").count() == 0
     if "run=" in path:
-        assert page.get_by_text("<img src=x onerror=alert(1)> **b**").first.is_visible()
+        page.get_by_text("<img src=x onerror=alert(1)> **b**").first.wait_for()
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    assert page.locator("[onerror], a[href*='evil']").count() == 0
     assert watched.errors == []
 
 

@@ -35,11 +35,11 @@ def test_hostile_text_of_a_model_is_inert(open_page, part):
     page = watched.page
     click_until(page, 90, 50, r"trajectory=\d+")
     page.get_by_role("heading", name="Trajectory").wait_for()
-    page.wait_for_timeout(2500)
-    assert page.locator("[onerror], a[href*='evil'], img[src='x']").count() == 0
     if part != "Tokens":
         text = page.locator("[data-testid=stCode], [data-testid=stHtml]").get_by_text(
             "<img src=x onerror=alert(1)> **b**"
         )
-        assert text.first.is_visible()
+        text.first.wait_for()
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    assert page.locator("[onerror], a[href*='evil'], img[src='x']").count() == 0
     assert watched.errors == []
