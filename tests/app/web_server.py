@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 
-START_SECONDS = 60
+START_SECONDS = 240
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

@@ -47,7 +47,7 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=find_browser(), args=FLAGS)
+        started = driver.chromium.launch(executable_path=find_browser(), args=FLAGS, timeout=180_000)
         yield started
         started.close()
 
