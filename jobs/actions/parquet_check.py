@@ -1,4 +1,4 @@
-"""Each Parquet file of an imported run is read once within limits: what it says of its own size may be untrue."""
+"""Each Parquet file of an imported run is read once within limits: its metadata may hide what it takes."""
 
 import os
 import resource

@@ -3,6 +3,7 @@
 import re
 import time
 
+IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 GIVE_UP_SECONDS = 90.0
 TRY_MS = 20_000
 
@@ -13,7 +14,7 @@ def click_until(page, x, y, address, table=0):
 
     give_up_at = time.monotonic() + GIVE_UP_SECONDS
     while True:
-        page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+        page.locator(IDLE).wait_for()
         page.get_by_test_id("stDataFrame").nth(table).locator("canvas").first.wait_for()
         page.wait_for_timeout(1000)
         page.get_by_test_id("stDataFrame").nth(table).click(position={"x": x, "y": y})
@@ -29,7 +30,7 @@ def open_popover(page, name, content):
 
     give_up_at = time.monotonic() + GIVE_UP_SECONDS
     while True:
-        page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+        page.locator(IDLE).wait_for()
         page.get_by_role("button", name=name).first.click()
         try:
             return content.wait_for(timeout=TRY_MS)

@@ -4,7 +4,7 @@ import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from tests.app import recorded
-from tests.browser.clicks import click_until
+from tests.browser.clicks import IDLE, click_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -150,7 +150,7 @@ def test_hostile_text_is_inert(open_page, path):
     page.get_by_test_id("stDataFrame" if path.startswith("/?") else "stText").first.wait_for()
     if "run=" in path:
         page.get_by_text("<img src=x onerror=alert(1)> **b**").first.wait_for()
-    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    page.locator(IDLE).wait_for()
     assert page.locator("[onerror], a[href*='evil']").count() == 0
     assert watched.errors == []
 

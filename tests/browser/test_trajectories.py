@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from tests.browser.clicks import click_until
+from tests.browser.clicks import IDLE, click_until
 
 STORY = re.compile(r"^Generated in step")
 
@@ -40,6 +40,6 @@ def test_hostile_text_of_a_model_is_inert(open_page, part):
             "<img src=x onerror=alert(1)> **b**"
         )
         text.first.wait_for()
-    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    page.locator(IDLE).wait_for()
     assert page.locator("[onerror], a[href*='evil'], img[src='x']").count() == 0
     assert watched.errors == []

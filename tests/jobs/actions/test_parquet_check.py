@@ -1,4 +1,4 @@
-"""A Parquet file that is larger than it says, here by texts that repeat the one before, comes into no runs root."""
+"""A Parquet file that takes more than its metadata show, as texts that repeat the one before do, is refused."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
