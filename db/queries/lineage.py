@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Integer, and_, case, cast, func, select
 
 from db.connections.session import Database
-from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, QuestionRow
+from db.rows.trajectories import MAX_CHARACTERS, MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, QuestionRow
 from db.tables import models
 from db.tables.run_lookup import find_run_key
 
@@ -51,11 +51,16 @@ def lineage(database: Database, run_id: str, trajectory_id: int, question_index:
 def group_members(database: Database, run_id: str, step: int, question_index: int) -> list[GroupMemberRow]:
     """Return the K trajectories of a question in a step, the first `MAX_MEMBERS`, the replayed one last."""
     trajectories, texts, replays = models.trajectories, models.trajectory_texts, models.replays
-    names = [name for name in GroupMemberRow.__dataclass_fields__ if name not in {"born_step", "is_replayed", "text"}]
+    text = [
+        func.substr(texts.c.text, 1, MAX_CHARACTERS).label("text"),
+        func.length(texts.c.text).label("num_characters"),
+    ]
+    elsewhere = {"born_step", "is_replayed", *(column.name for column in text)}
+    names = [name for name in GroupMemberRow.__dataclass_fields__ if name not in elsewhere]
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         fresh = (
-            select(trajectories.c.step.label("born_step"), texts.c.text, *(trajectories.c[name] for name in names))
+            select(trajectories.c.step.label("born_step"), *text, *(trajectories.c[name] for name in names))
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
             .where(
                 trajectories.c.run_key == run_key,
@@ -75,7 +80,7 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
         replayed = (
             select(
                 *(replays.c[name] for name in names if name not in {"verdict", "is_valid"}),
-                replays.c.born_step, trajectories.c.verdict, trajectories.c.is_valid, texts.c.text,
+                replays.c.born_step, trajectories.c.verdict, trajectories.c.is_valid, *text,
             )
             .join_from(replays, trajectories, birth, isouter=True)
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key, isouter=True)
@@ -100,28 +105,33 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
     is_here = and_(
         trajectories.c.run_key == indices.c.run_key, trajectories.c.question_index == indices.c.question_index
     )
+    group = (trajectories.c.run_key, trajectories.c.step, trajectories.c.question_index)
+    # Grouped before the runs are joined: SQLite would keep a run's specification for each trajectory.
+    groups = (
+        select(
+            *group,
+            func.count().label("num_rollouts"),
+            func.sum(cast(case((trajectories.c.reward >= 1.0, 1), else_=0), Integer)).label("num_correct"),
+            func.avg(trajectories.c.mean_entropy).label("entropy"),
+            func.avg(trajectories.c.num_tokens).label("tokens"),
+        )
+        .join_from(indices, trajectories, is_here)
+        .where(~trajectories.c.is_superseded)
+        .group_by(*group)
+        .subquery()
+    )
     num_replays = (
         select(func.count())
-        .where(
-            replays.c.run_key == trajectories.c.run_key,
-            replays.c.step == trajectories.c.step,
-            replays.c.question_index == trajectories.c.question_index,
-            ~replays.c.is_superseded,
-        )
-        .correlate(trajectories)
+        .where(*(replays.c[column.name] == groups.c[column.name] for column in group), ~replays.c.is_superseded)
         .scalar_subquery()
     )
     query = (
         select(
-            runs.c.run_id, runs.c.name, runs.c.spec, trajectories.c.step, func.count(),
-            func.sum(cast(case((trajectories.c.reward >= 1.0, 1), else_=0), Integer)),
-            func.avg(trajectories.c.mean_entropy), func.avg(trajectories.c.num_tokens), num_replays,
+            runs.c.run_id, runs.c.name, runs.c.spec, groups.c.step,
+            groups.c.num_rollouts, groups.c.num_correct, groups.c.entropy, groups.c.tokens, num_replays,
         )
-        .join_from(indices, trajectories, is_here)
-        .join(runs, runs.c.run_key == trajectories.c.run_key)
-        .where(~trajectories.c.is_superseded)
-        .group_by(runs.c.run_key, trajectories.c.run_key, trajectories.c.step, trajectories.c.question_index)
-        .order_by(runs.c.run_key.desc(), trajectories.c.step)
+        .join_from(groups, runs, runs.c.run_key == groups.c.run_key)
+        .order_by(runs.c.run_key.desc(), groups.c.step)
     )  # fmt: skip
     with database.read() as connection:
         rows = connection.execute(query).all()

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 MAX_MEMBERS = 64
-"""Of a larger group only the first are read, since each comes with its whole text."""
+"""Of a larger group only the first are read, since each comes with its text."""
+MAX_CHARACTERS = 100_000
+"""Of a longer text a page shows the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,10 @@ class LineageRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemberRow:
-    """One of the K trajectories of a question in a step; of a replayed one, advantage and entropy are of that step."""
+    """One of the K trajectories of a question in a step; of a replayed one, advantage and entropy are of that step.
+
+    `text` is the beginning of a longer one of `num_characters`; both are None where another run generated it.
+    """
 
     trajectory_id: int
     born_step: int
@@ -100,6 +105,7 @@ class GroupMemberRow:
     mean_entropy: float
     advantage: float
     text: str | None
+    num_characters: int | None
 
 
 @dataclass(frozen=True, slots=True)

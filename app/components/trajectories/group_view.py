@@ -77,15 +77,13 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
             f"{token_count(member.num_tokens)} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
             f"{number(member.advantage)}"
         )
-        if member.text is None:
+        if member.text is None or member.num_characters is None:
             st.markdown(":gray[Its text is in the run that generated it.]")
         else:
             marked_text.show(
-                [Part(long_text.beginning(member.text))]
-                if is_reference
-                else compare(long_text.beginning(member.text), reference.text or member.text)
+                [Part(member.text)] if is_reference else compare(member.text, reference.text or member.text)
             )
-            long_text.show_bound(member.text)
+            long_text.show_bound(member.num_characters)
 
 
 def _open(trajectory_id: int) -> None:

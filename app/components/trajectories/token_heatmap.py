@@ -33,6 +33,10 @@ class TokenValues:
     log_probs: list[float]
     behavior_log_probs: list[float]
 
+    def text_of(self, position: int) -> str:
+        """Return the text of a token, or its id where the tokenizer is not known."""
+        return self.texts[position] if self.texts else f"⟨{self.token_ids[position]}⟩ "
+
     @property
     def negative_log_probs(self) -> list[float]:
         """Negative log-probs."""
@@ -56,10 +60,8 @@ def from_recorded(data: Mapping[str, list[Any] | None] | None) -> TokenValues | 
     """Return the recorded values of each token, or None if tokens were not stored."""
     if data is None or data["token_ids"] is None:
         return None
-    ids = [int(value) for value in data["token_ids"]]
-    texts = data["texts"] or [f"⟨{number_}⟩ " for number_ in ids]
-    columns = ((data[name] or []) for name in ("entropies", "log_probs", "behavior_log_probs"))
-    return TokenValues(ids, [str(text) for text in texts], *([float(value) for value in column] for column in columns))
+    columns = (data[name] or [] for name in ("texts", "entropies", "log_probs", "behavior_log_probs"))
+    return TokenValues(data["token_ids"], *columns)
 
 
 def show(values: TokenValues, key: str) -> None:
@@ -112,7 +114,7 @@ def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice, top:
         value = float(numbers[position])
         strength = 0.0 if math.isnan(value) else min(1.0, abs(value) / top) * _STRONGEST
         colour = colours.fresh if name != "Ratio" or value < 0 else colours.held_out
-        text = values.texts[position].replace("\n", "↵\n")
+        text = values.text_of(position).replace("\n", "↵\n")
         pieces.append(Part(text, figures.faded(colour, strength) if strength > 0.01 else "", _note(values, position)))
     return pieces
 
@@ -144,7 +146,7 @@ def table(values: TokenValues, span: slice = slice(None)) -> pd.DataFrame:
         {
             "Position": positions,
             "Token id": values.token_ids[span],
-            "Text": [escape_control_characters(text).replace("\n", "↵") for text in values.texts[span]],
+            "Text": [escape_control_characters(values.text_of(each - 1)).replace("\n", "↵") for each in positions],
             "Entropy": _column(values.entropies[span], len(positions)),
             "Log-prob": _column(values.log_probs[span], len(positions)),
             "Log-prob then": _column(values.behavior_log_probs[span], len(positions)),

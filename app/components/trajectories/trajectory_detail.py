@@ -71,7 +71,7 @@ def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
             is_rendered = st.toggle("Render mathematics", key="mathematics", bind="query-params")
         if is_rendered and row.text:
             mathematics.show(long_text.beginning(row.text))
-            long_text.show_bound(row.text)
+            long_text.show_bound(len(row.text))
         else:
             long_text.show(row.text)
 

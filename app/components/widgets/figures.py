@@ -116,9 +116,9 @@ def mark_whole_steps(figure: go.Figure) -> None:
     """Tick every step where there are few, since plotly would put ticks between them."""
     if figure.layout.xaxis.type == "category":
         return
-    steps = [step for trace in figure.data if "x" in trace for step in trace.x]
-    is_whole = all(step == int(step) for step in steps)
-    if steps and is_whole and max(steps) - min(steps) <= MAX_TICKED_STEPS:
+    drawn = [np.asarray(trace.x, np.float64) for trace in figure.data if "x" in trace]
+    steps = np.concatenate(drawn) if drawn else np.empty(0)
+    if steps.size and np.ptp(steps) <= MAX_TICKED_STEPS and (steps == np.floor(steps)).all():
         figure.update_xaxes(tick0=0, dtick=1)
 
 

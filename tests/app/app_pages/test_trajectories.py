@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -155,6 +157,7 @@ def test_colour_grows_with_the_value_and_ratios_have_two_sides():
     assert entropies[1].text == "b↵\n"
     assert values.log_ratios == [1.0, 0.0, -2.0]
     assert token_heatmap.table(values)["Text"].tolist() == ["a", "b↵", "c"]
+    assert token_heatmap.table(replace(values, texts=[]), slice(1, 3))["Text"].tolist() == ["⟨2⟩ ", "⟨3⟩ "]
 
 
 def test_counts_are_exact_up_to_ten_thousand():

@@ -79,6 +79,15 @@ def test_group_has_its_fresh_members_and_the_replayed_one_last(replayed_run):
     assert [m.advantage for m in plain] == pytest.approx(list(make_report(2).groups[0].advantages[: len(plain)]))
 
 
+def test_of_a_long_text_a_group_has_the_beginning(replayed_run, monkeypatch):
+    database, run_id = replayed_run
+    whole = lineage.group_members(database, run_id, 5, QUESTION)
+    monkeypatch.setattr(lineage, "MAX_CHARACTERS", 10)
+    begun = lineage.group_members(database, run_id, 5, QUESTION)
+    assert [member.text for member in begun] == [member.text[:10] for member in whole]
+    assert [member.num_characters for member in begun] == [len(member.text) for member in whole]
+
+
 def test_question_is_read_and_its_attempts_are_counted_by_run_and_step(replayed_run):
     database, run_id = replayed_run
     row = lineage.get_question(database, run_id, QUESTION)
