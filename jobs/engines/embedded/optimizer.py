@@ -85,10 +85,30 @@ class PolicyOptimizer:
         }
 
     def load_state_tensors(self, tensors: dict[str, torch.Tensor], num_steps: int) -> None:
-        """Continue from what `state_tensors` returned after `num_steps` steps."""
+        """Continue from what `state_tensors` returned after `num_steps` steps.
+
+        Raises:
+            ValueError: It is not the state of these parameters; the message names the first that differs.
+        """
+        if type(num_steps) is not int or num_steps < 0:
+            raise ValueError(f"num_optimizer_steps: expected a whole number, got {num_steps!r}")
+        expected = self._state_shapes() if num_steps else {}
+        for item in sorted(expected.keys() | tensors.keys()):
+            value = tensors.get(item)
+            if value is None or value.dtype != torch.float32 or value.shape != expected.get(item):
+                found = "nothing" if value is None else f"{value.dtype} of shape {list(value.shape)}"
+                raise ValueError(f"{item} is not what the optimizer keeps after {num_steps} steps: found {found}")
         self.num_steps = num_steps
         self._adam.state.clear()
         for item, value in tensors.items():
             name, _, key = item.rpartition("/")
             parameter = self._named[name]
             self._adam.state[parameter][key] = value.to(parameter.device)
+
+    def _state_shapes(self) -> dict[str, torch.Size]:
+        """Return the shape of each tensor of `state_tensors` after a step."""
+        return {
+            f"{name}/{key}": torch.Size() if key == "step" else parameter.shape
+            for name, parameter in self._named.items()
+            for key in ("step", "exp_avg", "exp_avg_sq")
+        }

@@ -7,6 +7,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from exgrpo_core.bounded_json import read_json
 from exgrpo_core.errors import EngineError, first_line
 from jobs.engines.embedded.lora import has_adapters, restore_adapters, save_adapters
 from jobs.engines.embedded.model import PolicyModel
@@ -45,9 +46,9 @@ def restore_engine(
         else:
             saved = type(policy.model).from_pretrained(directory, dtype=torch.float32, use_safetensors=True)
             policy.model.load_state_dict(saved.state_dict())
-        num_steps = json.loads((directory / COUNTERS_FILE).read_text(encoding="utf-8"))["num_optimizer_steps"]
+        num_steps = read_json(directory / COUNTERS_FILE)["num_optimizer_steps"]
         optimizer.load_state_tensors(load_file(directory / OPTIMIZER_FILE), num_steps)
         generator.set_state(load_file(directory / SAMPLER_FILE)["state"])
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise EngineError(f"{directory}: expected the saved state of this model ({first_line(error)})") from error
     policy.backend.weights_changed()

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -6,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import EngineError
 from exgrpo_core.state import ExGRPOState
-from jobs.engines.embedded.state_files import OPTIMIZER_FILE
+from jobs.engines.embedded.state_files import COUNTERS_FILE, OPTIMIZER_FILE, SAMPLER_FILE
 from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions, same_weights
 
 NUM_STEPS = 3
@@ -84,3 +86,37 @@ def test_an_optimizer_of_another_model_is_refused(tmp_path):
     save_file({f"foreign.{name}": value for name, value in tensors.items()}, tmp_path / "policy" / OPTIMIZER_FILE)
     with pytest.raises(EngineError, match="foreign"):
         engine.restore(tmp_path / "policy")
+
+
+def forge(path, change):
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        (OPTIMIZER_FILE, lambda held: held.popitem(), "found nothing"),
+        (OPTIMIZER_FILE, lambda held: held.update({key: torch.zeros(2) for key in held}), "shape [2]"),
+        (OPTIMIZER_FILE, lambda held: held.update({key: value.int() for key, value in held.items()}), "torch.int32"),
+        (SAMPLER_FILE, lambda held: held.update(state=torch.zeros(3)), "ByteTensor"),
+    ],
+    ids=["missing", "shape", "type", "sampler"],
+)
+def test_forged_states_are_refused_with_the_folder(tmp_path, name, change, words):
+    engine = make_engine()
+    run_steps(ExGRPOState.create(tmp_path / "segments", make_questions(), CONFIG), engine, 1)
+    engine.save(tmp_path / "policy")
+    forge(tmp_path / "policy" / name, change)
+    with pytest.raises(EngineError, match=f"{tmp_path}/policy: .*{re.escape(words)}"):
+        engine.restore(tmp_path / "policy")
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"num_optimizer_steps": "1"}', '{"num_optimizer_steps": -1}'])
+def test_forged_counters_are_refused_with_the_folder(tmp_path, content):
+    engine = make_engine()
+    engine.save(tmp_path)
+    (tmp_path / COUNTERS_FILE).write_text(content)
+    with pytest.raises(EngineError, match=f"{tmp_path}: "):
+        engine.restore(tmp_path)
