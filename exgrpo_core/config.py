@@ -14,7 +14,7 @@ POLICY_SHAPING = "policy_shaping"
 CLIP = "clip"
 """PPO's clipped objective (Eq. CLIP)."""
 MAX_SEED = 2**53 - 1
-"""The largest that browsers, generators of random numbers and databases all keep exactly."""
+"""The largest that browsers, torch and databases all keep exactly."""
 
 
 def clip_limits(epsilon: float, epsilon_high: float | None) -> tuple[float, float]:

@@ -17,7 +17,7 @@
     } catch {
       numAnswers = 0;
     }
-    // To load the page again would end what leads to another one: a slow sign-out, or a slow loading of the page itself.
+    // To load the page again would end a slow sign-out, or a slow loading of the page itself.
     if (numAnswers >= PATIENCE && performance.now() - leftAt > LEAVING_MS) location.reload();
   };
   const isDrawn = () => document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]");

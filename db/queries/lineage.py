@@ -51,16 +51,16 @@ def lineage(database: Database, run_id: str, trajectory_id: int, question_index:
 def group_members(database: Database, run_id: str, step: int, question_index: int) -> list[GroupMemberRow]:
     """Return the K trajectories of a question in a step, the first `MAX_MEMBERS`, the replayed one last."""
     trajectories, texts, replays = models.trajectories, models.trajectory_texts, models.replays
-    text = [
+    text_columns = [
         func.substr(texts.c.text, 1, MAX_CHARACTERS).label("text"),
         func.length(texts.c.text).label("num_characters"),
     ]
-    elsewhere = {"born_step", "is_replayed", *(column.name for column in text)}
-    names = [name for name in GroupMemberRow.__dataclass_fields__ if name not in elsewhere]
+    others = {"born_step", "is_replayed", *(column.name for column in text_columns)}
+    names = [name for name in GroupMemberRow.__dataclass_fields__ if name not in others]
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         fresh = (
-            select(trajectories.c.step.label("born_step"), *text, *(trajectories.c[name] for name in names))
+            select(trajectories.c.step.label("born_step"), *text_columns, *(trajectories.c[name] for name in names))
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
             .where(
                 trajectories.c.run_key == run_key,
@@ -80,7 +80,7 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
         replayed = (
             select(
                 *(replays.c[name] for name in names if name not in {"verdict", "is_valid"}),
-                replays.c.born_step, trajectories.c.verdict, trajectories.c.is_valid, *text,
+                replays.c.born_step, trajectories.c.verdict, trajectories.c.is_valid, *text_columns,
             )
             .join_from(replays, trajectories, birth, isouter=True)
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key, isouter=True)
@@ -105,11 +105,11 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
     is_here = and_(
         trajectories.c.run_key == indices.c.run_key, trajectories.c.question_index == indices.c.question_index
     )
-    group = (trajectories.c.run_key, trajectories.c.step, trajectories.c.question_index)
+    group_columns = (trajectories.c.run_key, trajectories.c.step, trajectories.c.question_index)
     # Grouped before the runs are joined: SQLite would keep a run's specification for each trajectory.
     groups = (
         select(
-            *group,
+            *group_columns,
             func.count().label("num_rollouts"),
             func.sum(cast(case((trajectories.c.reward >= 1.0, 1), else_=0), Integer)).label("num_correct"),
             func.avg(trajectories.c.mean_entropy).label("entropy"),
@@ -117,12 +117,12 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
         )
         .join_from(indices, trajectories, is_here)
         .where(~trajectories.c.is_superseded)
-        .group_by(*group)
+        .group_by(*group_columns)
         .subquery()
     )
     num_replays = (
         select(func.count())
-        .where(*(replays.c[column.name] == groups.c[column.name] for column in group), ~replays.c.is_superseded)
+        .where(*(replays.c[column.name] == groups.c[column.name] for column in group_columns), ~replays.c.is_superseded)
         .scalar_subquery()
     )
     query = (

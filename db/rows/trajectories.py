@@ -5,7 +5,7 @@ from dataclasses import dataclass
 MAX_MEMBERS = 64
 """Of a larger group only the first are read, since each comes with its text."""
 MAX_CHARACTERS = 100_000
-"""Of a longer text a page shows the beginning."""
+"""A page shows at most this many of a text, from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,8 @@ def restore(source: Path, runs_root: Path) -> Backup:
     """Unpack a backup into a new or empty runs root, which appears once it is complete.
 
     Raises:
-        ArchiveError: The file is missing or no complete backup, holds anything but plain files, or the runs root holds
-            something.
+        ArchiveError: The file is missing or no complete backup, holds anything but plain files, or a Parquet file that
+            takes too much memory or time to read, or the runs root holds something.
     """
     if not source.is_file():
         raise ArchiveError(f"{source}: no such file; name one that `exgrpo backup` wrote.")

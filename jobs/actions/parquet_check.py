@@ -1,4 +1,4 @@
-"""Each Parquet file of an imported run is read once within limits: its metadata may hide what it takes."""
+"""Each Parquet file of an imported run or a restored backup is read once within limits: metadata may hide its size."""
 
 import os
 import resource
@@ -16,7 +16,7 @@ from jobs.recording.trajectory_file import TOKEN_COLUMNS
 
 _MODULE = "jobs.actions.parquet_check"
 _PROCESS_BYTES = 1 << 30
-"""Of addresses, for the process itself."""
+"""Addresses that the process itself takes, bytes."""
 
 
 def check_parquet_files(folder: Path, source: Path) -> None:
@@ -25,12 +25,13 @@ def check_parquet_files(folder: Path, source: Path) -> None:
     A damaged file is left to those who read it, who name it.
 
     Raises:
-        ArchiveError: A file does.
+        ArchiveError: A file takes too much, or the check cannot run.
     """
     paths = sorted(path for path in folder.rglob("*.parquet") if path.is_file())
     if not paths:
         return
     seconds = BASE_SECONDS + sum(path.stat().st_size for path in paths) / BYTES_A_SECOND
+    is_late = False
     try:
         read = subprocess.run(
             [sys.executable, "-P", "-m", _MODULE, str(MAX_BYTES + _PROCESS_BYTES)],
@@ -42,18 +43,30 @@ def check_parquet_files(folder: Path, source: Path) -> None:
             check=False,
         ).stdout
     except subprocess.TimeoutExpired as error:
-        read = error.stdout or b""
-    num_read = read.count(b"\n")
+        is_late, read = True, error.stdout or b""
+    except OSError as error:
+        raise ArchiveError(f"{source}: its Parquet files cannot be checked ({error}); nothing is written.") from None
+    num_read = read.count(b"\n") - 1
+    if num_read < 0 and not is_late:
+        raise ArchiveError(f"{source}: the check of its Parquet files does not start; nothing is written.")
     if num_read < len(paths):
-        culprit = paths[num_read].relative_to(folder)
-        limits = f"{MAX_BYTES:,} bytes of memory or {seconds:.0f} s"
-        raise ArchiveError(f"{source}: {culprit} takes more than {limits} to read; nothing is written.")
+        culprit = paths[max(num_read, 0)].relative_to(folder)
+        limit = f"{seconds:.0f} s, with the files before it," if is_late else f"{MAX_BYTES:,} bytes of memory"
+        raise ArchiveError(
+            f"{source}: {culprit} takes more than {limit} to read; nothing is written; use another copy."
+        )
 
 
 def main() -> None:
-    """Read the files that the input names, as pages do, within so many bytes; write a line for each that was read."""
+    """Read the files that the input names, as pages do, within so many bytes of addresses.
+
+    A line is written once it has started, and one for each file that was read.
+    """
     limit = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
+    _write_line()
     for path in sys.stdin.buffer.read().split(b"\0"):
         try:
             _read(os.fsdecode(path))
@@ -61,13 +74,19 @@ def main() -> None:
             raise
         except (pa.ArrowException, OSError, ValueError):
             pass
-        sys.stdout.write("\n")
-        sys.stdout.flush()
+        _write_line()
+
+
+def _write_line() -> None:
+    sys.stdout.write("\n")
+    sys.stdout.flush()
 
 
 def _read(path: str) -> None:
+    """Read the values of tokens and the other columns one after the other, as pages do."""
     names = pq.read_schema(path).names
-    for columns in ([name for name in names if (name in TOKEN_COLUMNS) == of_tokens] for of_tokens in (False, True)):
+    for is_of_tokens in (False, True):
+        columns = [name for name in names if (name in TOKEN_COLUMNS) is is_of_tokens]
         pq.read_table(path, columns=columns, use_threads=False)
 
 

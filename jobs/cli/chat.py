@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from exgrpo_core.config import MAX_SEED
 from exgrpo_core.errors import InputError
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, counted, print_result, print_status
 
@@ -25,7 +26,7 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     num_samples: Annotated[int, typer.Option("-n", "--num-samples", min=1, max=64, help="Answers of each.")] = 1,
     temperature: Annotated[float | None, typer.Option(min=0, help="0 is greedy; the run's if not given.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer; the run's if not given.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of sampling.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of sampling.")] = 0,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     as_json: AsJson = False,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from jobs.engines.vllm_variables import VLLM_VARIABLES
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
 from jobs.runs.control import TrainingError
+from jobs.specs.base import numpy_seed
 from jobs.specs.evaluation import EvalSpec
 from jobs.tasks.questions import encode_prompt
 from jobs.training.templates import PromptTokenizer, render_chat_prompt
@@ -55,7 +56,7 @@ class VllmGenerator:
             ) from error
         # Log-probs at the sampling temperature, as the embedded engine gives them.
         self._model: Any = LLM(
-            model=source, revision=spec.model.revision, seed=spec.seed, trust_remote_code=False,
+            model=source, revision=spec.model.revision, seed=numpy_seed(spec.seed), trust_remote_code=False,
             logprobs_mode="processed_logprobs",
         )  # fmt: skip
         self._spec = spec

@@ -9,6 +9,12 @@ from exgrpo_core.config import MAX_SEED
 
 Positive = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+"""Seed of random numbers."""
+
+
+def numpy_seed(seed: int) -> int:
+    """Return the seed for verl and vLLM, which seed numpy with it: below 2**32, with room for verl to add a rank."""
+    return seed % 2**31
 
 
 def _check_server_address(address: str) -> str:

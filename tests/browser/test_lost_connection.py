@@ -90,19 +90,22 @@ def test_a_page_is_live_after_a_day_in_which_browser_and_server_were_asleep(page
 
 @contextmanager
 def slow_to_sign_out(port):
-    """Serve what answers all but a sign-out, which ends after some checks of the connection."""
-    checks = threading.Semaphore(0)
+    """Serve what is not ready before a sign-out is asked for, and answers that after some checks of the connection."""
+    checks, is_leaving = threading.Semaphore(0), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            text = "Loaded again"
+            status, text = 200, "Loaded again"
             if self.path == "/_stcore/health":
-                checks.release()
+                status = 200 if is_leaving.is_set() else 503
+                if is_leaving.is_set():
+                    checks.release()
             elif self.path == SIGN_OUT:
+                is_leaving.set()
                 for _ in range(NUM_CHECKS):
                     checks.acquire()
                 text = "Signed out"
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
             self.wfile.write(text.encode())
@@ -123,8 +126,10 @@ def test_a_sign_out_that_takes_long_is_not_undone_by_loading_the_page_again(page
     recorded.record(tmp_path, recorded.FINISHED)
     port = free_port()
     served = web_server.start(tmp_path, "--port", str(port), token=TOKEN)
-    open_log(page, served)
-    served.stop()
+    try:
+        open_log(page, served)
+    finally:
+        served.stop()
     with slow_to_sign_out(port):
         page.evaluate(f"() => {{ location.href = '{SIGN_OUT}'; }}")
         page.get_by_text(re.compile("Signed out|Loaded again")).wait_for()

@@ -25,7 +25,7 @@ _STRONGEST = 0.62
 
 @dataclass(frozen=True, slots=True)
 class TokenValues:
-    """Per-token values of one trajectory under one policy; nats. An empty list was not recorded."""
+    """Per-token values of one trajectory under one policy; nats. An empty list is not known."""
 
     token_ids: list[int]
     texts: list[str]
@@ -34,7 +34,7 @@ class TokenValues:
     behavior_log_probs: list[float]
 
     def text_of(self, position: int) -> str:
-        """Return the text of a token, or its id where the tokenizer is not known."""
+        """Return the text of the token at `position`, from 0; its id where texts are not known."""
         return self.texts[position] if self.texts else f"⟨{self.token_ids[position]}⟩ "
 
     @property
@@ -146,7 +146,9 @@ def table(values: TokenValues, span: slice = slice(None)) -> pd.DataFrame:
         {
             "Position": positions,
             "Token id": values.token_ids[span],
-            "Text": [escape_control_characters(values.text_of(each - 1)).replace("\n", "↵") for each in positions],
+            "Text": [
+                escape_control_characters(values.text_of(position - 1)).replace("\n", "↵") for position in positions
+            ],
             "Entropy": _column(values.entropies[span], len(positions)),
             "Log-prob": _column(values.log_probs[span], len(positions)),
             "Log-prob then": _column(values.behavior_log_probs[span], len(positions)),

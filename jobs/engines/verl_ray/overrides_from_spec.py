@@ -8,6 +8,7 @@ from pathlib import Path
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.verl_plugin.settings import AGENT_NAME
 from jobs.engines.verl_ray.override_table import INSTEAD, READ, find_unread
+from jobs.specs.base import numpy_seed
 from jobs.specs.train import SpecError, TrainSpec
 
 VERL_FOLDER = "verl"
@@ -210,7 +211,7 @@ def _adapter_settings(spec: TrainSpec) -> dict[str, Value]:
         f"{_MODEL}.target_modules": lora.target_modules,
         # vLLM gets whole weights, and its loader knows no adapters.
         f"{_MODEL}.lora.merge": True,
-        f"{_ACTOR}.fsdp_config.seed": spec.seed,
+        f"{_ACTOR}.fsdp_config.seed": numpy_seed(spec.seed),
     }
 
 
@@ -271,7 +272,7 @@ def _rollout_settings(spec: TrainSpec) -> dict[str, Value]:
         f"{_ROLLOUT}.temperature": config.temperature,
         f"{_ROLLOUT}.top_p": 1,
         f"{_ROLLOUT}.top_k": -1,
-        f"{_ROLLOUT}.seed": spec.seed,
+        f"{_ROLLOUT}.seed": numpy_seed(spec.seed),
         f"{_ROLLOUT}.tensor_model_parallel_size": spec.verl.tensor_parallel,
         f"{_ROLLOUT}.gpu_memory_utilization": spec.verl.gpu_memory_utilization,
         f"{_ROLLOUT}.max_model_len": spec.sequence_tokens,

@@ -10,6 +10,7 @@ from jobs.engines.verl_ray.overrides_from_spec import (
     render_value,
     setting_path,
 )
+from jobs.specs.base import numpy_seed
 from jobs.specs.train import SpecError, TrainSpec
 
 SFT_CONFIG = "sft_trainer_engine"
@@ -70,7 +71,7 @@ def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value
         "model.use_remove_padding": True,
         "model.enable_gradient_checkpointing": True,
         "engine.strategy": "fsdp2",
-        "engine.seed": spec.seed,
+        "engine.seed": numpy_seed(spec.seed),
         "optim.lr": optim.learning_rate,
         "optim.lr_warmup_steps": optim.warmup_steps,
         "optim.lr_scheduler_type": "cosine",
@@ -83,7 +84,7 @@ def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value
         "trainer.project_name": "exgrpo",
         "trainer.experiment_name": folder.parent.name,
         "trainer.logger": ["file"],
-        "trainer.seed": spec.seed,
+        "trainer.seed": numpy_seed(spec.seed),
         # More epochs than needed; the number of steps ends the training.
         "trainer.total_epochs": spec.num_steps,
         "trainer.total_training_steps": spec.num_steps,

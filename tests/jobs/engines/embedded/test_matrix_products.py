@@ -21,14 +21,14 @@ def product_and_gradients(product, dtype: torch.dtype) -> list[torch.Tensor]:
     return [result.detach(), *(leaf.grad for leaf in leaves)]
 
 
-has_bfloat16_units = pytest.mark.skipif(
+needs_bfloat16_units = pytest.mark.skipif(
     not uses_bfloat16(MIN_BFLOAT16_PARAMETERS), reason="the processor has no units for bfloat16"
 )
 
 
 @pytest.mark.parametrize(
     ("gradient_dtype", "tolerance"),
-    [(torch.float32, 1e-5), pytest.param(torch.bfloat16, 1e-2, marks=has_bfloat16_units)],
+    [(torch.float32, 1e-5), pytest.param(torch.bfloat16, 1e-2, marks=needs_bfloat16_units)],
 )
 def test_a_large_product_and_its_gradients_are_those_of_float64(gradient_dtype, tolerance):
     ours = product_and_gradients(

@@ -56,6 +56,11 @@ def test_adapters_reach_verl_and_servers_get_them_merged():
     assert not [name for name in settings(verl_spec()) if "lora" in name]
 
 
+def test_a_seed_beyond_those_of_numpy_is_made_smaller():
+    values = settings(verl_spec(model={"source": "a/b", "lora": {}}, seed=2**40 + 3))
+    assert values["actor_rollout_ref.rollout.seed"] == values["actor_rollout_ref.actor.fsdp_config.seed"] == "3"
+
+
 def test_what_verl_writes_lies_in_the_run_directory():
     assert settings(verl_spec())["trainer.default_local_dir"] == f"'{RUN}/verl'"
 
