@@ -218,10 +218,11 @@ def _check_description(content: Mapping[str, bytes], source: Path) -> None:
             raise ArchiveError(f"{source}: holds no {name}, so it is no run folder.")
     try:
         parse_run_info(content["run.json"], "run.json")
-        spec = parse_json(content["spec.json"])
     except ValueError as error:
-        raise ArchiveError(
-            f"{source}: {' or '.join(REQUIRED_FILES)} is damaged, so it is no run folder ({error})"
-        ) from None
+        raise ArchiveError(f"{source}: {error}") from None
+    try:
+        spec = parse_json(content["spec.json"])
+    except UnreadableFileError as error:
+        raise ArchiveError(f"{source}: spec.json: {str(error).rstrip('.')}; nothing imported.") from None
     if mistakes := shape_mistakes(spec):
         raise ArchiveError(f"{source}: spec.json: {mistakes[0]}; nothing imported.")

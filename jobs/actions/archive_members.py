@@ -21,6 +21,7 @@ BASE_SECONDS = 600.0
 """How long any archive may take, from its opening until it is unpacked."""
 BYTES_A_SECOND = 2 << 20
 """A larger archive may take as long as this rate needs, which disks exceed and a bomb does not."""
+_CHUNK_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.LNKTYPE)
@@ -129,6 +130,13 @@ def checked_members(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.
         if not member.isdir():
             files.add(path)
         yield member
+    _read_to_end(archive)
+
+
+def _read_to_end(archive: tarfile.TarFile) -> None:
+    """Read what follows the members, at whose end gzip's checksum of all of it is."""
+    while archive.fileobj and archive.fileobj.read(_CHUNK_BYTES):
+        pass
 
 
 def _check_size(member: tarfile.TarInfo) -> None:

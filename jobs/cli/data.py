@@ -10,6 +10,7 @@ from db.connections.schema import current_revision
 from jobs.actions.adoption import adopt as adopt_dump
 from jobs.actions.archive import export_run, import_run
 from jobs.actions.model_export import export_model as export_policy
+from jobs.actions.verification import verify_run
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     DatabaseUrl,
@@ -19,6 +20,8 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.cli.verify import damage_sentence
+from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import find_run_id, open_run
 from jobs.supervisor.open_index import rebuild_index
 
@@ -35,8 +38,15 @@ def import_(
         bool, typer.Option("--trust-pickles", help="Accept files that can run code when they are read (verl's).")
     ] = False,
 ) -> None:
-    """Copy a run from elsewhere into the runs root."""
-    print_result(import_run(source, runs_root, trusts_pickles=trusts_pickles))
+    """Copy a run from elsewhere into the runs root, and say what of it is damaged."""
+    run_id = import_run(source, runs_root, trusts_pickles=trusts_pickles)
+    _tell_damage(open_run(runs_root, run_id))
+    print_result(run_id)
+
+
+def _tell_damage(run: RunDirectory) -> None:
+    for damage in verify_run(run):
+        print_status(damage_sentence(damage))
 
 
 def adopt(
@@ -65,8 +75,12 @@ def export(
     overwrites: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here."""
+    """Write a run as one .tar.gz file, or copy its folder, and say what of it is damaged.
+
+    Without OUT it is written as RUN_ID.tar.gz here.
+    """
     folder = open_run(runs_root, find_run_id(runs_root, run))
+    _tell_damage(folder)
     print_result(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
 
 

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from db.rows.display_names import escape_control_characters
-from jobs.actions.verification import verify_root, verify_run
+from jobs.actions.verification import Damage, verify_root, verify_run
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, print_json, print_result
 from jobs.runs.lookup import find_run_id, open_run
 
@@ -22,9 +21,14 @@ def verify(
     if as_json:
         print_json([dataclasses.asdict(damage) for damage in damages])
     for damage in [] if as_json else damages:
-        run_prefix = f"{damage.run_id}: " if damage.run_id else ""
-        print_result(escape_control_characters(f"{run_prefix}{damage.what} {damage.remedy}"))
+        print_result(damage_sentence(damage))
     if not damages and not as_json:
         print_result("No damage found.")
     if damages:
         raise typer.Exit(1)
+
+
+def damage_sentence(damage: Damage) -> str:
+    """Return what is damaged, and what can be recovered, after the run's id."""
+    run_prefix = f"{damage.run_id}: " if damage.run_id else ""
+    return f"{run_prefix}{damage.what} {damage.remedy}"

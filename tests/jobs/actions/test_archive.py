@@ -1,5 +1,6 @@
 import io
 import os
+import re
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -168,8 +169,20 @@ def test_folder_that_is_no_run_is_not_even_copied(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"[", b"\xff"])
 def test_damaged_description_of_a_run_is_refused(tmp_path, name, content):
     archive = write_archive(tmp_path / "run.tar.gz", WHOLE | {f"run-1/{name}": content})
-    with pytest.raises(ArchiveError, match=r"run\.json is damaged, so it is no run folder"):
+    with pytest.raises(ArchiveError, match=rf"{archive}: {re.escape(name)}: "):
         import_run(archive, tmp_path / "runs")
+
+
+@pytest.mark.parametrize("from_end", [1_000, 4])
+def test_archive_with_a_changed_byte_leaves_nothing(run, tmp_path, from_end):
+    (run.path / "log.txt").write_bytes(os.urandom(100_000))
+    archive = export_run(run, tmp_path / "run.tar.gz")
+    content = bytearray(archive.read_bytes())
+    content[-from_end] ^= 1
+    archive.write_bytes(content)
+    with pytest.raises(ArchiveError, match=rf"{archive}: "):
+        import_run(archive, tmp_path / "elsewhere")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_cut_archive_leaves_nothing(run, tmp_path):

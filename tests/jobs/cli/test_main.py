@@ -201,6 +201,19 @@ def test_import_of_something_that_is_no_run_is_one_sentence(runs_root, tmp_path)
     assert "SOURCE" in invoke(runs_root, "import", "--help").output
 
 
+def test_damage_is_said_at_export_and_import(runs_root, tmp_path):
+    run_id = submit(runs_root)
+    with (runs_root / run_id / "spec.json").open("a") as file:
+        file.write("\n")
+    exported = invoke(runs_root, "export", run_id, str(tmp_path / "run.tar.gz"))
+    imported = invoke(tmp_path / "elsewhere", "import", str(tmp_path / "run.tar.gz"))
+    assert imported.stdout == f"{run_id}\n"
+    for result in (exported, imported):
+        assert result.exit_code == 0
+        assert result.stderr.startswith(f"{run_id}: spec.json: differs from what was written")
+        assert result.stderr.count("\n") == 1
+
+
 def test_export_overwrites_only_by_force(runs_root, tmp_path):
     run_id, out = submit(runs_root), tmp_path / "run.tar.gz"
     assert invoke(runs_root, "export", run_id, str(out)).exit_code == 0
