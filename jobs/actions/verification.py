@@ -21,6 +21,7 @@ from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories
 from jobs.runs.drafts import list_drafts, load_draft
 from jobs.runs.journal import Journal
 from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
+from jobs.runs.numbered_lines import describe_missing
 from jobs.runs.plan import read_plan
 from jobs.specs.train import SpecError
 
@@ -158,7 +159,8 @@ def _damaged_events(run: RunDirectory) -> list[tuple[str, str]]:
     for attempt in run.attempts():
         outcome, last = read_outcome(run.attempt_path(attempt)), last_number(position or "{}", attempt) or 0
         if outcome is not None and outcome.num_events is not None and last < outcome.num_events:
-            faults.append(f"attempts/{attempt:04d}: events {last + 1} to {outcome.num_events} are missing at the end.")
+            missing = describe_missing("event", last + 1, outcome.num_events)
+            faults.append(f"attempts/{attempt:04d}: {missing} at the end.")
     return [(fault, _remedy_of_events(fault, run)) for fault in dict.fromkeys(faults)]
 
 

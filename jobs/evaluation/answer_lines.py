@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, read_plain
 from exgrpo_core.checksums import seal, unseal
 from exgrpo_core.durable_files import write_whole
-from jobs.runs.numbered_lines import find_gaps
+from jobs.runs.numbered_lines import describe_missing, find_gaps
 
 _OLDEST_FIELDS = frozenset({"question_id", "seed", "grader_version", "samples", "outcomes"})
 _OLDER_FIELDS = _OLDEST_FIELDS | {"question", "gold"}
@@ -47,13 +47,13 @@ def find_damage(path: Path) -> list[str]:
         counted = _counted(path)
         with open_plain(path) as file:
             whole = takewhile(lambda line: line.endswith(b"\n"), _lines(file))
-            faults, last = find_gaps(path.name, map(_decode, whole), "lines")
+            faults, last = find_gaps(path.name, map(_decode, whole), "line")
     except FileNotFoundError:
         return [f"{path.name}: is missing."]
     except (OSError, UnreadableFileError) as error:
         return [f"{path.name}: cannot be read ({str(error).removeprefix(f'{path}: ').rstrip('.')})."]
     if counted > last:
-        faults.append(f"{path.name}: lines {last + 1} to {counted} at its end are missing.")
+        faults.append(f"{path.name}: {describe_missing('line', last + 1, counted)} at the end.")
     return faults
 
 

@@ -1,5 +1,6 @@
 """Votes as recorded on disk, and the verdict of several on the same chain of thought."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +9,8 @@ from typing import Any, Self
 from jobs.judging.verdict import VoteOutcome
 from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
+
+logger = logging.getLogger(__name__)
 
 VOTES_EVENT = "votes"
 """An event with one or several `votes`: the oracle is too fast to wait for the disk after each."""
@@ -86,6 +89,8 @@ def _all_events(run: RunDirectory) -> Iterator[dict[str, Any]]:
     reader, position, has_more = EventReader(run), None, True
     while has_more:
         batch = reader.read(position)
+        for fault in batch.faults:
+            logger.warning("%s: %s", run.run_id, fault)
         yield from batch.events
         position, has_more = batch.position, batch.has_more
 

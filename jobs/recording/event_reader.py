@@ -1,7 +1,6 @@
 """Reads a run's events, from the position where the last read ended."""
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,8 +15,7 @@ from jobs.grading.code.marks import mark_code
 from jobs.recording.event_codec import decode_line, is_event, list_segments, segment_path
 from jobs.recording.trajectory_file import read_questions, read_trajectories, rows_of_step
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
-
-logger = logging.getLogger(__name__)
+from jobs.runs.numbered_lines import describe_missing
 
 MAX_STEPS = 16
 """Steps with trajectories in one batch: their texts are in memory together."""
@@ -128,7 +126,7 @@ class _Reading:
         first = None if self._last is None else self._last + 1
         self._last = max(self._last or 0, event["seq"])
         if first is not None and event["seq"] > first + event.get("num_unwritten", 0):
-            self._report(path, f"events {first} to {event['seq'] - 1} are missing.")
+            self._report(path, f"{describe_missing('event', first, event['seq'] - 1)}.")
 
     def _add(self, event: dict[str, Any]) -> None:
         self.events.append(event)
@@ -161,6 +159,8 @@ class _Reading:
             self.faults.append(f"{error} Its rows are missing.")
         except UnreadableFileError as error:
             self._report(self._run.path / name, f"{str(error).removeprefix(f'{path}: ')} Its rows are missing.")
+        except FileNotFoundError:
+            self._report(self._run.path / name, "is missing.")
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
             why = " ".join(str(error).split())
             self._report(self._run.path / name, f"cannot be read ({why}); its rows are missing.")
@@ -176,7 +176,6 @@ class _Reading:
         self._checked = path
 
     def _report(self, path: Path, damage: str) -> None:
-        logger.warning("%s: %s", path, damage)
         name = path.relative_to(self._run.path)
         if not any(fault.startswith(f"{name}: ") and fault.endswith(damage) for fault in self.faults):
             self.faults.append(f"{name}: {damage}")

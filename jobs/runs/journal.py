@@ -18,7 +18,7 @@ from exgrpo_core.bounded_json import UnreadableFileError, open_plain, read_plain
 from exgrpo_core.checksums import seal, unseal
 from exgrpo_core.durable_files import appending, write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.numbered_lines import find_gaps
+from jobs.runs.numbered_lines import describe_missing, find_gaps
 
 logger = logging.getLogger(__name__)
 
@@ -133,13 +133,13 @@ class Journal:
     def find_damage(self) -> list[str]:
         """Return a sentence for each part of the journal that is damaged or missing."""
         records = (_unsealed(line) for line in self._content().split(b"\n")[:-1])
-        faults, last = find_gaps(JOURNAL_FILE, records, "entries")
+        faults, last = find_gaps(JOURNAL_FILE, records, "entry")
         try:
             counted = self._counted()
         except UnreadableFileError as error:
             return [*faults, str(error)]
         if counted > last:
-            faults.append(f"{JOURNAL_FILE}: entries {last + 1} to {counted} at its end are missing.")
+            faults.append(f"{JOURNAL_FILE}: {describe_missing('entry', last + 1, counted)} at the end.")
         return faults
 
     @property

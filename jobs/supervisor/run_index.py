@@ -12,6 +12,7 @@ from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
 from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory
+from jobs.runs.numbered_lines import describe_missing
 from jobs.runs.state import RunState
 from jobs.runs.status import RunStatus
 
@@ -120,7 +121,7 @@ class RunIndexing:
             if not outcome.is_readable:
                 record_faults(database, self._run.run_id, [f"{name}/{outcome.reason}"])
             elif outcome.num_events is not None and last is not None and last < outcome.num_events:
-                fault = f"{name}: events {last + 1} to {outcome.num_events} are missing at the end."
+                fault = f"{name}: {describe_missing('event', last + 1, outcome.num_events)} at the end."
                 record_faults(database, self._run.run_id, [fault])
 
     def record_failure(self, database: Database, fault: str) -> None:

@@ -60,9 +60,9 @@ def test_missing_lines_are_numbered(run, left):
     else:
         path.write_bytes(b"".join(lines[:2] if left == "lines" else [lines[0], lines[2]]))
     sentences = {
-        "lines": f"evaluation/{NAME}: lines 3 to 3 at its end are missing.",
+        "lines": f"evaluation/{NAME}: line 3 is missing at the end.",
         "count": f"evaluation/{NAME}: is missing.",
-        "middle": f"evaluation/{NAME}: lines 2 to 2 are missing.",
+        "middle": f"evaluation/{NAME}: line 2 is missing.",
     }
     assert find_answer_damage(run.path) == [sentences[left]]
 

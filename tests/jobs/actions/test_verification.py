@@ -1,0 +1,64 @@
+"""What `exgrpo verify` says of a training run of which files are damaged or missing: each once, and nothing else."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jobs.actions.verification import verify_run
+from jobs.recording.event_codec import segment_path
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from tests.faults.small_training import train
+from tests.jobs.training.killed_runs import killed_run
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run of 9 steps that was killed at step 7 and resumed from its checkpoint of step 4."""
+    run = killed_run(tmp_path_factory.mktemp("runs"), "newest", 7)
+    write_outcome(run.attempt_path(1), RunStatus.LOST, "It was killed.")
+    assert train(run) is RunStatus.SUCCEEDED
+    write_outcome(run.attempt_path(2), RunStatus.SUCCEEDED, "")
+    assert verify_run(run) == []
+    return run
+
+
+@pytest.fixture
+def run(resumed: RunDirectory, tmp_path: Path) -> RunDirectory:
+    return RunDirectory(Path(shutil.copytree(resumed.path, tmp_path / resumed.run_id)))
+
+
+def sentences(run: RunDirectory) -> list[str]:
+    return [damage.what for damage in verify_run(run)]
+
+
+def change_lines(run: RunDirectory, attempt: int, change) -> list[bytes]:
+    """Replace the lines of an attempt's events by what `change` returns of them."""
+    path = segment_path(run.attempt_path(attempt), 1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(change(lines)))
+    return lines
+
+
+def test_missing_trajectories_are_named_once_without_the_system_s_words(run, caplog):
+    name = "attempts/0001/trajectories/step-00000001.parquet"
+    (run.path / name).unlink()
+    assert sentences(run) == [f"{name}: is missing."]
+    assert caplog.text == ""
+
+
+def test_missing_questions_of_two_attempts_are_named_once(run):
+    (questions,) = run.attempt_path(1).glob("questions-training.parquet")
+    questions.unlink()
+    assert sentences(run) == ["attempts/0001/questions-training.parquet: is missing."]
+
+
+def test_one_missing_event_is_named_by_its_number(run):
+    change_lines(run, 1, lambda lines: lines[:1] + lines[2:])
+    lines = change_lines(run, 2, lambda lines: lines[:-1])
+    assert sentences(run) == [
+        "attempts/0001/events-000001.jsonl: event 2 is missing.",
+        f"attempts/0002: event {len(lines)} is missing at the end.",
+    ]
