@@ -81,6 +81,7 @@ def _last_steps(run: RunDirectory, saved_step: int) -> dict[int, int]:
     last: dict[int, int] = {}
     for event in iterate_events(run, "step"):
         attempt, step = event["attempt"], event["step"]
-        if attempt > saved_in or (attempt == saved_in and step > saved_step):
+        # Without its event, a checkpoint may be of any attempt, and has all steps up to its own.
+        if attempt >= saved_in and step > saved_step:
             last[attempt] = max(step, last.get(attempt, 0))
     return last

@@ -62,3 +62,12 @@ def test_one_missing_event_is_named_by_its_number(run):
         "attempts/0001/events-000001.jsonl: event 2 is missing.",
         f"attempts/0002: event {len(lines)} is missing at the end.",
     ]
+
+
+@pytest.mark.parametrize("num_left", [0, -2])
+def test_lost_events_are_not_blamed_on_the_log_of_the_replay_buffer(run, num_left):
+    lines = change_lines(run, 2, lambda lines: lines[:num_left])
+    (sentence,) = sentences(run)
+    assert sentence.startswith("attempts/0002: events ")
+    assert sentence.endswith(f" to {len(lines)} are missing at the end.")
+    assert b'"kind":"checkpoint"' in lines[-2]
