@@ -12,9 +12,9 @@ from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage
 from jobs.evaluation.regrades import read_regradings
-from jobs.recording.event_reader import EventReader, last_number
+from jobs.recording.event_reader import EventReader, iterate_events, last_number
 from jobs.recording.log_damage import find_experience_damage
-from jobs.runs.attempts import read_outcome
+from jobs.runs.attempts import OUTCOME_FILE, read_heartbeat, read_outcome
 from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
 from jobs.runs.description import describe_run
 from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories
@@ -23,6 +23,8 @@ from jobs.runs.journal import Journal
 from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.runs.numbered_lines import describe_missing
 from jobs.runs.plan import read_plan
+from jobs.runs.state import is_worked_on
+from jobs.runs.status import ENDED, status_label
 from jobs.specs.train import SpecError
 
 _MAX_STEPS = 16
@@ -147,6 +149,23 @@ def _damaged_ends(run: RunDirectory) -> list[tuple[str, str]]:
         if outcome is not None and not outcome.is_readable:
             remedy = "Steps and scores are kept; the last event of the attempt says how it ended."
             damaged.append((f"attempts/{attempt:04d}/{outcome.reason}", remedy))
+    return damaged + _missing_ends(run)
+
+
+def _missing_ends(run: RunDirectory) -> list[tuple[str, str]]:
+    """Return the attempts whose events say that they ended, but that have no outcome and no process to write it."""
+    without = [attempt for attempt in run.attempts() if read_outcome(run.attempt_path(attempt)) is None]
+    last = {event["attempt"]: event.get("status") for event in iterate_events(run, "status")} if without else {}
+    remedy = "Steps and scores are kept; if the run counts as lost now, copy the file from a backup or resume the run."
+    damaged = []
+    for attempt in without:
+        path, status = run.attempt_path(attempt), last.get(attempt)
+        if status not in list(ENDED) or is_worked_on(path, read_heartbeat(path)):
+            continue
+        # A worker that has ended since may have written it.
+        if read_outcome(path) is None:
+            what = f"attempts/{attempt:04d}/{OUTCOME_FILE}: is missing; the last event says {status_label(status)}."
+            damaged.append((what, remedy))
     return damaged
 
 

@@ -58,13 +58,19 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
     outcome = read_outcome(path)
     if outcome is not None:
         return RunState(outcome.status, outcome.reason, attempt, heartbeat, outcome.at)
-    contact = read_contact(path)
-    worker = heartbeat.worker if heartbeat else None
-    if not (has_worker(path, worker) if contact is None else has_recent_contact(contact, heartbeat)):
+    if not is_worked_on(path, heartbeat):
         return RunState(RunStatus.LOST, GONE if heartbeat else NEVER_STARTED, attempt, heartbeat)
     if run.stop_requested():
         return RunState(RunStatus.STOPPING, "", attempt, heartbeat)
     return RunState(heartbeat.status if heartbeat else RunStatus.STARTING, "", attempt, heartbeat)
+
+
+def is_worked_on(attempt_path: Path, heartbeat: Heartbeat | None) -> bool:
+    """Whether a process works on the attempt, on this machine or on a Ray cluster."""
+    contact = read_contact(attempt_path)
+    if contact is not None:
+        return has_recent_contact(contact, heartbeat)
+    return has_worker(attempt_path, heartbeat.worker if heartbeat else None)
 
 
 def has_worker(attempt_path: Path, worker: ProcessIdentity | None) -> bool:

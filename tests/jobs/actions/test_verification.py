@@ -1,14 +1,18 @@
 """What `exgrpo verify` says of a training run of which files are damaged or missing: each once, and nothing else."""
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from jobs.actions.verification import verify_run
 from jobs.recording.event_codec import segment_path
-from jobs.runs.attempts import write_outcome
+from jobs.runs.attempts import LOCK_FILE, OUTCOME_FILE, write_outcome
 from jobs.runs.directory import RunDirectory
+from jobs.runs.file_lock import FileLock
+from jobs.runs.state import STARTUP_SECONDS
 from jobs.runs.status import RunStatus
 from tests.faults.small_training import train
 from tests.jobs.training.killed_runs import killed_run
@@ -71,3 +75,26 @@ def test_lost_events_are_not_blamed_on_the_log_of_the_replay_buffer(run, num_lef
     assert sentence.startswith("attempts/0002: events ")
     assert sentence.endswith(f" to {len(lines)} are missing at the end.")
     assert b'"kind":"checkpoint"' in lines[-2]
+
+
+def remove_outcome(run: RunDirectory, attempt: int) -> None:
+    """Remove an attempt's outcome, of a worker that was started too long ago to be starting still."""
+    path = run.attempt_path(attempt)
+    (path / OUTCOME_FILE).unlink()
+    os.utime(path, (time.time() - 2 * STARTUP_SECONDS,) * 2)
+
+
+def test_a_missing_outcome_is_named_if_the_events_say_that_the_attempt_ended(run):
+    remove_outcome(run, 1)
+    assert sentences(run) == []
+    remove_outcome(run, 2)
+    assert sentences(run) == ["attempts/0002/outcome.json: is missing; the last event says finished."]
+
+
+def test_an_outcome_that_a_worker_has_still_to_write_is_not_missed(run):
+    lock = FileLock(run.attempt_path(2) / LOCK_FILE)
+    assert lock.acquire()
+    remove_outcome(run, 2)
+    assert sentences(run) == []
+    lock.release()
+    assert len(sentences(run)) == 1
