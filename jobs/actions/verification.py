@@ -14,6 +14,7 @@ from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage
 from jobs.evaluation.regrades import read_regradings
 from jobs.recording.event_reader import EventReader, iterate_events, last_number
 from jobs.recording.log_damage import find_experience_damage
+from jobs.recording.lost_steps import LostSteps
 from jobs.runs.attempts import OUTCOME_FILE, read_heartbeat, read_outcome
 from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
 from jobs.runs.description import describe_run
@@ -171,22 +172,27 @@ def _missing_ends(run: RunDirectory) -> list[tuple[str, str]]:
 
 def _damaged_events(run: RunDirectory) -> list[tuple[str, str]]:
     reader, position, has_more, faults = EventReader(run), None, True, list[str]()
+    lost_steps = LostSteps()
     while has_more:
         batch = reader.read(position, _MAX_STEPS)
         position, has_more = batch.position, batch.has_more
         faults += batch.faults
+        lost_steps.observe(batch.events)
     for attempt in run.attempts():
         outcome, last = read_outcome(run.attempt_path(attempt)), last_number(position or "{}", attempt) or 0
         if outcome is not None and outcome.num_events is not None and last < outcome.num_events:
             missing = describe_missing("event", last + 1, outcome.num_events)
             faults.append(f"attempts/{attempt:04d}: {missing} at the end.")
-    return [(fault, _remedy_of_events(fault, run)) for fault in dict.fromkeys(faults)]
+    return [(fault, _remedy_of_events(fault, run, lost_steps)) for fault in dict.fromkeys(faults)]
 
 
-def _remedy_of_events(fault: str, run: RunDirectory) -> str:
+def _remedy_of_events(fault: str, run: RunDirectory, lost_steps: LostSteps) -> str:
     if ".parquet" in fault:
         return "Metrics, scores and the other files are kept; texts and tokens of this file are lost."
-    return f"All other events are kept. {_remedy_by_checkpoint(run)}"
+    damaged = [attempt for attempt in run.attempts() if fault.startswith(f"attempts/{attempt:04d}")]
+    lost = "".join(map(lost_steps.describe, damaged))
+    left_out = f"Pages leave out the metrics and trajectories of {lost}. " if lost else ""
+    return f"{left_out}All other events are kept. {_remedy_by_checkpoint(run)}"
 
 
 def _remedy_of_log(run: RunDirectory) -> str:

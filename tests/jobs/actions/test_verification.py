@@ -98,3 +98,23 @@ def test_an_outcome_that_a_worker_has_still_to_write_is_not_missed(run):
     assert sentences(run) == []
     lock.release()
     assert len(sentences(run)) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "num_lines", "lost"),
+    [(6, 1, "step 6"), (9, 1, "step 9"), (6, 2, "steps 6 to 7")],
+)
+def test_steps_whose_record_is_lost_are_named(run, step, num_lines, lost):
+    def damage(lines: list[bytes]) -> list[bytes]:
+        (at,) = (i for i in range(len(lines)) if b'"kind":"step"' in lines[i] and b'"step":%d,' % step in lines[i])
+        damaged = [line.replace(b'"metrics"', b'"Metrics"') for line in lines[at : at + num_lines]]
+        return [*lines[:at], *damaged, *lines[at + num_lines :]]
+
+    change_lines(run, 2, damage)
+    damages = verify_run(run)
+    assert len(damages) == num_lines
+    for damaged in damages:
+        assert damaged.what.endswith("is damaged and was skipped.")
+        assert damaged.remedy.startswith(
+            f"Pages leave out the metrics and trajectories of {lost}. All other events are kept."
+        )
