@@ -13,10 +13,10 @@ from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage
 from jobs.evaluation.regrades import read_regradings
 from jobs.recording.event_reader import EventReader, iterate_events, last_number
-from jobs.recording.log_damage import find_experience_damage
+from jobs.recording.log_damage import find_damaged_logs, find_experience_damage
 from jobs.recording.lost_steps import LostSteps
 from jobs.runs.attempts import OUTCOME_FILE, read_heartbeat, read_outcome
-from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
+from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_checkpoints
 from jobs.runs.description import describe_run
 from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories
 from jobs.runs.drafts import list_drafts, load_draft
@@ -24,6 +24,7 @@ from jobs.runs.journal import Journal
 from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.runs.numbered_lines import describe_missing
 from jobs.runs.plan import read_plan
+from jobs.runs.resume_point import newest_snapshot
 from jobs.runs.state import is_worked_on
 from jobs.runs.status import ENDED, status_label
 from jobs.specs.train import SpecError
@@ -103,7 +104,17 @@ def _damaged_checkpoints(run: RunDirectory) -> list[tuple[str, str]]:
     ]
     newest = next((Checkpoint(0, path) for path, fault in checkpoints.items() if fault is None), None)
     damaged += [(fault, _REMEDY_OF_BUFFER) for fault in (_damaged_buffer(run, newest) if newest else [])]
-    return damaged + [(fault, _remedy_of_log(run)) for fault in [find_experience_damage(run)] if fault]
+    return damaged
+
+
+def _damaged_logs(run: RunDirectory) -> list[tuple[str, str]]:
+    lost, faults = find_experience_damage(run), [f"buffer/{fault}" for fault in find_damaged_logs(run)]
+    if not lost and not faults:
+        return []
+    newest, remedy = _newest_whole(run), _remedy_of_log(run)
+    if not lost and newest is not None and newest == checkpoint_path(run.checkpoints_path, newest_snapshot(run)[0]):
+        remedy = f"Nothing is lost to a resume from {newest.name}, the newest whole checkpoint."
+    return [(fault, remedy) for fault in [*faults, lost] if fault]
 
 
 def _remedy_of_description(fault: str) -> str:
@@ -196,12 +207,16 @@ def _remedy_of_events(fault: str, run: RunDirectory, lost_steps: LostSteps) -> s
 
 
 def _remedy_of_log(run: RunDirectory) -> str:
-    return f"Texts and metrics are kept; a resume lacks the experience of these steps. {_remedy_by_checkpoint(run)}"
+    return f"Texts and metrics are kept; a resume lacks the experience of lost steps. {_remedy_by_checkpoint(run)}"
 
 
 def _remedy_by_checkpoint(run: RunDirectory) -> str:
-    whole = [path.name for path in list_checkpoints(run.checkpoints_path) if find_fault(path) is None]
-    return f"Resume or branch from {whole[0]}, the newest whole checkpoint." if whole else "No checkpoint is whole."
+    newest = _newest_whole(run)
+    return f"Resume or branch from {newest.name}, the newest whole checkpoint." if newest else "No checkpoint is whole."
+
+
+def _newest_whole(run: RunDirectory) -> Path | None:
+    return next((path for path in list_checkpoints(run.checkpoints_path) if find_fault(path) is None), None)
 
 
 _CHECKS = {
@@ -211,4 +226,5 @@ _CHECKS = {
     "gradings": _damaged_gradings,
     "plans": _damaged_plans,
     "checkpoints": _damaged_checkpoints,
+    "buffer": _damaged_logs,
 }

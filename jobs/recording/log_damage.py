@@ -1,15 +1,19 @@
 """Whether the log of a replay buffer still has every step that was recorded, and its segments their trajectories."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, LEGACY_CHECKSUM
-from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT, BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
-from exgrpo_core.experience_management.storage.step_log import LoggedStep
+from exgrpo_core.experience_management.storage.snapshot import read_snapshot
+from exgrpo_core.experience_management.storage.step_log import LoggedStep, LogPosition, find_log_faults
 from exgrpo_core.experience_management.storage.step_replay import open_with
+from exgrpo_core.state import BUFFER_FILE
 from jobs.recording.event_reader import iterate_events
-from jobs.runs.directory import RunDirectory
+from jobs.runs.checkpoints import checkpoint_path, list_steps
+from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.resume_point import later_steps, newest_snapshot
 from jobs.specs.train import SpecError, TrainSpec
 
@@ -42,6 +46,24 @@ def find_log_damage(run: RunDirectory) -> str:
             return f"buffer: its log is damaged and lacks steps of attempt {attempt}, of which {step} is the last."
         logged.pop()
     return ""
+
+
+def find_damaged_logs(run: RunDirectory) -> list[str]:
+    """Return a sentence on each log of the buffer that is missing or damaged, whether a resume needs it or not."""
+    try:
+        branched_from = run.read_run_info()["branched_from_step"]
+    except RunDirectoryError:
+        # Whether other logs are missing depends on whether it is a branch.
+        return find_log_faults(run.buffer_path, [], is_branch=True)
+    positions = []
+    for step in list_steps(run.checkpoints_path):
+        with suppress(BufferCorruptionError, *ODD_CONTENT):
+            snapshot = checkpoint_path(run.checkpoints_path, step) / "experience" / BUFFER_FILE
+            logged = read_snapshot(snapshot)[0].get("logged")
+            # A branch's first checkpoint is its parent's.
+            if logged and (branched_from is None or step > branched_from):
+                positions.append(LogPosition(*logged))
+    return find_log_faults(run.buffer_path, positions, branched_from is not None)
 
 
 def _find_lost_rows(run: RunDirectory) -> str:

@@ -82,11 +82,11 @@ def _record_votes(root: Path) -> None:
 
 
 def files_of_truth(root: Path) -> list[Path]:
-    """Return the files of a training run but its buffer's log (row 15), of a judge and of the workbench's folder."""
+    """Return the files of a training run, of a judge and of the workbench's folder."""
     training = min(path.parent for path in root.glob("*/run.json"))
     about_processes = {"lock", "heartbeat.json"}
     files = [path for run in (training, root / JUDGE) for path in run.rglob("*") if path.is_file()]
-    kept = [path for path in files if path.name not in about_processes and path.suffix != ".log"]
+    kept = [path for path in files if path.name not in about_processes]
     return sorted(
         path.relative_to(root)
         for path in [*kept, *(root / "workbench").rglob("*.json*"), *(root / "workbench").rglob("*.yaml")]

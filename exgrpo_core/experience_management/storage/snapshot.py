@@ -71,6 +71,18 @@ def _crc32_of(file: BinaryIO, num_bytes: int) -> int | None:
     return value
 
 
+def has_block(path: Path, start: int, end: int) -> bool:
+    """Return whether a block begins between two positions of a log."""
+    before = b""
+    with open_plain(path) as file:
+        file.seek(start)
+        while part := file.read(max(0, min(_READ_BYTES, end - file.tell()))):
+            if MAGIC in before + part:
+                return True
+            before = part[1 - len(MAGIC) :]
+    return False
+
+
 def read_columns(path: Path, start: int, end: int) -> dict[str, NDArray[Any]]:
     """Return the columns of a block that `iterate_blocks` has checked; they are read-only."""
     with open_plain(path) as file:

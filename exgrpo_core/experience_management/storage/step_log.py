@@ -8,7 +8,7 @@ tree, and the steps after a snapshot are on the path from its position to the en
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from exgrpo_core.durable_files import sync
 from exgrpo_core.experience_management.storage.append_file import AppendFile
-from exgrpo_core.experience_management.storage.snapshot import encode_block, iterate_blocks, read_columns
+from exgrpo_core.experience_management.storage.snapshot import encode_block, has_block, iterate_blocks, read_columns
 
 _NAME = re.compile(r"steps-(\d{6})-[0-9a-f]{8}\.log")
 
@@ -108,6 +108,33 @@ def steps_after(directory: Path, position: LogPosition | None) -> list[LoggedSte
             continue
         return _read(directory, path)
     return []
+
+
+def find_log_faults(directory: Path, positions: Iterable[LogPosition], is_branch: bool) -> list[str]:
+    """Return a sentence on each log that is missing or damaged; `positions` are those of the snapshots.
+
+    A block at a log's end that a kill cut, or that is being written, is no damage: nothing continues from it. Logs that
+    are in the folder of a branch's parent are not missing.
+    """
+    # A log that is being written grows while it is read.
+    sizes = {path.name: path.stat().st_size for path in directory.glob("steps-*.log") if path.is_file()}
+    needed: dict[str, int] = {}
+    for name, num_bytes in positions:
+        needed[name] = max(num_bytes, needed.get(name, 0))
+    ends = dict.fromkeys(sizes, 0)
+    for name in sizes:
+        for header, _, end in _blocks(directory / name):
+            ends[name] = end
+            parent = header.get("parent")
+            if parent is not None and (parent[0] in sizes or not is_branch):
+                needed[parent[0]] = max(parent[1], needed.get(parent[0], 0))
+    missing = [f"{name} is missing." for name in needed if _NAME.fullmatch(name) and name not in sizes]
+    damaged = [
+        f"{name} is damaged."
+        for name, size in sizes.items()
+        if ends[name] < needed.get(name, 0) or has_block(directory / name, ends[name] + 1, size)
+    ]
+    return sorted(missing + damaged)
 
 
 def _read(directory: Path, path: Sequence[tuple[str, int, float]]) -> list[LoggedStep]:

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo_core.experience_management.storage.snapshot import iterate_blocks
 from jobs.actions.verification import verify_run
 from jobs.recording.event_codec import segment_path
+from jobs.recording.log_damage import find_damaged_logs
 from jobs.runs.attempts import LOCK_FILE, OUTCOME_FILE, write_outcome
+from jobs.runs.branching import link_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.runs.file_lock import FileLock
 from jobs.runs.state import STARTUP_SECONDS
 from jobs.runs.status import RunStatus
-from tests.faults.small_training import train
+from tests.faults.small_training import StepControl, train
 from tests.jobs.training.killed_runs import killed_run
 
 
@@ -75,6 +78,54 @@ def test_lost_events_are_not_blamed_on_the_log_of_the_replay_buffer(run, num_lef
     assert sentence.startswith("attempts/0002: events ")
     assert sentence.endswith(f" to {len(lines)} are missing at the end.")
     assert b'"kind":"checkpoint"' in lines[-2]
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize(
+    ("damage", "word"),
+    [
+        (lambda log: flip(log, 0), "damaged"),
+        (lambda log: flip(log, log.stat().st_size // 2), "damaged"),
+        (lambda log: flip(log, -1), "damaged"),
+        (lambda log: log.write_bytes(log.read_bytes()[:-1]), "damaged"),
+        (lambda log: log.write_bytes(b""), "damaged"),
+        (Path.unlink, "missing"),
+    ],
+)
+def test_each_damaged_log_of_the_replay_buffer_is_named_though_a_later_checkpoint_is_whole(run, number, damage, word):
+    log = sorted(run.buffer_path.glob("steps-*.log"))[number]
+    damage(log)
+    (damaged,) = verify_run(run)
+    assert damaged.what == f"buffer/{log.name} is {word}."
+    assert damaged.remedy == "Nothing is lost to a resume from step-00000009, the newest whole checkpoint."
+
+
+def test_a_log_that_a_kill_cut_is_whole_and_one_with_whole_steps_after_the_damage_is_not(tmp_path):
+    run = killed_run(tmp_path, "as_of_checkpoint", 7)
+    (log,) = run.buffer_path.glob("steps-*.log")
+    whole = log.read_bytes()
+    *_, (_, start, _), (_, last, end) = iterate_blocks(log)
+    for size in range(last, end + 1):
+        log.write_bytes(whole[:size])
+        assert find_damaged_logs(run) == []
+    flip(log, start)
+    assert find_damaged_logs(run) == [f"{log.name} is damaged."]
+
+
+def test_the_log_of_its_parent_is_not_missed_in_a_branch(resumed, tmp_path):
+    run = RunDirectory.create(tmp_path, resumed.spec(), parent_run_id=resumed.run_id, branched_from_step=4)
+    link_checkpoint(resumed, run, 4)
+    assert train(run, StepControl(stop_at=7)) is RunStatus.STOPPED
+    assert find_damaged_logs(run) == []
+    (log,) = run.buffer_path.glob("steps-*.log")
+    log.unlink()
+    assert find_damaged_logs(run) == [f"{log.name} is missing."]
 
 
 def remove_outcome(run: RunDirectory, attempt: int) -> None:
