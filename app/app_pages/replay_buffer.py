@@ -33,7 +33,7 @@ from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
 from db.queries import buffer, buffer_history, replay_concentration, runs
 from db.queries import retirement as retirement_queries
-from db.rows.algorithm_of_spec import algorithm_settings, bucket_meaning, experience_ratio, has_continuous_rewards
+from db.rows.algorithm_of_spec import algorithm_settings, bucket_meaning, has_continuous_rewards, may_replay
 from db.rows.display_names import distinct_names
 from db.rows.runs import BucketRow, RunRow
 
@@ -208,7 +208,9 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
         notice.show("warning", "Other questions", f"{num_other:,} questions of this run are not those of {other.name}.")
     rows = ask(buffer_history.buckets_at, row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired, _what_if), strict=True))
-    name, tab = view_tabs.show(VIEWS)
+    if not row.has_settings:
+        views.pop("What if")
+    name, tab = view_tabs.show(list(views))
     with tab:
         views[name](view, algorithm, rows)
         bar = st.query_params.get(chosen_bar.ADDRESS)
@@ -219,7 +221,7 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
 run, _ = run_choice.show_header("Replay buffer")
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
-    if not experience_ratio(spec):
+    if not may_replay(spec):
         no_replay.show(run)
     elif not run.step:
         empty_state.show("hourglass_empty", "No steps yet", "The buffer begins with the first step.")

@@ -24,7 +24,16 @@ from app.components.runs import (
     view_menu,
 )
 from app.components.trajectories import audit_banner
-from app.components.widgets import browser_title, curve_view, empty_state, log_tail, no_replay, own_charts, view_tabs
+from app.components.widgets import (
+    browser_title,
+    curve_view,
+    empty_state,
+    log_tail,
+    no_replay,
+    own_charts,
+    unreadable_settings,
+    view_tabs,
+)
 from app.components.widgets.curve_view import Drawing
 from app.queries.answers import ask
 from app.queries.comparison import axis_points
@@ -34,8 +43,9 @@ from app.queries.selections import wrong_choices
 from app.queries.workbench import has_folder, read_log_tail
 from db.queries import benchmarks, buffer, judging, metrics, runs
 from db.queries.run_filter import RunFilter
-from db.rows.algorithm_of_spec import algorithm_settings, benchmark_titles, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, benchmark_titles, may_replay
 from db.rows.runs import RunRow
+from db.rows.unreadable_specs import UNREADABLE_KIND
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5
@@ -75,7 +85,7 @@ def _header(seen: RunRow, was_asked: bool) -> None:
     run_header.show_stop(row)
     if row.kind == TRAIN:
         run_header.show_figures(row, ask(metrics.last_metrics, row.run_id), ask(metrics.list_evaluations, row.run_id))
-    else:
+    elif row.kind != UNREADABLE_KIND:
         run_header.show_job_progress(row)
 
 
@@ -86,7 +96,6 @@ def _audit(run_id: str) -> None:
 
 def _curves(row: RunRow) -> None:
     spec = ask(runs.run_spec, row.run_id)
-    replays = experience_ratio(spec) > 0.0
     evaluations = ask(metrics.list_evaluations, row.run_id)
     charts = own_charts.of_address()
     of_own = [key for chart in charts for key in (*chart.keys, chart.over) if key]
@@ -101,7 +110,7 @@ def _curves(row: RunRow) -> None:
         curve_view.show_zoom(view)
     drawing = Drawing(view, axis_points(row.run_id, view.axis))
     run_curves.show_own(charts, series, drawing)
-    ratios = ask(metrics.replay_ratios, row.run_id) if replays else None
+    ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
     titles = benchmark_titles(spec)
     run_curves.show(series, evaluations, ratios, drawing, "curve", is_live=run_progress.is_live(row), titles=titles)
 
@@ -109,7 +118,7 @@ def _curves(row: RunRow) -> None:
 def _buffer(row: RunRow) -> None:
     spec = ask(runs.run_spec, row.run_id)
     series = metric_series(row.run_id, buffer_area.KEYS)
-    if not experience_ratio(spec):
+    if not may_replay(spec):
         no_replay.show(row)
         return
     retired = series["buffer/num_retired"]
@@ -149,6 +158,9 @@ def _log(row: RunRow) -> None:
 
 
 def _configuration(row: RunRow) -> None:
+    if not row.has_settings:
+        empty_state.show("settings_alert", "No settings", "spec.json of this run cannot be read.")
+        return
     spec = ask(runs.run_spec, row.run_id)
     if row.kind != TRAIN:
         config_view.show_whole(spec)
@@ -189,8 +201,11 @@ def _views(row: RunRow, *, has_gradings: bool) -> dict[str, Callable[[RunRow], N
     views: dict[str, Callable[[RunRow], None]] = (
         {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
     )
+    if row.kind == UNREADABLE_KIND:
+        views = {}
     views |= {"Log": _log, "Configuration": _configuration, "Attempts": _attempts}
-    return {**views, "Playground": _playground, **graded} if row.kind == TRAIN else views
+    asked = {"Playground": _playground} if row.kind == TRAIN and row.has_settings else {}
+    return {**views, **asked, **graded}
 
 
 def _show(row: RunRow) -> None:
@@ -201,7 +216,7 @@ def _show(row: RunRow) -> None:
         run_header.show_identity(row)
         with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
             action = run_controls.show(row)
-            if row.kind == TRAIN and not row.is_adopted:
+            if row.kind == TRAIN and row.has_settings and not row.is_adopted:
                 st.fragment(_checkpoint_actions, run_every=refresh)(row)
             st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
     if action == "clone":
@@ -210,6 +225,7 @@ def _show(row: RunRow) -> None:
         run_header.show_reason(row)
     gradings, faults = scoring.regradings(row.run_id)
     run_header.show_faults(row, faults)
+    unreadable_settings.show(row)
     if row.kind == TRAIN:
         st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row, is_asked)

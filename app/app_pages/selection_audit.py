@@ -100,7 +100,9 @@ def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
 run, _ = run_choice.show_header("Selection audit")
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
-    if not experience_ratio(spec):
+    if not run.has_settings:
+        empty_state.show("fact_check", "No audit", "Without settings nobody knows by which rule this run chose.")
+    elif not experience_ratio(spec):
         no_replay.show(run)
     else:
         name, tab = view_tabs.show(VIEWS)

@@ -10,6 +10,7 @@ from db.connections.session import Database
 from db.ingest.event_rows import RowCollector
 from db.ingest.faults import add_faults
 from db.ingest.positions import note_unannounced, save_position
+from db.ingest.recorded_settings import record_settings
 from db.ingest.run_summary import refresh_summary
 from db.ingest.statuses import ENDED_STATUSES, status_rank
 from db.ingest.supersession import Supersession
@@ -144,6 +145,7 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
             insert_new(connection, table, rows)
         _record_statuses(connection, run_key, new)
         _record_start_models(connection, run_key, new)
+        record_settings(connection, run_key, new)
         refresh_summary(connection, run_key)
         seen = [{"run_key": run_key, "attempt": event["attempt"], "seq": event["seq"]} for event in new]
         insert_new(connection, models.ingested_events, seen)

@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, and_, case, func, literal
 
 from db.rows.adopted_runs import ADOPTED_ENGINE, ADOPTED_TAG, ADOPTED_TOKEN_DATA, UNKNOWN, is_adopted
 from db.rows.algorithm_of_spec import DEFAULT_EXPERIENCE_RATIO, experience_ratio
+from db.rows.unreadable_specs import is_unreadable
 from db.tables import models
 
 JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
@@ -18,7 +19,7 @@ def method_name(spec: Mapping[str, Any]) -> str:
     kind = str(spec.get("kind", "train"))
     if kind != "train":
         return JOB_NAMES.get(kind, kind)
-    if is_adopted(spec):
+    if is_adopted(spec) or is_unreadable(spec):
         return UNKNOWN
     algorithm = spec.get("algorithm", {})
     names = {
@@ -41,6 +42,7 @@ def method_expression() -> ColumnElement[str]:
         *((kind == job, literal(name)) for job, name in JOB_NAMES.items()),
         (kind != "train", kind),
         (_is_adopted_expression(), literal(UNKNOWN)),
+        (spec["is_unreadable"].as_string().is_not(None), literal(UNKNOWN)),
         (spec["sft"].as_string().is_not(None), literal("SFT")),
         (algorithm["mask_range"].as_string().is_not(None), literal("masked GRPO")),
         (ratio > 0.0, literal("ExGRPO")),

@@ -13,6 +13,7 @@ from db.queries.run_methods import method_name
 from db.queries.run_order import NEWEST_FIRST, RunOrder, comes_after, sort_columns
 from db.rows.adopted_runs import is_adopted
 from db.rows.runs import AttemptRow, CheckpointRow, RunRow
+from db.rows.unreadable_specs import is_unreadable
 from db.tables import models
 from db.tables.run_lookup import require_run_key
 
@@ -186,6 +187,7 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         is_archived=row["is_archived"],
         is_synthetic=spec.get("is_synthetic", False),
         is_adopted=is_of_dumps,
+        has_settings=not is_unreadable(spec),
         faults=tuple(summary.get("faults", ())),
     )
 

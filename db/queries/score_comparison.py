@@ -12,6 +12,7 @@ from db.connections.session import Database
 from db.queries.hierarchical_bootstrap import hierarchical_bootstrap
 from db.queries.multiple_comparisons import holm
 from db.rows.scores import ComparisonRow, ItemRow, ScoredRuns
+from db.rows.unreadable_specs import is_unreadable
 from db.tables import models
 
 
@@ -136,9 +137,9 @@ def _have_same_seeds(first: Sequence[RowMapping], second: Sequence[RowMapping]) 
 
 
 def _training_seed(row: RowMapping) -> tuple[int, ...]:
-    """Return the seed of the scored run and that of the warm model it began with, () for a model from elsewhere."""
+    """Return the seed of the scored run and that of the warm model it began with, () where they are unknown."""
     spec = row["source_spec"]
-    return () if spec is None else (spec["seed"], spec["model"].get("warm_seed", 0))
+    return () if spec is None or is_unreadable(spec) else (spec["seed"], spec["model"].get("warm_seed", 0))
 
 
 def _seed(row: RowMapping) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from db.rows.unreadable_specs import is_unreadable
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 
 _DEFAULTS = dataclasses.asdict(ExGRPOConfig())
@@ -27,8 +28,14 @@ def bucket_meaning(algorithm: Mapping[str, Any]) -> str:
 
 
 def experience_ratio(spec: Mapping[str, Any]) -> float:
-    """Return rho of a run's specification, 0 of jobs that do not train."""
-    return float(algorithm_settings(spec)["experience_ratio"]) if spec.get("kind", "train") == "train" else 0.0
+    """Return rho of a run's specification, 0 of jobs that do not train and where it is unknown."""
+    is_known = spec.get("kind", "train") == "train" and not is_unreadable(spec)
+    return float(algorithm_settings(spec)["experience_ratio"]) if is_known else 0.0
+
+
+def may_replay(spec: Mapping[str, Any]) -> bool:
+    """Whether a training run replays, or nobody knows."""
+    return experience_ratio(spec) > 0.0 or is_unreadable(spec)
 
 
 def benchmark_titles(spec: Mapping[str, Any]) -> dict[str, str]:

@@ -49,13 +49,15 @@ class RunRow:
     tags: tuple[str, ...]
     parent_run_id: str | None
     kind: str = "train"
-    """What kind of job: train, or eval and others, which have no steps and no method."""
+    """What kind of job: train, or eval and others, which have no steps and no method; unreadable if unknown."""
     is_archived: bool = False
     """Whether a user hid it from the list."""
     is_synthetic: bool = False
     """Whether `exgrpo seed-demo` generated it."""
     is_adopted: bool = False
     """Whether it was imported from a stock verl run's dumps: method, settings and times are unknown."""
+    has_settings: bool = True
+    """Whether its specification could be read."""
     faults: tuple[str, ...] = ()
     """A sentence on each damage found in its files."""
 

@@ -120,7 +120,9 @@ def _damaged_logs(run: RunDirectory) -> list[tuple[str, str]]:
 def _remedy_of_description(fault: str) -> str:
     if fault.startswith("run.json"):
         return "The specification and all records are kept; only name, parent and time of creation are lost."
-    return "All records are kept; copy spec.json from a backup, or from a run with the same settings, to resume."
+    return (
+        "All records are kept; copy spec.json from a backup, or from a run with the same name and settings, to resume."
+    )
 
 
 def _damaged_plans(run: RunDirectory) -> list[tuple[str, str]]:

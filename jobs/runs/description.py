@@ -6,13 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
+from db.rows.unreadable_specs import UNREADABLE_SPEC
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from exgrpo_core.errors import InputError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.specs.any_job import shape_mistakes
-
-UNREADABLE_SPEC = {"kind": "unreadable"}
-"""Shown instead of a specification that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ def describe_run(run: RunDirectory) -> Description:
     except (InputError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).removeprefix(f"{run.spec_path}: ")
         faults.append(f"spec.json: cannot be read: {str(why).rstrip('.')}.")
-        spec = UNREADABLE_SPEC
+        spec = dict(UNREADABLE_SPEC)
     return Description(info, spec, faults)
 
 

@@ -47,7 +47,9 @@ def find_run_id(runs_root: Path, text: str) -> str:
     if len(matches) == 1:
         return matches[0]
     if not matches:
-        raise CommandError(f"RUN: no run in {runs_root} matches {text!r}; `exgrpo runs` lists ids and names.")
+        nameless = ", ".join([run_id for run_id, name in names.items() if not name][-5:])
+        hint = f" Name runs with a damaged run.json by id: {nameless}." if nameless else ""
+        raise CommandError(f"RUN: no run in {runs_root} matches {text!r}; `exgrpo runs` lists ids and names.{hint}")
     examples = ", ".join(matches[-5:])
     raise CommandError(f"RUN: {len(matches)} runs match {text!r}; give more of the id (among them {examples}).")
 

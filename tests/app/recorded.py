@@ -21,6 +21,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec, load_preset
+from jobs.supervisor.open_index import rebuild_index
 from tests.step_reports import make_questions, make_report
 
 HOSTILE = "<img src=x onerror=alert(1)> **b** :red[r] $x$ [l](http://evil.example) \x1b[31m\u202e"
@@ -69,6 +70,15 @@ def beat(runs_root: Path, at: datetime) -> None:
     path = runs_root / "workbench" / "supervisor.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"pid": 1, "at": at.isoformat()}), encoding="utf-8")
+
+
+def cut_specification(runs_root: Path, *run_ids: str) -> None:
+    """Cut the last tenth of `spec.json` of runs and build the database again."""
+    for run_id in run_ids:
+        path = RunDirectory(runs_root / run_id).spec_path
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) * 9 // 10])
+    rebuild_index(runs_root, None)
 
 
 def pass_at_1(step: int) -> float:

@@ -32,7 +32,7 @@ def show(row: RunRow) -> str | None:
             "Resume", icon=":material/play_arrow:", type="primary", key="run-resume",
             help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row),
         )  # fmt: skip
-    is_cloneable = row.kind == "train" and not row.is_adopted
+    is_cloneable = row.kind == "train" and row.has_settings and not row.is_adopted
     if is_cloneable and st.button(
         "Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"
     ):

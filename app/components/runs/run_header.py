@@ -26,11 +26,13 @@ from db.rows.runs import EvaluationRow, RunRow, StepNotice
 
 def show_identity(row: RunRow) -> None:
     """Show the run's name, state and origin; names are plain text."""
-    if row.is_adopted:
+    if not row.has_settings:
+        facts = ["settings unknown"]
+    elif row.is_adopted:
         facts = ["adopted from verl's rollout dumps", f"model {model_name(row.model)}", row.dataset]
     else:
         facts = [row.method, model_name(row.model), row.dataset]
-    if row.kind == "train" and not row.is_adopted:
+    if row.kind == "train" and row.has_settings and not row.is_adopted:
         facts += [f"preset {row.preset}" if row.preset else "no preset", row.engine]
     with st.container(key="run-identity", width="content"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -89,7 +91,10 @@ def show_stop(row: RunRow) -> None:
 def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[EvaluationRow]) -> None:
     """Show progress and the newest figures as tiles."""
     with st.container(gap="small"):
-        st.progress(run_progress.fraction(row), text=_progress_text(row))
+        if row.has_settings:
+            st.progress(run_progress.fraction(row), text=_progress_text(row))
+        else:
+            st.caption(_progress_text(row))
         tiles = st.columns(5, gap="small")
         _pace_tile(tiles[0], row)
         tiles[1].metric(
@@ -171,6 +176,8 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
 def _progress_text(row: RunRow) -> str:
     if row.is_adopted:
         return f"Newest dumped step: {row.step:,}"
+    if not row.has_settings:
+        return f"Newest step: {row.step:,}"
     text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_progress.fraction(row):.0f}%"
     return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at else text
 

@@ -30,7 +30,9 @@ def seconds_left(row: RunRow) -> float | None:
     if row.status != "running":
         return None
     if row.kind == "train":
-        return None if row.seconds_per_step is None else (row.num_steps - row.step) * row.seconds_per_step
+        if row.seconds_per_step is None or not row.num_steps:
+            return None
+        return (row.num_steps - row.step) * row.seconds_per_step
     done, total = pieces(row)
     if not done or row.started_at is None:
         return None

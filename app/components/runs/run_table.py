@@ -84,7 +84,7 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = run_columns.DEFAULT) 
         "State": [[status_badge.state_name(row.status)] for row in rows],
         "Run": [escape_control_characters(names[row.run_id]) for row in rows],
         "Method": [escape_control_characters(row.method) for row in rows],
-        "Progress": [100.0 * run_progress.fraction(row) for row in rows],
+        "Progress": [100.0 * run_progress.fraction(row) if row.has_settings else None for row in rows],
         "Time left": [duration(run_progress.seconds_left(row)) for row in rows],
         BATCH_PASS_RATE: [in_percent(row.last_pass_at_1) for row in rows],
         "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],

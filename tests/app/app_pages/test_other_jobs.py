@@ -8,7 +8,7 @@ from db.connections.opening import open_database
 from db.ingest import events
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
-from tests.app.page_texts import texts
+from tests.app.page_texts import has_text, texts
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_scores import event, record_scores
 
@@ -153,3 +153,13 @@ def test_run_that_chose_well_has_no_banner_and_shows_its_ratios(open_page):
     page = open_page("run", run=played.FINISHED.run_id)
     assert not any("contradict their scores" in text for text in texts(page))
     assert any("Importance ratios by trajectory" in text for text in texts(page))
+
+
+@pytest.mark.parametrize(("job", "words"), [("evaluation", "Scores"), ("judge", "Judge judge, prompt")])
+def test_job_whose_specification_is_cut_shows_its_results(runs_root, open_page, request, job, words):
+    run_id = request.getfixturevalue(job)
+    recorded.cut_specification(runs_root, run_id)
+    page = open_page("run", run=run_id)
+    assert not page.exception
+    assert has_text(page, "Settings cannot be read")
+    assert has_text(page, words)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.app import played
+from tests.app import played, recorded
 from tests.app.page_texts import has_text, texts
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
@@ -164,3 +164,24 @@ def test_what_if_of_a_run_with_a_wider_spread_than_is_offered_changes_nothing(op
     assert not page.exception
     assert page.number_input(key="sigma").value == 5.0
     assert has_text(page, "Nothing changes")
+
+
+@pytest.mark.parametrize("run_id", ["play-finished", "play-on-policy"])
+def test_buffer_of_a_run_whose_specification_is_cut_is_shown(played_runs, open_page, run_id):
+    recorded.cut_specification(played_runs, run_id)
+    for view in VIEWS:
+        page = open_page("replay_buffer", run=run_id, view=view)
+        assert not page.exception
+        assert [title.value for title in page.title] == ["Replay buffer"]
+        assert has_text(page, "Settings cannot be read")
+        assert not has_text(page, "Not a training run")
+        assert not has_text(page, "This run is on-policy")
+        assert page.slider(key="step").value == (14 if run_id == "play-finished" else 3)
+
+
+def test_job_of_which_nothing_is_known_is_not_said_to_have_no_buffer(played_runs, open_page):
+    recorded.cut_specification(played_runs, "play-queued")
+    page = open_page("replay_buffer", run="play-queued")
+    assert not page.exception
+    assert has_text(page, "Settings cannot be read")
+    assert not has_text(page, "Not a training run")

@@ -298,3 +298,30 @@ def test_a_stopping_run_says_what_it_waits_for(recorded_runs, open_page):
         connection.execute("UPDATE runs SET status = 'stopping' WHERE run_id = 'run-running'")
     page = open_page("run", run="run-running")
     assert has_text(page, "It waits for the running step")
+
+
+@pytest.mark.parametrize("run_id", ["run-finished", "run-on-policy"])
+def test_training_run_whose_specification_is_cut_shows_its_records(recorded_runs, open_page, run_id):
+    recorded.cut_specification(recorded_runs, run_id)
+    page = open_page("run", run=run_id)
+    assert not page.exception
+    assert has_text(page, "Settings cannot be read")
+    assert has_text(page, "Copy spec.json from a backup")
+    assert has_text(page, "Newest step: 30")
+    assert not has_text(page, "vote")
+    assert metric(page, "Batch Pass@1").value == f"{100 * recorded.pass_at_1(30):.1f}%"
+    assert len(page.get("plotly_chart")) > 5
+    assert not {"Clone", "Score", "Start branch"} & set(labels(page.button))
+    for view in ("Replay buffer", "Log", "Configuration", "Attempts"):
+        page = open_page("run", run=run_id, view=view)
+        assert not page.exception
+        assert not has_text(page, "This run is on-policy")
+
+
+def test_job_of_which_nothing_is_known_is_called_no_judge(recorded_runs, open_page):
+    recorded.cut_specification(recorded_runs, "run-queued")
+    page = open_page("run", run="run-queued")
+    assert not page.exception
+    assert has_text(page, "It recorded nothing that says what kind of job it is")
+    assert not has_text(page, "votes")
+    assert not has_text(page, "judge")

@@ -8,7 +8,7 @@ from app.queries import selections as selection_queries
 from app.queries.selections import wrong_choices
 from db.queries import selections
 from exgrpo_core.config import RetiredRule, RewardKind
-from tests.app import played
+from tests.app import played, recorded
 from tests.app.page_texts import has_text, texts
 
 
@@ -144,3 +144,10 @@ def test_buckets_of_continuous_rewards_are_not_called_correct_rollouts(runs_root
     assert has_text(buckets, "questions by spread of rewards, 0 to K")
     assert not has_text(buckets, "correct rollouts")
     assert has_text(open_page("replay_buffer", run="play-continuous", view="Retired"), "No question retires")
+
+
+def test_run_whose_specification_is_cut_is_not_audited(played_runs, open_page):
+    recorded.cut_specification(played_runs, "play-finished")
+    page = open_page("selection_audit", run="play-finished")
+    assert not page.exception
+    assert "No audit" in texts(page)

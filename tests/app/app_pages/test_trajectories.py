@@ -164,3 +164,12 @@ def test_counts_are_exact_up_to_ten_thousand():
     every, some = TrajectoryFacets(), TrajectoryFacets(words="therefore")
     assert [trajectory_filter.count(value, some) for value in (12, 10_000, 10_001)] == ["12", "10,000", "10,000+"]
     assert trajectory_filter.count(18_184, every) == "18,184"
+
+
+def test_trajectories_of_a_run_whose_specification_is_cut_are_listed(recorded_runs, open_page):
+    recorded.cut_specification(recorded_runs, "run-finished")
+    page = open_page("trajectories", run="run-finished", trajectory=str(newest().trajectory_id))
+    assert not page.exception
+    assert has_text(page, "Settings cannot be read")
+    assert not has_text(page, "Not a training run")
+    assert shown_ids(page)[0] == newest().trajectory_id

@@ -11,11 +11,12 @@ from sqlalchemy import select
 from db.ingest import events as ingest
 from db.ingest.positions import read_position
 from db.queries.metrics import list_evaluations, metric_series
-from db.queries.runs import get_run, list_attempts, list_checkpoints
+from db.queries.runs import get_run, list_attempts, list_checkpoints, run_spec
 from db.queries.trajectories import get_trajectory
 from db.queries.trajectory_list import list_snippets
 from db.rows.runs import UnknownRunError
 from db.rows.trajectories import TrajectoryFacets
+from db.rows.unreadable_specs import UNREADABLE_SPEC
 from db.tables import models
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
@@ -240,3 +241,16 @@ def test_text_that_postgresql_cannot_store_is_stored_without_it(database, tmp_pa
     record_attempt(run, [1], change=put_nul)
     ingest_run(database, run)
     assert get_trajectory(database, run.run_id, 0).text == "before\ufffdafter"
+
+
+def test_kind_and_rollouts_of_a_run_without_its_specification_are_those_of_its_records(database, resumed):
+    run, events, _ = resumed
+    ingest.register_run(database, run.read_run_info(), UNREADABLE_SPEC, ["spec.json: cannot be read."])
+    assert get_run(database, run.run_id).kind == "unreadable"
+    ingest.ingest_events(database, run.run_id, events)
+    row = get_run(database, run.run_id)
+    assert (row.kind, row.method, row.has_settings) == ("train", "unknown", False)
+    assert run_spec(database, run.run_id)["algorithm"] == {"rollouts_per_question": 3}
+    register(database, run)
+    assert get_run(database, run.run_id).has_settings
+    assert run_spec(database, run.run_id) == run.spec().model_dump(mode="json")

@@ -10,6 +10,7 @@ from db.queries.run_filter import RunFilter
 from db.queries.run_methods import method_expression, method_name
 from db.queries.run_order import RunOrder, RunSortKey
 from db.queries.runs import list_run_names
+from db.rows.unreadable_specs import UNREADABLE_SPEC
 from db.tables import models
 from jobs.specs.train import load_preset
 
@@ -158,6 +159,7 @@ def test_search_reaches_runs_far_beyond_the_first_page(database):
 def test_sql_and_python_name_every_method_alike(database):
     specs = {name: load_preset(name).model_dump(mode="json") for name in PRESETS}
     specs |= {"bare": {}, "eval": {"kind": "eval"}, "judge": {"kind": "judge"}, "other": {"kind": "other"}}
+    specs |= {"unreadable": UNREADABLE_SPEC, "training": {**UNREADABLE_SPEC, "kind": "train"}}
     for run_id, spec in specs.items():
         register(database, run_id, spec=spec)
     with database.read() as connection:

@@ -78,3 +78,11 @@ def test_commands_load_no_training_engine(repository: Path):
     code = f"import sys, jobs.actions.run_actions; print(sorted({unwanted} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_run_with_a_damaged_name_is_said_to_be_known_by_its_id(tmp_path):
+    run = RunDirectory.create(tmp_path, TrainSpec(name="mine"))
+    run.info_path.write_text("{")
+    assert lookup.find_run_id(tmp_path, run.run_id) == run.run_id
+    with pytest.raises(CommandError, match=f"damaged run.json by id: {run.run_id}"):
+        lookup.find_run_id(tmp_path, "mine")
