@@ -84,8 +84,7 @@ ROWS = {
         ),
         Row(
             14,
-            "1,000 random cuts and flipped bits in the files of a runs root that are the truth or that a page reads, "
-            "but the buffer's log (row 15)",
+            "1,000 random cuts and flipped bits in the files of a runs root that are the truth or that a page reads",
             "none accepted silently, nothing else lost, what can be recovered said",
         ),
         Row(
