@@ -204,8 +204,8 @@ def _views(row: RunRow, *, has_gradings: bool) -> dict[str, Callable[[RunRow], N
     if row.kind == UNREADABLE_KIND:
         views = {}
     views |= {"Log": _log, "Configuration": _configuration, "Attempts": _attempts}
-    asked = {"Playground": _playground} if row.kind == TRAIN and row.has_settings else {}
-    return {**views, **asked, **graded}
+    playground = {"Playground": _playground} if row.kind == TRAIN and row.has_settings else {}
+    return {**views, **playground, **graded}
 
 
 def _show(row: RunRow) -> None:

@@ -18,7 +18,7 @@ _KINDS = {
 
 
 def record_settings(connection: Connection, run_key: int, events: Sequence[Mapping[str, Any]]) -> None:
-    """Put the kind and K into what stands in for an unreadable specification; one that was read stays unchanged."""
+    """Add the kind and K to the placeholder of a specification that cannot be read; others stay unchanged."""
     runs = models.runs
     spec: dict[str, Any] = connection.scalars(select(runs.c.spec).where(runs.c.run_key == run_key)).one()
     if not is_unreadable(spec):

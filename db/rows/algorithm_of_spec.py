@@ -34,7 +34,7 @@ def experience_ratio(spec: Mapping[str, Any]) -> float:
 
 
 def may_replay(spec: Mapping[str, Any]) -> bool:
-    """Whether a training run replays, or nobody knows."""
+    """Whether a training run replays; True where its settings are unknown."""
     return experience_ratio(spec) > 0.0 or is_unreadable(spec)
 
 

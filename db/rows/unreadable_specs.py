@@ -1,4 +1,4 @@
-"""What stands in for a specification that cannot be read: the kind of the job and K, as far as records have them."""
+"""The placeholder of a specification that cannot be read: the job's kind and K, as far as they were recorded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,5 +10,6 @@ UNREADABLE_SPEC: Mapping[str, Any] = {"kind": UNREADABLE_KIND, _MARK: True}
 
 
 def is_unreadable(spec: Mapping[str, Any]) -> bool:
-    """Whether this stands in for a specification, so that settings are unknown."""
-    return spec.get(_MARK) is not None
+    """Whether this is the placeholder, so that settings are unknown."""
+    # Databases of older versions have the kind alone.
+    return spec.get(_MARK) is not None or spec.get("kind") == UNREADABLE_KIND

@@ -134,7 +134,7 @@ def checked_members(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.
 
 
 def _read_to_end(archive: tarfile.TarFile) -> None:
-    """Read what follows the members, at whose end gzip's checksum of all of it is."""
+    """Read what follows the members, at whose end gzip has a checksum of everything; a plain tar file has none."""
     while archive.fileobj and archive.fileobj.read(_CHUNK_BYTES):
         pass
 

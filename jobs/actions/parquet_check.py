@@ -51,7 +51,11 @@ def check_parquet_files(folder: Path, source: Path) -> None:
         raise ArchiveError(f"{source}: the check of its Parquet files does not start; nothing is written.")
     if num_read < len(paths):
         culprit = paths[max(num_read, 0)].relative_to(folder)
-        limit = f"{seconds:.0f} s, with the files before it," if is_late else f"{MAX_BYTES:,} bytes of memory"
+        limit = (
+            f"{seconds:.0f} s, with the files before it,"
+            if is_late
+            else f"{MAX_BYTES:,} bytes, or this machine's limit, of memory"
+        )
         raise ArchiveError(
             f"{source}: {culprit} takes more than {limit} to read; nothing is written; use another copy."
         )
@@ -63,8 +67,8 @@ def main() -> None:
     A line is written once it has started, and one for each file that was read.
     """
     limit = int(sys.argv[1])
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = min(value for value in (limit, soft, hard) if value != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
     _write_line()
     for path in sys.stdin.buffer.read().split(b"\0"):

@@ -25,7 +25,7 @@ from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.runs.numbered_lines import describe_missing
 from jobs.runs.plan import read_plan
 from jobs.runs.resume_point import newest_snapshot
-from jobs.runs.state import is_worked_on
+from jobs.runs.state import has_process
 from jobs.runs.status import ENDED, status_label
 from jobs.specs.train import SpecError
 
@@ -99,8 +99,9 @@ def _damaged_checkpoints(run: RunDirectory) -> list[tuple[str, str]]:
     checkpoints = {path: find_fault(path) for path in list_checkpoints(run.checkpoints_path)}
     damaged = [
         (f"{Path(fault.split(' ')[0]).relative_to(run.path)} {fault.partition(' ')[2]}.", _remedy_by_checkpoint(run))
-        for fault in checkpoints.values()
-        if fault is not None
+        for path, fault in checkpoints.items()
+        # A live run removes old checkpoints.
+        if fault is not None and path.exists()
     ]
     newest = next((Checkpoint(0, path) for path, fault in checkpoints.items() if fault is None), None)
     damaged += [(fault, _REMEDY_OF_BUFFER) for fault in (_damaged_buffer(run, newest) if newest else [])]
@@ -112,9 +113,21 @@ def _damaged_logs(run: RunDirectory) -> list[tuple[str, str]]:
     if not lost and not faults:
         return []
     newest, remedy = _newest_whole(run), _remedy_of_log(run)
-    if not lost and newest is not None and newest == checkpoint_path(run.checkpoints_path, newest_snapshot(run)[0]):
+    is_read = newest is not None and newest == checkpoint_path(run.checkpoints_path, newest_snapshot(run)[0])
+    if newest is not None and is_read and not lost and _has_spec(run):
         remedy = f"Nothing is lost to a resume from {newest.name}, the newest whole checkpoint."
+    if faults and lost.startswith("buffer: its log"):
+        what = lost.removeprefix("buffer: its log ").removeprefix("is damaged and ")
+        remedy, lost = f"It {what} {remedy}", ""
     return [(fault, remedy) for fault in [*faults, lost] if fault]
+
+
+def _has_spec(run: RunDirectory) -> bool:
+    try:
+        run.job_spec()
+    except SpecError:
+        return False
+    return True
 
 
 def _remedy_of_description(fault: str) -> str:
@@ -174,7 +187,7 @@ def _missing_ends(run: RunDirectory) -> list[tuple[str, str]]:
     damaged = []
     for attempt in without:
         path, status = run.attempt_path(attempt), last.get(attempt)
-        if status not in list(ENDED) or is_worked_on(path, read_heartbeat(path)):
+        if status not in list(ENDED) or has_process(path, read_heartbeat(path)):
             continue
         # A worker that has ended since may have written it.
         if read_outcome(path) is None:
@@ -186,13 +199,15 @@ def _missing_ends(run: RunDirectory) -> list[tuple[str, str]]:
 def _damaged_events(run: RunDirectory) -> list[tuple[str, str]]:
     reader, position, has_more, faults = EventReader(run), None, True, list[str]()
     lost_steps = LostSteps()
+    # Before the events: those that a live run adds meanwhile are not read.
+    outcomes = {attempt: read_outcome(run.attempt_path(attempt)) for attempt in run.attempts()}
     while has_more:
         batch = reader.read(position, _MAX_STEPS)
         position, has_more = batch.position, batch.has_more
         faults += batch.faults
         lost_steps.observe(batch.events)
-    for attempt in run.attempts():
-        outcome, last = read_outcome(run.attempt_path(attempt)), last_number(position or "{}", attempt) or 0
+    for attempt, outcome in outcomes.items():
+        last = last_number(position or "{}", attempt) or 0
         if outcome is not None and outcome.num_events is not None and last < outcome.num_events:
             missing = describe_missing("event", last + 1, outcome.num_events)
             faults.append(f"attempts/{attempt:04d}: {missing} at the end.")

@@ -40,11 +40,11 @@ def import_(
 ) -> None:
     """Copy a run from elsewhere into the runs root, and say what of it is damaged."""
     run_id = import_run(source, runs_root, trusts_pickles=trusts_pickles)
-    _tell_damage(open_run(runs_root, run_id))
+    _print_damage(open_run(runs_root, run_id))
     print_result(run_id)
 
 
-def _tell_damage(run: RunDirectory) -> None:
+def _print_damage(run: RunDirectory) -> None:
     for damage in verify_run(run):
         print_status(damage_sentence(damage))
 
@@ -80,7 +80,7 @@ def export(
     Without OUT it is written as RUN_ID.tar.gz here.
     """
     folder = open_run(runs_root, find_run_id(runs_root, run))
-    _tell_damage(folder)
+    _print_damage(folder)
     print_result(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
 
 

@@ -32,13 +32,12 @@ def find_log_damage(run: RunDirectory) -> str:
         if (kept := _kept_steps(run)) is None:
             return ""
         logged = list({step.log: step.header["step"] for step in kept.steps}.values())
-        recorded = _last_steps(run, kept.saved_step)
     except SpecError:
         return ""
     # Whatever an imported log holds.
     except (OSError, ValueError, TypeError, LookupError) as error:
         return f"buffer: its log cannot be read ({type(error).__name__})."
-    for attempt, step in reversed(recorded.items()):
+    for attempt, step in reversed(kept.recorded.items()):
         # An attempt that was killed before it recorded a step may have a log.
         while logged and logged[-1] < step:
             logged.pop()
@@ -80,11 +79,11 @@ def _find_lost_rows(run: RunDirectory) -> str:
 
 
 class _KeptSteps(NamedTuple):
-    """The newest checkpoint's step, the header of its snapshot, and the steps after it by the log of the buffer."""
+    """The newest snapshot's header, the steps after it by the buffer's log, and the last of each attempt by events."""
 
-    saved_step: int
     header: Mapping[str, Any]
     steps: list[LoggedStep]
+    recorded: dict[int, int]
 
 
 def _kept_steps(run: RunDirectory) -> _KeptSteps | None:
@@ -93,7 +92,11 @@ def _kept_steps(run: RunDirectory) -> _KeptSteps | None:
     if not isinstance(spec, TrainSpec) or spec.resume.experience != "newest" or not spec.algorithm.is_experiential:
         return None
     saved_step, header = newest_snapshot(run)
-    return _KeptSteps(saved_step, header, later_steps(run, header)) if "logged" in header else None
+    if "logged" not in header:
+        return None
+    # A live run writes a step into the log before its event, so the log has every step of events that are read first.
+    recorded = _last_steps(run, saved_step)
+    return _KeptSteps(header, later_steps(run, header), recorded)
 
 
 def _last_steps(run: RunDirectory, saved_step: int) -> dict[int, int]:

@@ -58,14 +58,14 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
     outcome = read_outcome(path)
     if outcome is not None:
         return RunState(outcome.status, outcome.reason, attempt, heartbeat, outcome.at)
-    if not is_worked_on(path, heartbeat):
+    if not has_process(path, heartbeat):
         return RunState(RunStatus.LOST, GONE if heartbeat else NEVER_STARTED, attempt, heartbeat)
     if run.stop_requested():
         return RunState(RunStatus.STOPPING, "", attempt, heartbeat)
     return RunState(heartbeat.status if heartbeat else RunStatus.STARTING, "", attempt, heartbeat)
 
 
-def is_worked_on(attempt_path: Path, heartbeat: Heartbeat | None) -> bool:
+def has_process(attempt_path: Path, heartbeat: Heartbeat | None) -> bool:
     """Whether a process works on the attempt, on this machine or on a Ray cluster."""
     contact = read_contact(attempt_path)
     if contact is not None:

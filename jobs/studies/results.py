@@ -98,7 +98,7 @@ def find_runs(database: Database, study: Study) -> dict[RunKey, RunRow]:
     newest: dict[RunKey, RunRow] = {}
     for row in list_runs(database, RunFilter(words=study_tag(study)), limit=None):
         key = key_from_tags(row.tags)
-        if key is not None and key.study == study.name and row.kind == "train":
+        if key is not None and key.study == study.name and row.kind == "train" and row.has_settings:
             newest.setdefault(key, row)
     return newest
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from app.components.widgets.curve_lines import Line
 from app.components.widgets.spec_text import flatten
+from db.rows.unreadable_specs import is_unreadable
 
 MAX_RUNS = 20
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
-_NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind"})
+_NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind", "is_unreadable"})
 _GRID_POINTS = 200
 
 
@@ -28,7 +29,9 @@ def groups(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) 
     """Return the runs of `names` (by id) in groups of equal settings, seeds aside, in order of their first run."""
     by_settings: dict[str, list[str]] = {}
     for run_id in names:
-        by_settings.setdefault(_settings(specs[run_id]), []).append(run_id)
+        # Whether settings that cannot be read are equal is unknown.
+        key = run_id if is_unreadable(specs[run_id]) else _settings(specs[run_id])
+        by_settings.setdefault(key, []).append(run_id)
     members = list(by_settings.values())
     names_of_groups = [_shared_name([names[run_id] for run_id in run_ids]) for run_ids in members]
     return [

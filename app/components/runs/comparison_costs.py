@@ -11,7 +11,7 @@ from app.components.widgets import exports
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries.answers import ask
 from db.queries import metrics, runs
-from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, may_replay
 from db.rows.runs import RunRow
 
 ON_POLICY, OVERHEAD = "On-policy", "Overhead"
@@ -63,7 +63,7 @@ def costs(row: RunRow) -> dict[str, Any] | None:
     settings = algorithm_settings(spec)
     num_fresh = last.get("rollouts/fresh_total")
     num_on_policy = settings["batch_size"] * settings["rollouts_per_question"] * len(seconds)
-    replays = experience_ratio(spec) > 0.0
+    replays = may_replay(spec)
     return {
         "Run": escape_control_characters(row.name),
         "Backbone": escape_control_characters(row.model),
@@ -74,10 +74,10 @@ def costs(row: RunRow) -> dict[str, Any] | None:
         "Peak step, s": max(seconds),
         "Min. step, s": min(seconds),
         "Avg. step, s": fmean(seconds),
-        "Fresh questions": settings["batch_size"] - fmean(replayed) if replayed else None,
+        "Fresh questions": settings["batch_size"] - fmean(replayed) if replayed and row.has_settings else None,
         "Fresh rollouts": num_fresh,
         "Per step": None if num_fresh is None else num_fresh / len(seconds),
-        "Of on-policy": None if num_fresh is None else 100.0 * num_fresh / num_on_policy,
+        "Of on-policy": 100.0 * num_fresh / num_on_policy if num_fresh is not None and row.has_settings else None,
     }
 
 

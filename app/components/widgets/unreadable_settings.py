@@ -16,5 +16,5 @@ def show(row: RunRow) -> None:
         "Settings cannot be read",
         f"spec.json of this run is damaged or missing. {shown}\n"
         "Copy spec.json from a backup, or from a run with the same name and settings. Then end `exgrpo up`, run "
-        "`exgrpo db rebuild` and start it again.",
+        "`exgrpo db rebuild` and start `exgrpo up` again.",
     )

@@ -118,6 +118,23 @@ def test_a_log_that_a_kill_cut_is_whole_and_one_with_whole_steps_after_the_damag
     assert find_damaged_logs(run) == [f"{log.name} is damaged."]
 
 
+def test_a_damaged_log_and_the_steps_that_it_lacks_are_one_damage(tmp_path):
+    run = killed_run(tmp_path, "newest", 7)
+    (log,) = run.buffer_path.glob("steps-*.log")
+    *_, (_, start, _), _ = iterate_blocks(log)
+    flip(log, start)
+    (damaged,) = [damage for damage in verify_run(run) if damage.what.startswith("buffer")]
+    assert damaged.what == f"buffer/{log.name} is damaged."
+    assert damaged.remedy.startswith("It lacks steps of attempt 1, of which ")
+
+
+def test_without_settings_nobody_knows_what_a_resume_needs_of_a_log(run):
+    flip(sorted(run.buffer_path.glob("steps-*.log"))[0], 0)
+    run.spec_path.write_text("{")
+    (damaged,) = [damage for damage in verify_run(run) if damage.what.startswith("buffer")]
+    assert "Nothing is lost" not in damaged.remedy
+
+
 def test_the_log_of_its_parent_is_not_missed_in_a_branch(resumed, tmp_path):
     run = RunDirectory.create(tmp_path, resumed.spec(), parent_run_id=resumed.run_id, branched_from_step=4)
     link_checkpoint(resumed, run, 4)

@@ -105,6 +105,14 @@ def test_an_archived_run_does_not_count_and_a_newer_one_takes_its_place(runs_roo
     assert _run_of(runs_root, key("rho-75", 0)).run_id == old
 
 
+def test_a_run_whose_settings_cannot_be_read_does_not_count(tmp_path):
+    run_id = record_run(tmp_path, load_study("ablations"), key("rho-75", 0), 3)
+    (tmp_path / run_id / "spec.json").write_text("{")
+    results = read(tmp_path)
+    assert not [cell for cell in results.cells if cell.seeds]
+    assert "rho-75" in " ".join(Outline(render_report(results, 1)).texts)
+
+
 def test_the_page_shows_the_papers_numbers_beside_those_of_the_runs(runs_root):
     results = read(runs_root)
     text = " ".join(Outline(render_report(results, 36)).texts)

@@ -25,6 +25,12 @@ def test_runs_whose_settings_differ_by_seed_only_are_one_group():
     assert comparison.groups(names, specs) == [Group("exgrpo", ("a", "b")), Group("other", ("c",))]
 
 
+def test_runs_whose_settings_cannot_be_read_are_in_no_group():
+    specs = {key: {"kind": "train", "is_unreadable": True} for key in ("a", "b")}
+    assert len(comparison.groups({"a": "run", "b": "run"}, specs)) == 2
+    assert comparison.differing(specs | {"c": {"kind": "train"}}) == {}
+
+
 def test_groups_of_one_name_are_told_apart():
     specs = {"a": spec(1e-4), "b": spec(2e-4)}
     assert [group.name for group in comparison.groups({"a": "run", "b": "run"}, specs)] == ["run (1)", "run (2)"]
