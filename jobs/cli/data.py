@@ -38,7 +38,10 @@ def import_(
         bool, typer.Option("--trust-pickles", help="Accept files that can run code when they are read (verl's).")
     ] = False,
 ) -> None:
-    """Copy a run from elsewhere into the runs root, and say what of it is damaged."""
+    """Copy a run from elsewhere into the runs root.
+
+    What of it is damaged is said on stderr.
+    """
     run_id = import_run(source, runs_root, trusts_pickles=trusts_pickles)
     _print_damage(open_run(runs_root, run_id))
     print_result(run_id)
@@ -75,9 +78,9 @@ def export(
     overwrites: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Write a run as one .tar.gz file, or copy its folder, and say what of it is damaged.
+    """Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here.
 
-    Without OUT it is written as RUN_ID.tar.gz here.
+    What of it is damaged is said on stderr.
     """
     folder = open_run(runs_root, find_run_id(runs_root, run))
     _print_damage(folder)
