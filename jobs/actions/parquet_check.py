@@ -16,7 +16,7 @@ from jobs.recording.trajectory_file import TOKEN_COLUMNS
 
 _MODULE = "jobs.actions.parquet_check"
 _PROCESS_BYTES = 1 << 30
-"""Addresses that the process itself takes, bytes."""
+"""Address space that the process itself takes, bytes."""
 
 
 def check_parquet_files(folder: Path, source: Path) -> None:
@@ -62,7 +62,7 @@ def check_parquet_files(folder: Path, source: Path) -> None:
 
 
 def main() -> None:
-    """Read the files that the input names, as pages do, within so many bytes of addresses.
+    """Read the files that the input names, as pages do, within so many bytes of address space.
 
     A line is written once it has started, and one for each file that was read.
     """
