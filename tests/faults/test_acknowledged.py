@@ -70,7 +70,7 @@ def test_damage_of_the_log_that_costs_recorded_steps_is_named(tmp_path: Path):
             is_lost = bool(recorded - stored_trajectories(run).keys())
             num_named += is_lost
             assert find_log_damage(run) or not is_lost
-            assert is_lost <= any("lacks steps" in damage.what for damage in verify_run(run))
+            assert is_lost <= any("lacks steps" in f"{damage.what} {damage.remedy}" for damage in verify_run(run))
             log.write_bytes(content)
     assert num_named > 5
 
