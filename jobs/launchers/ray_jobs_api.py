@@ -75,7 +75,7 @@ def is_loopback(address: str) -> bool:
 
 
 class RayNotReadyError(RayJobsError):
-    """The cluster has just started and takes no job yet."""
+    """The cluster has just started and takes no job yet; or never, if the agent of its head did not get its port."""
 
 
 class RayJobsApi:
@@ -134,7 +134,10 @@ class RayJobsApi:
                 self._ask("POST", "/api/jobs/", body)
             except RayNotReadyError:
                 if time.monotonic() >= give_up_at:
-                    raise
+                    raise RayNotReadyError(
+                        f"{self.address}: the cluster takes no jobs, since the agent of its head does not answer; see "
+                        "dashboard_agent.log there, whether its port is taken, and start the cluster again."
+                    ) from None
                 time.sleep(_POLL_SECONDS)
             else:
                 return

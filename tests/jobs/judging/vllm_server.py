@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from jobs.judging.prompt import load_judge_prompt
 from jobs.training.answer_format import make_format_tokenizer
+from tests.tools import free_port
 
 START_SECONDS = 900
 CONTEXT_TOKENS = 4096
@@ -49,9 +49,7 @@ def save_random_judge(folder: Path) -> Path:
 @contextmanager
 def serving_with_vllm(model: Path, log_path: Path, name: str = "judge") -> Iterator[str]:
     """Give the address of `vllm serve MODEL`, up to and with /v1, and end all its processes afterwards."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [str(Path(sys.executable).with_name("vllm")), "serve", str(model), "--served-model-name", name]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
     command += ["--max-model-len", str(CONTEXT_TOKENS), "--enable-log-requests"]

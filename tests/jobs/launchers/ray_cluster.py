@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,7 @@ import httpx2
 import psutil
 
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from tests.tools import free_ports
 
 TOKEN = "f" * 64
 MARK = "EXGRPO_TEST_CLUSTER"
@@ -138,14 +138,3 @@ def can_hide() -> bool:
     unshare = shutil.which("unshare")
     command = [unshare or "", "--mount", "sh", "-c", "mount -t tmpfs none /mnt"]
     return unshare is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def free_ports(number: int) -> list[int]:
-    """Return ports that nobody listens on, all different."""
-    probes = [socket.socket() for _ in range(number)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

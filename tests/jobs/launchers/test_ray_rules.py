@@ -29,7 +29,7 @@ from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
-from tests.jobs.launchers.ray_cluster import free_ports
+from tests.tools import free_port
 
 PINS = [Pins("cpu", {"ray": "2.60.0", "verl": "0.9.1"}), Pins("gpu", {"ray": "2.58.1", "verl": "0.9.1"})]
 ELSEWHERE = "http://192.0.2.1:8265"
@@ -132,7 +132,7 @@ def test_another_ray_is_refused_with_both_versions(ray_bench, open_server):
 
 def test_cluster_that_cannot_be_reached_is_a_failure_with_its_address(ray_bench: RayBench, monkeypatch):
     monkeypatch.setattr(ray_jobs, "REACH_SECONDS", 1.0)
-    address = f"http://127.0.0.1:{free_ports(1)[0]}"
+    address = f"http://127.0.0.1:{free_port()}"
     run_id = ray_bench.submit(ray_spec(address))
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.FAILED)
@@ -146,7 +146,7 @@ def test_all_waiting_before_a_start_takes_less_than_a_minute():
 
 
 def test_submission_without_an_answer_is_no_failure_since_it_may_have_arrived(ray_bench: RayBench):
-    launcher = make_launcher(ray_bench, f"http://127.0.0.1:{free_ports(1)[0]}")
+    launcher = make_launcher(ray_bench, f"http://127.0.0.1:{free_port()}")
     launcher.submit()
     launcher.close()
 
