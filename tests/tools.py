@@ -1,10 +1,10 @@
-"""Programs that tests drive: where they are, and what it means when they are missing."""
+"""Programs that tests drive, what it means when they are missing, and ports for them."""
 
+import errno
 import os
 import random
 import shutil
 import socket
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,18 +41,23 @@ def report_missing(reason: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port of the loopback device as `free_ports` does."""
+    """Return one port as `free_ports` does."""
     return free_ports(1)[0]
 
 
 def free_ports(number: int) -> list[int]:
     """Return different ports of the loopback device that nobody listens on.
 
-    Linux gives outgoing connections ports from 32,768 on, so those may be taken before a server starts or starts again.
+    They are from 20,000 to 29,999: Ray's workers take lower ones, and Linux gives outgoing connections those from
+    32,768 on, so that one could be taken before a server starts, or starts again.
     """
     chance, ports = random.SystemRandom(), set[int]()
     while len(ports) < number:
-        port = chance.randrange(10_000, 32_768)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            ports.add(port)
+        port = chance.randrange(20_000, 30_000)
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                ports.add(port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
     return list(ports)

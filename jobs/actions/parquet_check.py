@@ -62,7 +62,7 @@ def check_parquet_files(folder: Path, source: Path) -> None:
 
 
 def main() -> None:
-    """Read the files that the input names, as pages do, within so many bytes of address space.
+    """Read the files that standard input names, as pages do; the argument limits the address space, in bytes.
 
     A line is written once it has started, and one for each file that was read.
     """

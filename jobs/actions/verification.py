@@ -113,9 +113,10 @@ def _damaged_logs(run: RunDirectory) -> list[tuple[str, str]]:
     if not lost and not faults:
         return []
     newest, remedy = _newest_whole(run), _remedy_of_log(run)
-    resumed = checkpoint_path(run.checkpoints_path, newest_snapshot(run)[0])
-    if newest is not None and newest == resumed and not lost and _has_spec(run):
-        remedy = f"Nothing is lost to a resume from {newest.name}, the newest whole checkpoint."
+    if newest is not None and not lost and _has_spec(run):
+        resumed = checkpoint_path(run.checkpoints_path, newest_snapshot(run)[0])
+        if newest == resumed:
+            remedy = f"Nothing is lost to a resume from {newest.name}, the newest whole checkpoint."
     if faults and lost.startswith("buffer: its log"):
         what = lost.removeprefix("buffer: its log ").removeprefix("is damaged and ")
         remedy, lost = f"It {what} {remedy}", ""
@@ -199,7 +200,7 @@ def _missing_ends(run: RunDirectory) -> list[tuple[str, str]]:
 def _damaged_events(run: RunDirectory) -> list[tuple[str, str]]:
     reader, position, has_more, faults = EventReader(run), None, True, list[str]()
     lost_steps = LostSteps()
-    # Before the events, to which a live run adds while they are read.
+    # Read before the events: a live run may record more events and end while they are read.
     outcomes = {attempt: read_outcome(run.attempt_path(attempt)) for attempt in run.attempts()}
     while has_more:
         batch = reader.read(position, _MAX_STEPS)

@@ -35,7 +35,7 @@ from jobs.specs.verl import RAY_TOKEN_VARIABLE
 PROBE_MODULE = "jobs.launchers.ray_jobs_probe"
 REACH_SECONDS = 15.0
 PROBE_SECONDS = 40.0
-"""Connecting and probing take at most a minute together."""
+"""Connecting and probing take at most a minute together, once the cluster takes jobs."""
 SWEEP_SECONDS = 180.0
 """Finding left processes of a job may take longer: the job has ended, and the cluster answers."""
 
@@ -247,8 +247,8 @@ class RayJobsLauncher:
         name = f"{self.submission_id}-{action}-{secrets.token_hex(3)}"
         command = plain_command("python", "-P", "-m", PROBE_MODULE, action, str(folder))
         timeout = SWEEP_SECONDS if action == "sweep" else PROBE_SECONDS
-        give_up_at = time.monotonic() + timeout
         self._submit_probe(name, command, is_wanted)
+        give_up_at = time.monotonic() + timeout
         try:
             while (job := self._api.job(name)) is not None and not job.is_over:
                 if time.monotonic() >= give_up_at:

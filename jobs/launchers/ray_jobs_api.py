@@ -15,7 +15,7 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every reques
 
 _TIMEOUT = httpx2.Timeout(20.0, connect=5.0)
 _NOT_READY = "No available agent"
-"""Ray's answer to a job before the agent of a machine has reported itself."""
+"""Ray's answer to a job before the agent of the head has reported itself."""
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.5
 
@@ -75,7 +75,7 @@ def is_loopback(address: str) -> bool:
 
 
 class RayNotReadyError(RayJobsError):
-    """The cluster has just started and takes no job yet; or never, if the agent of its head did not get its port."""
+    """The cluster takes no job: the agent of its head still starts, or could not."""
 
 
 class RayJobsApi:
@@ -135,8 +135,9 @@ class RayJobsApi:
             except RayNotReadyError:
                 if time.monotonic() >= give_up_at:
                     raise RayNotReadyError(
-                        f"{self.address}: the cluster takes no jobs, since the agent of its head does not answer; see "
-                        "dashboard_agent.log there, whether its port is taken, and start the cluster again."
+                        f"{self.address}: the cluster takes no jobs, since the agent of its head did not start within "
+                        f"{_START_SECONDS:.0f} s; look in dashboard_agent.log on the head for the reason, often a port "
+                        "that is taken, and start the cluster again."
                     ) from None
                 time.sleep(_POLL_SECONDS)
             else:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.durable_files import whole_file
-from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT, BufferCorruptionError
 
 MAGIC = b"EXGRPOB1"
 _START = struct.Struct("<8sQI")
@@ -114,7 +114,10 @@ def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         )
     if zlib.crc32(memoryview(content)[_START.size :]) != crc32:
         raise BufferCorruptionError(f"{path}: differs from what was written (checksum); use an older checkpoint.")
-    return _decode(content)
+    try:
+        return _decode(content)
+    except (AttributeError, *ODD_CONTENT) as error:
+        raise BufferCorruptionError(f"{path}: is no snapshot of a replay buffer; use an older checkpoint.") from error
 
 
 def _decode(content: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

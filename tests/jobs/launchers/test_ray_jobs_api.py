@@ -38,13 +38,16 @@ class StartingCluster(BaseHTTPRequestHandler):
 
 @contextmanager
 def starting_cluster(num_refused: int) -> Iterator[tuple[RayJobsApi, type[StartingCluster]]]:
+    """Serve a cluster that refuses the first `num_refused` jobs; give its API and its counts."""
     handler = type("Handler", (StartingCluster,), {"num_refused": num_refused})
     with HTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         api = RayJobsApi(f"http://127.0.0.1:{server.server_port}")
-        yield api, handler
-        api.close()
-        server.shutdown()
+        try:
+            yield api, handler
+        finally:
+            api.close()
+            server.shutdown()
 
 
 def test_a_job_is_submitted_again_to_a_cluster_that_has_just_started():
@@ -55,5 +58,5 @@ def test_a_job_is_submitted_again_to_a_cluster_that_has_just_started():
 
 def test_a_cluster_whose_agent_never_answers_is_named_with_the_log_that_says_why(monkeypatch):
     monkeypatch.setattr(ray_jobs_api, "_START_SECONDS", 0.0)
-    with starting_cluster(9) as (api, _), pytest.raises(RayNotReadyError, match=r"see dashboard_agent\.log there"):
+    with starting_cluster(9) as (api, _), pytest.raises(RayNotReadyError, match=r"dashboard_agent\.log on the head"):
         api.submit("RUN-0001", "true", {})

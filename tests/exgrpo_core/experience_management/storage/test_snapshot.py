@@ -1,11 +1,12 @@
 import os
 import shutil
+import zlib
 
 import numpy as np
 import pytest
 
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
-from exgrpo_core.experience_management.storage.snapshot import read_snapshot, write_snapshot
+from exgrpo_core.experience_management.storage.snapshot import _LENGTH, _START, MAGIC, read_snapshot, write_snapshot
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
     bookkeeping,
@@ -291,3 +292,14 @@ def test_snapshot_size_follows_rows_and_questions_not_tokens(tmp_path):
     buffer.insert([success(i, np.arange(2000), i) for i in range(NUM_QUESTIONS)])
     buffer.snapshot(tmp_path / SNAPSHOT)
     assert (tmp_path / SNAPSHOT).stat().st_size < 2000
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"5", b"[1]", b"{}", b"{", b'{"columns": []}', b'{"columns": {"a": ["<f8", 2]}}', b'{"columns": {"a": 1}}'],
+)
+def test_a_snapshot_of_another_shape_is_refused_though_its_checksum_is_right(tmp_path, header):
+    body = _LENGTH.pack(len(header)) + header
+    (tmp_path / SNAPSHOT).write_bytes(_START.pack(MAGIC, _START.size + len(body), zlib.crc32(body)) + body)
+    with pytest.raises(BufferCorruptionError, match=r"buffer\.snapshot: is no snapshot of a replay buffer"):
+        read_snapshot(tmp_path / SNAPSHOT)
