@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import secrets
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,24 +59,31 @@ def checkpoint_path(checkpoints: Path, step: int) -> Path:
 
 
 def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], None]) -> Checkpoint:
-    """Let `write` fill a hidden folder, then make it the checkpoint at `step`; a kill leaves it whole or absent."""
+    """Let `write` fill a hidden folder, then make it the checkpoint at `step`; a kill leaves it whole or absent.
+
+    Each save has a hidden folder of its own: a worker that was given up and continues meanwhile changes nothing in it.
+    """
     target = checkpoint_path(checkpoints, step)
-    hidden = checkpoints / f".{target.name}"
-    shutil.rmtree(hidden, ignore_errors=True)
+    hidden = checkpoints / f".{target.name}.{secrets.token_hex(4)}"
     hidden.mkdir(parents=True)
-    write(Checkpoint(step, hidden))
-    files = sorted(path for path in hidden.rglob("*") if path.is_file())
-    sizes = {str(path.relative_to(hidden)): [path.stat().st_size, file_crc(path)] for path in files}
-    manifest = {"step": step, "files": sizes}
-    (hidden / MANIFEST).write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}), encoding="utf-8")
-    for path in [*files, hidden / MANIFEST, *(folder for folder in hidden.rglob("*") if folder.is_dir()), hidden]:
-        sync(path)
-    exit_if_fenced()
-    if target.exists():
-        shutil.rmtree(target)
-    hidden.rename(target)
+    try:
+        write(Checkpoint(step, hidden))
+        _write_manifest(hidden, step)
+        exit_if_fenced()
+        if target.exists():
+            shutil.rmtree(target)
+        hidden.rename(target)
+    except BaseException:
+        shutil.rmtree(hidden, ignore_errors=True)
+        raise
     sync(checkpoints)
     return Checkpoint(step, target)
+
+
+def remove_unfinished(checkpoints: Path) -> None:
+    """Remove what workers that were killed left of checkpoints; a running one must not call it after its start."""
+    for hidden in checkpoints.glob(f".{PREFIX}*"):
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def list_checkpoints(checkpoints: Path) -> list[Path]:
@@ -163,6 +171,16 @@ def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
     if manifest.keys() != {"step", "files"} or crc not in (None, _manifest_crc(manifest)):
         raise ValueError(f"{path}: differs from what was written (checksum).")
     return int(manifest["step"]), manifest["files"]
+
+
+def _write_manifest(folder: Path, step: int) -> None:
+    """Write the manifest of the files in a folder, all of it to the disk."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {str(path.relative_to(folder)): [path.stat().st_size, file_crc(path)] for path in files}
+    manifest = {"step": step, "files": sizes}
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}), encoding="utf-8")
+    for path in [*files, folder / MANIFEST, *(child for child in folder.rglob("*") if child.is_dir()), folder]:
+        sync(path)
 
 
 def _manifest_crc(manifest: dict[str, Any]) -> int:

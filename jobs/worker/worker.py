@@ -20,6 +20,7 @@ from jobs.machine.gc_tuning import gc_paused
 from jobs.recording.loggers import open_recorder
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.attempts import LOCK_FILE, read_outcome, reserve_outcome, write_outcome
+from jobs.runs.checkpoints import remove_unfinished
 from jobs.runs.control import Control, StoppedBeforeStartError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.fencing import EXIT_NOT_MINE, clear_attempt, set_attempt
@@ -130,6 +131,7 @@ def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_
     allow_open_files()
     reserve_outcome(attempt_path)
     set_attempt(attempt_path)
+    remove_unfinished(run.checkpoints_path)
     control = WorkerControl(run, attempt_path)
     control.start()
     try:

@@ -30,7 +30,7 @@ from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.open_index import ingest_all
-from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
+from tests.jobs.supervisor.toy_bench import TIMEOUT_SECONDS, toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]
 
@@ -139,7 +139,7 @@ def test_stopped_supervisor_keeps_its_right_and_goes_on(tmp_path, figure):
         Supervisor(runs_root, DatabaseIndex(None, runs_root))
     wait_until(lambda: read_outcome(run.attempt_path(1)) is not None, "the run's end")
     first.send_signal(signal.SIGCONT)
-    assert first.wait(timeout=60) == 0
+    assert first.wait(timeout=TIMEOUT_SECONDS) == 0
     assert (run.attempts(), shown(runs_root, run)) == ([1], ("succeeded", list(range(1, 201))))
     figure("a supervisor stopped and continued", "no second one could start; it continued")
 
@@ -168,9 +168,9 @@ def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
     wait_until(lambda: has_done_steps(run, 2), "the new worker's steps")
     before = events_of(run.attempt_path(1))
     old.send_signal(signal.SIGCONT)
-    assert old.wait(timeout=60) == EXIT_NOT_MINE
+    assert old.wait(timeout=TIMEOUT_SECONDS) == EXIT_NOT_MINE
     run.request_stop()
-    assert new.wait(timeout=60) == 0
+    assert new.wait(timeout=TIMEOUT_SECONDS) == 0
     # What the kernel was already writing when the stop came may be finished; a new step is not begun.
     after = events_of(run.attempt_path(1))
     assert after.startswith(before)

@@ -8,7 +8,7 @@ import pytest
 from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import GradeItem
-from tests.jobs.grading.test_pool import POISONED, SYMBOLIC, TOWER, math_items
+from tests.jobs.grading.test_pool import LIMIT, POISONED, SYMBOLIC, TOWER, math_items
 
 pytestmark = [
     pytest.mark.verl,
@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray warns of what it will change
 ]
 
-LIMIT = 2.0
 ITEMS = [*math_items(), GradeItem("B", r"\boxed{(B)}", "choice"), GradeItem("7/2", TOWER, "math")]
 
 

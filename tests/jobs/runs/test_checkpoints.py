@@ -93,7 +93,7 @@ def test_interrupted_save_leaves_no_checkpoint_and_the_next_save_is_whole(tmp_pa
 
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(tmp_path, 5, write)
-    assert list_checkpoints(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
     save(tmp_path, 5)
     assert find_fault(tmp_path / "step-00000005") is None
 
@@ -103,6 +103,17 @@ def test_saving_a_step_again_replaces_it(tmp_path):
     save(tmp_path, 5, b"new")
     assert (tmp_path / "step-00000005" / "policy" / "model.safetensors").read_bytes() == b"new"
     assert find_fault(tmp_path / "step-00000005") is None
+
+
+def test_a_save_of_the_same_step_meanwhile_does_not_touch_an_unfinished_one(tmp_path):
+    def write(checkpoint):
+        save(tmp_path, 5, b"of a worker that was given up")
+        (checkpoint.path / "weights").write_bytes(b"of its successor")
+
+    path = save_checkpoint(tmp_path, 5, write).path
+    assert find_fault(path) is None
+    assert (path / "weights").read_bytes() == b"of its successor"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_only_the_newest_are_kept(tmp_path):

@@ -13,6 +13,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError, load_preset
 from jobs.worker.worker import allow_open_files, error_message, load_embedded_loop
+from tests.jobs.supervisor.toy_bench import TOY_WORKER, toy_spec
 
 LAST_STEP_FAILS = """
 import sys
@@ -86,3 +87,13 @@ def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_recor
     events = EventReader(run).read().events
     assert [event["status"] for event in events] == ["starting", "running", "failed"]
     assert events[-1]["reason"] == outcome.reason
+
+
+def test_a_worker_removes_what_a_killed_one_left_of_a_checkpoint(tmp_path):
+    run = RunDirectory.create(tmp_path / "runs", toy_spec(num_steps=2, checkpoint_interval=1))
+    half = run.checkpoints_path / ".step-00000007.0a1b2c3d" / "policy"
+    half.mkdir(parents=True)
+    (half / "model.safetensors").write_bytes(b"half")
+    command = [sys.executable, "-m", TOY_WORKER, str(run.path), str(run.claim_attempt())]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode == 0
+    assert sorted(path.name for path in run.checkpoints_path.iterdir()) == ["step-00000001", "step-00000002"]
