@@ -133,7 +133,7 @@ def reason_of(error: OSError) -> str:
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     name = PurePosixPath(member.name).name
-    if name in _PROCESS_FILES or name.endswith(".tmp") or not (member.isfile() or member.isdir() or member.islnk()):
+    if _is_left_out(name) or not (member.isfile() or member.isdir() or member.islnk()):
         return None
     member.uid = member.gid = 0
     member.uname = member.gname = ""
@@ -142,9 +142,12 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
     """Return what is not copied: files of a process, unfinished ones, and links, which may lead anywhere."""
-    return {
-        name for name in names if name in _PROCESS_FILES or name.endswith(".tmp") or (Path(folder) / name).is_symlink()
-    }
+    return {name for name in names if _is_left_out(name) or (Path(folder) / name).is_symlink()}
+
+
+def _is_left_out(name: str) -> bool:
+    """Whether a file or folder is a process's or unfinished: hidden names are those of checkpoints being saved."""
+    return name in _PROCESS_FILES or name.endswith(".tmp") or name.startswith(".")
 
 
 def _unpack(source: Path, staging: Path, trusts_pickles: bool) -> str:

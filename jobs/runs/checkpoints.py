@@ -1,5 +1,6 @@
 """Complete checkpoints: written to a hidden folder, made visible by one rename, checked by a manifest."""
 
+import contextlib
 import json
 import logging
 import re
@@ -61,7 +62,7 @@ def checkpoint_path(checkpoints: Path, step: int) -> Path:
 def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], None]) -> Checkpoint:
     """Let `write` fill a hidden folder, then make it the checkpoint at `step`; a kill leaves it whole or absent.
 
-    Each save has a hidden folder of its own: a worker that was given up and continues meanwhile changes nothing in it.
+    Each save has its own hidden folder, so that a worker that was given up and continues cannot change it.
     """
     target = checkpoint_path(checkpoints, step)
     hidden = checkpoints / f".{target.name}.{secrets.token_hex(4)}"
@@ -70,9 +71,7 @@ def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], 
         write(Checkpoint(step, hidden))
         _write_manifest(hidden, step)
         exit_if_fenced()
-        if target.exists():
-            shutil.rmtree(target)
-        hidden.rename(target)
+        _replace(target, hidden)
     except BaseException:
         shutil.rmtree(hidden, ignore_errors=True)
         raise
@@ -80,9 +79,25 @@ def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], 
     return Checkpoint(step, target)
 
 
+def _replace(target: Path, hidden: Path) -> None:
+    """Rename a folder to `target`; an older one there stays if that fails."""
+    older = hidden.with_name(f"{hidden.name}.older")
+    with contextlib.suppress(FileNotFoundError):
+        target.rename(older)
+    try:
+        hidden.rename(target)
+    except OSError:
+        if older.exists():
+            older.rename(target)
+        raise
+    shutil.rmtree(older, ignore_errors=True)
+
+
 def remove_unfinished(checkpoints: Path) -> None:
-    """Remove what workers that were killed left of checkpoints; a running one must not call it after its start."""
-    for hidden in checkpoints.glob(f".{PREFIX}*"):
+    """Remove the hidden folders of saves that did not finish; call it only while this process saves nothing."""
+    exit_if_fenced()
+    for hidden in checkpoints.glob(f".{PREFIX}[0-9]*"):
+        logger.info("%s is removed: its save did not finish.", hidden)
         shutil.rmtree(hidden, ignore_errors=True)
 
 

@@ -131,7 +131,6 @@ def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_
     allow_open_files()
     reserve_outcome(attempt_path)
     set_attempt(attempt_path)
-    remove_unfinished(run.checkpoints_path)
     control = WorkerControl(run, attempt_path)
     control.start()
     try:
@@ -148,6 +147,7 @@ def _run_attempt(
     status, reason = RunStatus.FAILED, ""
     recorder: RunRecorder | None = None
     try:
+        remove_unfinished(run.checkpoints_path)
         spec = run.job_spec()
         recorder = open_recorder(run, attempt, spec)
         recorder.status(RunStatus.STARTING)

@@ -100,7 +100,7 @@ def open_page(browser, workbench):
         watched.page.set_default_timeout(90_000)
         separator = "&" if "?" in path else "?"
         watched.page.goto(f"{workbench.origin}{path}{separator}token={workbench.token}")
-        watched.page.wait_for_url(lambda url: "token=" not in url)  # signing in goes on to the page by itself
+        watched.page.wait_for_url(lambda url: "token=" not in url)  # signing in loads the page again
         return watched
 
     yield open_at

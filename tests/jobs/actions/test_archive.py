@@ -47,12 +47,15 @@ WHOLE = {"run-1/spec.json": b"{}", "run-1/run.json": INFO}
 @pytest.mark.parametrize("name", ["run.tar.gz", "folder"])
 def test_exported_run_comes_back_with_the_same_files(run, tmp_path, name):
     (tmp_path / "folder").mkdir()
+    being_saved = run.checkpoints_path / ".step-00000003.0a1b2c3d"
+    being_saved.mkdir(parents=True)
     exported = export_run(run, tmp_path / name)
     run_id = import_run(exported, tmp_path / "elsewhere")
     copy = RunDirectory.open(tmp_path / "elsewhere", run_id)
     assert copy.spec() == run.spec()
     assert (copy.buffer_path / "segment-000001.rows").read_bytes() == b"rows"
     assert copy.attempts() == [1]
+    assert list(copy.checkpoints_path.iterdir()) == []
 
 
 def test_import_takes_over_neither_locks_nor_wishes_to_stop(run, tmp_path):

@@ -1,5 +1,8 @@
+import shutil
+
 import pytest
 
+from jobs.runs import checkpoints
 from jobs.runs.checkpoints import (
     DamagedCheckpointError,
     find_fault,
@@ -105,7 +108,7 @@ def test_saving_a_step_again_replaces_it(tmp_path):
     assert find_fault(tmp_path / "step-00000005") is None
 
 
-def test_a_save_of_the_same_step_meanwhile_does_not_touch_an_unfinished_one(tmp_path):
+def test_another_save_of_the_same_step_does_not_change_an_unfinished_one(tmp_path):
     def write(checkpoint):
         save(tmp_path, 5, b"of a worker that was given up")
         (checkpoint.path / "weights").write_bytes(b"of its successor")
@@ -114,6 +117,19 @@ def test_a_save_of_the_same_step_meanwhile_does_not_touch_an_unfinished_one(tmp_
     assert find_fault(path) is None
     assert (path / "weights").read_bytes() == b"of its successor"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_checkpoint_stays_where_the_folder_that_was_to_replace_it_is_gone(tmp_path, monkeypatch):
+    save(tmp_path, 5, b"of the successor")
+
+    def write(checkpoint):
+        (checkpoint.path / "weights").write_text("late")
+
+    monkeypatch.setattr(checkpoints, "exit_if_fenced", lambda: [shutil.rmtree(path) for path in tmp_path.glob(".*")])
+    with pytest.raises(FileNotFoundError):
+        save_checkpoint(tmp_path, 5, write)
+    assert find_fault(tmp_path / "step-00000005") is None
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
 
 
 def test_only_the_newest_are_kept(tmp_path):

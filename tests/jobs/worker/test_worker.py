@@ -2,6 +2,7 @@ import errno
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
+from jobs.runs.fencing import EXIT_NOT_MINE
 from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError, load_preset
 from jobs.worker.worker import allow_open_files, error_message, load_embedded_loop
@@ -91,9 +93,27 @@ def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_recor
 
 def test_a_worker_removes_what_a_killed_one_left_of_a_checkpoint(tmp_path):
     run = RunDirectory.create(tmp_path / "runs", toy_spec(num_steps=2, checkpoint_interval=1))
-    half = run.checkpoints_path / ".step-00000007.0a1b2c3d" / "policy"
-    half.mkdir(parents=True)
-    (half / "model.safetensors").write_bytes(b"half")
-    command = [sys.executable, "-m", TOY_WORKER, str(run.path), str(run.claim_attempt())]
-    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode == 0
+    half_saved(run)
+    assert toy_exit_code(run, run.claim_attempt()) == 0
     assert sorted(path.name for path in run.checkpoints_path.iterdir()) == ["step-00000001", "step-00000002"]
+
+
+def test_a_worker_that_starts_after_its_successor_leaves_the_checkpoint_being_saved(tmp_path):
+    run = RunDirectory.create(tmp_path / "runs", toy_spec())
+    run.claim_attempt()
+    run.claim_attempt()
+    model = half_saved(run)
+    assert toy_exit_code(run, attempt=1) == EXIT_NOT_MINE
+    assert model.exists()
+
+
+def half_saved(run: RunDirectory) -> Path:
+    model = run.checkpoints_path / ".step-00000007.0a1b2c3d" / "policy" / "model.safetensors"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"half")
+    return model
+
+
+def toy_exit_code(run: RunDirectory, attempt: int) -> int:
+    command = [sys.executable, "-m", TOY_WORKER, str(run.path), str(attempt)]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode
