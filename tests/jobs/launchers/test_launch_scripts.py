@@ -25,8 +25,13 @@ from tests.tools import free_port, report_missing
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 SRUN = """#!/bin/bash
-# This machine plays all of them: srun's options are dropped and the rest is run.
-while [[ $1 == --* ]]; do shift; done
+# This machine plays all of them. As Slurm's own, it takes the job's tasks unless told, and starts each a node only.
+tasks=$SLURM_NTASKS nodes=0
+while [[ $1 == --* ]]; do
+    case $1 in --ntasks=*) tasks=${1#*=} ;; --nodes=*) nodes=${1#*=} ;; esac
+    shift
+done
+[ "$tasks" = "$nodes" ] || { echo "srun: $tasks tasks do not fit on $nodes nodes" >&2; exit 1; }
 exec "$@"
 """
 Play = Callable[..., str]
@@ -94,6 +99,7 @@ def test_slurm_script_starts_ray_on_both_machines_and_trains_over_them(tmp_path:
         keep(tmp_path, ScriptKind.SLURM, num_nodes=2, gpus_per_node=1),
         PATH=f"{programs}:{os.environ['PATH']}",
         SLURM_JOB_ID=str(free_port()),
+        SLURM_NTASKS="2",
         SLURMD_NODENAME="this-machine",
     )
     assert output.count("Ray runtime started") == 2

@@ -1,3 +1,4 @@
+import re
 import subprocess
 
 import pytest
@@ -51,9 +52,17 @@ def test_slurm_gives_every_machine_its_gpus_ray_and_time_to_stop(script):
     assert (options["ntasks-per-node"], options["gpus-per-node"], options["cpus-per-task"]) == ("1", "8", "36")
     assert (options["time"], options["signal"]) == ("1-00:00:00", "B:INT@900")
     assert "--num-cpus=36 --num-gpus=8" in text
-    assert 'srun --nodes=1 --nodelist="$head"' in text
-    assert 'srun --nodes=3 --exclude="$head"' in text
     assert "RAY_AUTH_MODE=token" in text
+
+
+@pytest.mark.parametrize("num_nodes", [2, 4])
+def test_each_srun_says_its_tasks_since_it_would_inherit_those_of_the_job(script, num_nodes):
+    text = script(preset(num_nodes=num_nodes), ScriptKind.SLURM)
+    sizes = [
+        (re.search(r"--nodes=(\d+)", line)[1], re.search(r"--ntasks=(\d+)", line)[1], "--nodelist=" in line)
+        for line in re.findall(r"^srun .*", text, re.MULTILINE)
+    ]
+    assert sizes == [("1", "1", True), (str(num_nodes - 1), str(num_nodes - 1), False)]
 
 
 def test_slurms_script_of_several_machines_says_how_it_is_started(script):
