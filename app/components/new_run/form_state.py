@@ -1,13 +1,13 @@
 """What the form of a new run holds: values of the session, with changes in the address, so that a reload keeps them."""
 
 import copy
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
-import yaml
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.components.new_run import field_input
@@ -15,7 +15,9 @@ from app.components.new_run.field_shapes import FieldShape, sections
 from app.components.widgets.spec_text import differences, option_text
 
 ADDRESS = "set"
-"""Changed fields in the address, each as `path=value`, as `--set` takes it."""
+"""Changed fields in the address, each as `path=value`: JSON, or text that is not JSON."""
+_MAX_CHARACTERS = 10_000
+"""A longer value of the address is left out."""
 _KEY, _EDITIONS = "new-run-form", "new-run-editions"
 TABS_KEY = "new-run-sections"
 """Key of a widget that is always on the page: without it in the session, the page was opened again."""
@@ -112,12 +114,20 @@ def value_at(content: object, path: str) -> object:
 
 def _apply(state: FormState, word: str) -> None:
     path, separator, text = word.partition("=")
-    if not separator:
-        return
+    if separator and len(text) <= _MAX_CHARACTERS:
+        state.put(path, _read_value(text))
+
+
+def _read_value(text: str) -> object:
+    """Return a value of the address; never read as YAML, whose aliases make a short text huge."""
     try:
-        state.put(path, yaml.safe_load(text))
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
 
 
 def _shapes() -> list[FieldShape]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import yaml
 
 MAX_OPTIONS_IN_COMMAND = 12
+_MAX_PLAIN = 200
+"""Characters of a text that is written without quotes."""
 WHOLE_VALUES = frozenset(
     {"mask_range", "reward_model", "sft", "environment", "benchmarks", "strategy_settings", "rewards"}
 )
@@ -62,11 +64,20 @@ def shell_command(preset: str | None, changes: list[Difference]) -> str:
 
 
 def option_text(value: object) -> str:
-    """Return a value as `--set` takes it: text that YAML reads as the same text unquoted, everything else as JSON."""
+    """Return a value as `--set` and addresses take it: as JSON, or text that both read as the same text."""
     return str(value) if isinstance(value, str) and _is_plain(value) else json.dumps(value, default=str)
 
 
 def _is_plain(text: str) -> bool:
+    """Whether YAML and JSON read the text as itself; with anchors, which can be slow to read, it is never asked."""
+    if len(text) > _MAX_PLAIN or "&" in text:
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    else:
+        return False
     try:
         return bool(yaml.safe_load(text) == text)
     except (yaml.YAMLError, ValueError, RecursionError):  # also an impossible date, and deep nesting

@@ -260,6 +260,18 @@ def test_changes_are_in_the_address_and_come_back_with_it(open_page):
     assert "set" not in again.query_params
 
 
+@pytest.mark.parametrize("text", ["[&a x, *a]", "{<<: {a: 1}}", "NaN", "[" * 5000, "&a [x]"])
+def test_a_value_of_the_address_is_json_or_text_and_never_yaml(open_page, text):
+    page = open_page("new_run", set=f"name={text}")
+    assert not page.exception
+    assert page.session_state["new-run-form"].value("name") == text
+
+
+def test_a_value_of_the_address_is_bounded(open_page):
+    page = open_page("new_run", set=f"name={'x' * 10_001}")
+    assert page.session_state["new-run-form"].value("name") == "chains ExGRPO"
+
+
 def test_refused_launch_says_why_beside_the_button(open_page, monkeypatch):
     page = open_page("new_run")
 
