@@ -143,7 +143,7 @@ def measure_agreement(device: torch.device) -> dict[str, float]:
         for group in groups
         for i, trajectory in enumerate(group.trajectories)
     ]
-    objective = dataclasses.replace(config, entropy_coefficient=0.0).objective_settings(is_started=True)
+    objective = dataclasses.replace(config, entropy_coefficient=0.0).objective_settings(is_replay_open=True)
     expected, actual = (engine.update([MiniBatch(rows, 4)], objective) for engine in (cpu, other))
     gradient = "optim/gradient_norm"
     return {

@@ -115,7 +115,7 @@ def time_steps(on_policy: ChainsRun, exgrpo: ChainsRun, num_steps: int) -> tuple
                 step=metrics["seconds/step"] - timer.forward_seconds,
                 score=timer.score_seconds,
                 forward=timer.forward_seconds,
-                manage=metrics["seconds/manage"],
+                manage=metrics["seconds/other"],
                 update=metrics["seconds/update"],
                 rollout=metrics["seconds/rollout"],
             )

@@ -44,7 +44,7 @@ class StepMaker:
                 if trajectory.reward
             ]
             metrics = {key: float(self._rng.random()) for key in METRICS}
-            yield StepReport(step, is_started=True, groups=groups, buffer_events=events, metrics=metrics)
+            yield StepReport(step, is_replay_open=True, groups=groups, buffer_events=events, metrics=metrics)
 
     def _group(self, index: int, step: int) -> RolloutGroup:
         question = Question(index, f"id{index}", np.array([1], dtype=np.int32), f"Question {index}?", str(index))

@@ -34,8 +34,8 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     """
     clock = PhaseClock()
     state.step += 1
-    is_started = state.delayed_start.is_open
-    report = StepReport(step=state.step, is_started=is_started, groups=[])
+    is_replay_open = state.delayed_start.is_open
+    report = StepReport(step=state.step, is_replay_open=is_replay_open, groups=[])
 
     # Phase 1, experience management: lines 4 to 8 and 16 on the buffer as it is at the start of the step.
     sampler = build_sampler(config)
@@ -61,12 +61,12 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     mini_batches = build_mini_batches(trained, config, state.rng)
     check_mini_batches(mini_batches, config)
     with clock.phase("update"):
-        update_metrics = engine.update(mini_batches, config.objective_settings(is_started))
+        update_metrics = engine.update(mini_batches, config.objective_settings(is_replay_open))
 
     # Lines 24 to 30 and 33: collect successes, retire solved questions.
     collect_experience(state, config, report)
     state.delayed_start.observe(batch_pass_rate(report.groups))
-    if config.is_experiential:
+    if config.replays_experience:
         report.stored = state.commit(report)
     report.metrics |= step_metrics(state, config, report) | mini_batch_metrics(mini_batches)
     report.metrics |= variance_metrics(trained, config) | gradient_weight_metrics(trained, config)
@@ -80,7 +80,7 @@ def _draw_experience(
 ) -> dict[int, float]:
     """Lines 5 to 8: n = min(floor(rho B), |E|) questions; none before the delayed start."""
     is_drawn_now = sampler.placement in (Placement.REPLACE, Placement.GROUP)
-    if not (config.is_experiential and report.is_started and is_drawn_now):
+    if not (config.replays_experience and report.is_replay_open and is_drawn_now):
         return {}
     columns = QuestionColumns(state.replay_buffer, state.step)
     return draw_replays(state, sampler, columns, config.num_experiential_wanted, report)

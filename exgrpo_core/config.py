@@ -40,7 +40,7 @@ class ObjectiveSettings:
     shaping_beta: float | None
     aggregation: LossAggregation
     max_response_tokens: int
-    loss_scale: float
+    policy_loss_factor: float
     entropy_coefficient: float
     kl_coefficient: float
     off_policy_correction: str = POLICY_SHAPING
@@ -190,7 +190,7 @@ class ExGRPOConfig:
     """Divide advantages by the group's standard deviation (GRPO); off is Dr.GRPO."""
     loss_aggregation: LossAggregation = LossAggregation.MAX_LENGTH
     """How token terms of a trajectory add up."""
-    loss_scale: float = 1.0
+    policy_loss_factor: float = 1.0
     """Factor on the policy term; the paper presets use 64, the authors' scale per rank. Above 0."""
     clipping: Clipping = Clipping.BEFORE_START
     """Where Eq. CLIP applies to fresh trajectories."""
@@ -290,7 +290,7 @@ class ExGRPOConfig:
             ),
             (0.0 < self.review_fraction <= 1.0, "review_fraction", "a share in (0, 1]"),
             (0.0 < self.spread_epsilon < math.inf, "spread_epsilon", "a finite number above 0"),
-            (0.0 < self.loss_scale < math.inf, "loss_scale", "a finite number above 0"),
+            (0.0 < self.policy_loss_factor < math.inf, "policy_loss_factor", "a finite number above 0"),
             (0.0 < self.clip_epsilon < 1.0, "clip_epsilon", "a number in (0, 1)"),
             (
                 self.clip_epsilon_high is None or 0.0 < self.clip_epsilon_high < math.inf,
@@ -305,7 +305,7 @@ class ExGRPOConfig:
         ]
 
     @property
-    def is_experiential(self) -> bool:
+    def replays_experience(self) -> bool:
         """Whether the run collects and replays its own experience."""
         return self.experience_ratio > 0.0
 
@@ -315,10 +315,10 @@ class ExGRPOConfig:
         # 0.29 * 100 is 28.999... in binary: the epsilon keeps the floor of the decimal number.
         return math.floor(self.experience_ratio * self.batch_size + 1e-9)
 
-    def objective_settings(self, is_started: bool) -> ObjectiveSettings:
+    def objective_settings(self, is_replay_open: bool) -> ObjectiveSettings:
         """Return what the loss needs in a step that runs before or after the delayed start opened."""
         clips_fresh = self.clipping is Clipping.ALWAYS or (
-            self.clipping is Clipping.BEFORE_START and not (is_started and self.is_experiential)
+            self.clipping is Clipping.BEFORE_START and not (is_replay_open and self.replays_experience)
         )
         return ObjectiveSettings(
             clips_fresh=clips_fresh,
@@ -326,7 +326,7 @@ class ExGRPOConfig:
             shaping_beta=self.shaping_beta if self.shapes_policy else None,
             aggregation=self.loss_aggregation,
             max_response_tokens=self.max_response_tokens,
-            loss_scale=self.loss_scale,
+            policy_loss_factor=self.policy_loss_factor,
             entropy_coefficient=self.entropy_coefficient,
             kl_coefficient=self.kl_coefficient,
             off_policy_correction=self.off_policy_correction,

@@ -31,7 +31,7 @@ class StateError(ValueError):
 
 
 class ExGRPOState:
-    """E, S, the latch, the random generator and the stream of fresh questions of one run.
+    """E, S, the switch, the random generator and the stream of fresh questions of one run.
 
     `step` is the number of steps done. `external` maps question indices to trajectories from a file (LUFFY-style).
     """
@@ -90,7 +90,9 @@ class ExGRPOState:
 
         A plain on-policy run skips none unless its rule is `always`: its retired set is only shown.
         """
-        if config.retired is RetiredRule.REDRAW or not (config.is_experiential or config.retired is RetiredRule.ALWAYS):
+        if config.retired is RetiredRule.REDRAW or not (
+            config.replays_experience or config.retired is RetiredRule.ALWAYS
+        ):
             return np.zeros(len(self.questions), dtype=np.bool_)
         return self.retired_set.mask
 

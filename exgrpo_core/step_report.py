@@ -40,7 +40,7 @@ METRICS: dict[str, str] = {
     "replay/num_replayed": "replayed trajectories in the batch",
     "replay/share": "share of experiential groups in the batch",
     "replay/num_candidates": "stored trajectories scored this step",
-    "replay/deficit": "experiential slots that rho asked for and the buffer could not fill",
+    "replay/shortfall": "experiential slots that rho asked for and the buffer could not fill",
     "replay/age_mean": "mean steps done since the replayed trajectories were generated, or their log-probs refreshed; "
     "steps that a resume did again count twice",
     "replay/age_max": "largest such age, steps",
@@ -90,7 +90,7 @@ METRICS: dict[str, str] = {
     "seconds/rollout": "generation and grading",
     "seconds/score": "scoring of candidates",
     "seconds/update": "forward, backward and optimizer",
-    "seconds/manage": "all other work of the step",
+    "seconds/other": "all other work of the step",
     "seconds/step": "whole step",
 }
 """Every metric key that a step may record, with its meaning and unit: the one place that declares them."""
@@ -126,7 +126,7 @@ METRIC_LABELS: dict[str, str] = {
     "replay/num_replayed": "Replayed trajectories",
     "replay/share": "Experiential share of the batch",
     "replay/num_candidates": "Candidates scored",
-    "replay/deficit": "Replay shortfall",
+    "replay/shortfall": "Replay shortfall",
     "replay/age_mean": "Mean age of replayed trajectories",
     "replay/age_max": "Greatest age of replayed trajectories",
     "replay/draws_per_question": "Draws per question",
@@ -175,7 +175,7 @@ METRIC_LABELS: dict[str, str] = {
     "seconds/rollout": "Time of rollout and grading",
     "seconds/score": "Time of scoring candidates",
     "seconds/update": "Time of the update",
-    "seconds/manage": "Time of all else",
+    "seconds/other": "Other time",
     "seconds/step": "Time of a step",
 }
 """What people call each metric, in lists and over charts."""
@@ -235,7 +235,7 @@ class BucketCount:
     num_questions: int
     probability: float
     num_drawn: int
-    deficit: int
+    overflow: int
     """Draws that Algorithm 2 gave this bucket beyond its size and moved to others."""
 
 
@@ -244,7 +244,7 @@ class StepReport:
     """Everything one step did. `step` counts from 1; `groups` are fresh and experiential groups after the update."""
 
     step: int
-    is_started: bool
+    is_replay_open: bool
     groups: list[RolloutGroup]
     buckets: list[BucketCount] = field(default_factory=list)
     selections: list[Selection] = field(default_factory=list)

@@ -122,7 +122,7 @@ class RolloutGroup:
         return () if self.replay is None else (self.replay, *self.more_replays)
 
     @property
-    def is_experiential(self) -> bool:
+    def has_replay(self) -> bool:
         """Whether the group holds a replayed trajectory."""
         return self.replay is not None
 

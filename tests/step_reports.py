@@ -56,15 +56,15 @@ def make_report(step: int, seed=0, num_groups=4, num_rollouts=3, num_tokens=12) 
         question = questions[(step * num_groups + item) % NUM_QUESTIONS]
         ids = range(first_id + item * num_rollouts, first_id + (item + 1) * num_rollouts)
         trajectories = [make_trajectory(question.index, number, step, rng, num_tokens) for number in ids]
-        is_experiential = step > 1 and item >= num_groups // 2
-        replay = make_replay(trajectories.pop(), rng) if is_experiential else None
+        has_replay = step > 1 and item >= num_groups // 2
+        replay = make_replay(trajectories.pop(), rng) if has_replay else None
         advantages = rng.normal(size=num_rollouts).astype(np.float32)
         groups.append(RolloutGroup(question, trajectories, replay, advantages))
     drawn = [group.replay for group in groups if group.replay]
     rewards = [trajectory.reward for group in groups for trajectory in group.trajectories]
     return StepReport(
         step=step,
-        is_started=step > 1,
+        is_replay_open=step > 1,
         groups=groups,
         buckets=[BucketCount(bucket, step + bucket, 0.25, bucket % 2, 0) for bucket in range(1, 4)],
         selections=[make_selection(replay, rng) for replay in drawn],

@@ -45,7 +45,7 @@ DEFICITS = Chart(
     "trajectories per step",
     (
         MetricCurve("replay/num_replayed", "replayed", lambda p: p.replay),
-        MetricCurve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
+        MetricCurve("replay/shortfall", "replay shortfall", lambda p: p.warning, "dot"),
     ),
 )
 _KEYS = (*buffer_area.KEYS, *(curve.key for chart in (DEFICITS, curves.EVER_SOLVED) for curve in chart.curves))

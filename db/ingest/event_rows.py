@@ -98,7 +98,7 @@ class RowCollector:
         values = {key: float(event["metrics"][key]) for key in sorted(event["metrics"])}
         row = {
             "at": datetime.fromisoformat(event["at"]),
-            "is_started": bool(event["is_started"]),
+            "is_started": bool(event["is_replay_open"]),
             "is_finite": all(map(math.isfinite, values.values())),
             "notices": list(event["notices"]),
             "names_key": self._names_key(tuple(values)),

@@ -89,8 +89,8 @@ def _has_empty_buffer(
     connection: Connection, run_key: int, last_step: int, curves: Curves, has_no_reward: bool
 ) -> bool:
     spec = connection.scalars(select(models.runs.c.spec).where(models.runs.c.run_key == run_key)).one()
-    is_experiential = experience_ratio(spec) > 0.0
-    if not is_experiential or last_step < NUM_RECENT_STEPS or _newest(curves["buffer/num_questions"]) != 0:
+    replays_experience = experience_ratio(spec) > 0.0
+    if not replays_experience or last_step < NUM_RECENT_STEPS or _newest(curves["buffer/num_questions"]) != 0:
         return False
     # Before the delayed start an empty buffer is normal, unless the reward is zero.
     return has_no_reward or _has_step(connection, run_key, models.steps.c.is_started)

@@ -13,11 +13,11 @@ from exgrpo_core.types import Float64Array, Int64Array
 class BucketDraw:
     """One draw of bucket counts; arrays have one entry a bucket.
 
-    `probabilities` are over non-empty buckets; `deficits` are draws beyond a bucket's size, moved to other buckets.
+    `probabilities` are over non-empty buckets; `overflows` are draws beyond a bucket's size, moved to other buckets.
     """
 
     counts: Int64Array
-    deficits: Int64Array
+    overflows: Int64Array
     probabilities: Float64Array
 
 
@@ -68,16 +68,16 @@ def draw_bucket_counts(
     sizes, weights = _checked(bucket_sizes, probabilities, num_samples)
     shares = _normalized(weights, sizes)
     counts = np.zeros_like(sizes)
-    deficits = np.zeros_like(sizes)
+    overflows = np.zeros_like(sizes)
     num_left = num_samples
     while num_left > 0:
         room = sizes - counts
         drawn = _multinomial(num_left, _normalized(weights, room), rng)
         surplus = np.maximum(drawn - room, 0)
         counts += drawn - surplus
-        deficits += surplus
+        overflows += surplus
         num_left = int(surplus.sum())
-    return BucketDraw(counts, deficits, shares)
+    return BucketDraw(counts, overflows, shares)
 
 
 def sample_members(members: Sequence[Int64Array], counts: ArrayLike, rng: np.random.Generator) -> list[Int64Array]:

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class DelayedStart:
-    """A latch: it opens when one batch's Pass@1 is above `start_pass_rate`, and never closes again.
+    """A switch: it opens when one batch's Pass@1 is above `start_pass_rate`, and never closes again.
 
     Without a rate (None) it is open from the beginning.
     """
@@ -20,7 +20,7 @@ class DelayedStart:
         return self._is_open
 
     def observe(self, pass_at_1: float) -> None:
-        """Open the latch if one batch's Pass@1, in [0, 1], is above the rate."""
+        """Open the switch if one batch's Pass@1, in [0, 1], is above the rate."""
         if self._start_pass_rate is not None and pass_at_1 > self._start_pass_rate:
             self._is_open = True
 
@@ -29,5 +29,5 @@ class DelayedStart:
         return {"is_open": self._is_open}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved latch."""
+        """Continue from a saved switch."""
         self._is_open = bool(state["is_open"])

@@ -24,7 +24,7 @@ def bucket_counts(buffer: ReplayBuffer, draw: QuestionDraw) -> list[BucketCount]
         sizes.tolist(),
         [0.0, *draw.bucket_probabilities.tolist()],
         num_drawn.tolist(),
-        [0, *draw.deficits.tolist()],
+        [0, *draw.overflows.tolist()],
         strict=True,
     )
     return [BucketCount(bucket, *values) for bucket, values in enumerate(columns)]

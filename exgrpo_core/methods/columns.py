@@ -119,15 +119,15 @@ class QuestionColumns:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDraw:
-    """The questions to replay, all different, with what buckets 1..K had: their probability, and their deficit (K,).
+    """The questions to replay, all different, with what buckets 1..K had: their probability, and their overflow (K,).
 
-    A deficit is the draws that a bucket got beyond its size and that others took. `weights` are factors of the replayed
-    trajectories' advantages, one a question, where the sampler corrects for its draw.
+    An overflow is the draws that a bucket got beyond its size and that others took. `weights` are factors of the
+    replayed trajectories' advantages, one a question, where the sampler corrects for its draw.
     """
 
     question_indices: Int64Array
     bucket_probabilities: Float64Array
-    deficits: Int64Array
+    overflows: Int64Array
     weights: Float64Array | None = None
 
 

@@ -46,7 +46,7 @@ def gradient_weight_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig
     if not pairs:
         return {}
     replays = [replay for replay, _ in pairs]
-    objective = config.objective_settings(is_started=True)
+    objective = config.objective_settings(is_replay_open=True)
     is_shaped = objective.off_policy_correction == POLICY_SHAPING
     correction = None if is_shaped else build_correction(objective)
     weights = [

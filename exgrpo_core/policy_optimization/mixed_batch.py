@@ -120,8 +120,8 @@ def build_mini_batches(
     num_batches = config.batch_size // config.mini_batch_size
     if not num_batches <= len(groups) <= config.batch_size:
         raise ValueError(f"batch: expected {num_batches} to {config.batch_size} groups, got {len(groups)}.")
-    experiential = rng.permutation([i for i, group in enumerate(groups) if group.is_experiential]).astype(np.int64)
-    fresh = rng.permutation([i for i, group in enumerate(groups) if not group.is_experiential]).astype(np.int64)
+    experiential = rng.permutation([i for i, group in enumerate(groups) if group.has_replay]).astype(np.int64)
+    fresh = rng.permutation([i for i, group in enumerate(groups) if not group.has_replay]).astype(np.int64)
     batches: list[MiniBatch] = []
     used = 0
     for i in range(num_batches):

@@ -74,7 +74,7 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     shaped = build_correction(objective).weights(tokens)
     token_objective = torch.where(inputs.is_replayed, shaped * inputs.advantages, fresh).masked_fill(~mask, 0.0)
     policy_loss = (
-        -objective.loss_scale * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories
+        -objective.policy_loss_factor * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories
     )
 
     loss = policy_loss

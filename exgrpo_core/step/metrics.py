@@ -32,7 +32,7 @@ class PhaseClock:
         """Return the metrics `seconds/*` so far."""
         step = time.perf_counter() - self._began_at
         phases = {f"seconds/{name}": value for name, value in self._seconds.items()}
-        return phases | {"seconds/manage": step - sum(self._seconds.values()), "seconds/step": step}
+        return phases | {"seconds/other": step - sum(self._seconds.values()), "seconds/step": step}
 
 
 def mini_batch_metrics(mini_batches: Sequence[MiniBatch]) -> dict[str, float]:
@@ -52,7 +52,7 @@ def step_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -
     metrics = _rollout_metrics(config, report) | _buffer_metrics(state, report)
     metrics["tokens/generated_total"] = state.num_generated_tokens
     metrics["rollouts/fresh_total"] = state.num_fresh_rollouts
-    if config.is_experiential:
+    if config.replays_experience:
         metrics |= _replay_metrics(state, config, report)
     return metrics
 
@@ -69,13 +69,13 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
         "tokens/generated": float(lengths.sum()),
         "replay/num_replayed": float(sum(len(group.replays) for group in report.groups)),
     }
-    metrics["replay/share"] = sum(group.is_experiential for group in report.groups) / len(report.groups)
+    metrics["replay/share"] = sum(group.has_replay for group in report.groups) / len(report.groups)
     metrics["batch/equal_rewards"] = float(sum(map(has_equal_rewards, report.groups)))
     if config.reward_kind is RewardKind.BINARY:
         metrics["reward/pass_at_1"] = float((rewards >= CORRECT_REWARD).mean())
-        for name, is_experiential in (("fresh", False), ("replayed", True)):
+        for name, has_replay in (("fresh", False), ("replayed", True)):
             rolled_out = [group for group in report.groups if group.trajectories]
-            part = [group for group in rolled_out if group.is_experiential == is_experiential]
+            part = [group for group in rolled_out if group.has_replay == has_replay]
             if part:
                 metrics[f"reward/pass_at_1_{name}"] = batch_pass_rate(part)
         metrics["reward/pass_at_k"] = sum(num_correct(group) > 0 for group in report.groups) / len(report.groups)
@@ -105,9 +105,9 @@ def _buffer_metrics(state: ExGRPOState, report: StepReport) -> dict[str, float]:
 
 
 def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
-    num_wanted = config.num_experiential_wanted if report.is_started else 0
+    num_wanted = config.num_experiential_wanted if report.is_replay_open else 0
     metrics = {
-        "replay/deficit": float(num_wanted - sum(_is_replayed_from_buffer(group) for group in report.groups)),
+        "replay/shortfall": float(num_wanted - sum(_is_replayed_from_buffer(group) for group in report.groups)),
         "replay/num_candidates": float(sum(selection.entropies.size for selection in report.selections)),
     }
     replays = [replay for group in report.groups for replay in group.replays if not replay.is_external]

@@ -22,7 +22,7 @@ def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRep
     Retiring begins at once, storing with the delayed start. Retired questions never come back into the buffer.
     """
     stored: list[tuple[RolloutGroup, int]] = []
-    collects = config.is_experiential and report.is_started
+    collects = config.replays_experience and report.is_replay_open
     retires = config.reward_kind is RewardKind.BINARY and config.retired is not RetiredRule.NEVER
     groups = [group for group in report.groups if group.trajectories]
     for group, bucket in zip(groups, group_buckets(groups, config), strict=True):

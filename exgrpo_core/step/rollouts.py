@@ -60,7 +60,7 @@ def draw_after_rollouts(
 ) -> dict[int, float]:
     """Return the questions of replays that depend on the rollouts: fresh ones, or those in the place of fresh ones."""
     is_drawn_now = sampler.placement in (Placement.ADD, Placement.EQUAL_REWARDS)
-    if not (config.is_experiential and report.is_started and is_drawn_now):
+    if not (config.replays_experience and report.is_replay_open and is_drawn_now):
         return {}
     if sampler.placement is Placement.ADD:
         indices = np.array([group.question.index for group in fresh_groups], dtype=np.int64)
@@ -93,7 +93,7 @@ def trained_groups(
     num_left_out = len(groups) - config.batch_size
     if num_left_out <= 0 or not (sampler.num_refills or sampler.placement is Placement.EQUAL_REWARDS):
         return list(groups)
-    equal = [i for i, group in enumerate(groups) if not group.is_experiential and has_equal_rewards(group)]
+    equal = [i for i, group in enumerate(groups) if not group.has_replay and has_equal_rewards(group)]
     left_out = set(equal[len(equal) - num_left_out :])
     return [group for i, group in enumerate(groups) if i not in left_out]
 

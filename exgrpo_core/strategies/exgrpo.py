@@ -33,7 +33,7 @@ class Gaussian(QuestionSampler):
         parts = partition(questions.bucket_members(), self.bucket_center, self.bucket_spread)
         draw = draw_bucket_counts(parts.sizes, parts.probabilities, min(num_questions, int(parts.sizes.sum())), rng)
         chosen = np.concatenate(sample_members(parts.members, draw.counts, rng))
-        return QuestionDraw(chosen, draw.probabilities, draw.deficits)
+        return QuestionDraw(chosen, draw.probabilities, draw.overflows)
 
 
 class LowestEntropy(TrajectorySelector):

@@ -30,7 +30,7 @@ DECIDED = {
     "temperature": f"{_ROLLOUT}.temperature",
     "normalize_by_std": "algorithm.norm_adv_by_std_in_grpo",
     "loss_aggregation": f"{_ACTOR}.loss_agg_mode",
-    "loss_scale": f"{_ACTOR}.loss_scale_factor",
+    "policy_loss_factor": f"{_ACTOR}.loss_scale_factor",
     "clip_epsilon": f"{_ACTOR}.clip_ratio_low",
     "clip_epsilon_high": f"{_ACTOR}.clip_ratio_high",
     "entropy_coefficient": f"{_ACTOR}.entropy_coeff",
@@ -173,11 +173,11 @@ def _decided_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that verl's settings decide; of a trajectory's loss verl knows the divisor, not the scale."""
     fields = {field: _look_up(config, name) for field, name in DECIDED.items()}
     actor = config["actor_rollout_ref"]["actor"]
-    aggregation, divisor = AGGREGATIONS[fields["loss_aggregation"]], fields["loss_scale"]
+    aggregation, divisor = AGGREGATIONS[fields["loss_aggregation"]], fields["policy_loss_factor"]
     is_scaled = divisor is not None and aggregation is LossAggregation.MAX_LENGTH
     return fields | {
         "loss_aggregation": aggregation,
-        "loss_scale": fields["max_response_tokens"] / divisor if is_scaled else 1.0,
+        "policy_loss_factor": fields["max_response_tokens"] / divisor if is_scaled else 1.0,
         "kl_coefficient": fields["kl_coefficient"] if actor["use_kl_loss"] else 0.0,
         "seed": fields["seed"] or 0,
     }

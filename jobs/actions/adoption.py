@@ -136,4 +136,4 @@ def _report(step: DumpedStep, books: _Bookkeeping) -> StepReport:
         metrics["reward/pass_at_1"] = float(np.mean([score >= 1.0 for score in scores]))
         metrics["reward/pass_at_k"] = float(np.mean([bool((group.rewards >= 1.0).any()) for group in groups.values()]))
     notices = [f"{len(step.bad_lines)} lines of the dump are no rollouts."] if step.bad_lines else []
-    return StepReport(step.step, is_started=False, groups=list(groups.values()), metrics=metrics, notices=notices)
+    return StepReport(step.step, is_replay_open=False, groups=list(groups.values()), metrics=metrics, notices=notices)

@@ -55,7 +55,7 @@ def estimate_disk(spec: TrainSpec, mean_response_tokens: float | None = None) ->
     num_replays = config.num_experiential_wanted * steps
     num_rollouts = 0 if spec.sft is not None else config.rollouts_per_question
     num_fresh = config.batch_size * num_rollouts * steps - num_replays
-    num_stored = num_fresh * ASSUMED_SUCCESS_RATE if config.is_experiential else 0.0
+    num_stored = num_fresh * ASSUMED_SUCCESS_RATE if config.replays_experience else 0.0
     kept = _KEPT_SHARES[spec.recording.token_data]
     return DiskEstimate(
         texts=num_fresh * (tokens * TEXT_BYTES + ROW_BYTES),

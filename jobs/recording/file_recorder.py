@@ -203,7 +203,7 @@ class FileRecorder:
 def _step_fields(report: StepReport) -> dict[str, Any]:
     return {
         "step": report.step,
-        "is_started": report.is_started,
+        "is_replay_open": report.is_replay_open,
         "metrics": {key: float(value) for key, value in report.metrics.items()},
         "buckets": [_bucket_fields(bucket) for bucket in report.buckets],
         "selections": [_selection_fields(selection) for selection in report.selections],
@@ -218,7 +218,7 @@ def _bucket_fields(bucket: BucketCount) -> list[float]:
         int(bucket.num_questions),
         float(bucket.probability),
         int(bucket.num_drawn),
-        int(bucket.deficit),
+        int(bucket.overflow),
     ]
 
 

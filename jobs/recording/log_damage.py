@@ -89,7 +89,7 @@ class _KeptSteps(NamedTuple):
 def _kept_steps(run: RunDirectory) -> _KeptSteps | None:
     """Return what a resume keeps; None of a run that keeps no later experience, or of a version without a log."""
     spec = run.job_spec()
-    if not isinstance(spec, TrainSpec) or spec.resume.experience != "newest" or not spec.algorithm.is_experiential:
+    if not isinstance(spec, TrainSpec) or spec.resume.experience != "newest" or not spec.algorithm.replays_experience:
         return None
     saved_step, header = newest_snapshot(run)
     if "logged" not in header:

@@ -76,7 +76,7 @@ class SftLoop:
         indexes = batch_indexes(len(self.sft.demonstrations), self.spec.algorithm.batch_size, step, self.spec.seed)
         metrics = self.sft.imitate([self.sft.demonstrations[item] for item in indexes])
         metrics["seconds/update"] = metrics["seconds/step"] = time.perf_counter() - began_at
-        self.recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
+        self.recorder.step(StepReport(step, is_replay_open=False, groups=[], metrics=metrics))
         logger.info("step %d/%d: loss %.4f", step, self.spec.num_steps, metrics["loss/sft"])
 
     def _restore(self) -> int:

@@ -153,7 +153,7 @@ class SftFollower:
         # Read before the steps: verl logs a step before it writes its checkpoint, so the step of each one is recorded.
         checkpoints = self._new_checkpoints()
         for step, metrics in self._new_steps():
-            self._recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
+            self._recorder.step(StepReport(step, is_replay_open=False, groups=[], metrics=metrics))
             self._control.heartbeat(step)
         for step in checkpoints:
             self._save(step)

@@ -129,7 +129,7 @@ def _reports(run: RecordedRun, spec: TrainSpec) -> Iterator[StepReport]:
         if run.status == "failed" and step == run.num_done:
             metrics["optim/gradient_norm"] = float("nan")
         buckets = [BucketCount(bucket, bucket * step, 1 / 7, bucket % 3, 0) for bucket in range(8)]
-        has_buffer = spec.algorithm.is_experiential
+        has_buffer = spec.algorithm.replays_experience
         yield replace(make_report(step), metrics=metrics, buckets=buckets if has_buffer else [], notices=[])
 
 
@@ -143,7 +143,7 @@ def _evaluation(step: int) -> EvaluationRecord:
 
 
 def _metrics(step: int, spec: TrainSpec) -> dict[str, float]:
-    replays = spec.algorithm.is_experiential
+    replays = spec.algorithm.replays_experience
     values = {
         "reward/mean": pass_at_1(step),
         "reward/pass_at_1": pass_at_1(step),
@@ -158,7 +158,7 @@ def _metrics(step: int, spec: TrainSpec) -> dict[str, float]:
         "seconds/rollout": 0.12,
         "seconds/score": 0.02,
         "seconds/update": 0.1,
-        "seconds/manage": 0.01,
+        "seconds/other": 0.01,
         "seconds/step": 0.25,
         "rollouts/fresh_total": 256.0 * step,
         "tokens/generated_total": 256.0 * 60.0 * step,
@@ -174,7 +174,7 @@ def _metrics(step: int, spec: TrainSpec) -> dict[str, float]:
         return values
     return values | {
         "replay/num_replayed": 8.0,
-        "replay/deficit": 0.0,
+        "replay/shortfall": 0.0,
         "replay/age_mean": step / 2,
         "replay/age_max": float(step),
         "replay/entropy_chosen": 0.2,

@@ -26,9 +26,9 @@ def kinds(report):
 def test_first_step_is_on_policy_and_later_ones_replay_half(tmp_path):
     config = small_config()
     _, engine, reports = run(tmp_path, config, 3)
-    assert [group.is_experiential for group in reports[0].groups] == [False] * 8
+    assert [group.has_replay for group in reports[0].groups] == [False] * 8
     num_expected = min(4, int(reports[0].metrics["buffer/num_drawable"]))
-    assert sum(group.is_experiential for group in reports[1].groups) == num_expected == 4
+    assert sum(group.has_replay for group in reports[1].groups) == num_expected == 4
     assert engine.calls == ["rollout", "update", "rollout", "entropies", "update", "rollout", "entropies", "update"]
 
 
@@ -38,7 +38,7 @@ def test_every_group_has_exactly_k_rows_of_which_at_most_the_last_is_replayed(tm
     for report in reports:
         assert len(report.groups) == 8
         for group in report.groups:
-            assert len(group.trajectories) + int(group.is_experiential) == 4
+            assert len(group.trajectories) + int(group.has_replay) == 4
             assert group.rewards.shape == group.advantages.shape == (4,)
             assert abs(float(group.advantages.sum())) < 1e-5
 
@@ -92,7 +92,7 @@ def test_replayed_trajectory_counts_for_correctness(tmp_path):
     state, engine, _ = run(tmp_path, config, 1)
     engine.success_rates = [0.0] * NUM_QUESTIONS
     report = exgrpo_step(state, engine, config)
-    drawn = [group.question.index for group in report.groups if group.is_experiential]
+    drawn = [group.question.index for group in report.groups if group.has_replay]
     assert drawn
     assert [state.replay_buffer.bucket_of(index) for index in drawn] == [1] * len(drawn)
 
@@ -113,14 +113,14 @@ def test_buffered_question_without_success_follows_the_zero_correct_rule(tmp_pat
 def test_nothing_is_collected_or_replayed_before_the_delayed_start(tmp_path):
     config = small_config(start_pass_rate=0.9)
     state, engine, reports = run(tmp_path, config, 4)
-    assert not any(report.is_started for report in reports)
+    assert not any(report.is_replay_open for report in reports)
     assert state.replay_buffer.num_trajectories == 0
     engine.success_rates = [1.0, 0.9] * 20
     opening = exgrpo_step(state, engine, config)
-    assert not opening.is_started
+    assert not opening.is_replay_open
     assert state.replay_buffer.num_trajectories == 0
     assert len(state.retired_set) > 0, "retiring starts at once"
-    assert exgrpo_step(state, engine, config).is_started
+    assert exgrpo_step(state, engine, config).is_replay_open
 
 
 def test_clip_ends_when_the_delayed_start_opens(tmp_path):
@@ -312,7 +312,7 @@ def test_external_trajectory_joins_its_questions_fresh_group_with_behavior_proba
     report = exgrpo_step(state, engine, config)
     for group in report.groups:
         has_external = group.question.index % 2 == 0
-        assert group.is_experiential is has_external
+        assert group.has_replay is has_external
         assert len(group.trajectories) == (3 if has_external else 4)
     rows = [row for batch in engine.mini_batches for row in batch.rows if row.is_replayed]
     assert rows
@@ -358,10 +358,10 @@ def test_questions_whose_rollouts_failed_are_left_out_counted_and_named(tmp_path
     assert [len(report.groups) for report in reports] == [8, 6, 6]
     assert [report.metrics["rollouts/failed_groups"] for report in reports] == [0.0, 2.0, 2.0]
     assert reports[1].notices == ["2 of 8 questions are left out: a rollout of each failed twice."]
-    assert [sum(group.is_experiential for group in report.groups) for report in reports] == [0, 3, 3]
+    assert [sum(group.has_replay for group in report.groups) for report in reports] == [0, 3, 3]
     assert sum(mini_batch.num_trajectories for mini_batch in engine.mini_batches[2:4]) == 6 * 4
     for report in reports[1:]:
-        drawn = {group.question.index for group in report.groups if group.is_experiential}
+        drawn = {group.question.index for group in report.groups if group.has_replay}
         assert {selection.question_index for selection in report.selections} == drawn
     assert state.step == 3
 

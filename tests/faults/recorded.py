@@ -42,7 +42,7 @@ def policy_files(run: RunDirectory, step: int) -> dict[str, bytes]:
 
 
 def experience_state(run: RunDirectory, step: int) -> dict[str, Any]:
-    """Generators, stream, latch and retired set."""
+    """Generators, stream, switch and retired set."""
     path = checkpoint_path(run.checkpoints_path, step) / "experience" / "experience.json"
     return json.loads(path.read_text())
 

@@ -30,7 +30,16 @@ def whole(spec: TrainSpec, tmp_path_factory: pytest.TempPathFactory) -> RunDirec
 
 def kept_steps(run: RunDirectory) -> dict[int, dict[str, Any]]:
     """Return what was recorded of each step by the attempt that did it last: losses, draws, trajectories, replays."""
-    names = ("metrics", "buckets", "selections", "buffer_events", "trajectories", "replays", "is_started", "notices")
+    names = (
+        "metrics",
+        "buckets",
+        "selections",
+        "buffer_events",
+        "trajectories",
+        "replays",
+        "is_replay_open",
+        "notices",
+    )
     found = {}
     for event in EventReader(run).read(max_steps=100_000).events:
         if event["kind"] == "step":

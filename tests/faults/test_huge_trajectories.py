@@ -55,7 +55,7 @@ def record(runs_root: Path, run_id: str, steps: list[list[Trajectory]]) -> None:
     for step, members in enumerate(steps, start=1):
         group = RolloutGroup(QUESTION, members, None, np.zeros(len(members), np.float32))
         metrics = {"reward/mean": 0.5, "seconds/step": 1.0}
-        recorder.step(StepReport(step, is_started=False, groups=[group], metrics=metrics))
+        recorder.step(StepReport(step, is_replay_open=False, groups=[group], metrics=metrics))
     recorder.close()
     write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
 

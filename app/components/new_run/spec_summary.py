@@ -63,7 +63,7 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
     # What cannot start here has its way out beside the reasons.
     if is_verl and check.mistakes:
         elsewhere.show(spec)
-    if spec.algorithm.is_experiential and spec.algorithm.question_selection == GAUSSIAN:
+    if spec.algorithm.replays_experience and spec.algorithm.question_selection == GAUSSIAN:
         with st.container(border=True, key="bucket-weights-card"):
             algorithm, meaning = spec.algorithm, bucket_meaning(asdict(spec.algorithm))
             bucket_weights.show(

@@ -171,7 +171,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "trajectories per step",
             (
                 MetricCurve("replay/num_replayed", "replayed", lambda p: p.replay),
-                MetricCurve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
+                MetricCurve("replay/shortfall", "replay shortfall", lambda p: p.warning, "dot"),
                 MetricCurve("experience/num_inserted", "added to the buffer", lambda p: p.muted),
             ),
         ),
@@ -282,7 +282,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
                 MetricCurve("seconds/rollout", "rollout and grading", lambda p: p.fresh),
                 MetricCurve("seconds/score", "scoring candidates", lambda p: p.replay),
                 MetricCurve("seconds/update", "update", lambda p: p.held_out),
-                MetricCurve("seconds/manage", "everything else", lambda p: p.muted),
+                MetricCurve("seconds/other", "everything else", lambda p: p.muted),
             ),
             is_stacked=True,
         ),

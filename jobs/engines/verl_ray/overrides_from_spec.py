@@ -38,7 +38,7 @@ FIELD_OF_SETTING = {
     "actor_rollout_ref.actor.clip_ratio_low": "algorithm.clip_epsilon",
     "actor_rollout_ref.actor.clip_ratio_high": "algorithm.clip_epsilon_high",
     "actor_rollout_ref.actor.loss_agg_mode": "algorithm.loss_aggregation",
-    "actor_rollout_ref.actor.loss_scale_factor": "algorithm.loss_scale",
+    "actor_rollout_ref.actor.loss_scale_factor": "algorithm.policy_loss_factor",
     "actor_rollout_ref.actor.entropy_coeff": "algorithm.entropy_coefficient",
     "actor_rollout_ref.actor.use_kl_loss": "algorithm.kl_coefficient",
     "actor_rollout_ref.actor.kl_loss_coef": "algorithm.kl_coefficient",

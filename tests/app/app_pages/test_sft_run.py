@@ -27,7 +27,7 @@ def tuned(runs_root):
     recorder.questions(make_questions(), "training")
     for step in range(1, 25):
         metrics = {"loss/sft": 1.0 / step, "optim/gradient_norm": 0.5, "seconds/step": 0.1}
-        recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
+        recorder.step(StepReport(step, is_replay_open=False, groups=[], metrics=metrics))
     recorder.evaluation(EvaluationRecord(24, "held_out", ["0", "1"], [4, 8], 8, 0.6, 1.0))
     recorder.status(RunStatus.SUCCEEDED)
     recorder.close()

@@ -12,7 +12,7 @@ from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, reco
 
 def without_reward(report):
     report.metrics |= {"reward/mean": 0.0, "reward/pass_at_1": 0.0, "buffer/num_questions": 0.0}
-    report.is_started = False
+    report.is_replay_open = False
 
 
 def collapsing(report):

@@ -103,7 +103,7 @@ def test_what_a_short_bucket_cannot_give_is_drawn_among_those_with_room():
     rng = ScriptedBinomial(6, 1, 1)
     draw = draw_bucket_counts([2, 9, 9], [0.2, 0.3, 0.5], 10, rng)
     assert draw.counts.tolist() == [2, 2, 6]
-    assert draw.deficits.tolist() == [4, 0, 0]
+    assert draw.overflows.tolist() == [4, 0, 0]
     assert rng.asked[2] == (4, pytest.approx(0.375))
 
 
@@ -111,7 +111,7 @@ def test_bucket_short_twice_adds_up_its_deficit():
     # 4, 2, 0 of sizes 1, 3, 9: 3 too many for bucket 0. Then 3, 0 of room 1, 9: 2 too many for bucket 1.
     draw = draw_bucket_counts([1, 3, 9], [0.8, 0.1, 0.1], 6, ScriptedBinomial(4, 2, 3))
     assert draw.counts.tolist() == [1, 3, 2]
-    assert draw.deficits.tolist() == [3, 2, 0]
+    assert draw.overflows.tolist() == [3, 2, 0]
 
 
 def test_room_decides_where_all_probabilities_left_are_zero():
@@ -136,8 +136,8 @@ def test_counts_sum_to_n_and_never_exceed_a_bucket(buckets, data, seed):
     draw = draw_bucket_counts(sizes, weights, num_samples, rng_of(seed))
     assert draw.counts.sum() == num_samples
     assert np.all((draw.counts >= 0) & (draw.counts <= sizes))
-    assert np.all(draw.deficits >= 0)
-    assert np.all(draw.counts[draw.deficits > 0] == sizes[draw.deficits > 0])
+    assert np.all(draw.overflows >= 0)
+    assert np.all(draw.counts[draw.overflows > 0] == sizes[draw.overflows > 0])
     members = [1000 * position + np.arange(size) for position, size in enumerate(sizes)]
     drawn = sample_members(members, draw.counts, rng_of(seed))
     flat = np.concatenate(drawn)

@@ -42,7 +42,7 @@ def test_groups_that_are_left_out_leave_mini_batches_of_nearly_one_size(num_expe
     batches = build_mini_batches(groups, config, rng)
     check_mini_batches(batches, config)
     assert sum(batch.num_trajectories for batch in batches) == 4 * len(groups)
-    assert sum(batch.num_experiential_groups for batch in batches) == sum(item.is_experiential for item in groups)
+    assert sum(batch.num_experiential_groups for batch in batches) == sum(item.has_replay for item in groups)
 
 
 def test_groups_are_never_split_between_mini_batches():

@@ -9,7 +9,7 @@ from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, clipped_objective, summarize_sums
 
 SETTINGS = dataclasses.replace(
-    ExGRPOConfig(entropy_coefficient=0.0).objective_settings(is_started=True), max_response_tokens=10
+    ExGRPOConfig(entropy_coefficient=0.0).objective_settings(is_replay_open=True), max_response_tokens=10
 )
 
 
@@ -89,7 +89,7 @@ def test_token_mean_averages_inside_a_trajectory_first():
 
 def test_loss_scale_multiplies_the_policy_term_only():
     inputs = packed([0.0], [0.0], [1.0], [False], entropies=torch.tensor([2.0], dtype=torch.float64))
-    scaled = loss_of(inputs, loss_scale=64.0, entropy_coefficient=0.5)
+    scaled = loss_of(inputs, policy_loss_factor=64.0, entropy_coefficient=0.5)
     assert float(scaled.loss) == pytest.approx(-64 / 10 - 0.5 * 2.0)
     assert float(scaled.sums["entropy_bonus"]) == pytest.approx(1.0)
 

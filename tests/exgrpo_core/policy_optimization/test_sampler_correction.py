@@ -88,7 +88,9 @@ def test_planted_mismatch_is_corrected_in_the_gradient(correction, limit, expect
         response_mask=torch.ones(2, dtype=torch.bool),
         trajectory_index=torch.arange(2),
     )
-    objective = dataclasses.replace(config, max_response_tokens=1, loss_scale=2.0).objective_settings(is_started=True)
+    objective = dataclasses.replace(config, max_response_tokens=1, policy_loss_factor=2.0).objective_settings(
+        is_replay_open=True
+    )
     exgrpo_loss(inputs, objective, LossScale(2, 2)).loss.backward()
     draws = torch.tensor([0.8, 0.2])
     assert float((-log_probs.grad * draws).sum()) == pytest.approx(expected, abs=1e-6)

@@ -15,7 +15,7 @@ def metrics_of(tmp_path):
     state = ExGRPOState.create(tmp_path, [question(index) for index in range(8)], CONFIG)
 
     def metrics(groups, selections=()):
-        report = StepReport(step=5, is_started=True, groups=groups, selections=list(selections))
+        report = StepReport(step=5, is_replay_open=True, groups=groups, selections=list(selections))
         return step_metrics(state, CONFIG, report)
 
     yield metrics
@@ -70,7 +70,9 @@ def test_questions_ever_solved_are_those_of_buffer_and_retired_set(tmp_path):
     state = ExGRPOState.create(tmp_path, [question(index) for index in range(8)], CONFIG)
     state.replay_buffer.insert([trajectory(3, [5, 6], 1.0, trajectory_id=0)])
     state.retired_set.add(4)
-    metrics = step_metrics(state, CONFIG, StepReport(step=1, is_started=True, groups=[group(0, [1.0, 0.0, 0.0, 0.0])]))
+    metrics = step_metrics(
+        state, CONFIG, StepReport(step=1, is_replay_open=True, groups=[group(0, [1.0, 0.0, 0.0, 0.0])])
+    )
     state.replay_buffer.close()
     assert metrics["buffer/num_in_data"] == 8
     assert metrics["buffer/ever_solved_share"] == 0.25

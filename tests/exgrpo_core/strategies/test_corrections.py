@@ -77,7 +77,7 @@ def test_gspo_has_the_gradient_of_a_fixed_sequence_ratio_times_the_log_probs(agg
     base = ExGRPOConfig(max_response_tokens=4, entropy_coefficient=0.0, clipping=Clipping.ALWAYS)
     objective = dataclasses.replace(
         base, fresh_objective="gspo", clip_epsilon_high=0.4, loss_aggregation=aggregation
-    ).objective_settings(is_started=True)
+    ).objective_settings(is_replay_open=True)
     inputs = LossInputs(
         log_probs, torch.zeros(3), torch.tensor([1.0, 1.0, -0.5]), torch.tensor([False] * 3), torch.tensor([True] * 3),
         torch.tensor([0, 0, 1]),
@@ -121,7 +121,7 @@ def test_objectives_of_fresh_tokens_apply_where_clipping_does():
     )  # fmt: skip
 
     def loss(**changes):
-        objective = dataclasses.replace(base, **changes).objective_settings(is_started=True)
+        objective = dataclasses.replace(base, **changes).objective_settings(is_replay_open=True)
         return float(exgrpo_loss(inputs, objective, LossScale(1, 2)).loss)
 
     # Sums of w A over 2: A = 1 is held to the upper limit, A = -1 at w = 1.5 is not.

@@ -50,7 +50,7 @@ def test_released_buckets_have_a_spread_of_one_success(tmp_path):
     expected = [math.exp(-4.5) / total, 0.0, math.exp(-0.5) / total, 1.0 / total, 0.0, 0.0, 0.0, 0.0]
     np.testing.assert_allclose(draw.bucket_probabilities, expected)
     assert len(set(draw.question_indices.tolist())) == 39
-    assert draw.deficits.sum() > 0
+    assert draw.overflows.sum() > 0
 
 
 def test_trl_scores_are_the_sum_of_advantages_times_the_deviation():

@@ -71,7 +71,7 @@ def test_metrics_are_declared_and_finite_and_uses_are_counted(tmp_path, name):
 
 def test_repo_replays_beside_k_rollouts_and_both_parts_sum_to_zero(tmp_path):
     _, _, engine, reports = run(tmp_path, "repo")
-    mixed = [group for report in reports for group in report.groups if group.is_experiential]
+    mixed = [group for report in reports for group in report.groups if group.has_replay]
     assert {len(group.trajectories) for group in mixed} == {K}
     assert {len(group.replays) for group in mixed} == {3}
     for group in mixed:
@@ -104,7 +104,7 @@ def test_trinity_gives_its_share_of_slots_to_stored_groups_without_rollouts(tmp_
     for report in reports[1:]:
         replayed = [group for group in report.groups if not group.trajectories]
         assert len(report.groups) == B
-        assert len(replayed) == B // 2 - report.metrics["replay/deficit"]
+        assert len(replayed) == B // 2 - report.metrics["replay/shortfall"]
         for group in replayed:
             index, born = group.question.index, group.replays[0].experience.born_step
             assert born >= drawn_in.get(index, 0) or report.step - drawn_in[index] >= 2

@@ -5,7 +5,7 @@ from exgrpo_core.config import ExGRPOConfig
 
 pytestmark = [pytest.mark.verl]
 
-OBJECTIVE = ExGRPOConfig(entropy_coefficient=0.0, loss_scale=1.0).objective_settings(is_started=True)
+OBJECTIVE = ExGRPOConfig(entropy_coefficient=0.0, policy_loss_factor=1.0).objective_settings(is_replay_open=True)
 
 
 def nested(*rows):

@@ -85,7 +85,7 @@ def test_a_divisor_of_verls_is_a_scale_of_the_loss(mode, divisor, aggregation, s
         actor_rollout_ref__actor__loss_agg_mode=mode, actor_rollout_ref__actor__loss_scale_factor=divisor
     )
     algorithm = read_settings(config).algorithm
-    assert (algorithm.loss_aggregation, algorithm.loss_scale) == (aggregation, scale)
+    assert (algorithm.loss_aggregation, algorithm.policy_loss_factor) == (aggregation, scale)
 
 
 def test_a_kl_penalty_counts_where_it_is_on():

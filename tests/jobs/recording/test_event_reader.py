@@ -150,7 +150,7 @@ def test_an_attempt_has_one_writer(run):
 
 def test_a_step_without_trajectories_has_no_file_and_is_read_like_any_other(run):
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
-    recorder.step(StepReport(1, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
+    recorder.step(StepReport(1, is_replay_open=False, groups=[], metrics={"reward/mean": 0.5}))
     recorder.close()
     [event] = EventReader(run).read().events
     assert not step_file(run, 1).exists()
@@ -161,7 +161,7 @@ def test_a_step_without_trajectories_has_no_file_and_is_read_like_any_other(run)
 def test_many_steps_without_trajectories_come_in_one_batch_until_it_is_large(run, monkeypatch):
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     for step in range(1, 101):
-        recorder.step(StepReport(step, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
+        recorder.step(StepReport(step, is_replay_open=False, groups=[], metrics={"reward/mean": 0.5}))
     recorder.close()
     batch = EventReader(run).read()
     assert (len(batch.events), batch.has_more) == (100, False)

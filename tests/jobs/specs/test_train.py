@@ -101,8 +101,8 @@ def test_each_backbone_has_its_checkpoint_steps_template_and_an_on_policy_baseli
         assert (each.num_steps, each.model.source, each.data.template) == (num_steps, model, template)
         assert each.algorithm.batch_size == 128
         assert each.algorithm.start_pass_rate == start
-    assert spec.algorithm.is_experiential
-    assert not baseline.algorithm.is_experiential
+    assert spec.algorithm.replays_experience
+    assert not baseline.algorithm.replays_experience
 
 
 def test_on_policy_baselines_of_the_paper_do_not_clip_and_the_clipped_form_has_a_name_of_its_own():

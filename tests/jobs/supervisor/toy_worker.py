@@ -48,7 +48,7 @@ def run_toy(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
             time.sleep(max(STEP_SECONDS, phase_seconds))
         step += 1
         metrics = {"reward/pass_at_1": 0.25, "reward/mean": 0.25, "seconds/step": STEP_SECONDS}
-        recorder.step(StepReport(step=step, is_started=False, groups=[], metrics=metrics))
+        recorder.step(StepReport(step=step, is_replay_open=False, groups=[], metrics=metrics))
         control.heartbeat(step)
         with control.phase(Phase.EVALUATION):
             time.sleep(phase_seconds)

@@ -20,7 +20,7 @@ CONFIG = ExGRPOConfig(
     rollouts_per_question=4,
     max_prompt_tokens=16,
     max_response_tokens=20,
-    loss_scale=4.0,
+    policy_loss_factor=4.0,
     start_pass_rate=None,
     entropy_coefficient=0.0,
 )

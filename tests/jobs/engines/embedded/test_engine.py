@@ -41,7 +41,7 @@ def test_each_replay_method_runs_saved_and_restored_as_if_it_never_stopped(name,
         assert tokens(other.groups) == tokens(report.groups)
         assert other.buffer_events == report.buffer_events
     assert same_weights(again, engine)
-    assert any(group.is_experiential for report in before + reports for group in report.groups) is (name != "dapo")
+    assert any(group.has_replay for report in before + reports for group in report.groups) is (name != "dapo")
 
 
 def test_text_is_the_response_without_special_tokens():
@@ -143,5 +143,5 @@ def test_a_gpu_computes_in_bfloat16_with_float32_weights(architecture):
     sampled = [trajectory.log_probs for group in groups for trajectory in group.trajectories]
     assert np.abs(np.concatenate(scores.log_probs) - np.concatenate(sampled)).mean() < 0.1
     rows = training_rows(groups, np.linspace(-1.0, 1.0, len(sampled)))
-    metrics = engine.update([MiniBatch(rows, 0)], CONFIG.objective_settings(is_started=True))
+    metrics = engine.update([MiniBatch(rows, 0)], CONFIG.objective_settings(is_replay_open=True))
     assert 0.0 < metrics["optim/gradient_norm"] < np.inf

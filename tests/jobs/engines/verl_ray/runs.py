@@ -42,7 +42,7 @@ def run_content(
             "experience_ratio": experience_ratio,
             "kl_coefficient": kl_coefficient,
             "start_pass_rate": 0.05,
-            "loss_scale": 8.0,
+            "policy_loss_factor": 8.0,
         },
         "optim": {"learning_rate": 2e-4},
         "num_steps": NUM_STEPS,

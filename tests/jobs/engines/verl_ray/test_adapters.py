@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ADAPTED = "qwen2_tied+lora"
 PENALIZED = dataclasses.replace(CONFIG, kl_coefficient=0.1)
-OBJECTIVE = PENALIZED.objective_settings(is_started=True)
+OBJECTIVE = PENALIZED.objective_settings(is_replay_open=True)
 SHARD = "workers/model_world_size_1_rank_0.pt"
 STEPS_TOLERANCE = 1e-3
 """Optimizers amplify the rounding of four updates."""

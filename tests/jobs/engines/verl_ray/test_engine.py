@@ -24,13 +24,13 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 STEPS_TOLERANCE = 1e-3
 """Optimizers amplify the rounding of ten updates."""
 OBJECTIVES = {
-    "experiential": CONFIG.objective_settings(is_started=True),
+    "experiential": CONFIG.objective_settings(is_replay_open=True),
     "clipped, with entropy bonus": dataclasses.replace(
         CONFIG, entropy_coefficient=0.01, experience_ratio=0.0
-    ).objective_settings(is_started=True),
+    ).objective_settings(is_replay_open=True),
     "token mean, unshaped": dataclasses.replace(
         CONFIG, shapes_policy=False, loss_aggregation="token_mean"
-    ).objective_settings(is_started=True),
+    ).objective_settings(is_replay_open=True),
 }
 
 
@@ -104,7 +104,7 @@ def test_five_steps_of_each_replay_method_are_those_of_the_embedded_engine(engin
     pair = PairedEngines(make_engine(**changes), engine)
     state = ExGRPOState.create(tmp_path, make_questions(8), config)
     reports = [exgrpo_step(state, pair, config) for _ in range(5)]
-    assert any(group.is_experiential for report in reports for group in report.groups) is (name != "dapo")
+    assert any(group.has_replay for report in reports for group in report.groups) is (name != "dapo")
     assert pair.log_prob_gap < STEPS_TOLERANCE
     assert max(pair.metric_gaps.values()) < STEPS_TOLERANCE, pair.metric_gaps
 

@@ -48,8 +48,8 @@ def experiential(tmp_path_factory) -> RunDirectory:
 def test_run_passes_the_delayed_start_fills_the_buffer_replays_and_retires(experiential):
     steps = steps_of(experiential)
     assert sorted(steps) == list(range(1, NUM_STEPS + 1))
-    assert not steps[1]["is_started"]
-    assert steps[NUM_STEPS]["is_started"]
+    assert not steps[1]["is_replay_open"]
+    assert steps[NUM_STEPS]["is_replay_open"]
     metrics = [steps[step]["metrics"] for step in sorted(steps)]
     assert metrics[0]["replay/num_replayed"] == 0
     assert metrics[-1]["replay/num_replayed"] == 2
