@@ -22,7 +22,8 @@ from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
 from jobs.specs.mistakes import SpecError, checked
-from jobs.specs.train import TrainSpec, read_mapping
+from jobs.specs.presets import read_mapping
+from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import FILE_SUFFIXES
 
 BENCHMARKS_FOLDER = "benchmarks"

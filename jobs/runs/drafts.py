@@ -9,7 +9,8 @@ import yaml
 from exgrpo_core.checksums import seal_yaml
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.specs.train import NAME_PATTERN, SpecError, TrainSpec, merge_settings, read_mapping
+from jobs.specs.presets import read_mapping
+from jobs.specs.train import NAME_PATTERN, SpecError, TrainSpec, merge_settings
 
 DRAFTS_FOLDER = "drafts"
 

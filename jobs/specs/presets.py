@@ -1,4 +1,4 @@
-"""Presets: YAML files of changed fields, which may extend one another."""
+"""YAML that users hand in, and presets: YAML files of changed fields, which may extend one another."""
 
 import difflib
 from collections.abc import Mapping
@@ -7,7 +7,12 @@ from typing import Any, TypeGuard
 
 import yaml
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_plain
+from exgrpo_core.checksums import is_intact_yaml
 from jobs.specs.mistakes import SpecError
+
+MAX_YAML_BYTES = 1 << 16
+"""More than the size of any specification; YAML is read at some hundred kilobytes a second."""
 
 PRESETS_DIR = Path(__file__).parents[1] / "presets"
 RENAMED = {
@@ -15,6 +20,53 @@ RENAMED = {
     "paper-authors-code": "paper-released-selection",
 }
 """Former names, which specifications and commands may still say."""
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads YAML without anchors: an alias repeats what it names, so a few of them make a text of any size."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Return the next node, as the base class does."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            raise yaml.MarkedYAMLError(problem="anchors and aliases are not allowed", problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
+
+
+def load_plain_yaml(text: str | bytes, origin: str) -> Any:  # noqa: ANN401 - any YAML value
+    """Return the value of YAML or JSON that a user handed in, in time that its size bounds.
+
+    Raises:
+        SpecError: It is larger than `MAX_YAML_BYTES`, has anchors or aliases, or is not YAML; begins with `origin`.
+    """
+    if len(text) > MAX_YAML_BYTES:
+        raise SpecError(f"{origin}: expected at most {MAX_YAML_BYTES:,} bytes of YAML, got {len(text):,}.")
+    try:
+        return yaml.load(text, _PlainLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SpecError(f"{origin}: is not YAML or JSON ({' '.join(str(error).split())}).") from None
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the fields of a YAML or JSON file.
+
+    Raises:
+        SpecError: The file is missing, is not plain YAML or JSON, holds no mapping, or does not have its checksum.
+    """
+    try:
+        text = read_plain(path, MAX_YAML_BYTES)
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
+    except UnreadableFileError as error:
+        raise SpecError(str(error)) from None
+    if not is_intact_yaml(text):
+        raise SpecError(
+            f"{path}: differs from what was saved (checksum); remove its first line if the change is meant."
+        )
+    content = load_plain_yaml(text, str(path))
+    if not isinstance(content, dict):
+        raise SpecError(f"{path}: expected a mapping of fields at the top, got {type(content).__name__}.")
+    return content
 
 
 def preset_names() -> list[str]:

@@ -4,9 +4,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import yaml
-
 from jobs.specs.any_job import JobSpec, parse_any_spec
+from jobs.specs.presets import load_plain_yaml
 from jobs.specs.train import SpecError
 
 _LIKELY = 0.7
@@ -44,9 +43,9 @@ def field_paths(content: dict[str, Any], prefix: str = "") -> Iterable[str]:
 
 def _read_value(key: str, text: str) -> object:
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise SpecError(f"--set {key}: {text!r} is not a YAML value; put quotes around text.") from None
+        return load_plain_yaml(text, key)
+    except SpecError:
+        raise SpecError(f"--set {key}: {text[:80]!r} is not a YAML value; put quotes around text.") from None
 
 
 def _set_field(content: dict[str, Any], key: str, value: object) -> None:

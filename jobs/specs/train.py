@@ -4,13 +4,10 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import AfterValidator, Field, model_validator
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_plain
-from exgrpo_core.checksums import is_intact_yaml
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from exgrpo_core.methods.loading import find_mistakes
 from jobs.specs.base import Positive, Seed, Spec
@@ -18,7 +15,7 @@ from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.lora import LoraSpec
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
-from jobs.specs.presets import current_name, preset_content
+from jobs.specs.presets import current_name, preset_content, read_mapping
 from jobs.specs.presets import merge_settings as merge_settings
 from jobs.specs.presets import preset_description as preset_description
 from jobs.specs.presets import preset_exists as preset_exists
@@ -331,30 +328,6 @@ def parse_spec(content: object, origin: str) -> TrainSpec:
         SpecError: One sentence a wrong field, naming the field and what was expected.
     """
     return checked(TrainSpec, content, origin)
-
-
-def read_mapping(path: Path) -> dict[str, Any]:
-    """Return the fields of a YAML or JSON file.
-
-    Raises:
-        SpecError: The file is missing, is not YAML or JSON, holds no mapping, or does not have its checksum.
-    """
-    try:
-        text = read_plain(path)
-        if not is_intact_yaml(text):
-            raise SpecError(
-                f"{path}: differs from what was saved (checksum); remove its first line if the change is meant."
-            )
-        content = yaml.safe_load(text.decode("utf-8"))
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
-    except UnreadableFileError as error:
-        raise SpecError(str(error)) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SpecError(f"{path}: is not YAML or JSON ({' '.join(str(error).split())}).") from None
-    if not isinstance(content, dict):
-        raise SpecError(f"{path}: expected a mapping of fields at the top, got {type(content).__name__}.")
-    return content
 
 
 def load_spec(path: Path) -> TrainSpec:

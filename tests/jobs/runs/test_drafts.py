@@ -2,7 +2,8 @@ import pytest
 import yaml
 
 from jobs.runs.drafts import delete_draft, list_drafts, load_draft, save_draft
-from jobs.specs.train import SpecError, load_spec, read_mapping
+from jobs.specs.presets import read_mapping
+from jobs.specs.train import SpecError, load_spec
 
 
 def test_draft_is_a_file_that_a_run_can_be_started_from(tmp_path):

@@ -1,7 +1,10 @@
+import time
+
 import pytest
 
+from jobs.specs.presets import MAX_YAML_BYTES, load_plain_yaml
 from jobs.specs.settings import apply_settings, field_paths
-from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.train import SpecError, TrainSpec, load_spec
 
 
 def test_values_are_read_as_yaml():
@@ -62,3 +65,28 @@ def test_every_field_has_a_path():
     paths = set(field_paths(TrainSpec().model_dump()))
     assert "optim.beta2" in paths
     assert "algorithm.bucket_center" in paths
+
+
+def merged(num_levels: int) -> str:
+    """Return YAML that grows sevenfold with each level, of 293 characters for ten."""
+    levels = [f"&{chr(97 + i)} [{','.join(['*' + chr(96 + i)] * 7)}]" for i in range(1, num_levels)]
+    return f"[&a [1,1,1,1,1,1,1],{','.join(levels)}]"
+
+
+@pytest.mark.parametrize("text", [merged(10), "&a 1", "{<<: &b {x: 1}}", "[&c [], *c]", "x" * (MAX_YAML_BYTES + 1)])
+def test_yaml_of_users_that_could_grow_is_refused_before_it_does(text, tmp_path):
+    with pytest.raises(SpecError, match="--set tags"):
+        apply_settings(TrainSpec(), [f"tags={text}"])
+    path = tmp_path / "run.yaml"
+    path.write_text(f"tags: {text}")
+    began_at = time.process_time()
+    with pytest.raises(SpecError, match=r"run\.yaml: "):
+        load_spec(path)
+    assert time.process_time() - began_at < 1.0
+
+
+@pytest.mark.parametrize("text", ["0x", "190:20:30.15x", "[" * 3000, "2026-99-99", "!!python/name:os.system", "\x00"])
+def test_odd_yaml_is_one_sentence(text):
+    with pytest.raises(SpecError) as refused:
+        load_plain_yaml(f"a: {text}\nb: [", "run.yaml")
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,72 @@
+"""Damage of recorded files, as data from its reader to the page; `describe_fault` alone makes sentences of it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class FaultKind(StrEnum):
+    """What is wrong with a file, and what `position` and `details` say of it."""
+
+    MISSING = "missing"
+    CHANGED = "changed"
+    """It differs from what was written."""
+    UNREADABLE = "unreadable"
+    """`details` says why."""
+    OUTSIDE = "outside"
+    """A file of the run names it, but it is outside of the run's folder."""
+    DAMAGED_LINE = "damaged_line"
+    """The line that begins at the byte `position[0]`."""
+    MISSING_LINES = "missing_lines"
+    """The lines with the numbers `position[0]` to `position[1]`."""
+    NO_END = "no_end"
+    """It is missing; the last event says that the attempt ended with the state `details`."""
+    LOST_STEPS = "lost_steps"
+    """The log of the replay buffer lacks steps of the attempt `position[0]`, of which `position[1]` is the last."""
+    LOST_EXPERIENCE = "lost_experience"
+    """Steps that a resume cannot keep, as the replay buffer's sentence in `details` says."""
+    NOT_SHOWN = "not_shown"
+    """The run is not shown completely; `details` says why. `file` is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One damage; `file` is the path inside the run's folder, or inside the runs root of what belongs to no run."""
+
+    kind: FaultKind
+    file: str
+    position: tuple[int, ...] = ()
+    details: str = ""
+
+    def as_record(self) -> dict[str, Any]:
+        """Return what JSON holds, for `fault_of`."""
+        return asdict(self) | {"position": list(self.position)}
+
+
+def fault_of(record: Mapping[str, Any]) -> Fault:
+    """Return the fault that `as_record` wrote."""
+    return Fault(FaultKind(record["kind"]), record["file"], tuple(record["position"]), record["details"])
+
+
+_SENTENCES = {
+    FaultKind.MISSING: "is missing",
+    FaultKind.CHANGED: "differs from what was written (checksum)",
+    FaultKind.UNREADABLE: "cannot be read: {details}",
+    FaultKind.OUTSIDE: "is outside of the run's folder; use another copy of the run",
+    FaultKind.DAMAGED_LINE: "the line at byte {0} is damaged and was skipped",
+    FaultKind.MISSING_LINES: "lines {0} to {1} are missing",
+    FaultKind.NO_END: "is missing; the last event says {details}",
+    FaultKind.LOST_STEPS: "its log lacks steps of attempt {0}, of which {1} is the last",
+    FaultKind.LOST_EXPERIENCE: "{details}",
+    FaultKind.NOT_SHOWN: "The run is not shown completely: {details}",
+}
+
+
+def describe_fault(fault: Fault) -> str:
+    """Return one sentence that begins with the file."""
+    form = _SENTENCES[fault.kind]
+    if fault.kind is FaultKind.MISSING_LINES and len(set(fault.position)) == 1:
+        form = "line {0} is missing"
+    what = form.format(*fault.position, details=fault.details.rstrip("."))
+    return f"{fault.file}: {what}." if fault.file else f"{what}."
