@@ -42,9 +42,10 @@ def _write_model(policy: Path, folder: Path) -> None:
         merge_shards(shards, folder)
     elif (policy / ADAPTER_CONFIG).is_file():
         from jobs.engines.embedded.model import load_policy, resolve_device  # loads torch, which nothing else here does
+        from jobs.engines.embedded.state_files import save_model
 
         merged = load_policy(str(policy), resolve_device("cpu"))
-        merged.model.save_pretrained(folder)
+        save_model(folder, merged.model)
         merged.tokenizer.save_pretrained(folder)
     else:
         copy_model(policy, folder, shutil.copyfile)

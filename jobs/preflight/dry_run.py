@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.grading.built_in_tasks import TASKS
 from jobs.launchers.local import WORKER_MODULE
 from jobs.machine.disk import GB, GIB
@@ -16,7 +17,7 @@ from jobs.machine.processor import uses_bfloat16
 from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
 from jobs.preflight.embedded_memory import estimate_peak
-from jobs.preflight.model_shapes import model_shape
+from jobs.preflight.model_shapes import model_file, model_shape
 from jobs.preflight.resolution import resolve
 from jobs.preflight.verl_config import UNNAMED_RUN
 from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, MemoryEstimate, estimate_memory
@@ -27,6 +28,10 @@ ELSEWHERE = (
     "`--script shell`, `--script slurm` or `--script ray` in the place of `--dry-run` prints what starts the run on "
     "machines that have what this one lacks."
 )
+
+
+_SAMPLING_SETTINGS = {"temperature": 1.0, "top_p": 1.0, "top_k": 50, "min_p": None, "typical_p": 1.0}
+"""Settings of generation_config.json that `do_sample` turns on, with the values that change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         notices.append(_describe_precision(spec, shape.parameters))
     if shape is None:
         notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
+    notices += _generation_notices(spec)
     prompt = _first_prompt(spec, notices)
     return RunPlan(
         spec=spec.model_dump(mode="json"),
@@ -99,6 +105,21 @@ def _describe_precision(spec: TrainSpec, num_parameters: int) -> str:
     if uses_bfloat16(num_parameters):
         return "this processor has units for bfloat16 and computes in it, with weights in float32."
     return "the model is computed in float32: the processor has no units for bfloat16, or the model is small."
+
+
+def _generation_notices(spec: TrainSpec) -> list[str]:
+    path = model_file(spec.model.source, "generation_config.json", spec.model.revision)
+    try:
+        settings = {} if path is None else read_json(path)
+    except (OSError, UnreadableFileError):
+        return []  # the model's loader names what is wrong with it
+    unused = [name for name, unset in _SAMPLING_SETTINGS.items() if settings.get(name, unset) not in {unset, None}]
+    if not unused or settings.get("do_sample") is True:
+        return []
+    return [
+        f"{spec.model.source}: generation_config.json sets {', '.join(unused)} without `do_sample: true`, so programs "
+        "that read it answer greedily; checkpoints keep the file as it is."
+    ]
 
 
 def describe_plan(plan: RunPlan) -> str:

@@ -74,8 +74,6 @@ def save_adapters(directory: Path, model: PreTrainedModel) -> None:
     configs: dict[str, Any] = model.peft_config
     configs[_ADAPTER].save_pretrained(str(directory))
     model.config.save_pretrained(directory)
-    if model.generation_config is not None:
-        model.generation_config.save_pretrained(directory)
     save_file({name: parameter.detach() for name, parameter in _parameters(model)}, directory / WEIGHTS_FILE)
 
 

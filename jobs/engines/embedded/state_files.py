@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from transformers import GenerationConfig, PreTrainedModel
 
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.errors import EngineError, first_line
@@ -16,20 +17,36 @@ from jobs.engines.embedded.optimizer import PolicyOptimizer
 OPTIMIZER_FILE = "optimizer.safetensors"
 SAMPLER_FILE = "sampler.safetensors"
 COUNTERS_FILE = "engine.json"
+GENERATION_FILE = "generation_config.json"
 
 
 def save_engine(directory: Path, policy: PolicyModel, optimizer: PolicyOptimizer, generator: torch.Generator) -> None:
     """Write everything that decides what the engine does next; the folder also loads as a model."""
     directory.mkdir(parents=True, exist_ok=True)
-    if has_adapters(policy.model):
-        save_adapters(directory, policy.model)
-    else:
-        policy.model.save_pretrained(directory)
+    save_model(directory, policy.model)
     policy.tokenizer.save_pretrained(directory)
     save_file(optimizer.state_tensors(), directory / OPTIMIZER_FILE)
     save_file({"state": generator.get_state()}, directory / SAMPLER_FILE)
     counters = {"num_optimizer_steps": optimizer.num_steps}
     (directory / COUNTERS_FILE).write_text(json.dumps(counters) + "\n", encoding="utf-8")
+
+
+def save_model(directory: Path, model: PreTrainedModel) -> None:
+    """Write weights or adapters, the configuration, and the generation settings as the model came with them.
+
+    transformers loads settings that it then refuses to save, such as a temperature without `do_sample`.
+    """
+    settings = model.generation_config
+    model.generation_config = GenerationConfig()  # type: ignore[no-untyped-call] # untyped in transformers
+    try:
+        if has_adapters(model):
+            save_adapters(directory, model)
+        else:
+            model.save_pretrained(directory)
+    finally:
+        model.generation_config = settings
+    if settings is not None:
+        settings.to_json_file(directory / GENERATION_FILE, keys_to_pop=["compile_config"])
 
 
 def restore_engine(

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from jobs.actions import run_actions
@@ -10,6 +12,7 @@ from jobs.preflight.verl_config import check_machine, checked_config
 from jobs.runs.lookup import CommandError
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from tests.jobs.training.chat_model import make_chat_model
 
 PAPER_PRESETS = [name for name in preset_names() if name.startswith("paper-") and name != "paper-sft"]
 
@@ -101,6 +104,22 @@ def test_dry_run_of_the_embedded_engine_has_no_settings_of_verl(tmp_path):
 def test_dry_run_names_a_missing_file_and_goes_on(tmp_path):
     plan = plan_run(verl_spec("paper-wildchat-if"), tmp_path)
     assert any("wildchat-if.parquet" in notice for notice in plan.notices)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_noticed"),
+    [
+        ({"temperature": 0.9}, True),
+        ({"do_sample": False, "top_k": 20}, True),
+        ({"do_sample": True, "temperature": 0.9}, False),
+        ({"temperature": 1.0, "eos_token_id": 2}, False),
+    ],
+)
+def test_sampling_settings_without_do_sample_are_noticed(tmp_path, settings, is_noticed):
+    folder = make_chat_model(tmp_path / "model")
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    plan = plan_run(apply_settings(load_preset("chains-exgrpo"), [f"model.source={folder}"]), tmp_path)
+    assert any("do_sample" in notice for notice in plan.notices) is is_noticed
 
 
 def test_a_run_on_a_cluster_is_started_there(tmp_path):

@@ -73,12 +73,18 @@ class StopAfter:
         return contextlib.nullcontext()
 
 
+GENERATION = {"do_sample": False, "temperature": 0.9, "top_p": 0.6}
+"""Settings of a model that transformers loads and refuses to save."""
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     policy = make_small_policy(make_tokenizer(), num_layers=1, width=16, num_heads=2, seed=0)
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
+    settings = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps(settings | GENERATION))
     return folder
 
 
@@ -131,6 +137,14 @@ def test_run_records_questions_steps_evaluations_and_checkpoints(tmp_path, model
         (0, "training", 3), (0, "held_out", 4), (2, "held_out", 4), (4, "training", 3), (4, "held_out", 4)
     ]  # fmt: skip
     assert recorder.checkpoints == [2, 4]
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 2}], ids=["weights", "adapters"])
+def test_checkpoint_keeps_generation_settings_that_transformers_refuses_to_save(tmp_path, model, lora):
+    run = new_run(tmp_path, model, lora=lora)
+    assert train(run)[0] is RunStatus.SUCCEEDED
+    path = run.checkpoints_path / "step-00000004" / "policy" / "generation_config.json"
+    assert json.loads(path.read_text()).items() >= GENERATION.items() - {("do_sample", False)}
 
 
 def test_control_with_random_rewards_trains_and_is_scored_by_answers(tmp_path, model):
