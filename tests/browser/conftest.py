@@ -88,21 +88,31 @@ class Watched:
             self.errors.append(f"{message.text} {url}")
 
 
-@pytest.fixture
-def open_page(browser, workbench):
-    """Open a signed-in page in a fresh browser profile: `open_page("/path", color_scheme="dark")`."""
-    contexts = []
+@pytest.fixture(scope="module")
+def profile(browser, workbench):
+    """A browser profile that is signed in and has loaded the front end once."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto(workbench.link)
+    page.wait_for_url(lambda url: "token=" not in url)
+    page.close()
+    yield context
+    context.close()
 
-    def open_at(path: str = "/", **options) -> Watched:
-        context = browser.new_context(viewport={"width": 1440, "height": 900}, **options)
-        contexts.append(context)
-        watched = Watched(context.new_page(), workbench.origin)
+
+@pytest.fixture
+def open_page(profile, workbench):
+    """Open a page in a tab of its own: `open_page("/path", color_scheme="dark")`."""
+    opened = []
+
+    def open_at(path: str = "/", color_scheme: str = "light") -> Watched:
+        watched = Watched(profile.new_page(), workbench.origin)
+        opened.append(watched.page)
         watched.page.set_default_timeout(90_000)
-        separator = "&" if "?" in path else "?"
-        watched.page.goto(f"{workbench.origin}{path}{separator}token={workbench.token}")
-        watched.page.wait_for_url(lambda url: "token=" not in url)  # signing in loads the page again
+        watched.page.emulate_media(color_scheme=color_scheme)
+        watched.page.goto(f"{workbench.origin}{path}")
         return watched
 
     yield open_at
-    for context in contexts:
-        context.close()
+    for page in opened:
+        page.close()

@@ -21,7 +21,7 @@ from tests.faults.recorded import buffer_content
 from tests.faults.test_kill_anywhere import Driver, assert_same_end, driver  # noqa: F401 - the fixture
 from tests.jobs.training.chat_model import make_chat_model
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.slow, pytest.mark.long_fault, pytest.mark.timeout(3000)]
 
 SIZES = {"batch_size": 2, "mini_batch_size": 2, "rollouts_per_question": 4, "max_prompt_tokens": 200}
 ANSWERS = "123"

@@ -20,7 +20,7 @@ from tests.faults.gpu_like_worker import HANG_FILE, SAID_FILE, TIME_SCALE
 from tests.faults.small_training import small_spec, train
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long_fault]
 
 NUM_STEPS = 30
 PHASES = {"r": "rollout", "s": "score", "u": "update", "e": "evaluation", "w": "checkpoint"}

@@ -22,7 +22,7 @@ from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor.open_index import ingest_all
 
-pytestmark = [pytest.mark.fault_row(11), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.fault_row(11), pytest.mark.long_fault, pytest.mark.timeout(1200)]
 
 TEXT_BYTES = {False: 8 * 2**20, True: 50 * 2**20}
 NUM_TOKENS = {False: 200_000, True: 1_000_000}

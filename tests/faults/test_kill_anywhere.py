@@ -22,7 +22,7 @@ from tests.faults import recorded
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
-NUM_KILLS = {False: 8, True: 20}
+NUM_KILLS = {False: 3, True: 20}
 NUM_STEPS = 48
 TIMEOUT_SECONDS = 400.0
 

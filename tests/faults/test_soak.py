@@ -19,7 +19,7 @@ from tests.app.page_session import PageSession
 from tests.faults.readers import Choice, Readers, sizes, toy_supervisor
 from tests.jobs.supervisor.toy_bench import processes_of, toy_spec, wait_until
 
-pytestmark = [pytest.mark.fault_row(13), pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.fault_row(13), pytest.mark.long_fault, pytest.mark.timeout(2400)]
 
 SECONDS = {False: 15.0, True: 1800.0}
 NUM_SESSIONS = 20

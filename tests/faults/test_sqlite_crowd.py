@@ -25,7 +25,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from tests.db.recorded_runs import new_run, record_attempt
 
-pytestmark = pytest.mark.fault_row(6)
+pytestmark = [pytest.mark.fault_row(6), pytest.mark.long_fault]
 
 NUM_WRITERS = NUM_READERS = 4
 SECONDS = {False: 4.0, True: 600.0}

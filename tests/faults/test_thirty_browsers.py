@@ -14,7 +14,7 @@ from tests.app import judged, web_server
 from tests.faults.readers import Readers, sizes, toy_supervisor
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec, wait_until
 
-pytestmark = [pytest.mark.fault_row(19), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.fault_row(19), pytest.mark.long_fault, pytest.mark.timeout(1200)]
 
 SECONDS = {False: 15.0, True: 600.0}
 LOOK_SECONDS = {False: (2.0, 6.0), True: (10.0, 20.0)}
