@@ -4,7 +4,7 @@ import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from tests.app import recorded
-from tests.browser.clicks import IDLE, click_until
+from tests.browser.clicks import click_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
