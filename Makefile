@@ -221,9 +221,11 @@ audit: $(TOOLS_BIN)/.installed  ## Look the locked packages up in the advisory s
 lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
 	@$(TOOLS_BIN)/hadolint Dockerfile
 
-licences: $(VENV)/.installed $(VERL_VENV)/.installed  ## Write docs/licences.md from what is installed
-	@{ $(BIN)/python deploy/licences.py requirements/locks/main.txt oidc; $(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl; } \
-		>docs/licences.md.tmp && mv docs/licences.md.tmp docs/licences.md
+licences: $(VENV)/.installed $(VERL_VENV)/.installed  ## Write docs/licences.csv from what is installed
+	@{ echo extras,package,version,licence,direct; \
+		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc; \
+		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl; } >docs/licences.csv.tmp
+	@mv docs/licences.csv.tmp docs/licences.csv
 
 tools:  ## Install Chromium and PostgreSQL for the tests, where missing and allowed
 	@.ci/tools

@@ -21,7 +21,6 @@ from jobs.studies.intervals import CONFIDENCE, DASH, MeanInterval, interval_text
 BASELINE = "on-policy"
 LEAST_RUNS = 4
 """Below it a quarter at each end is no run, and draws of the same runs say nothing."""
-SHOWN_K = (1, 4, 16, 64)
 DRAWN_REST = "k8-n64"
 """Values of the other axes of what the picture shows."""
 Line = dict[str, Any]
@@ -129,47 +128,6 @@ def differences_table(comparisons: Sequence[Comparison]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def passes_table(lines: Sequence[Line], comparisons: Sequence[Comparison]) -> str:
-    """Return Pass@k at the start and of each method, held out, for k up to the samples of a question."""
-    ks = [k for k in SHOWN_K if k <= min(line["num_samples"] for line in lines)]
-    head = "| K, questions | At the start | Method | "
-    rows = [head + " | ".join(f"Pass@{k}" for k in ks) + " |", "|---" * (3 + len(ks)) + "|"]
-    for rest, rate, start in dict.fromkeys((item.rest, item.rate, item.start) for item in comparisons):
-        groups = {
-            "before training": lines_of(lines, rest, rate, START),
-            BASELINE: lines_of(lines, rest, rate, BASELINE),
-        }
-        groups |= {item.method: list(item.lines) for item in comparisons if (item.rest, item.rate) == (rest, rate)}
-        for name, group in groups.items():
-            values = " | ".join(f"{fmean(score(line, k) for line in group):.1f}" for k in ks)
-            rows.append(f"| {setting_text(rest)} | {start:.1f} | {name} | {values} |")
-    return "\n".join(rows) + "\n"
-
-
-def costs_table(lines: Sequence[Line]) -> str:
-    """Return what runs of each method and setting cost, and how much replay weighed."""
-    groups: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
-    for line in lines:
-        if line["method"] != START:
-            groups[line["rest"], line["rate"], line["method"]].append(line)
-    rows = [
-        "| K, questions | Rate | Method | Runs | Steps | Fresh rollouts | Tokens | Seconds | CPU seconds | Replays | "
-        "Gradient weight | Retired |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for (rest, rate, method), group in sorted(groups.items()):
-        weights = [line["gradient_weight"] for line in group if line["gradient_weight"] is not None]
-        weight = f"{fmean(weights):.3f}" if weights else DASH
-        means = (
-            fmean(line[name] for line in group)
-            for name in ("steps", "fresh_rollouts", "tokens", "wall_seconds", "cpu_seconds", "num_replayed")
-        )
-        cells = " | ".join(f"{mean:,.0f}" for mean in means)
-        retired = fmean(line["num_retired"] for line in group)
-        rows.append(f"| {setting_text(rest)} | {rate} | {method} | {len(group)} | {cells} | {weight} | {retired:.0f} |")
-    return "\n".join(rows) + "\n"
-
-
 def main() -> None:
     """Write the tables between the marks of the page, and the picture."""
     lines = read_lines(RESULT_FILE)
@@ -177,8 +135,7 @@ def main() -> None:
     page = RESULT_FILE.with_suffix(".md")
     head = page.read_text(encoding="utf-8").split("<!-- tables -->")[0] if page.is_file() else "# Where replay pays\n\n"
     page.write_text(
-        f"{head}<!-- tables -->\n\n## Differences to on-policy training\n\n{differences_table(comparisons)}\n"
-        f"## Pass@k, held out\n\n{passes_table(lines, comparisons)}\n## Costs, means of a run\n\n{costs_table(lines)}",
+        f"{head}<!-- tables -->\n\n## Differences to on-policy training\n\n{differences_table(comparisons)}",
         encoding="utf-8",
     )
     points: dict[str, list[Point]] = defaultdict(list)

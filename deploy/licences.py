@@ -1,8 +1,10 @@
 """Prints the licences of the packages of a lock file, as the installed packages themselves name them.
 
-`make licences` writes docs/licences.md with it. Run it with the interpreter of the environment that holds the packages.
+`make licences` writes docs/licences.csv with it. Run it with the interpreter of the environment that holds the
+packages. NVIDIA's libraries, which a CUDA build of PyTorch brings, come under NVIDIA's own terms and are not listed.
 """
 
+import csv
 import re
 import sys
 import tomllib
@@ -13,11 +15,6 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", re.MULTILINE)
 _NAME = re.compile(r"^[A-Za-z0-9][\w.-]*")
 _MAX_LENGTH = 60
-HEADER = """# Licences of the dependencies
-
-What the installed packages say of themselves; `make licences` writes this list. NVIDIA's libraries, which a CUDA build
-of PyTorch brings, come under NVIDIA's own terms and are not listed. Direct dependencies are marked.
-"""
 
 
 def normal(name: str) -> str:
@@ -44,22 +41,20 @@ def licence_of(package: PackageMetadata) -> str:
     return licence if len(licence) <= _MAX_LENGTH else f"{licence[: _MAX_LENGTH - 3]}..."
 
 
-def table(lock: Path, *extras: str) -> str:
-    """Return a Markdown table of the packages of `lock` and torch that are installed here."""
+def rows(lock: Path, environment: str, *extras: str) -> list[list[str]]:
+    """Return environment, name, version, licence and "yes" if direct, of each package of `lock` that is installed."""
     direct = direct_dependencies(*extras)
-    lines = ["| Package | Version | Licence | Direct |", "|---|---|---|---|"]
     names = {normal(name) for name, _ in _PIN.findall(lock.read_text(encoding="utf-8"))} | {"torch"}
+    found = []
     for name in sorted(names):
         try:
             package = metadata(name)
         except PackageNotFoundError:
             continue  # of another platform
         version = package["Version"].partition("+")[0]
-        lines.append(f"| {package['Name']} | {version} | {licence_of(package)} | {'yes' if name in direct else ''} |")
-    return "\n".join(lines) + "\n"
+        found.append([environment, package["Name"], version, licence_of(package), "yes" if name in direct else ""])
+    return found
 
 
 if __name__ == "__main__":
-    heading = {"main": HEADER + "\n## The workbench", "verl-cpu": "\n## The verl engine's environment"}
-    lock = Path(sys.argv[1])
-    sys.stdout.write(f"{heading[lock.stem]}\n\n{table(lock, *sys.argv[2:])}")
+    csv.writer(sys.stdout, lineterminator="\n").writerows(rows(Path(sys.argv[1]), sys.argv[2], *sys.argv[2:]))

@@ -14,7 +14,7 @@ from tests.faults.rows import ROWS
 
 DOCUMENT = REPOSITORY / "docs" / "reliability.md"
 START, END = "<!-- rows: start -->", "<!-- rows: end -->"
-HEADER = "| Row | What is done | Criterion | Seen | Met | Run on | Took |\n|---|---|---|---|---|---|---|\n"
+HEADER = "| Row | What is done | Criterion | Met | Run on | Took |\n|---|---|---|---|---|---|\n"
 
 
 @dataclass
@@ -72,20 +72,11 @@ def table(results: Iterable[dict[str, Any]]) -> str:
 
 def _line(number: int, result: dict[str, Any] | None) -> str:
     row = ROWS[number]
-    if result is None:
-        cells = [str(number), row.fault, row.criterion, "", "not run", "", ""]
-    else:
-        seen = "; ".join(f"{name}: {value}" for name, value in result["figures"].items())
+    ends = ["not run", "", ""]
+    if result is not None:
         took = f"{result['seconds']:,.0f} s on {result['cores']} cores"
-        cells = [
-            str(number),
-            row.fault,
-            row.criterion,
-            seen,
-            "yes" if result["met"] else "**no**",
-            result["date"],
-            took,
-        ]
+        ends = ["yes" if result["met"] else "**no**", result["date"], took]
+    cells = [str(number), row.fault, row.criterion, *ends]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
