@@ -1,4 +1,4 @@
-"""Where this process finds its runs: set once by the server, read by `app.queries` and `app.commands`."""
+"""Where this process finds its runs: set once by the server, read by `app.queries` and `app.requests`."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

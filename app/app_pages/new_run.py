@@ -1,14 +1,14 @@
 """Set up a run and launch it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import commands
-from app.commands import TrainSpec, UserError
+from app import requests
 from app.components.new_run import data_preview, draft_menu, form_state, model_probe, spec_form, spec_summary
 from app.components.widgets import address_choice, notice
+from app.requests import TrainSpec, UserError
 
 NO_PRESET = "paper defaults"
 DEFAULT_PRESET = "chains-exgrpo"
@@ -17,10 +17,11 @@ FROM = "from"
 
 def _start() -> tuple[Mapping[str, object], str]:
     """Return the initial values of the form and a key that names them."""
-    for name, load, source_name in (
-        (FROM, _clone, "an earlier run"),
-        (draft_menu.ADDRESS, commands.load_draft, "a draft"),
-    ):
+    sources: dict[str, tuple[Callable[[str], Mapping[str, object]], str]] = {
+        FROM: (_clone, "an earlier run"),
+        draft_menu.ADDRESS: (requests.load_draft, "a draft"),
+    }
+    for name, (load, source_name) in sources.items():
         source = st.query_params.get(name)
         if source:
             try:
@@ -34,24 +35,24 @@ def _start() -> tuple[Mapping[str, object], str]:
         "Preset", _presets(), "preset", DEFAULT_PRESET, [form_state.ADDRESS], 520,
         "Where the form starts; every field can be changed",
     )  # fmt: skip
-    spec = TrainSpec() if chosen == NO_PRESET else commands.load_preset(chosen)
+    spec = TrainSpec() if chosen == NO_PRESET else requests.load_preset(chosen)
     return spec.model_dump(mode="json"), "defaults" if chosen == NO_PRESET else f"preset-{chosen}"
 
 
 @st.cache_data(show_spinner=False)
 def _presets() -> dict[str, str]:
     """Return the presets by name, each with its engine."""
-    names = {name: f"{name} · {commands.load_preset(name).engine}" for name in commands.preset_names()}
+    names = {name: f"{name} · {requests.load_preset(name).engine}" for name in requests.preset_names()}
     return {NO_PRESET: NO_PRESET, **names}
 
 
 def _clone(run_id: str) -> Mapping[str, object]:
-    return commands.clone(run_id).model_dump(mode="json")
+    return requests.clone(run_id).model_dump(mode="json")
 
 
 def _launch(spec: TrainSpec, refused: DeltaGenerator) -> None:
     try:
-        run_id = commands.submit(spec, st.query_params.get(FROM))
+        run_id = requests.submit(spec, parent_run_id=st.query_params.get(FROM))
     except UserError as error:
         with refused:
             notice.show("error", "Could not launch", str(error))

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import commands
-from app.commands import scoring
+from app import requests
 from app.components.playground import playground
 from app.components.replay_buffer import bucket_heatmap, buffer_area
 from app.components.runs import (
@@ -150,7 +149,7 @@ def _results(row: RunRow) -> None:
 
 
 def _regrades(row: RunRow) -> None:
-    regrades.show(scoring.regradings(row.run_id)[0])
+    regrades.show(requests.regradings(row.run_id)[0])
 
 
 def _log(row: RunRow) -> None:
@@ -168,8 +167,8 @@ def _configuration(row: RunRow) -> None:
     if row.is_adopted:
         config_view.show_adopted(row)
         return
-    base = commands.load_preset(row.preset) if commands.preset_exists(row.preset) else commands.TrainSpec()
-    name = f"preset {row.preset}" if commands.preset_exists(row.preset) else "paper defaults"
+    base = requests.load_preset(row.preset) if requests.preset_exists(row.preset) else requests.TrainSpec()
+    name = f"preset {row.preset}" if requests.preset_exists(row.preset) else "paper defaults"
     config_view.show(spec, base.model_dump(mode="json"), name)
 
 
@@ -223,7 +222,7 @@ def _show(row: RunRow) -> None:
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:
         run_header.show_reason(row)
-    gradings, faults = scoring.regradings(row.run_id)
+    gradings, faults = requests.regradings(row.run_id)
     run_header.show_faults(row, faults)
     unreadable_settings.show(row)
     if row.kind == TRAIN:

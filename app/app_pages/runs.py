@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.runs import (
     bin_view,
     list_actions,
@@ -104,7 +104,7 @@ def _list(was_live: bool) -> None:
     num_runs = ask(runs.count_runs, where)
     order = run_table.order_of_address()
     num_pages = run_groups.MAX_RUNS // RUNS_PAGE_SIZE if group else _pages().get(where, 1)
-    deleted = commands.list_deleted()
+    deleted = requests.list_deleted()
     rows = [row for row in list_runs(where, num_pages, order) if row.run_id not in deleted]
     if not rows:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.system import audit_log, cluster_view, machine_view
 from app.components.widgets import exports, person_line, status_badge, view_tabs
 from app.formats import ago, byte_size, duration, escape_control_characters, exact
@@ -81,8 +81,8 @@ def _queue() -> None:
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")
-def _findings(runs_root: str) -> list[commands.Finding]:  # noqa: ARG001 - part of the cache key
-    return commands.examine_machine()
+def _findings(runs_root: str) -> list[requests.Finding]:  # noqa: ARG001 - part of the cache key
+    return requests.examine_machine()
 
 
 def _machine() -> None:
@@ -92,14 +92,14 @@ def _machine() -> None:
             _findings.clear()
     machine_view.show_findings(_findings(current_runs_root()))
     st.subheader("GPUs", anchor=False)
-    machine_view.show_gpus(commands.list_gpus())
+    machine_view.show_gpus(requests.list_gpus())
     st.subheader("Versions in the workbench's environment", anchor=False)
-    machine_view.show_versions(commands.package_versions())
+    machine_view.show_versions(requests.package_versions())
 
 
 def _audit_log() -> None:
     names = {row.run_id: row.name for row in list_runs(RunFilter(is_archived=None))}
-    audit_log.show(commands.journal_entries(), names)
+    audit_log.show(requests.journal_entries(), names)
 
 
 with st.container(horizontal=True, vertical_alignment="center"):

@@ -77,7 +77,7 @@ def test_the_module_loads_no_training_library(module):
 def test_the_ui_process_loads_no_training_library():
     scripts = {"app.main"}
     modules = [name for name in modules_of("app") if name not in scripts and not name.startswith("app.app_pages.")]
-    assert "app.commands" in modules
+    assert "app.requests" in modules
     assert training_libraries_loaded_by(modules) == []
 
 
@@ -110,10 +110,10 @@ def test_the_tree_keeps_every_contract(cache):
         ("jobs/training/__init__.py", "import db.connections.session", "Training knows no database"),
         ("app/components/__init__.py", "import db.connections.opening", "Reads: in the UI only app.queries"),
         ("app/app_pages/runs.py", "import db.connections.session", "Reads: in the UI only app.queries"),
-        ("app/commands/__init__.py", "import db.queries.runs", "Queries: in the UI only pages"),
+        ("app/requests.py", "import db.queries.runs", "Queries: in the UI only pages"),
         ("app/components/__init__.py", "import db.ingest.events", "Writes to the database"),
-        ("app/components/__init__.py", "import jobs.runs.status", "Pages reach jobs through app.commands"),
-        ("app/queries/runs.py", "import jobs.studies.definition", "Pages reach jobs through app.commands"),
+        ("app/components/__init__.py", "import jobs.runs.status", "Pages reach jobs through app.requests"),
+        ("app/queries/runs.py", "import jobs.studies.definition", "Pages reach jobs through app.requests"),
         ("app/queries/runs.py", "import db.tables.models", "Tables are seen only inside db"),
         (
             "exgrpo_core/experience_management/__init__.py",

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app import commands
-from app.commands import elsewhere, scoring
+from app import requests
 from app.roles import Role
 from jobs.evaluation.server_generator import ServerGenerator
 from jobs.judging.client import check_endpoint
@@ -64,18 +63,18 @@ def use(run: RunDirectory) -> None:
 
 
 def ask_cluster() -> None:
-    elsewhere.save_cluster("ours", URL)
-    elsewhere.ask_cluster("ours")
+    requests.save_cluster("ours", URL)
+    requests.ask_cluster("ours")
 
 
 def probe() -> None:
-    started = commands.start_probe(train_spec(model={"source": URL}))
+    started = requests.start_probe(train_spec(model={"source": URL}))
     try:
         while (result := started.result()) is None:
             started._process.wait()
     finally:
         started.stop()
-    raise commands.SpecError(result)
+    raise requests.SpecError(result)
 
 
 def train_spec(**fields: object) -> TrainSpec:
@@ -83,32 +82,32 @@ def train_spec(**fields: object) -> TrainSpec:
 
 
 def evaluate(target: str, **fields: object) -> str:
-    return scoring.evaluate(target, {"benchmarks": [{"name": "math500"}]} | fields)
+    return requests.evaluate(target, {"benchmarks": [{"name": "math500"}]} | fields)
 
 
 def start_study_run() -> str:
     pending = PendingRun(RunKey(STUDY, Scale.PAPER, CELL, 0), None)
-    return commands.start_study_run(pending, [f"verl.ray.address={URL}"])
+    return requests.start_study_run(pending, [f"verl.ray.address={URL}"])
 
 
 ASKED_JUDGE = {"judge": "server", "judged": {"run_id": RUN}, "server": SERVER}
 OF_BENCHMARK = [{"name": "math500", "source": f"{URL}/rows.parquet"}]
 WAYS = {
-    "judge": Way(Role.OPERATOR, NOT_ALLOWED, lambda: commands.submit_judge(ASKED_JUDGE)),
+    "judge": Way(Role.OPERATOR, NOT_ALLOWED, lambda: requests.submit_judge(ASKED_JUDGE)),
     "model server": Way(Role.OPERATOR, NOT_ALLOWED, lambda: evaluate("m", generator="server", server=SERVER)),
-    "cluster of a run": Way(Role.OPERATOR, NO_CLUSTER, lambda: commands.submit(train_spec(**ON_CLUSTER))),
+    "cluster of a run": Way(Role.OPERATOR, NO_CLUSTER, lambda: requests.submit(train_spec(**ON_CLUSTER))),
     "cluster of a study": Way(Role.OPERATOR, NO_CLUSTER, start_study_run),
     "known cluster": Way(Role.ADMIN, NO_CLUSTER, ask_cluster),
     "model of an evaluation": Way(Role.OPERATOR, NO_SOURCE, lambda: evaluate(URL)),
     "data of a benchmark": Way(Role.OPERATOR, NO_SOURCE, lambda: evaluate("m", benchmarks=OF_BENCHMARK)),
-    "model of a run": Way(Role.OPERATOR, NO_SOURCE, lambda: commands.submit(train_spec(model={"source": URL}))),
-    "data of a run": Way(Role.OPERATOR, NO_SOURCE, lambda: commands.submit(train_spec(data={"source": URL}))),
-    "form of a run": Way(Role.OPERATOR, NO_SOURCE, lambda: commands.check({"model": {"source": URL}})),
+    "model of a run": Way(Role.OPERATOR, NO_SOURCE, lambda: requests.submit(train_spec(model={"source": URL}))),
+    "data of a run": Way(Role.OPERATOR, NO_SOURCE, lambda: requests.submit(train_spec(data={"source": URL}))),
+    "form of a run": Way(Role.OPERATOR, NO_SOURCE, lambda: requests.check({"model": {"source": URL}})),
     "preview of data": Way(
-        Role.OPERATOR, "cannot be loaded", lambda: commands.preview_data(train_spec(data={"source": URL}))
+        Role.OPERATOR, "cannot be loaded", lambda: requests.preview_data(train_spec(data={"source": URL}))
     ),
     "probe": Way(Role.OPERATOR, NO_SOURCE, probe),
-    "chat": Way(Role.OPERATOR, NO_SOURCE, lambda: list(commands.chat([URL], "1 + 1 =", []))),
+    "chat": Way(Role.OPERATOR, NO_SOURCE, lambda: list(requests.chat([URL], "1 + 1 =", []))),
 }
 PAGE_WAYS = {
     "judge": PageWay(

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from app import commands, settings
+from app import requests, settings
 from app.roles import Person, Role
 from db.connections.opening import open_database
 from jobs.cli.main import app
@@ -67,7 +67,7 @@ def refusal_of(root, go):
         for run in list_run_directories(root):
             if run.run_id not in before and URL in run.spec_path.read_text():
                 use(run)
-    except (commands.UserError, ValueError) as error:
+    except (requests.UserError, ValueError) as error:
         return str(error)
     return "no refusal"
 
@@ -77,10 +77,10 @@ def test_a_role_is_refused_or_the_address_is_by_every_command(root, monkeypatch,
     settings.configure(settings.AppSettings(root))
     way = WAYS[name]
     for role in (None, *Role):
-        monkeypatch.setattr(commands, "current_person", lambda role=role: role and Person("somebody", role))
+        monkeypatch.setattr(requests, "current_person", lambda role=role: role and Person("somebody", role))
         if role is None or role < way.role:
             before = files_of(root)
-            with pytest.raises(commands.RefusedError, match="needs the role"):
+            with pytest.raises(requests.RefusedError, match="needs the role"):
                 way.go()
             assert files_of(root) == before
         else:
@@ -95,7 +95,7 @@ def test_the_command_line_is_held_by_the_same_rules(root, name):
     def type_it():
         result = CliRunner().invoke(app, [*words, "--runs-root", str(root)], input="1 + 1 =")
         if result.exit_code:
-            raise commands.CommandError(result.stderr)
+            raise requests.CommandError(result.stderr)
 
     assert refusal in refusal_of(root, type_it)
 

@@ -8,9 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
-from app import commands as page_commands
-from app import settings
-from app.commands import scoring
+from app import requests, settings
 from app.queries.workbench import has_folder, read_log_tail
 from db.rows.cases import SavedCase
 from db.rows.marks import MarkedTrajectory
@@ -42,10 +40,10 @@ BY_ID = {
     "mark case": lambda root, name: annotations.mark_case(root, "set", SavedCase(name, 1, 1, 2)),
     "mark": lambda root, name: annotations.mark_trajectory(root, MarkedTrajectory(name, 1, 1, "odd", "")),
     "verdict": lambda root, name: annotations.set_verdict(root, name, 1, 1, True),
-    "judge": lambda _, name: page_commands.submit_judge({"judge": "oracle", "judged": {"run_id": name}}),
-    "save draft": lambda _, name: page_commands.save_draft(f"../{name}", {"x": 1}),
-    "load draft": lambda _, name: page_commands.load_draft(f"../{name}"),
-    "delete draft": lambda _, name: page_commands.delete_draft(f"../{name}"),
+    "judge": lambda _, name: requests.submit_judge({"judge": "oracle", "judged": {"run_id": name}}),
+    "save draft": lambda _, name: requests.save_draft(f"../{name}", {"x": 1}),
+    "load draft": lambda _, name: requests.load_draft(f"../{name}"),
+    "delete draft": lambda _, name: requests.delete_draft(f"../{name}"),
 }
 CLI_COMMANDS = (
     ("show",),
@@ -105,8 +103,8 @@ def test_the_address_of_a_page_reaches_no_run_beyond_the_root(fenced, tried):
     for form in fenced.forms():
         assert not has_folder(form)
         assert read_log_tail(form, 9) == []
-        assert page_commands.token_data(form, "run.json", 1, replayed_in=None) is None
-        assert scoring.evaluation_answers(form, "math500", "q") is None
+        assert requests.token_data(form, "run.json", 1, replayed_in=None) is None
+        assert requests.evaluation_answers(form, "math500", "q") is None
     page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
     addresses = [*fenced.forms()[:1], str(fenced.beyond / outside.OUTSIDE), outside.LINKED]
     for address in addresses:

@@ -8,9 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from app import commands as page_commands
-from app import settings
-from app.commands import scoring
+from app import requests, settings
 from exgrpo_core.errors import EngineError
 from jobs.actions import run_actions
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
@@ -156,9 +154,9 @@ def test_a_model_with_code_of_its_own_is_named_and_refused_before_a_job_is_queue
     data = {"source": "chains"}
     entries = [
         lambda: run_actions.submit(root, TrainSpec.model_validate({"model": {"source": str(model)}, "data": data})),
-        lambda: page_commands.check({"model": {"source": str(model)}, "data": data}),
+        lambda: requests.check({"model": {"source": str(model)}, "data": data}),
         lambda: submit_evaluation(root, plan_evaluation(root, str(model), fields, "test")),
-        lambda: scoring.evaluate(str(model), fields),
+        lambda: requests.evaluate(str(model), fields),
     ]
     for entry in entries:
         with pytest.raises(SpecError, match=rf"model\.source: .*comes with code \(auto_map in {name}\)"):
@@ -185,7 +183,7 @@ def test_code_and_kernels_named_anywhere_in_a_configuration_are_refused_by_name(
     name = next(name for name in names if f'"{name}"' in json.dumps(content))
     data = {"source": "chains"}
     with pytest.raises(SpecError, match=rf"comes with code \({name} in config\.json\)"):
-        page_commands.check({"model": {"source": str(model)}, "data": data})
+        requests.check({"model": {"source": str(model)}, "data": data})
     with pytest.raises(EngineError, match=rf"comes with code \({name} in config\.json\)"):
         load_policy(str(model), torch.device("cpu"))
     tried("configurations that name code or kernels", 2)

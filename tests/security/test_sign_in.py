@@ -1,5 +1,6 @@
 """Signing in with a real provider and a real browser; roles hold in commands, whatever a page offers."""
 
+import inspect
 import json
 import secrets
 
@@ -7,8 +8,7 @@ import httpx2
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import access, commands, settings
-from app.commands import elsewhere, scoring
+from app import access, requests, settings
 from app.roles import LINK_HOLDER, Person, Role, Roles
 from app.serving.sign_in import SignInError, read_sign_in
 from jobs.runs.directory import RunDirectory
@@ -51,37 +51,37 @@ def root(tmp_path):
 
 
 CHANGES = {
-    "submit": lambda: commands.submit(TrainSpec()),
-    "stop": lambda: commands.stop(RUN),
-    "resume": lambda: commands.resume(RUN),
-    "branch": lambda: commands.branch(RUN, 1, 2),
-    "tag": lambda: commands.tag(RUN, "x"),
-    "note": lambda: commands.note(RUN, "x"),
-    "chat": lambda: commands.chat([f"{RUN}@last"], "x", []),
-    "evaluate": lambda: scoring.evaluate("m", {}),
-    "start_study_run": lambda: commands.start_study_run(None),
-    "submit_judge": lambda: commands.submit_judge({}),
-    "mark_case": lambda: commands.mark_case("x", None),
-    "mark_trajectory": lambda: commands.mark_trajectory(None),
-    "set_verdict": lambda: commands.set_verdict(RUN, 1, 1, True),
-    "save_draft": lambda: commands.save_draft("x", {}),
-    "delete_draft": lambda: commands.delete_draft("x"),
-    "preview_data": lambda: commands.preview_data(TrainSpec()),
-    "start_probe": lambda: commands.start_probe(TrainSpec()),
-    "check": lambda: commands.check({}),
-    "rename": lambda: commands.rename(RUN, "x"),
-    "save_view": lambda: commands.save_view("x", {}),
-    "delete_view": lambda: commands.delete_view("x"),
-    "stop_study": lambda: commands.stop_study("ablations", "chains"),
-    "archive": lambda: commands.archive(RUN, True),
-    "delete": lambda: commands.delete(RUN),
-    "restore": lambda: commands.restore(RUN),
-    "empty_bin": lambda: commands.empty_bin(),
-    "launch_script": lambda: elsewhere.launch_script(TrainSpec(), elsewhere.ScriptKind.SHELL),
-    "dry_run_text": lambda: elsewhere.dry_run_text(TrainSpec()),
-    "save_cluster": lambda: elsewhere.save_cluster("x", "http://127.0.0.1:8265"),
-    "delete_cluster": lambda: elsewhere.delete_cluster("x"),
-    "ask_cluster": lambda: elsewhere.ask_cluster("x"),
+    "submit": lambda: requests.submit(TrainSpec()),
+    "stop": lambda: requests.stop(RUN),
+    "resume": lambda: requests.resume(RUN),
+    "branch": lambda: requests.branch(RUN, 1, 2),
+    "tag": lambda: requests.tag(RUN, "x"),
+    "note": lambda: requests.note(RUN, "x"),
+    "chat": lambda: requests.chat([f"{RUN}@last"], "x", []),
+    "evaluate": lambda: requests.evaluate("m", {}),
+    "start_study_run": lambda: requests.start_study_run(None),
+    "submit_judge": lambda: requests.submit_judge({}),
+    "mark_case": lambda: requests.mark_case("x", None),
+    "mark_trajectory": lambda: requests.mark_trajectory(None),
+    "set_verdict": lambda: requests.set_verdict(RUN, 1, 1, True),
+    "save_draft": lambda: requests.save_draft("x", {}),
+    "delete_draft": lambda: requests.delete_draft("x"),
+    "preview_data": lambda: requests.preview_data(TrainSpec()),
+    "start_probe": lambda: requests.start_probe(TrainSpec()),
+    "check": lambda: requests.check({}),
+    "rename": lambda: requests.rename(RUN, "x"),
+    "save_view": lambda: requests.save_view("x", {}),
+    "delete_view": lambda: requests.delete_view("x"),
+    "stop_study": lambda: requests.stop_study("ablations", "chains"),
+    "archive": lambda: requests.archive(RUN, True),
+    "delete": lambda: requests.delete(RUN),
+    "restore": lambda: requests.restore(RUN),
+    "empty_bin": lambda: requests.empty_bin(),
+    "launch_script": lambda: requests.launch_script(TrainSpec(), requests.ScriptKind.SHELL),
+    "dry_run_text": lambda: requests.dry_run_text(TrainSpec()),
+    "save_cluster": lambda: requests.save_cluster("x", "http://127.0.0.1:8265"),
+    "delete_cluster": lambda: requests.delete_cluster("x"),
+    "ask_cluster": lambda: requests.ask_cluster("x"),
 }
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {
@@ -89,19 +89,22 @@ READS = {
     "estimate_step_seconds", "evaluation_answers", "examine_machine", "fields_of", "find_cluster_fault",
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
     "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm", "package_versions", "preset_exists",
-    "preset_names", "read_machine", "regradings", "reward_parts", "score_curves", "score_curves_by_difficulty",
+    "preset_names", "read_machine", "regradings", "score_curves", "score_curves_by_difficulty",
     "status_by_files", "token_data", "user_benchmarks",
 }  # fmt: skip
 
 
+INNER = {"acting_as", "current_person", "token_texts", "wraps"}
+"""What the module imports for itself."""
+
+
 def sign_in_as(monkeypatch, person):
-    monkeypatch.setattr(commands, "current_person", lambda: person)
+    monkeypatch.setattr(requests, "current_person", lambda: person)
 
 
-def test_every_command_of_pages_is_checked_or_reads_only():
-    modules = (commands, scoring, elsewhere)
-    functions = {name for part in modules for name in part.__all__ if callable(getattr(part, name)) and name.islower()}
-    assert functions - {commands.needs.__name__} == set(CHANGES) | READS
+def test_every_request_of_pages_is_checked_or_reads_only():
+    functions = {name for name, value in vars(requests).items() if inspect.isroutine(value) and name[0] != "_"}
+    assert functions - INNER == set(CHANGES) | READS
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -110,7 +113,7 @@ def test_a_viewer_and_nobody_are_refused_by_every_command_that_changes_something
     before = sorted((path, path.read_bytes()) for path in root.rglob("*") if path.is_file())
     for person in (None, Person(VIEWER, Role.VIEWER), *([Person("o", Role.OPERATOR)] if name in FOR_ADMINS else [])):
         sign_in_as(monkeypatch, person)
-        with pytest.raises(commands.RefusedError, match="needs the role"):
+        with pytest.raises(requests.RefusedError, match="needs the role"):
             CHANGES[name]()
     assert sorted((path, path.read_bytes()) for path in root.rglob("*") if path.is_file()) == before
     tried("forged changes of viewers and of nobody", 2)
@@ -120,7 +123,7 @@ def test_the_journal_says_who_asked(root, monkeypatch):
     settings.configure(settings.AppSettings(root))
     for person in (Person(OPERATOR, Role.OPERATOR), LINK_HOLDER):
         sign_in_as(monkeypatch, person)
-        commands.note(RUN, "x")
+        requests.note(RUN, "x")
     assert [entry.by for entry in Journal(root).entries()][1:] == [OPERATOR, "link user"]
     assert Journal(root).entries()[0].by.endswith("on this machine")
 
@@ -137,7 +140,7 @@ def test_with_sign_in_a_session_of_nobody_known_may_do_nothing(root):
         page = AppTest.from_function(lambda: None)
         page.run()
         with pytest.raises(CommandError, match="Nobody is signed in"):
-            commands.note(RUN, "x")
+            requests.note(RUN, "x")
     finally:
         settings.configure(settings.AppSettings(root))
 

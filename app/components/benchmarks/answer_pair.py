@@ -2,11 +2,10 @@
 
 import streamlit as st
 
-from app import address
-from app.commands import scoring
-from app.commands.scoring import RecordedQuestion
+from app import address, requests
 from app.components.widgets import notice
 from app.formats import escape_control_characters, share
+from app.requests import RecordedQuestion
 from db.rows.scores import ItemRow
 
 PARAMETER = "item"
@@ -20,7 +19,7 @@ def wanted() -> str | None:
 
 def show(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]) -> None:
     """Show the question and what each model answered, one sample at a time, with its outcome by every scheme."""
-    recorded = [scoring.evaluation_answers(run_id, item.benchmark, item.question_id) for run_id in run_ids]
+    recorded = [requests.evaluation_answers(run_id, item.benchmark, item.question_id) for run_id in run_ids]
     with st.container(border=True, key="answers"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.text(escape_control_characters(f"Question {item.question_id}"))
@@ -32,7 +31,7 @@ def show(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]) -> Non
                 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
                     st.text(escape_control_characters(f"{name}: {share(rate)} correct"))
                     st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": run_id})
-                damage = scoring.answer_damage(run_id, item.benchmark)
+                damage = requests.answer_damage(run_id, item.benchmark)
                 if damage:
                     notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
                 _answers(question, f"{run_id}-{item.question_id}")

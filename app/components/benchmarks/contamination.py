@@ -4,15 +4,15 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import commands
-from app.commands import ContaminationReport
+from app import requests
 from app.components.widgets import notice
 from app.formats import NONE_SHOWN, escape_control_characters
+from app.requests import ContaminationReport
 
 
 def show() -> None:
     """Show the reports as a table, newest first, or how to make one."""
-    reports, faults = commands.contamination_reports()
+    reports, faults = requests.contamination_reports()
     if faults:
         notice.show("warning", "Reports are damaged", "\n".join(faults))
     if not reports:

@@ -2,13 +2,14 @@
 
 import streamlit as st
 
-from app.commands import UserError, scoring
+from app import requests
 from app.components.benchmarks.backbone_bars import STUDIES
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
 from app.formats import escape_control_characters, with_code
 from app.paper_and_studies import load_protocols
 from app.queries.runs import training_names
+from app.requests import UserError
 from db.rows.display_names import distinct_names
 
 GENERATORS = ("embedded", "vllm", "server")
@@ -28,7 +29,7 @@ def show() -> None:
             )  # fmt: skip
         chosen = _benchmarks()
         limits, fields = _fields()
-        missing = scoring.missing_vllm()
+        missing = requests.missing_vllm()
         if missing:
             st.caption(f":material/info: vllm: {with_code(missing.partition(': ')[2])}")
         with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
@@ -44,7 +45,7 @@ def show() -> None:
 
 def _benchmarks() -> list[str]:
     """Show the choice of benchmarks: the paper's, the user's, or `NAME=FILE`."""
-    titles, faults = scoring.user_benchmarks()
+    titles, faults = requests.user_benchmarks()
     if faults:
         notice.show("error", "Left out of your own benchmarks", "\n".join(faults))
     titles |= {name: protocol.title for name, protocol in load_protocols().items()}
@@ -53,7 +54,7 @@ def _benchmarks() -> list[str]:
         format_func=lambda name: titles.get(name, escape_control_characters(name)), accept_new_options=True,
         select_all=False,
         help="For your data write NAME=FILE, or put a Parquet, JSON-lines or YAML file into "
-        f"`{scoring.benchmarks_folder()}`",
+        f"`{requests.benchmarks_folder()}`",
     )  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
         key="evaluate-template",
     )  # fmt: skip
     rewards = st.multiselect(
-        "Rewards", scoring.reward_parts(), key="evaluate-rewards", placeholder="the run's; none for other models",
+        "Rewards", requests.REWARD_PARTS, key="evaluate-rewards", placeholder="the run's; none for other models",
         accept_new_options=True, select_all=False, format_func=escape_control_characters,
         help="Parts of a training reward whose means are beside the scores. A part of your own is module:function, "
         "where this machine allows it",
@@ -122,7 +123,7 @@ def _submit(target: str, content: dict[str, object]) -> None:
         notice.show("error", "Not started", "Model: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
         return
     try:
-        run_id = scoring.evaluate(target, content)
+        run_id = requests.evaluate(target, content)
     except UserError as error:
         notice.show("error", "Not started", str(error))
         return

@@ -8,14 +8,13 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import settings, theme
-from app.commands import scoring
-from app.commands.scoring import ScoreCurve
+from app import requests, settings, theme
 from app.components.benchmarks.score_table import ScoreLine, column_of
 from app.components.widgets import address_choice, figures, notice
 from app.components.widgets.curve_lines import Line
 from app.components.widgets.figures import Look
 from app.formats import escape_control_characters, literal
+from app.requests import ScoreCurve
 from app.settings import AppSettings
 from db.rows.analysis import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
 
@@ -63,7 +62,7 @@ def show(
         _legend(colour_of)
     axis_range = _axis_range([curve for of_model in curves.values() for curve in of_model])
     columns = [column for _ in range(2) for column in st.columns(2, gap="small")]
-    for (measure, meaning), column in zip(scoring.MEASURES.items(), columns, strict=True):
+    for (measure, meaning), column in zip(requests.MEASURES.items(), columns, strict=True):
         of_measure = {
             name: curve for name, of_model in curves.items() for curve in of_model if curve.measure == measure
         }
@@ -91,7 +90,7 @@ def _show_gaps(runs: Mapping[str, str], curves: Mapping[str, Sequence[ScoreCurve
     without = [name for name, of_model in curves.items() if any(not curve.values for curve in of_model)]
     if without:
         st.text(escape_control_characters(f"Log-probs of answers are not recorded: {', '.join(without)}"))
-    damage = [fault for run_id in runs.values() for fault in scoring.answer_damage(run_id, benchmark)]
+    damage = [fault for run_id in runs.values() for fault in requests.answer_damage(run_id, benchmark)]
     if damage:
         notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
     gone = [name for name, of_model in curves.items() if not of_model]
@@ -146,7 +145,7 @@ def _curves(
     benchmark: str,
     scheme: str,
 ) -> list[ScoreCurve]:
-    return scoring.score_curves(run_id, benchmark, scheme)
+    return requests.score_curves(run_id, benchmark, scheme)
 
 
 @st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading answers", max_entries=100)
@@ -156,4 +155,4 @@ def _by_difficulty(
     benchmark: str,
     scheme: str,
 ) -> dict[Difficulty, tuple[int, list[list[ScoreCurve]]]]:
-    return scoring.score_curves_by_difficulty(run_ids, benchmark, scheme)
+    return requests.score_curves_by_difficulty(run_ids, benchmark, scheme)

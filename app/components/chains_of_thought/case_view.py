@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.widgets import long_text, notice
 from app.formats import NONE_SHOWN, badge_label, escape_control_characters, literal, nats
 from db.rows.cases import CaseResponse, SavedCase, SnowballCase
@@ -88,8 +88,8 @@ def _keep(saved: SavedCase, sets: Sequence[str], key: str) -> None:
 
 def _mark(name: str, saved: SavedCase, *, is_kept: bool) -> None:
     try:
-        commands.mark_case(name, saved, is_kept)
-    except commands.CommandError as error:
+        requests.mark_case(name, saved, is_kept)
+    except requests.CommandError as error:
         notice.show("error", "Not saved", str(error))
         return
     st.toast("Saved", icon=":material/check:")

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.widgets import notice
 
 PAPER_JUDGE = "Qwen/Qwen3-32B"
@@ -69,8 +69,8 @@ def _judged_fields() -> dict[str, object]:
 
 def _submit(content: dict[str, object]) -> None:
     try:
-        job_id = commands.submit_judge(content)
-    except commands.UserError as error:
+        job_id = requests.submit_judge(content)
+    except requests.UserError as error:
         notice.show("error", "Not started", str(error))
         return
     st.success(f"Queued as {job_id}.", icon=":material/check:")

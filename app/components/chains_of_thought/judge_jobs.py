@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.chains_of_thought import thought_statistics
 from app.components.widgets import empty_state, exports, status_badge
 from app.formats import NONE_SHOWN, ago, escape_control_characters, number
@@ -106,7 +106,7 @@ def prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
 
 
 def _planned(job: JudgeJobRow) -> int | None:
-    progress = commands.job_progress(job.judge_run_id)
+    progress = requests.job_progress(job.judge_run_id)
     return progress[1] if progress else None
 
 

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import address, commands
+from app import address, requests
 from app.components.chains_of_thought import case_view
 from app.components.widgets import notice
 from app.formats import NONE_SHOWN, escape_control_characters, nats
@@ -73,8 +73,8 @@ def _set(row: JudgedRow, key: str) -> None:
     if chosen is None:
         return
     try:
-        commands.set_verdict(row.run_id, row.attempt, row.trajectory_id, _CHOICES[chosen])
-    except commands.CommandError as error:
+        requests.set_verdict(row.run_id, row.attempt, row.trajectory_id, _CHOICES[chosen])
+    except requests.CommandError as error:
         notice.show("error", "Not saved", str(error))
         return
     st.toast("Verdict saved", icon=":material/check:")

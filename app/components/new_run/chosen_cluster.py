@@ -2,16 +2,16 @@
 
 import streamlit as st
 
-from app.commands import elsewhere
-from app.commands.elsewhere import TrainSpec
+from app import requests
 from app.components.widgets import ray_cluster
 from app.formats import literal
+from app.requests import TrainSpec
 
 
 def show(spec: TrainSpec) -> None:
     """Show the cluster where the System page knows its address, else nothing."""
     address = spec.verl.ray.address
-    name = next((name for name, known in elsewhere.list_clusters().items() if known == address), None)
+    name = next((name for name, known in requests.list_clusters().items() if known == address), None)
     if address is None or name is None:
         return
     with st.container(border=True, key="run-cluster"):
@@ -25,7 +25,7 @@ def show(spec: TrainSpec) -> None:
             st.caption(f":orange[:material/warning:] {problem}")
 
 
-def _problem(spec: TrainSpec, state: elsewhere.RayClusterState) -> str:
+def _problem(spec: TrainSpec, state: requests.RayClusterState) -> str:
     """Return why the cluster would refuse the run at present, nothing where it would not."""
     wanted, num_nodes = spec.verl.gpus_per_node, spec.verl.num_nodes
     if sum(machine.num_gpus >= wanted for machine in state.machines) < num_nodes:

@@ -4,10 +4,10 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import commands, theme
-from app.commands import DataError, DataPreview, TrainSpec
+from app import requests, theme
 from app.components.widgets import figures, notice
 from app.formats import escape_control_characters, literal
+from app.requests import DataError, DataPreview, TrainSpec
 
 _SECONDS = 60
 
@@ -30,7 +30,7 @@ def show(spec: TrainSpec) -> None:
 
 @st.cache_data(ttl=_SECONDS, show_spinner="Reading the first rows", max_entries=20)
 def _preview(key: str, _spec: TrainSpec) -> DataPreview:  # noqa: ARG001 - what the preview depends on
-    return commands.preview_data(_spec)
+    return requests.preview_data(_spec)
 
 
 def _show(preview: DataPreview, max_prompt_tokens: int) -> None:

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from app import commands
-from app.commands import SpecError
+from app import requests
 from app.components.widgets import notice
 from app.formats import literal
+from app.requests import SpecError
 
 ADDRESS = "draft"
 _SAVE_ERROR = "draft-error"
@@ -24,7 +24,7 @@ def show_save(content: dict[str, object]) -> None:
 def _save(content: dict[str, object]) -> None:
     name = str(content.get("name", ""))
     try:
-        commands.save_draft(name, content)
+        requests.save_draft(name, content)
     except SpecError as error:
         st.session_state[_SAVE_ERROR] = str(error)
     else:
@@ -33,7 +33,7 @@ def _save(content: dict[str, object]) -> None:
 
 def show_list() -> str | None:
     """Show a menu of the saved drafts; return the one to open."""
-    names = commands.list_drafts()
+    names = requests.list_drafts()
     chosen = None
     error = ""
     with st.popover(f"Drafts ({len(names)})" if names else "Drafts", icon=":material/draft:", key="drafts"):
@@ -55,7 +55,7 @@ def show_list() -> str | None:
 def _delete(name: str) -> str:
     """Delete a draft; return the error, empty on success."""
     try:
-        commands.delete_draft(name)
+        requests.delete_draft(name)
     except SpecError as error:
         return str(error)
     return ""

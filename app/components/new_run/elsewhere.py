@@ -4,9 +4,9 @@ from functools import partial
 
 import streamlit as st
 
-from app.commands import elsewhere
-from app.commands.elsewhere import RunRefusedError, ScriptKind, SpecError, TrainSpec
+from app import requests
 from app.formats import escape_control_characters, literal
+from app.requests import RunRefusedError, ScriptKind, SpecError, TrainSpec
 
 _ICON = ":material/download:"
 
@@ -14,7 +14,7 @@ _ICON = ":material/download:"
 def show(spec: TrainSpec) -> None:
     """Show what starts the run on other machines; this machine needs no GPU for it."""
     try:
-        scripts = {kind: elsewhere.launch_script(spec, kind) for kind in ScriptKind}
+        scripts = {kind: requests.launch_script(spec, kind) for kind in ScriptKind}
     except SpecError as error:
         if not isinstance(error, RunRefusedError):  # those are beside the button already
             st.caption(literal(f"To run it elsewhere: {error}"))
@@ -29,7 +29,7 @@ def show(spec: TrainSpec) -> None:
                     on_click="ignore", key=f"elsewhere-{kind}",
                 )  # fmt: skip
             st.download_button(
-                "Dry run", partial(elsewhere.dry_run_text, spec), file_name="dry-run.txt", mime="text/plain",
+                "Dry run", partial(requests.dry_run_text, spec), file_name="dry-run.txt", mime="text/plain",
                 icon=_ICON, on_click="ignore", key="elsewhere-dry-run",
                 help="Settings of verl, memory of each GPU, disk",
             )  # fmt: skip

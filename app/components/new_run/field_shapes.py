@@ -15,7 +15,7 @@ from threading import Lock
 
 from pydantic import BaseModel
 
-from app.commands import TrainSpec
+from app.requests import TrainSpec
 from exgrpo_core.methods.loading import KINDS, names_of
 
 HIDDEN = frozenset({"kind", "preset"})

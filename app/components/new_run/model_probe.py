@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from app import commands
-from app.commands import ProbeProcess, ProbeReport, TrainSpec
+from app import requests
 from app.components.widgets import notice
 from app.formats import escape_control_characters, literal
+from app.requests import ProbeProcess, ProbeReport, TrainSpec
 
 STATE = "model-probe"
 """The newest probe in the session: its settings and its process."""
@@ -23,7 +23,7 @@ def show(spec: TrainSpec) -> None:
             st.caption("Samples 4 answers to 4 questions, on this machine; a run needs no probe.")
         if is_asked:
             _forget()
-            process = commands.start_probe(spec)
+            process = requests.start_probe(spec)
             st.session_state[STATE] = (key, process)
         if process is not None:
             _follow(process)

@@ -6,13 +6,13 @@ import streamlit as st
 import yaml
 
 from app import address
-from app.commands import TrainSpec, fields_of
 from app.components.new_run import field_input, where
 from app.components.new_run.field_shapes import FieldShape, InputKind, is_about, section_of, sections
 from app.components.new_run.form_state import TABS_KEY, FormState, value_at
 from app.components.new_run.where import FIELDS, Where
 from app.components.widgets import notice
 from app.components.widgets.spec_text import as_yaml
+from app.requests import TrainSpec, fields_of
 
 TITLES = {
     "run": "Run",

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import commands
-from app.commands import ResourceEstimate, RunRefusedError, SpecError, TrainSpec
+from app import requests
 from app.components.new_run import chosen_cluster, draft_menu, elsewhere, form_state, spec_form
 from app.components.new_run.form_state import FormState
 from app.components.replay_buffer import bucket_weights
@@ -15,6 +14,7 @@ from app.components.runs import spec_diff
 from app.components.widgets import notice
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
 from app.formats import byte_size, duration, escape_control_characters, with_code
+from app.requests import ResourceEstimate, RunRefusedError, SpecError, TrainSpec
 from db.rows.algorithm_of_spec import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 
@@ -51,7 +51,7 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
         draft_menu.show_save(state.content)
         if spec is not None:
             st.caption(estimate(spec))
-            needs = commands.estimate_resources(spec)
+            needs = requests.estimate_resources(spec)
             st.caption(resources(spec, needs))
             if needs.gpu_memory is not None:
                 _memory_parts(needs.gpu_memory.parts)
@@ -81,7 +81,7 @@ def check(content: dict[str, object], text_mistake: str) -> FormCheck:
     """Return the specification, None where a field is wrong, and every reason why it cannot be launched."""
     others = (text_mistake,) if text_mistake else ()
     try:
-        preflight = commands.check(content)
+        preflight = requests.check(content)
         return FormCheck(preflight.requested, others, preflight.disk_shortage)
     except RunRefusedError as error:
         return FormCheck(error.spec, (*others, *error.reasons), error.disk_shortage)
@@ -155,7 +155,7 @@ def _memory_parts(parts: Sequence[tuple[str, int, str]]) -> None:
 
 def _time(spec: TrainSpec) -> str:
     """Return a sentence on the time of a step and of the run on H100s, nothing where it is not known."""
-    seconds = commands.estimate_step_seconds(spec)
+    seconds = requests.estimate_step_seconds(spec)
     if seconds is None:
         return ""
     return f" Time on H100s, coarsely: {duration(seconds)} per step, {duration(seconds * spec.num_steps)} in all."
@@ -163,9 +163,9 @@ def _time(spec: TrainSpec) -> str:
 
 def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:
     """Return the preset that the specification started from with its name, or the paper's defaults."""
-    if spec.preset is None or not commands.preset_exists(spec.preset):
+    if spec.preset is None or not requests.preset_exists(spec.preset):
         return None, TrainSpec()
-    return spec.preset, commands.load_preset(spec.preset)
+    return spec.preset, requests.load_preset(spec.preset)
 
 
 def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> None:

@@ -5,8 +5,7 @@ from enum import StrEnum
 
 import streamlit as st
 
-from app import commands
-from app.commands import elsewhere
+from app import requests
 from app.components.new_run.form_state import FormState
 from app.formats import byte_size
 
@@ -59,7 +58,7 @@ def show(state: FormState) -> Where:
 
 def _offer_clusters(state: FormState) -> None:
     """Offer the clusters of the System page; a choice is written into the address."""
-    clusters = elsewhere.list_clusters()
+    clusters = requests.list_clusters()
     if not clusters:
         st.caption("The page System, Ray clusters, keeps addresses.")
         return
@@ -79,12 +78,12 @@ def _take_cluster(state: FormState, key: str, clusters: Mapping[str, str]) -> No
 def _take(state: FormState, key: str) -> None:
     where = Where(st.session_state[key])
     state.put(_ENGINE, "embedded" if where is Where.MACHINE else "verl")
-    first = next(iter(elsewhere.list_clusters().values()), "")
+    first = next(iter(requests.list_clusters().values()), "")
     state.exchange(_ADDRESS, first if where is Where.CLUSTER else None)
 
 
 def _needs(where: Where) -> str:
-    machine = commands.read_machine()
+    machine = requests.read_machine()
     gpus = f"{len(machine.gpus)} NVIDIA GPU{'' if len(machine.gpus) == 1 else 's'}" if machine.gpus else "no NVIDIA GPU"
     if where is Where.MACHINE:
         return (
@@ -95,5 +94,5 @@ def _needs(where: Where) -> str:
         return f"Here: {gpus}. Needs verl's environment (`make verl-env GPU=1`) and as many GPUs as below."
     return (
         "Needs the address of the cluster's Jobs API and this project on its machines; a cluster's token is read from "
-        f"`{commands.RAY_TOKEN_VARIABLE}` of the workbench."
+        f"`{requests.RAY_TOKEN_VARIABLE}` of the workbench."
     )

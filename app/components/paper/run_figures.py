@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 import streamlit as st
 
-from app.commands import load_preset
 from app.components.benchmarks import backbone_bars, score_table, score_table_view
 from app.components.chains_of_thought import case_view, code_table, rule_view, thought_charts, thought_statistics
 from app.components.paper import held_out_scores, method_overview
@@ -21,6 +20,7 @@ from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
 from app.queries.runs import metric_series
+from app.requests import load_preset
 from db.queries import code_analysis, runs
 from db.queries.cases import find_cases
 from db.rows.runs import RunRow

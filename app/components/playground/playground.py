@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.playground import answers, prompt_form
 from app.components.playground.prompt_form import Question
 from app.components.widgets import empty_state, notice
@@ -32,13 +32,13 @@ def _ask(run_id: str, question: Question) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     line = st.empty()
     try:
-        with closing(commands.chat(list(by_target), question.prompt, question.options)) as stream:
+        with closing(requests.chat(list(by_target), question.prompt, question.options)) as stream:
             for record in stream:
                 if record is not None:
                     records.append({**record, "step": by_target[record["model"]]})
                 # Writing to the page is where Streamlit ends a script whose page was left.
                 line.progress(_share_done(records, question), "The models are loaded one after the other and answer.")
-    except commands.UserError as error:
+    except requests.UserError as error:
         notice.show("error", "No answer", str(error))
     line.empty()
     return records

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from db.rows.runs import RunRow
 
 _KEY = "asked-of-run"
@@ -37,6 +37,6 @@ def pending(row: RunRow) -> str | None:
 
 def _status(row: RunRow) -> str:
     try:
-        return commands.status_by_files(row.run_id)
-    except (commands.UserError, OSError):
+        return requests.status_by_files(row.run_id)
+    except (requests.UserError, OSError):
         return row.status

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.widgets import empty_state, notice
 from app.formats import escape_control_characters
 
@@ -28,7 +28,7 @@ def do(words: str, actions: Sequence[tuple[Callable[[], object], Callable[[], ob
     for action, opposite in actions:
         try:
             action()
-        except commands.UserError as error:
+        except requests.UserError as error:
             refused.append(str(error))
         else:
             undo.append(opposite)
@@ -53,7 +53,7 @@ def show_last() -> None:
 
 def show() -> None:
     """Show the deleted runs, each with a button that restores it, and the one that removes all for good."""
-    deleted = commands.list_deleted()
+    deleted = requests.list_deleted()
     if not deleted:
         empty_state.show("delete", "The bin is empty", "Deleted runs are kept here until the bin is emptied.")
         return
@@ -66,7 +66,7 @@ def show() -> None:
             st.button(
                 "Restore", icon=":material/restore_from_trash:", key=f"restore-{run_id}", type="tertiary",
                 on_click=do,
-                args=("Restored", [(partial(commands.restore, run_id), partial(commands.delete, run_id))]),
+                args=("Restored", [(partial(requests.restore, run_id), partial(requests.delete, run_id))]),
             )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def _undo(last: Done) -> None:
     for opposite in last.undo:
         try:
             opposite()
-        except commands.UserError as error:
+        except requests.UserError as error:
             refused.append(str(error))
     st.session_state[_REFUSED] = refused
 
@@ -88,6 +88,6 @@ def _forget() -> None:
 def _empty() -> None:
     _forget()
     try:
-        commands.empty_bin()
-    except commands.UserError as error:
+        requests.empty_bin()
+    except requests.UserError as error:
         st.session_state[_REFUSED] = [str(error)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.widgets import notice
 from db.rows.runs import CheckpointRow, RunRow
 
@@ -39,7 +39,7 @@ def show(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None:
 
 def _branch(run_id: str, step: int, num_steps: int) -> str | None:
     try:
-        return commands.branch(run_id, step, num_steps)
-    except commands.UserError as error:
+        return requests.branch(run_id, step, num_steps)
+    except requests.UserError as error:
         notice.show("error", "Could not branch", str(error))
         return None

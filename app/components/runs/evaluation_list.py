@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.widgets import notice, status_badge
 from app.formats import ago, escape_control_characters
 from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
@@ -39,7 +39,7 @@ def _row(row: RunRow) -> None:
         status_badge.show(row)
         st.text(escape_control_characters(_title(row)), width="content")
         st.space("stretch")
-        progress = commands.job_progress(row.run_id) if row.status == "running" else None
+        progress = requests.job_progress(row.run_id) if row.status == "running" else None
         if progress is not None:
             done, total = progress
             st.progress(min(1.0, done / total) if total else 0.0, text=f"{done:,} of {total:,} questions", width=240)
@@ -63,8 +63,8 @@ def _title(row: RunRow) -> str:
 
 def _dismiss(row: RunRow) -> None:
     try:
-        commands.archive(row.run_id, is_archived=True)
-    except commands.CommandError as error:
+        requests.archive(row.run_id, is_archived=True)
+    except requests.CommandError as error:
         notice.show("error", "Not archived", str(error))
         return
     st.rerun()

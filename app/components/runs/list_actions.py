@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.runs import bin_view, runs_choice
 from app.components.runs.comparison import MAX_RUNS
 from db.rows.runs import RunRow
@@ -29,7 +29,7 @@ def show_archive(rows: Sequence[RunRow]) -> None:
     """Show the button that archives or lists the ticked runs; it is disabled without any."""
     is_back = bool(rows) and all(row.is_archived for row in rows)
     calls = [
-        (partial(commands.archive, row.run_id, not is_back), partial(commands.archive, row.run_id, is_back))
+        (partial(requests.archive, row.run_id, not is_back), partial(requests.archive, row.run_id, is_back))
         for row in rows
     ]
     st.button(
@@ -45,7 +45,7 @@ def show_archive(rows: Sequence[RunRow]) -> None:
 
 def show_delete(rows: Sequence[RunRow]) -> None:
     """Show the button that moves the ticked runs into the bin."""
-    calls = [(partial(commands.delete, row.run_id), partial(commands.restore, row.run_id)) for row in rows]
+    calls = [(partial(requests.delete, row.run_id), partial(requests.restore, row.run_id)) for row in rows]
     st.button(
         f"Delete {_noun(rows)}" if rows else "Delete", icon=":material/delete:", disabled=not rows, key="delete",
         help="Tick runs that have ended to move them into the **Bin**, which keeps their files until it is emptied",
@@ -59,7 +59,7 @@ def show_rename(rows: Sequence[RunRow]) -> None:
         name = st.text_input("New name", key="rename-name", max_chars=80, placeholder=rows[0].name if rows else "")
         names = [name.strip() if len(rows) == 1 else f"{name.strip()} {number}" for number in range(1, len(rows) + 1)]
         calls = [
-            (partial(commands.rename, row.run_id, new), partial(commands.rename, row.run_id, row.name))
+            (partial(requests.rename, row.run_id, new), partial(requests.rename, row.run_id, row.name))
             for row, new in zip(rows, names, strict=True)
         ]
         st.button(

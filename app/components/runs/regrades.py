@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.commands.scoring import RecordedRegrading
 from app.components.widgets import exports
 from app.formats import escape_control_characters, literal
+from app.requests import RecordedRegrading
 
 MAX_SHOWN = 500
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.widgets.spec_text import flatten, option_text
 from app.formats import escape_control_characters
 from app.queries.answers import ask
@@ -24,7 +24,7 @@ _KEY = "run-columns"
 
 def fields() -> list[str]:
     """Return the paths of all fields that a training run's specification has by default."""
-    return [path for path in flatten(commands.TrainSpec().model_dump(mode="json")) if path not in {"name", "kind"}]
+    return [path for path in flatten(requests.TrainSpec().model_dump(mode="json")) if path not in {"name", "kind"}]
 
 
 def of_address() -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.runs import asked_action
 from app.components.widgets import notice
 from db.rows.runs import CheckpointRow, RunRow
@@ -27,7 +27,7 @@ def show(row: RunRow) -> str | None:
             "Stop", icon=":material/stop_circle:", key="run-stop",
             help="Stop after the current step; Resume continues from there", on_click=_do, args=("stop", row),
         )  # fmt: skip
-    elif row.status in commands.RESUMABLE:
+    elif row.status in requests.RESUMABLE:
         st.button(
             "Resume", icon=":material/play_arrow:", type="primary", key="run-resume",
             help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row),
@@ -56,8 +56,8 @@ def show_score(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
 def _do(action: str, row: RunRow) -> None:
     """Stop or resume as a callback, which runs before the page, so that no refresh comes between click and action."""
     try:
-        said = {"stop": commands.stop, "resume": commands.resume}[action](row.run_id)
-    except commands.CommandError as error:
+        said = {"stop": requests.stop, "resume": requests.resume}[action](row.run_id)
+    except requests.CommandError as error:
         st.session_state[_REFUSAL] = (f"Could not {action}", str(error))
         return
     if said:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.runs import asked_action, run_progress
 from app.components.widgets import notice, status_badge
 from app.formats import (
@@ -83,7 +83,7 @@ def show_faults(row: RunRow, grading_faults: Sequence[str]) -> None:
 
 def show_stop(row: RunRow) -> None:
     """Show what a stopping run waits for."""
-    waits_for = commands.describe_stop(row.run_id) if row.status == "stopping" else None
+    waits_for = requests.describe_stop(row.run_id) if row.status == "stopping" else None
     if waits_for is not None:
         notice.show("info", "Stopping", waits_for)
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.components.widgets import notice
 from app.formats import ago, escape_control_characters, exact, literal
 from db.rows.runs import RunRow
@@ -35,7 +35,7 @@ def show_notes(row: RunRow, notes: Sequence[tuple[datetime, str]]) -> None:
         with st.form("note-form", clear_on_submit=True, border=False):
             text = st.text_area("New note", key="new-note", height=90, max_chars=20_000)
             if st.form_submit_button("Add note", icon=":material/add:") and text.strip():
-                _do([row], lambda run_id: commands.note(run_id, text))
+                _do([row], lambda run_id: requests.note(run_id, text))
         for at, text in reversed(notes):
             st.caption(ago(at), help=exact(at))
             st.text(escape_control_characters(text))
@@ -45,18 +45,18 @@ def _tags(rows: Sequence[RunRow], key: str) -> None:
     for tag in sorted({tag for row in rows for tag in row.tags}):
         tagged = [row for row in rows if tag in row.tags]
         if st.button(literal(tag), icon=":material/close:", key=f"{key}-untag-{tag}", help="Remove this tag"):
-            _do(tagged, partial(commands.tag, name=tag, is_set=False))
+            _do(tagged, partial(requests.tag, name=tag, is_set=False))
     with st.form(f"{key}-tag-form", clear_on_submit=True, border=False):
         name = st.text_input("New tag", max_chars=40, key=f"{key}-new-tag", placeholder="baseline")
         if st.form_submit_button("Add tag", icon=":material/add:") and name.strip():
-            _do(rows, lambda run_id: commands.tag(run_id, name))
+            _do(rows, lambda run_id: requests.tag(run_id, name))
 
 
 def _do(rows: Sequence[RunRow], action: Callable[[str], None]) -> None:
     try:
         for row in rows:
             action(row.run_id)
-    except commands.CommandError as error:
+    except requests.CommandError as error:
         notice.show("error", "Not saved", str(error))
     else:
         st.toast(_SAVED, icon=":material/check:")

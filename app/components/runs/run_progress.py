@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from app import commands
+from app import requests
 from app.formats import as_utc
 from db.rows.runs import LIVE_STATES, RunRow
 
@@ -22,7 +22,7 @@ def pieces(row: RunRow) -> tuple[int, int]:
     """Return how many steps, questions or votes are done, and of how many; 0 of 0 before they are counted."""
     if row.kind == "train":
         return row.step, row.num_steps
-    return commands.job_progress(row.run_id) or (0, 0)
+    return requests.job_progress(row.run_id) or (0, 0)
 
 
 def seconds_left(row: RunRow) -> float | None:

@@ -4,12 +4,12 @@ import pandas as pd
 import streamlit as st
 
 from app import address
-from app.commands import TrainSpec
 from app.components.widgets import exports, typed_run
 from app.components.widgets.spec_text import differences, option_text
 from app.formats import escape_control_characters
 from app.queries.answers import ask
 from app.queries.runs import training_names
+from app.requests import TrainSpec
 from db.queries import runs
 from db.rows.display_names import distinct_names
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import address, commands
+from app import address, requests
 from app.components.widgets import notice
 from app.formats import literal
 
@@ -18,8 +18,8 @@ def show() -> None:
     if refusal is not None:
         notice.show("error", "View not saved", refusal)
     with st.popover("Views", icon=":material/bookmarks:", key="saved-views"):
-        views = commands.list_views()
-        if fault := commands.find_view_fault():
+        views = requests.list_views()
+        if fault := requests.find_view_fault():
             notice.show("warning", "Views cannot be read", fault)
         elif not views:
             st.caption("A view keeps axis, smoothing and your own charts under a name, for any run.")
@@ -30,13 +30,13 @@ def show() -> None:
                 )
                 st.button(
                     "", icon=":material/delete:", key=f"view-delete-{number}", type="tertiary", help="Delete this view",
-                    on_click=_do, args=(commands.delete_view, name),
+                    on_click=_do, args=(requests.delete_view, name),
                 )  # fmt: skip
         name = st.text_input("Name", key="view-name", placeholder="Name of this view", label_visibility="collapsed")
         kept = {key: value for key in PARAMETERS if (value := st.query_params.get(key))}
         st.button(
             "Save this view", key="view-save", disabled=not name.strip(), width="stretch",
-            on_click=_do, args=(commands.save_view, name.strip(), kept),
+            on_click=_do, args=(requests.save_view, name.strip(), kept),
         )  # fmt: skip
 
 
@@ -47,5 +47,5 @@ def _open(view: dict[str, str]) -> None:
 def _do(command: Callable[..., None], *arguments: object) -> None:
     try:
         command(*arguments)
-    except commands.UserError as error:
+    except requests.UserError as error:
         st.session_state["view-refusal"] = str(error)

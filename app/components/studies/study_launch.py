@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import commands, paper_and_studies
-from app.commands import UserError
+from app import paper_and_studies, requests
 from app.components.studies.study_state import LIVE, CellState, pending
 from app.components.widgets import address_choice, notice
 from app.formats import escape_control_characters, literal
 from app.paper_and_studies import PendingRun, RunKey, Scale, Study
+from app.requests import UserError
 
 MAX_LAUNCHED = 200
 """Runs that one click queues: more would keep the page waiting for minutes."""
@@ -83,7 +83,7 @@ def _about(hours: float) -> str:
 
 def _stop_all(study: Study, scale: Scale) -> None:
     try:
-        num_stopped = commands.stop_study(study.name, scale.value)
+        num_stopped = requests.stop_study(study.name, scale.value)
     except UserError as error:
         st.toast(str(error), icon=":material/error:")
     else:
@@ -96,7 +96,7 @@ def _launch(open_runs: Sequence[PendingRun], settings: Sequence[str]) -> None:
     num_queued = 0
     for pending_run in open_runs:
         try:
-            commands.start_study_run(pending_run, settings)
+            requests.start_study_run(pending_run, settings)
         except UserError as error:
             refused[str(error)] = None
         else:

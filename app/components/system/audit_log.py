@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from app.commands import JournalEntry
 from app.components.widgets import empty_state, exports
 from app.formats import escape_control_characters
+from app.requests import JournalEntry
 
 PAGE_SIZE = 50
 WORDS = {

@@ -4,20 +4,20 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app.commands import elsewhere
-from app.commands.elsewhere import UserError
+from app import requests
 from app.components.widgets import empty_state, notice, ray_cluster
 from app.formats import literal
+from app.requests import UserError
 
 
 def show() -> None:
     """Show the clusters and the form that adds one; a cluster is asked only when Test is pressed."""
-    clusters = elsewhere.list_clusters()
+    clusters = requests.list_clusters()
     st.caption(
         "New run offers these clusters. Addresses are of Ray's Jobs API; the token is read from "
         "`EXGRPO_RAY_TOKEN` of the workbench. Nothing is sent to a cluster before you press Test or start a run there."
     )
-    if fault := elsewhere.find_cluster_fault():
+    if fault := requests.find_cluster_fault():
         notice.show("warning", "Clusters cannot be read", fault)
     elif not clusters:
         empty_state.show("hub", "No clusters yet", "Add the address that `ray start --head` prints for its dashboard.")
@@ -27,7 +27,7 @@ def show() -> None:
         name = st.text_input("Name", key="cluster-name", max_chars=80)
         address = st.text_input("Address", key="cluster-address", placeholder="http://127.0.0.1:8265")
         is_added = st.form_submit_button("Add cluster", icon=":material/add:")
-    if is_added and _do(lambda: elsewhere.save_cluster(name, address)):
+    if is_added and _do(lambda: requests.save_cluster(name, address)):
         st.rerun()
 
 
@@ -37,7 +37,7 @@ def _show_cluster(name: str, address: str) -> None:
             st.markdown(f"**{literal(name)}** &nbsp; :gray[{literal(address)}]", width="stretch")
             ray_cluster.show_test(name, address)
             if st.button("Remove", icon=":material/delete:", type="tertiary", key=f"remove-{name}") and _do(
-                lambda: elsewhere.delete_cluster(name)
+                lambda: requests.delete_cluster(name)
             ):
                 st.rerun()
         ray_cluster.show_answer(name, address)

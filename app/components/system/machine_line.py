@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from app import commands
+from app import requests
 from app.formats import byte_size, literal
 from app.queries.runs import list_runs
 from db.queries.run_filter import RunFilter
@@ -39,5 +39,5 @@ def gpu_sentence() -> str:
 
 
 @st.cache_data(ttl=_GPU_SECONDS, show_spinner=False)
-def _gpus() -> list[commands.Gpu]:
-    return commands.list_gpus()
+def _gpus() -> list[requests.Gpu]:
+    return requests.list_gpus()

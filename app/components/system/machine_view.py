@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from app.commands import Finding, Gpu
 from app.components.widgets import exports
 from app.formats import NONE_SHOWN, byte_size, escape_control_characters
+from app.requests import Finding, Gpu
 
 _RESULTS = {"ok": "ok", "warning": "note", "failure": "not working"}
 _COLOURS = ["#1F7A5A", "#8A6D10", "#B83A4B"]

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, commands, theme
+from app import address, requests, theme
 from app.components.trajectories import audit_banner, selection_audit
 from app.components.trajectories.selection_audit import Check
 from app.components.widgets import exports, figures, notice, table_selection
@@ -191,7 +191,7 @@ def _tokens(
 ) -> selection_audit.Tokens | None:
     if file is None:
         return None
-    return commands.token_data(run_id, file, trajectory_id, replayed_in=replayed_in, has_texts=False)
+    return requests.token_data(run_id, file, trajectory_id, replayed_in=replayed_in, has_texts=False)
 
 
 def _open(key: str, rows: Sequence[Audited]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import address, commands
+from app import address, requests
 from app.components.trajectories import group_view, lineage_view, question_view, token_heatmap, trajectory_marks
 from app.components.widgets import empty_state, long_text, mathematics
 from app.formats import NONE_SHOWN, escape_control_characters, nats, number, token_count
@@ -84,7 +84,7 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     entry = replays.get(chosen)
     file = ask(trajectories.find_trajectory_file, row.run_id, row.trajectory_id) if entry is None else entry.file
     step = None if entry is None else entry.step
-    data = commands.token_data(row.run_id, file, row.trajectory_id, replayed_in=step) if file else None
+    data = requests.token_data(row.run_id, file, row.trajectory_id, replayed_in=step) if file else None
     values = token_heatmap.from_recorded(data)
     if values is None:
         empty_state.show(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app import address, commands
+from app import address, requests
 from app.components.widgets import empty_state, exports, notice
 from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
@@ -83,8 +83,8 @@ def _form(row: TrajectoryRow) -> None:
         if not st.form_submit_button("Save", key="keep-mark"):
             return
         try:
-            commands.mark_trajectory(MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, name, comment))
-        except commands.CommandError as error:
+            requests.mark_trajectory(MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, name, comment))
+        except requests.CommandError as error:
             notice.show("error", "Not marked", str(error))
             return
     st.toast(_SAVED, icon=":material/check:")
@@ -105,8 +105,8 @@ def _show_marks(row: TrajectoryRow) -> None:
 
 def _remove(mark: MarkedTrajectory) -> None:
     try:
-        commands.mark_trajectory(mark, is_kept=False)
-    except commands.CommandError as error:
+        requests.mark_trajectory(mark, is_kept=False)
+    except requests.CommandError as error:
         notice.show("error", "Not removed", str(error))
         return
     st.toast(_SAVED, icon=":material/check:")

@@ -3,10 +3,10 @@
 import pandas as pd
 import streamlit as st
 
-from app.commands import elsewhere
-from app.commands.elsewhere import RayClusterState, UserError
+from app import requests
 from app.components.widgets import notice
 from app.formats import escape_control_characters, literal
+from app.requests import RayClusterState, UserError
 
 _ANSWERS = "cluster-answers"
 """The newest answer, or why there is none, of each cluster that was tested in this session, by name and address."""
@@ -32,7 +32,7 @@ def show_answer(name: str, address: str) -> RayClusterState | None:
 
 def _ask(name: str) -> RayClusterState | str:
     try:
-        return elsewhere.ask_cluster(name)
+        return requests.ask_cluster(name)
     except UserError as error:
         return str(error)
 

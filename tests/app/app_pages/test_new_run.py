@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app import commands
-from app.commands import elsewhere
+from app import requests
 from app.components.new_run.where import Where
 from app.roles import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
@@ -112,7 +111,7 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
 def test_known_clusters_are_offered_and_the_run_is_queued_for_the_chosen_one(runs_root, open_page):
     addresses = {"first": "http://127.0.0.1:8265", "second": "http://127.0.0.1:8266"}
     for name, address in addresses.items():
-        elsewhere.save_cluster(name, address)
+        requests.save_cluster(name, address)
     page = open_page("new_run", section="verl engine")
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
     assert page.selectbox(key=f"{PRESET_FORM}-cluster").value == "first"
@@ -125,9 +124,9 @@ def test_known_clusters_are_offered_and_the_run_is_queued_for_the_chosen_one(run
 
 
 def test_the_chosen_clusters_gpus_and_the_time_of_a_step_are_beside_the_launch_button(open_page, monkeypatch):
-    elsewhere.save_cluster("ours", "http://127.0.0.1:8265")
-    state = elsewhere.RayClusterState("2.60.0", (RayMachine("a", 4, 3), RayMachine("b", 4, 0)), ("run-0001",), ())
-    monkeypatch.setattr(elsewhere, "ask_cluster", lambda _name: state)
+    requests.save_cluster("ours", "http://127.0.0.1:8265")
+    state = requests.RayClusterState("2.60.0", (RayMachine("a", 4, 3), RayMachine("b", 4, 0)), ("run-0001",), ())
+    monkeypatch.setattr(requests, "ask_cluster", lambda _name: state)
     page = open_page("new_run", preset="paper-exgrpo")
     assert has_text(page, "Time on H100s, coarsely: 2 min 11 s per step, 1 d 1 h in all")
     assert has_text(page, "| KV cache |")
@@ -142,9 +141,9 @@ def test_the_chosen_clusters_gpus_and_the_time_of_a_step_are_beside_the_launch_b
 
 @pytest.mark.parametrize(("num_used", "is_warned"), [(1, True), (0, False)])
 def test_gpus_of_the_chosen_cluster_that_are_in_use_are_warned_of(open_page, monkeypatch, num_used, is_warned):
-    elsewhere.save_cluster("ours", "http://127.0.0.1:8265")
-    state = elsewhere.RayClusterState("2.60.0", (RayMachine("a", 8, num_used), RayMachine("b", 4, 0)), (), ())
-    monkeypatch.setattr(elsewhere, "ask_cluster", lambda _name: state)
+    requests.save_cluster("ours", "http://127.0.0.1:8265")
+    state = requests.RayClusterState("2.60.0", (RayMachine("a", 8, num_used), RayMachine("b", 4, 0)), (), ())
+    monkeypatch.setattr(requests, "ask_cluster", lambda _name: state)
     page = open_page("new_run", preset="paper-exgrpo")
     page.radio(key="preset-paper-exgrpo-where").set_value(Where.CLUSTER.value).run()
     page.button(key="test-ours").click().run()
@@ -275,10 +274,10 @@ def test_a_value_of_the_address_is_bounded(open_page):
 def test_refused_launch_says_why_beside_the_button(open_page, monkeypatch):
     page = open_page("new_run")
 
-    def refuse(*_):
-        raise commands.CommandError("runs: cannot be written.")
+    def refuse(*_, **__):
+        raise requests.CommandError("runs: cannot be written.")
 
-    monkeypatch.setattr(commands, "submit", refuse)
+    monkeypatch.setattr(requests, "submit", refuse)
     page.button(key="launch").click().run()
     assert any(element.value == "runs: cannot be written." for element in page.text)
     assert any("Could not launch" in text for text in texts(page))
@@ -351,9 +350,9 @@ def test_draft_is_kept_opened_again_and_deleted(runs_root, open_page):
 
 
 def test_a_viewer_who_deletes_a_draft_is_told_why_it_stays(runs_root, open_page, monkeypatch):
-    commands.save_draft("kept", {"name": "kept"})
+    requests.save_draft("kept", {"name": "kept"})
     page = open_page("new_run")
-    monkeypatch.setattr(commands, "current_person", lambda: Person("viewer@example.org", Role.VIEWER))
+    monkeypatch.setattr(requests, "current_person", lambda: Person("viewer@example.org", Role.VIEWER))
     page.button(key="delete-draft-kept").click().run()
     assert not page.exception
     assert (runs_root / "workbench" / "drafts" / "kept.yaml").is_file()
@@ -374,7 +373,7 @@ def test_run_that_this_machine_cannot_hold_is_taken_along(open_page, monkeypatch
     labels = [element.proto.label for element in page.get("download_button")]
     assert labels == ["Shell script", "Slurm script", "Dry run", "Download run.yaml"]
     assert page.code[0].value.startswith("ray job submit --address http://HEAD:8265")
-    text = elsewhere.dry_run_text(commands.load_preset("paper-exgrpo"))
+    text = requests.dry_run_text(requests.load_preset("paper-exgrpo"))
     assert "Memory of each of 8 GPUs" in text
     assert "this machine has 0" in text
 

@@ -1,7 +1,7 @@
 import pytest
 
-from app import commands
-from app.commands import CommandError
+from app import requests
+from app.requests import CommandError
 
 ENTROPIES = {"start": 2.0, "30": 0.5}
 
@@ -32,7 +32,7 @@ def asked(monkeypatch):
             yield {"model": target, "prompt": f"<user>{prompt}", "num_prompt_tokens": 3}
             yield from (record(target, number) for number in (1, 2))
 
-    monkeypatch.setattr(commands, "chat", answer)
+    monkeypatch.setattr(requests, "chat", answer)
     return calls
 
 
@@ -58,7 +58,7 @@ def test_a_refusal_is_shown(open_page, monkeypatch):
     def refuse(*_arguments):
         raise CommandError("Ada is viewer, but this needs the role operator.")
 
-    monkeypatch.setattr(commands, "chat", refuse)
+    monkeypatch.setattr(requests, "chat", refuse)
     page = open_page("run", run="run-finished", view="Playground")
     next(area for area in page.text_area if area.label == "Prompt").set_value("6;a+8=")
     next(button for button in page.button if button.label == "Ask").click().run()

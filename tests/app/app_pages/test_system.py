@@ -2,10 +2,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app import commands
-from app.commands import elsewhere
-from app.commands.elsewhere import RayClusterState
+from app import requests
 from app.components.system import audit_log
+from app.requests import RayClusterState
 from app.roles import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.gpus import Gpu
@@ -47,7 +46,7 @@ def test_supervisor_that_failed_is_away_since_its_last_sign(runs_root, open_page
 
 
 def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
-    monkeypatch.setattr(commands, "examine_machine", lambda: FINDINGS)
+    monkeypatch.setattr(requests, "examine_machine", lambda: FINDINGS)
     page = open_page("system", view="Machine")
     assert not page.exception
     findings, versions = page.dataframe[0].value, page.dataframe[-1].value
@@ -57,8 +56,8 @@ def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
 
 
 def test_gpus_can_be_downloaded(open_page, monkeypatch):
-    monkeypatch.setattr(commands, "examine_machine", lambda: FINDINGS)
-    monkeypatch.setattr(commands, "list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
+    monkeypatch.setattr(requests, "examine_machine", lambda: FINDINGS)
+    monkeypatch.setattr(requests, "list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
     page = open_page("system", view="Machine")
     page.session_state["export-gpus"] = True
     page.run()
@@ -128,9 +127,9 @@ def test_ray_clusters_are_added_tested_and_removed(open_page, runs_root):
 
 
 def test_tested_cluster_shows_gpus_jobs_and_what_is_wrong(open_page, monkeypatch):
-    elsewhere.save_cluster("ours", "http://127.0.0.1:8265")
+    requests.save_cluster("ours", "http://127.0.0.1:8265")
     state = RayClusterState("2.60.0", (RayMachine("a", 8, 3), RayMachine("b", 8, 0)), ("run-0001",), ("It is open.",))
-    monkeypatch.setattr(elsewhere, "ask_cluster", lambda _name: state)
+    monkeypatch.setattr(requests, "ask_cluster", lambda _name: state)
     page = open_page("system", view="Ray clusters")
     assert not page.dataframe
     page.button(key="test-ours").click().run()
@@ -142,13 +141,13 @@ def test_tested_cluster_shows_gpus_jobs_and_what_is_wrong(open_page, monkeypatch
 
 
 def test_operators_may_not_add_test_or_remove_clusters(monkeypatch):
-    elsewhere.save_cluster("ours", "http://127.0.0.1:8265")
-    monkeypatch.setattr(commands, "current_person", lambda: Person("someone", Role.OPERATOR))
+    requests.save_cluster("ours", "http://127.0.0.1:8265")
+    monkeypatch.setattr(requests, "current_person", lambda: Person("someone", Role.OPERATOR))
     for call in (
-        lambda: elsewhere.save_cluster("theirs", "http://127.0.0.1:8265"),
-        lambda: elsewhere.ask_cluster("ours"),
-        lambda: elsewhere.delete_cluster("ours"),
+        lambda: requests.save_cluster("theirs", "http://127.0.0.1:8265"),
+        lambda: requests.ask_cluster("ours"),
+        lambda: requests.delete_cluster("ours"),
     ):
-        with pytest.raises(commands.UserError, match="needs the role admin"):
+        with pytest.raises(requests.UserError, match="needs the role admin"):
             call()
-    assert list(elsewhere.list_clusters()) == ["ours"]
+    assert list(requests.list_clusters()) == ["ours"]

@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from app import commands, settings
+from app import requests, settings
 from jobs.actions import run_actions
 from jobs.cli.main import app
 from jobs.preflight.resolution import RunRefusedError, resolve
@@ -43,7 +43,7 @@ def test_dry_run_submit_and_form_refuse_a_specification_with_one_sentence(runs_r
     sentence = str(of_submit.value)
     assert reason in sentence
     with pytest.raises(RunRefusedError) as of_form:
-        commands.check(content)
+        requests.check(content)
     assert of_form.value.reasons[0] == sentence
     words = ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]
     assert sentence in CliRunner().invoke(app, words).output

@@ -2,7 +2,6 @@ import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from app.commands import TrainSpec
 from app.components.new_run.field_shapes import (
     HIDDEN,
     OPTIONAL_PARTS,
@@ -14,6 +13,7 @@ from app.components.new_run.field_shapes import (
     split_symbol,
 )
 from app.components.widgets.spec_text import flatten
+from app.requests import TrainSpec
 
 
 def shapes_by_path():

@@ -3,7 +3,7 @@ import shutil
 import pytest
 import streamlit as st
 
-from app import commands
+from app import requests
 from db.rows.marks import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
@@ -48,7 +48,7 @@ def test_a_mark_without_a_name_is_refused_by_name(open_page):
 
 def test_a_mark_that_cannot_be_taken_off_says_why(open_page, played_runs):
     marked = MarkedTrajectory("play-finished", 1, 3, "odd", "")
-    commands.mark_trajectory(marked)
+    requests.mark_trajectory(marked)
     ingest_all(played_runs, None)
     page = open_page("trajectories", run="play-finished", trajectory="3")
     shutil.rmtree(played_runs / "play-finished")

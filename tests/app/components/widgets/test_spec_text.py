@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from app.commands import TrainSpec, check, load_preset, preset_names
 from app.components.widgets.spec_text import as_yaml, differences, flatten, option_text, shell_command
+from app.requests import TrainSpec, check, load_preset, preset_names
 from jobs.specs.settings import apply_settings
 
 

@@ -1,0 +1,348 @@
+"""All that pages may ask of `jobs`: one table of requests, each with the role that it needs, and reads of files.
+
+What is called gets the runs root first; the journal records who asked.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from app import settings
+from app.access import current_person
+from app.roles import Role
+from db.rows.analysis import Difficulty
+from exgrpo_core.errors import UserError
+from jobs.actions import annotations, evaluations, judgements, progress, ray_clusters, run_actions, run_bin
+from jobs.actions.probe_process import ProbeProcess
+from jobs.actions.token_texts import token_texts
+from jobs.analysis import score_curves as curves_of_scores
+from jobs.analysis.score_curves import MEASURES, QuestionCurves, ScoreCurve
+from jobs.contamination import report
+from jobs.contamination.report import ContaminationReport
+from jobs.evaluation import recorded_answers, regrades
+from jobs.evaluation import user_benchmarks as declared_benchmarks
+from jobs.evaluation.recorded_answers import RecordedQuestion
+from jobs.evaluation.regrades import RecordedRegrading
+from jobs.launchers.ray_cluster_state import RayClusterState
+from jobs.machine import engine_environments, machine_report
+from jobs.machine.gpus import Gpu, list_gpus
+from jobs.machine.machine_report import Finding, package_versions, read_machine
+from jobs.playground import process
+from jobs.preflight import data_preview, dry_run, launch_scripts, resolution
+from jobs.preflight.data_preview import DataPreview
+from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
+from jobs.preflight.resolution import Preflight, RunRefusedError
+from jobs.preflight.resource_estimate import ResourceEstimate, estimate_resources
+from jobs.recording import trajectory_file
+from jobs.runs import directory, drafts, lookup
+from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.journal import Journal, JournalEntry, acting_as
+from jobs.runs.lookup import CommandError
+from jobs.runs.named_entries import SAVED_VIEWS
+from jobs.runs.status import RESUMABLE
+from jobs.specs import judging
+from jobs.specs import train as train_specs
+from jobs.specs.mistakes import fields_of
+from jobs.specs.reward_parts import PARTS as REWARD_PARTS
+from jobs.specs.train import SpecError, TrainSpec, load_preset, preset_exists, preset_names
+from jobs.specs.verl import RAY_TOKEN_VARIABLE
+from jobs.studies import definition, running
+from jobs.studies.gpu_hours import estimate_step_seconds
+from jobs.studies.running import PendingRun
+from jobs.supervisor import instance
+from jobs.training.data_rows import DataError
+from jobs.training.probe_report import ProbeReport
+
+__all__ = [
+    "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS", "CommandError", "ContaminationReport", "DataError",
+    "DataPreview", "Finding", "Gpu", "JournalEntry", "ProbeProcess", "ProbeReport", "RayClusterState",
+    "RecordedQuestion", "RecordedRegrading", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",
+    "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds", "fields_of", "list_gpus",
+    "load_preset", "package_versions", "preset_exists", "preset_names", "read_machine",
+]  # fmt: skip
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class RefusedError(CommandError, SpecError, DataError):
+    """The user has no role that allows the request."""
+
+
+def _read(action: Callable[Concatenate[Path, Arguments], Result]) -> Callable[Arguments, Result]:
+    """Return the action on this process's runs root."""
+
+    @wraps(action)
+    def run(*arguments: Arguments.args, **words: Arguments.kwargs) -> Result:
+        return action(settings.current().runs_root, *arguments, **words)
+
+    return run
+
+
+def _needs(role: Role, action: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return the action, refused to users below a role; the journal records who asked for it."""
+
+    @wraps(action)
+    def run(*arguments: Arguments.args, **words: Arguments.kwargs) -> Result:
+        person = current_person()
+        if person is None or person.role < role:
+            who = "Nobody is signed in" if person is None else f"{person.name} is {person.role.name.lower()}"
+            raise RefusedError(
+                f"{who}, but this needs the role {role.name.lower()}; ask the person who runs the server for it."
+            )
+        with acting_as(person.name):
+            return action(*arguments, **words)
+
+    return run
+
+
+def _operator(action: Callable[Concatenate[Path, Arguments], Result]) -> Callable[Arguments, Result]:
+    return _needs(Role.OPERATOR, _read(action))
+
+
+def _admin(action: Callable[Concatenate[Path, Arguments], Result]) -> Callable[Arguments, Result]:
+    return _needs(Role.ADMIN, _read(action))
+
+
+def _check(root: Path, content: dict[str, object]) -> Preflight:
+    """Return the specification that a form holds, resolved; it can be queued even where the disk may become full.
+
+    Raises:
+        SpecError: One sentence per wrong field.
+        RunRefusedError: Every field is valid, but the run cannot be queued.
+    """
+    preflight = resolution.resolve(train_specs.parse_spec(content, "form"), root, is_quick=True)
+    preflight.raise_refusals(ignores_disk_space=True)
+    return preflight
+
+
+def _clone(root: Path, run_id: str) -> TrainSpec:
+    """Return the specification of a run under a name that no run has, to start another from."""
+    spec = run_actions.clone(root, run_id)
+    return spec.model_copy(update={"name": run_actions.name_of_copy(root, spec.name)})
+
+
+def _submit_judge(root: Path, content: dict[str, object]) -> str:
+    """Queue a judge's job as a form describes it and return its id.
+
+    Raises:
+        SpecError: A wrong field, or a run that this judge cannot judge.
+        CommandError: There is no such run, or its folder cannot be written.
+    """
+    try:
+        return judgements.submit_judge(root, judging.parse_judge_spec(content, "form"))
+    except RunDirectoryError as error:
+        raise CommandError(str(error)) from None
+
+
+def _evaluate(root: Path, target: str, fields: dict[str, object]) -> str:
+    """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
+    return evaluations.submit_evaluation(root, evaluations.plan_evaluation(root, target, fields, "form"))
+
+
+def _start_study_run(root: Path, pending: PendingRun, changes: Sequence[str] = ()) -> str:
+    """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
+    return running.start(root, definition.load_study(pending.key.study), pending, changes)
+
+
+def _stop_study(root: Path, name: str, scale: str) -> int:
+    """Ask every run and evaluation of a study at a scale to stop and return how many there are."""
+    return running.stop_all(root, definition.load_study(name), definition.Scale(scale))
+
+
+def _start_probe(root: Path, spec: TrainSpec) -> ProbeProcess:
+    """Start to sample answers of a specification's model, without a run."""
+    return ProbeProcess(spec, root)
+
+
+def _launch_script(root: Path, spec: TrainSpec, kind: ScriptKind) -> LaunchScript:
+    """Return what starts a run on other machines."""
+    return launch_scripts.write_script(spec, root, kind)
+
+
+def _dry_run_text(root: Path, spec: TrainSpec) -> str:
+    """Return the text of a dry run, which may take seconds, or why there is none."""
+    try:
+        return dry_run.describe_plan(dry_run.plan_run(spec, root))
+    except UserError as error:
+        return str(error)
+
+
+def _job_progress(root: Path, run_id: str) -> tuple[int, int] | None:
+    """Return how many steps, questions or votes are done, and of how many; None before they are counted."""
+    try:
+        return progress.job_progress(RunDirectory.open(root, run_id))
+    except RunDirectoryError:
+        return None
+
+
+def _status_by_files(root: Path, run_id: str) -> str:
+    """Return a run's state by its files and the journal, which know of a request before the database does."""
+    return lookup.state_of(root, lookup.open_run(root, run_id)).status
+
+
+def _describe_stop(root: Path, run_id: str) -> str | None:
+    """Return what a stopping run waits for and how long that may take; None unless a stop of it was requested."""
+    grace = supervisor.stop_grace_seconds if (supervisor := instance.read_supervisor(root)) else None
+    try:
+        return progress.describe_stop(RunDirectory.open(root, run_id), grace)
+    except RunDirectoryError:
+        return None
+
+
+def _token_data(
+    root: Path, run_id: str, file: str, trajectory_id: int, *, replayed_in: int | None, has_texts: bool = True
+) -> dict[str, list[Any] | None] | None:
+    """Return the per-token values recorded of a trajectory, as it was generated, or replayed in a step.
+
+    `texts`, if asked for, holds the text of each token.
+
+    None if the file or the trajectory does not exist; a value is None if it was not kept.
+    """
+    try:
+        run = RunDirectory.open(root, run_id)
+        data = trajectory_file.read_token_data(directory.inside(run.path, file), trajectory_id, replayed_in)
+    except (RunDirectoryError, OSError, KeyError, ValueError):
+        return None
+    ids = data["token_ids"]
+    texts = None if ids is None or not has_texts else token_texts(run, [int(number) for number in ids])
+    return {**data, "texts": texts}
+
+
+def _evaluation_answers(root: Path, run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:
+    """Return what an evaluation recorded of one question, None if its folder is gone."""
+    try:
+        return recorded_answers.find_answers(RunDirectory.open(root, run_id).path, benchmark, question_id)
+    except (RunDirectoryError, OSError, KeyError, ValueError):
+        return None
+
+
+def _answer_damage(root: Path, run_id: str, benchmark: str) -> list[str]:
+    """Return a sentence on each damage of what an evaluation recorded of a benchmark."""
+    try:
+        return recorded_answers.find_answer_damage(RunDirectory.open(root, run_id).path, benchmark)
+    except RunDirectoryError:
+        return []
+
+
+def _score_curves(root: Path, run_id: str, benchmark: str, scheme: str) -> list[ScoreCurve]:
+    """Return an evaluation's scores over the number of answers; none if its folder is gone."""
+    return curves_of_scores.mean_curves(_question_curves(root, run_id, benchmark, scheme).values())
+
+
+def _score_curves_by_difficulty(
+    root: Path, run_ids: Sequence[str], benchmark: str, scheme: str
+) -> dict[Difficulty, tuple[int, list[list[ScoreCurve]]]]:
+    """Return the same of several evaluations for the questions of each difficulty, with the number of questions."""
+    answered = [_question_curves(root, run_id, benchmark, scheme) for run_id in run_ids]
+    return {
+        difficulty: (
+            len(names),
+            [curves_of_scores.mean_curves([curves[name] for name in names]) for curves in answered],
+        )
+        for difficulty, names in curves_of_scores.by_difficulty(answered).items()
+    }
+
+
+def _question_curves(root: Path, run_id: str, benchmark: str, scheme: str) -> QuestionCurves:
+    try:
+        path = RunDirectory.open(root, run_id).path
+        return curves_of_scores.read_question_curves(path, benchmark, scheme)
+    except (RunDirectoryError, OSError, KeyError, ValueError):
+        return {}
+
+
+def _regradings(root: Path, run_id: str) -> tuple[list[RecordedRegrading], list[str]]:
+    """Return how a job's recorded answers were graded again, and a sentence on each damaged file of that."""
+    try:
+        return regrades.read_regradings(RunDirectory.open(root, run_id).path)
+    except RunDirectoryError:
+        return [], []
+
+
+def _user_benchmarks(root: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the titles of the user's benchmarks by name, and a sentence on each wrong entry, which is left out."""
+    declared = declared_benchmarks.load_user_benchmarks(root)
+    return {name: choice.title or name for name, choice in declared.choices.items()}, declared.faults
+
+
+def _journal_entries(root: Path) -> list[JournalEntry]:
+    """Return everything that users asked for, oldest first."""
+    return Journal(root).entries()
+
+
+def _examine_machine(root: Path) -> list[Finding]:
+    """Return what `exgrpo doctor` finds; takes seconds."""
+    return machine_report.examine_machine(root, settings.current().database_url)
+
+
+def missing_vllm() -> str:
+    """Return in one sentence that no environment has vLLM and which command makes one, nothing where one has it."""
+    try:
+        engine_environments.engine_python(engine_environments.VLLM_LOOP)
+    except engine_environments.EngineEnvironmentError as error:
+        return str(error)
+    return ""
+
+
+# Runs and jobs
+check = _operator(_check)
+submit = _operator(run_actions.submit)
+stop = _operator(run_actions.stop)
+resume = _operator(run_actions.resume)
+branch = _operator(run_actions.branch)
+rename = _operator(run_actions.rename)
+tag = _operator(run_actions.tag)
+note = _operator(run_actions.note)
+archive = _admin(run_actions.archive)
+delete = _admin(run_bin.delete)
+restore = _admin(run_bin.restore)
+empty_bin = _admin(run_bin.empty)
+evaluate = _operator(_evaluate)
+submit_judge = _operator(_submit_judge)
+start_study_run = _operator(_start_study_run)
+stop_study = _operator(_stop_study)
+start_probe = _operator(_start_probe)
+preview_data = _needs(Role.OPERATOR, data_preview.preview_data)
+chat = _operator(process.ask_models)
+
+# What users write down
+mark_case = _operator(annotations.mark_case)
+mark_trajectory = _operator(annotations.mark_trajectory)
+set_verdict = _operator(annotations.set_verdict)
+save_draft = _operator(drafts.save_draft)
+delete_draft = _operator(drafts.delete_draft)
+save_view = _operator(SAVED_VIEWS.save)
+delete_view = _operator(SAVED_VIEWS.delete)
+
+# Other machines; nothing is sent to a cluster unless an administrator asks for it
+launch_script = _operator(_launch_script)
+dry_run_text = _operator(_dry_run_text)
+save_cluster = _admin(ray_clusters.save_cluster)
+delete_cluster = _admin(ray_clusters.delete_cluster)
+ask_cluster = _admin(ray_clusters.ask_cluster)
+
+# Reads, for everyone who may see pages
+clone = _read(_clone)
+list_deleted = _read(run_bin.list_deleted)
+job_progress = _read(_job_progress)
+status_by_files = _read(_status_by_files)
+describe_stop = _read(_describe_stop)
+contamination_reports = _read(report.read_reports)
+load_draft = _read(drafts.load_draft)
+list_drafts = _read(drafts.list_drafts)
+list_views = _read(SAVED_VIEWS.list)
+find_view_fault = _read(SAVED_VIEWS.find_fault)
+list_clusters = _read(ray_clusters.list_clusters)
+find_cluster_fault = _read(ray_clusters.find_fault)
+journal_entries = _read(_journal_entries)
+examine_machine = _read(_examine_machine)
+token_data = _read(_token_data)
+evaluation_answers = _read(_evaluation_answers)
+answer_damage = _read(_answer_damage)
+score_curves = _read(_score_curves)
+score_curves_by_difficulty = _read(_score_curves_by_difficulty)
+regradings = _read(_regradings)
+user_benchmarks = _read(_user_benchmarks)
+benchmarks_folder = _read(declared_benchmarks.benchmarks_folder)
