@@ -1,4 +1,4 @@
-"""Asks the database: opened once per process, answers shared for a second, the last ones while it is unavailable."""
+"""Asks the database: opened once per process, answers shared for a second."""
 
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
@@ -6,10 +6,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 import streamlit as st
 
 from app import settings
-from app.queries import last_answers
 from app.settings import AppSettings
 from db.connections.opening import open_database
-from db.connections.session import UNAVAILABLE_ERRORS, Database
+from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError
+from exgrpo_core.errors import UserError, first_line
 
 ANSWER_SECONDS = 1.0
 
@@ -18,22 +18,22 @@ Arguments = ParamSpec("Arguments")
 Row = TypeVar("Row")
 
 
+class UnavailableError(UserError):
+    """The database does not answer; one sentence why, and what to do."""
+
+
 def ask(
     query: Callable[Concatenate[Database, Arguments], Answer], *arguments: Arguments.args, **options: Arguments.kwargs
 ) -> Answer:
     """Return the answer of a query; different arguments must have different texts.
 
     Raises:
-        NoAnswerError: The database is unavailable and never answered this in this session.
+        UnavailableError: The database does not answer.
     """
     current = settings.current()
     # One text is the key: Streamlit takes milliseconds to hash a filter with its twenty fields.
     question = repr((current, query.__module__, query.__qualname__, arguments, options))
-    return last_answers.ask(
-        question,
-        lambda: _answer(question, lambda: _read(current, lambda database: query(database, *arguments, **options))),
-        UNAVAILABLE_ERRORS,
-    )
+    return _answer(question, lambda: _read(current, lambda database: query(database, *arguments, **options)))
 
 
 def ask_outside_pages(
@@ -42,7 +42,7 @@ def ask_outside_pages(
     """Return the answer of a query for a request that belongs to no page; None while the database is unavailable."""
     try:
         return _read(settings.current(), lambda database: query(database, *arguments, **options))
-    except UNAVAILABLE_ERRORS:
+    except UnavailableError:
         return None
 
 
@@ -66,12 +66,13 @@ def _answer(
 
 
 def _read(current: AppSettings, query: Callable[[Database], Answer]) -> Answer:
-    database = _database(str(current), current)
     try:
-        return query(database)
-    except UNAVAILABLE_ERRORS:
+        return query(_database(str(current), current))
+    except UNAVAILABLE_ERRORS as error:
         _database.clear()  # a broken connection may not recover by itself
-        raise
+        remedy = "Start it" if current.database_url else "Run `exgrpo db rebuild`, which makes it from the runs"
+        sentence = str(error) if isinstance(error, DatabaseError) else f"{first_line(error)} {remedy}."
+        raise UnavailableError(sentence) from error
 
 
 @st.cache_resource(show_spinner=False, on_release=Database.close)

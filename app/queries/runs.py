@@ -1,13 +1,10 @@
 """Runs, their attempts, checkpoints, metrics and evaluations."""
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.queries import last_answers
 from app.queries.answers import ask, ask_outside_pages, ask_pages
-from app.queries.last_answers import NoAnswerError
-from db.queries import database_facts, metrics, runs
+from db.queries import metrics, runs
 from db.queries.run_filter import RunFilter
 from db.queries.run_order import NEWEST_FIRST, RunOrder
 from db.rows.runs import MetricPoint, RunRow
@@ -35,13 +32,6 @@ def training_names(words: str = "", *, has_steps: bool = False) -> list[runs.Run
 def names_for_keyboard(words: str, num_runs: int) -> list[runs.RunName]:
     """Return the newest runs that match the words, for a request of the browser's script; none without a database."""
     return ask_outside_pages(runs.list_run_names, RunFilter(words), limit=num_runs) or []
-
-
-def unavailable_reason() -> str:
-    """Return why the database does not answer, empty while it does."""
-    with contextlib.suppress(NoAnswerError):
-        ask(database_facts.has_runs)
-    return last_answers.unavailable_reason()
 
 
 def metric_series(run_id: str, keys: Sequence[str]) -> dict[str, list[MetricPoint]]:

@@ -28,7 +28,7 @@ TOKEN_PARAMETER = "token"
 
 _HOST_PATTERN = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?")
 _POLICY_VIOLATION = 1008
-_MAX_HEADER_BYTES = 1 << 16
+MAX_HEADER_BYTES = 1 << 16
 """More than a browser sends; all headers of a request together."""
 _MAX_TOKEN_BYTES = 1024
 
@@ -74,12 +74,9 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one connection; forward it, or answer it here."""
-        if scope["type"] in {"http", "websocket"}:
-            if sum(len(name) + len(value) for name, value in scope["headers"]) > _MAX_HEADER_BYTES:
-                await _refuse_headers(scope, receive, send)
-                return
-            headers = [(name, _plain_cookies(name, value)) for name, value in scope["headers"]]
-            scope = {**scope, "headers": headers}
+        if sum(len(name) + len(value) for name, value in scope.get("headers", ())) > MAX_HEADER_BYTES:
+            await _refuse_headers(scope, receive, send)
+            return
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -213,16 +210,6 @@ def _is_same_origin(headers: Headers, host: str) -> bool:
 def _cookies(headers: Headers) -> dict[str, str]:
     parts = (part.partition("=") for line in headers.getlist("cookie") for part in line.split(";"))
     return {name.strip(): value.strip().strip('"') for name, sign, value in parts if sign}
-
-
-def _plain_cookies(name: bytes, value: bytes) -> bytes:
-    """Return a header; of cookies, those without a backslash.
-
-    Python's parser, which Streamlit calls too, needs quadratic time for backslashes, and no cookie of ours has one.
-    """
-    if name != b"cookie" or b"\\" not in value:
-        return value
-    return b";".join(part for part in value.split(b";") if b"\\" not in part)
 
 
 def _is_foreign_fetch(headers: Headers) -> bool:

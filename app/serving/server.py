@@ -21,8 +21,7 @@ from streamlit.web import bootstrap
 from app import failed_page, settings, theme
 from app.serving import refreshes, shell
 from app.serving.chart_script import ChangedChartScript
-from app.serving.connections import TimedConnection
-from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
+from app.serving.gate import LOOPBACK_NAMES, MAX_HEADER_BYTES, TOKEN_PARAMETER, Gate, GateSettings
 from app.serving.sign_in import SignIn, read_sign_in
 from db import DATABASE_URL_VARIABLE
 from exgrpo_core.durable_files import keep_private
@@ -106,7 +105,8 @@ def serve(
         log_level="warning",
         access_log=False,
         server_header=False,
-        http=TimedConnection,
+        http="h11",
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         ws="websockets-sansio",
         ws_ping_timeout=PING_TIMEOUT_SECONDS,
         timeout_graceful_shutdown=2,

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import select, text
+from sqlalchemy import text
 
 from db.connections.schema import current_revision, newest_revision
 from db.connections.session import Database, url_without_password
 from db.queries.runs import count_runs
-from db.tables import models
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,3 @@ def database_facts(database: Database) -> DatabaseFacts:
         newest_schema=newest_revision(),
         num_runs=sum(count_runs(database).values()),
     )
-
-
-def has_runs(database: Database) -> bool:
-    """Return whether there is any run, archived or not; the cheapest query."""
-    with database.read() as connection:
-        return connection.scalar(select(models.runs.c.run_key).limit(1)) is not None

@@ -1,7 +1,5 @@
 import json
-import re
 import sqlite3
-import time
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +9,6 @@ import streamlit as st
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.testing.v1 import AppTest
 
-from app.queries import last_answers
 from app.queries import runs as run_queries
 from app.queries.answers import ask
 from app.queries.runs import RUNS_PAGE_SIZE
@@ -144,25 +141,16 @@ def hide_tables(runs_root, is_hidden):
     st.cache_data.clear()
 
 
-def test_last_good_answer_stays_while_the_database_is_away_and_its_age_is_told(recorded_runs, open_page):
+def test_a_database_that_is_away_is_an_error_of_the_page_until_it_is_back(recorded_runs, open_page):
     page = open_page("runs")
-    before = column(page, "Run")
     hide_tables(recorded_runs, is_hidden=True)
+    page.run()
+    assert "UnavailableError" in str(page.exception[0].proto)
+    assert "exgrpo db rebuild" in page.exception[0].message
+    hide_tables(recorded_runs, is_hidden=False)
     page.run()
     assert not page.exception
-    assert column(page, "Run") == before
-    assert "**Database unavailable**" in " ".join(texts(page))
-    assert any(re.match(r"Last data \d+ s ago\. ", text) for text in texts(page))
-    hide_tables(recorded_runs, is_hidden=False)
-    time.sleep(last_answers.RETRY_SECONDS)
-    page.run()
-    assert "Database unavailable" not in " ".join(texts(page))
-
-
-def test_page_that_was_never_read_says_that_the_database_is_away(recorded_runs, open_page):
-    hide_tables(recorded_runs, is_hidden=True)
-    page = open_page("run", run="run-finished")
-    assert any(text.startswith("Nothing was read yet.") for text in texts(page))
+    assert column(page, "Run")
 
 
 def test_hostile_name_is_plain_text_in_the_table(runs_root, open_page):

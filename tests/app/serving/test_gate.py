@@ -90,10 +90,6 @@ def test_headers_that_no_browser_sends_are_refused(workbench):
         assert get(workbench, "/_stcore/health").text == "ok"
 
 
-def test_a_cookie_beside_one_with_backslashes_still_counts(workbench, cookie):
-    assert get(workbench, Cookie=f'other="\\101"; {cookie}').status_code == 200
-
-
 def test_health_check_answers_without_token(workbench):
     assert get(workbench, "/_stcore/health").text == "ok"
 

@@ -5,7 +5,6 @@ from sqlalchemy import select, update
 
 from db.ingest import annotations, events
 from db.queries import runs
-from db.queries.database_facts import has_runs
 from db.queries.run_filter import RunFilter
 from db.queries.run_methods import method_expression, method_name
 from db.queries.run_order import RunOrder, RunSortKey
@@ -141,12 +140,6 @@ def test_names_are_those_of_the_newest_runs_that_fit(filled):
     began = update(models.runs).where(models.runs.c.run_id == "a").values(step=7)
     filled.write(lambda connection: connection.execute(began))
     assert list_run_names(filled, RunFilter(), has_steps=True) == [("a", "plain", 7)]
-
-
-def test_a_database_knows_whether_it_holds_runs(database):
-    assert not has_runs(database)
-    register(database, "a")
-    assert has_runs(database)
 
 
 def test_search_reaches_runs_far_beyond_the_first_page(database):

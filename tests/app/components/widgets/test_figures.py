@@ -11,7 +11,7 @@ from app.components.replay_buffer import bucket_heatmap, buffer_area
 from app.components.widgets import curves, figures
 from app.components.widgets.curve_view import Drawing
 from app.components.widgets.status_badge import HEALTH, STATES
-from app.queries.last_answers import NoAnswerError
+from app.queries.answers import UnavailableError
 from db.rows.runs import LIVE_STATES, BucketRow, MetricPoint
 from exgrpo_core.step_report import METRICS
 from jobs.runs.status import ENDED, RunStatus
@@ -98,10 +98,10 @@ def test_failure_is_one_sentence_without_a_traceback():
 
     opened = AppTest.from_function(page).run()
     assert not opened.exception
-    assert [element.value for element in opened.text] == ["the file is gone (The server's log has the details.)"]
+    assert opened.markdown[1].value == "the file is gone (The server's log has the details.)"
 
 
-@pytest.mark.parametrize(("error", "is_fault"), [(NoAnswerError("away"), False), (ValueError("odd"), True)])
+@pytest.mark.parametrize(("error", "is_fault"), [(UnavailableError("away"), False), (ValueError("odd"), True)])
 def test_tracebacks_are_logged_but_not_of_a_database_that_is_away(error, is_fault):
     record = logging.LogRecord(failed_page.LOG, logging.ERROR, __file__, 1, "", (), (type(error), error, None))
     assert failed_page.is_fault(record) is is_fault
