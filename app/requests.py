@@ -20,10 +20,9 @@ from jobs.analysis import score_curves as curves_of_scores
 from jobs.analysis.score_curves import MEASURES, QuestionCurves, ScoreCurve
 from jobs.contamination import report
 from jobs.contamination.report import ContaminationReport
-from jobs.evaluation import recorded_answers, regrades
+from jobs.evaluation import recorded_answers
 from jobs.evaluation import user_benchmarks as declared_benchmarks
 from jobs.evaluation.recorded_answers import RecordedQuestion
-from jobs.evaluation.regrades import RecordedRegrading
 from jobs.launchers.ray_cluster_state import RayClusterState
 from jobs.machine import engine_environments, machine_report
 from jobs.machine.gpus import Gpu, list_gpus
@@ -57,7 +56,7 @@ from jobs.training.probe_report import ProbeReport
 __all__ = [
     "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS", "CommandError", "ContaminationReport", "DataError",
     "DataPreview", "Finding", "Gpu", "JournalEntry", "ProbeProcess", "ProbeReport", "RayClusterState",
-    "RecordedQuestion", "RecordedRegrading", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",
+    "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",
     "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds", "fields_of", "list_gpus",
     "load_preset", "package_versions", "preset_exists", "preset_names", "read_machine",
 ]  # fmt: skip
@@ -253,14 +252,6 @@ def _question_curves(root: Path, run_id: str, benchmark: str, scheme: str) -> Qu
         return {}
 
 
-def _regradings(root: Path, run_id: str) -> tuple[list[RecordedRegrading], list[str]]:
-    """Return how a job's recorded answers were graded again, and a sentence on each damaged file of that."""
-    try:
-        return regrades.read_regradings(RunDirectory.open(root, run_id).path)
-    except RunDirectoryError:
-        return [], []
-
-
 def _user_benchmarks(root: Path) -> tuple[dict[str, str], list[str]]:
     """Return the titles of the user's benchmarks by name, and a sentence on each wrong entry, which is left out."""
     declared = declared_benchmarks.load_user_benchmarks(root)
@@ -343,6 +334,5 @@ evaluation_answers = _read(_evaluation_answers)
 answer_damage = _read(_answer_damage)
 score_curves = _read(_score_curves)
 score_curves_by_difficulty = _read(_score_curves_by_difficulty)
-regradings = _read(_regradings)
 user_benchmarks = _read(_user_benchmarks)
 benchmarks_folder = _read(declared_benchmarks.benchmarks_folder)

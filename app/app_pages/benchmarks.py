@@ -5,7 +5,6 @@ import streamlit as st
 from app.components.benchmarks import (
     backbone_bars,
     contamination,
-    disputed_answers,
     evaluation_form,
     score_comparison,
     score_curves,
@@ -19,7 +18,6 @@ from app.queries.benchmarks import list_scores
 SCHEMES = {
     "paper": "By the published rules of the grader that the paper used",
     "training": "As rewarded in training, by Math-Verify",
-    "corrected": "Corrected for notation, scales, units, bases, brackets and choice letters",
 }
 MAX_LINES = 60
 
@@ -76,8 +74,6 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
     if measured_lines:
         st.subheader("Over the number of answers", anchor=False)
         score_curves.show(measured_lines, scheme)
-        st.subheader("Where the schemes differ", anchor=False)
-        disputed_answers.show(measured_lines)
 
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

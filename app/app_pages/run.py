@@ -14,7 +14,6 @@ from app.components.runs import (
     config_view,
     evaluation_results,
     judge_results,
-    regrades,
     run_controls,
     run_curves,
     run_header,
@@ -134,7 +133,6 @@ def _buffer(row: RunRow) -> None:
 def _results(row: RunRow) -> None:
     if row.kind == "eval":
         evaluation_results.show(ask(benchmarks.list_scores, run_id=row.run_id))
-        _regrades(row)
         st.page_link(
             "app_pages/benchmarks.py", label="Compare these scores under Benchmarks", icon=":material/leaderboard:"
         )
@@ -146,10 +144,6 @@ def _results(row: RunRow) -> None:
         label = "See verdicts beside entropies under Entropy and judge"
         st.page_link("app_pages/entropy_and_judge.py", label=label, icon=":material/gavel:", query_params=address)
         st.page_link("app_pages/run.py", label="Open the run that was judged", query_params=address)
-
-
-def _regrades(row: RunRow) -> None:
-    regrades.show(requests.regradings(row.run_id)[0])
 
 
 def _log(row: RunRow) -> None:
@@ -193,10 +187,9 @@ def _notes(row: RunRow) -> None:
     run_marks.show_notes(ask(runs.get_run, row.run_id) or row, ask(runs.list_notes, row.run_id))
 
 
-def _views(row: RunRow, *, has_gradings: bool) -> dict[str, Callable[[RunRow], None]]:
-    graded = {"Graded again": _regrades} if row.kind == TRAIN and has_gradings else {}
+def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
     if row.is_adopted:
-        return {"Curves": _curves, "Configuration": _configuration, **graded}
+        return {"Curves": _curves, "Configuration": _configuration}
     views: dict[str, Callable[[RunRow], None]] = (
         {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
     )
@@ -204,7 +197,7 @@ def _views(row: RunRow, *, has_gradings: bool) -> dict[str, Callable[[RunRow], N
         views = {}
     views |= {"Log": _log, "Configuration": _configuration, "Attempts": _attempts}
     playground = {"Playground": _playground} if row.kind == TRAIN and row.has_settings else {}
-    return {**views, **playground, **graded}
+    return {**views, **playground}
 
 
 def _show(row: RunRow) -> None:
@@ -222,13 +215,12 @@ def _show(row: RunRow) -> None:
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:
         run_header.show_reason(row)
-    gradings, faults = requests.regradings(row.run_id)
-    run_header.show_faults(row, faults)
+    run_header.show_faults(row)
     unreadable_settings.show(row)
     if row.kind == TRAIN:
         st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row, is_asked)
-    views = _views(row, has_gradings=bool(gradings))
+    views = _views(row)
     name, tab = view_tabs.show(list(views))
     with tab:
         st.fragment(views[name], run_every=CHECK_SECONDS if refresh and name not in UNREFRESHED else None)(row)

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from db.tables.json_text import storable_text
-
 Row = dict[str, Any]
 
 
@@ -38,16 +36,6 @@ def score_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
             "reward_means": {str(name): float(mean) for name, mean in (event.get("reward_parts") or {}).items()},
         }
         for scheme, num_correct in event["num_correct"].items()
-    ]
-
-
-def disputed_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
-    """Return one row per answer on which the schemes differ."""
-    names = ("question_id", "sample", "gold", "answer", "paper", "training", "corrected")
-    return [
-        {"run_key": run_key, "benchmark": event["benchmark"], "position": position}
-        | {name: storable_text(item[name]) if isinstance(item[name], str) else item[name] for name in names}
-        for position, item in enumerate(event["disputed"])
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from db.ingest.benchmark_rows import disputed_rows, score_rows, standard_error
+from db.ingest.benchmark_rows import score_rows, standard_error
 from db.ingest.judge_rows import judge_vote_row
 from db.ingest.trajectory_blocks import INSERTED, pack_facts, pack_ids
 from db.tables import models
@@ -75,8 +75,6 @@ class RowCollector:
     def _add_benchmark(self, event: Mapping[str, Any]) -> None:
         for row in score_rows(self._run_key, event):
             self._put(models.benchmark_scores, row)
-        for row in disputed_rows(self._run_key, event):
-            self._put(models.disputed_answers, row)
 
     def _put(self, table: Table, row: Row) -> None:
         self.rows.setdefault(table, []).append(row)

@@ -1,4 +1,4 @@
-"""Scores of benchmarks, and the answers on which the schemes of scoring differ."""
+"""Scores of benchmarks."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from sqlalchemy import Connection, RowMapping, Select, select
 
 from db.connections.session import Database
 from db.queries.run_methods import method_name
-from db.rows.scores import BenchmarkScoreRow, DisputedAnswerRow
+from db.rows.scores import BenchmarkScoreRow
 from db.tables import models
 
 _STARTED_FROM = re.compile(r"/model/([^/]+)/step-[^/]+/?$")
@@ -31,7 +31,7 @@ def list_scores(
         database: Where to read.
         run_id: Only of this evaluation.
         source_run_id: Only of checkpoints of this training run.
-        scheme: Only by this scheme: paper, training or corrected.
+        scheme: Only by this scheme: paper or training.
         limit: The largest number of rows.
     """
     runs, table = models.runs, models.benchmark_scores
@@ -47,18 +47,6 @@ def list_scores(
         specs = {row["source_run_id"]: row["source_spec"] for row in rows if row["source_spec"] is not None}
         backbones = {run_id: _first_backbone(connection, spec) for run_id, spec in specs.items()}
     return [_score_row(row, backbones.get(row["source_run_id"])) for row in rows]
-
-
-def list_disputed(database: Database, run_id: str, benchmark: str | None = None) -> list[DisputedAnswerRow]:
-    """Return the answers of one evaluation on which the schemes differ, at most as many as were recorded."""
-    table, runs = models.disputed_answers, models.runs
-    query = select(table).join(runs).where(runs.c.run_id == run_id).order_by(table.c.benchmark, table.c.position)
-    if benchmark is not None:
-        query = query.where(table.c.benchmark == benchmark)
-    names = ("benchmark", "question_id", "sample", "gold", "answer", "paper", "training", "corrected")
-    with database.read() as connection:
-        rows = connection.execute(query).mappings().all()
-    return [DisputedAnswerRow(**{name: row[name] for name in names}) for row in rows]
 
 
 def _score_query() -> Select[Any]:

@@ -57,20 +57,6 @@ class BenchmarkScoreRow:
 
 
 @dataclass(frozen=True, slots=True)
-class DisputedAnswerRow:
-    """One answer whose correctness depends on the scheme."""
-
-    benchmark: str
-    question_id: str
-    sample: int
-    gold: str
-    answer: str
-    paper: str
-    training: str
-    corrected: str
-
-
-@dataclass(frozen=True, slots=True)
 class ComparisonRow:
     """Two models on one benchmark, or on the mean of several: second minus first on the questions that both have."""
 

@@ -1,4 +1,4 @@
-"""The tables of evaluations: scores of benchmarks, and the answers on which the schemes of scoring differ."""
+"""The table of evaluations: scores of benchmarks."""
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
@@ -12,9 +12,9 @@ def _keys() -> list[Column[int] | Column[str]]:
     ]
 
 
-def define_benchmark_tables(metadata: MetaData) -> tuple[Table, Table]:
-    """Return the tables `benchmark_scores` and `disputed_answers`, added to `metadata`."""
-    scores = Table(
+def define_benchmark_tables(metadata: MetaData) -> Table:
+    """Return the table `benchmark_scores`, added to `metadata`."""
+    return Table(
         "benchmark_scores",
         metadata,
         *_keys(),
@@ -39,17 +39,3 @@ def define_benchmark_tables(metadata: MetaData) -> tuple[Table, Table]:
         Column("reward_means", JsonDocument, nullable=False, server_default="{}"),
         Index("benchmark_scores_by_source", "source_run_id", "benchmark"),
     )
-    disputed = Table(
-        "disputed_answers",
-        metadata,
-        *_keys(),
-        Column("position", Integer, primary_key=True, autoincrement=False),
-        Column("question_id", String(80), nullable=False),
-        Column("sample", Integer, nullable=False),
-        Column("gold", Text, nullable=False),
-        Column("answer", Text, nullable=False),
-        Column("paper", String(16), nullable=False),
-        Column("training", String(16), nullable=False),
-        Column("corrected", String(16), nullable=False),
-    )
-    return scores, disputed

@@ -333,7 +333,7 @@ notes = Table(
     Column("text", Text, nullable=False),
 )
 
-benchmark_scores, disputed_answers = define_benchmark_tables(metadata)
+benchmark_scores = define_benchmark_tables(metadata)
 saved_cases, verdict_overrides, trajectory_marks = define_annotation_tables(metadata)
 
 STEP_TABLES = (

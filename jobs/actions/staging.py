@@ -8,13 +8,13 @@ from pathlib import Path
 
 from jobs.runs.file_lock import FileLock
 
-_PREFIXES = (".importing-", ".adopting-", ".restoring-", ".regrading-")
+_PREFIXES = (".importing-", ".adopting-", ".restoring-")
 _LOCK_FILE = "staging.lock"
 
 
 @contextmanager
 def staging_folder(parent: Path, purpose: str) -> Iterator[Path]:
-    """Yield a new hidden folder in `parent` for importing, adopting, restoring or regrading; it is removed in the end.
+    """Yield a new hidden folder in `parent` for importing, adopting or restoring; it is removed in the end.
 
     Folders of earlier programs that were killed are removed first.
     """

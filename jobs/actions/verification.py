@@ -11,7 +11,6 @@ from exgrpo_core.experience_management.replay_buffer import BufferCorruptionErro
 from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage
-from jobs.evaluation.regrades import read_regradings
 from jobs.recording.event_reader import EventReader, iterate_events, last_number
 from jobs.recording.log_damage import find_damaged_logs, find_experience_damage
 from jobs.recording.lost_steps import LostSteps
@@ -76,7 +75,7 @@ def _damaged_drafts(runs_root: Path) -> list[str]:
 
 
 def verify_run(run: RunDirectory) -> list[Damage]:
-    """Return all damage of a run: its description, ends, events, answers, gradings, checkpoints and replay buffer."""
+    """Return all damage of a run: its description, ends, events, answers, checkpoints and replay buffer."""
     damaged = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
     for word, check in _CHECKS.items():
         try:
@@ -88,11 +87,6 @@ def verify_run(run: RunDirectory) -> list[Damage]:
 
 def _damaged_answers(run: RunDirectory) -> list[tuple[str, str]]:
     return [(fault, _REMEDY_OF_ANSWERS) for fault in find_answer_damage(run.path)]
-
-
-def _damaged_gradings(run: RunDirectory) -> list[tuple[str, str]]:
-    remedy = "The answers are kept; `exgrpo regrade` grades them again."
-    return [(fault, remedy) for fault in read_regradings(run.path)[1]]
 
 
 def _damaged_checkpoints(run: RunDirectory) -> list[tuple[str, str]]:
@@ -241,7 +235,6 @@ _CHECKS = {
     "attempts": _damaged_ends,
     "events": _damaged_events,
     "answers": _damaged_answers,
-    "gradings": _damaged_gradings,
     "plans": _damaged_plans,
     "checkpoints": _damaged_checkpoints,
     "buffer": _damaged_logs,

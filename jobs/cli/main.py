@@ -38,10 +38,6 @@ COMMANDS = {
         "scores:scores",
         "List scores with half of their 95% intervals, newest first; of one evaluation over k answers; or compare two.",
     ),
-    "regrade": (
-        "regrade:regrade",
-        "Grade recorded answers again, by another scheme or a newer grader; both results are kept.",
-    ),
     "contamination": (
         "contamination:contamination",
         "Look for signs that a model has seen benchmark questions; the page Benchmarks keeps the reports.",

@@ -19,7 +19,6 @@ from jobs.actions.progress import describe_stop
 from jobs.actions.resubmission import read_job_spec, submit_job
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, print_result
 from jobs.cli.train import exit_as, follow
-from jobs.evaluation.regrades import read_regradings
 from jobs.runs import lookup
 from jobs.runs.lookup import find_run_id, open_run, state_of
 from jobs.runs.report import summarize_run
@@ -65,8 +64,6 @@ def show(
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         summary = summarize_run(database, run_id)
-    _, faults = read_regradings(open_run(runs_root, run_id).path)
-    summary["run"]["faults"] = [*summary["run"]["faults"], *faults]
     if summary["run"]["status"] == RunStatus.STOPPING:
         supervisor = read_supervisor(runs_root)
         summary["stop"] = describe_stop(

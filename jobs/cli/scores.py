@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from db.rows.scores import ScoredRuns
     from jobs.analysis.score_curves import ScoreCurve
 
-SCHEMES = ("paper", "training", "corrected")
+SCHEMES = ("paper", "training")
 
 
 def scores(
@@ -33,7 +33,7 @@ def scores(
             help="One evaluation for its scores over k answers, two to compare them; a comma joins training seeds.",
         ),
     ] = None,
-    scheme: Annotated[str, typer.Option(help="paper, training or corrected.")] = "paper",
+    scheme: Annotated[str, typer.Option(help="paper or training.")] = "paper",
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,

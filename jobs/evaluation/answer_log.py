@@ -67,7 +67,7 @@ class AnswerLog:
             "seed": answered.seed,
             "grader_version": answered.grader_version,
             "samples": [asdict(sample) for sample in answered.samples],
-            "outcomes": [[outcome.paper, outcome.training, outcome.corrected] for outcome in answered.outcomes],
+            "outcomes": [[outcome.paper, outcome.training] for outcome in answered.outcomes],
         }
         if self._file is None:
             self._folder.mkdir(exist_ok=True)

@@ -31,7 +31,7 @@ class _Line(BaseModel):
     question_id: str
     seed: int
     samples: list[_Sample]
-    outcomes: list[Annotated[list[str], Field(min_length=3, max_length=3)]]
+    outcomes: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
     question: str = ""
     gold: str = ""
     answer_kind: str | None = None
@@ -105,6 +105,6 @@ def _parse(record: dict[str, Any]) -> _Line | None:
 
 
 def _answer(sample: _Sample, outcomes: list[str]) -> RecordedAnswer:
-    names = ("paper", "training", "corrected")
+    names = ("paper", "training")
     by_scheme = dict(zip(names, outcomes, strict=True))
     return RecordedAnswer(sample.text, sample.num_tokens, sample.is_truncated, by_scheme, sample.log_prob)

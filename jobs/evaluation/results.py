@@ -8,13 +8,9 @@ from typing import Any
 
 from jobs.evaluation.answer_log import AnsweredQuestion
 from jobs.evaluation.questions import LoadedBenchmark
-from jobs.grading.boxes import last_boxed
 from jobs.grading.outcomes import Outcome
-from jobs.grading.schemes import Scheme, disputed, grader_version
+from jobs.grading.schemes import Scheme, grader_version
 from jobs.specs.evaluation import EvalSpec
-
-MAX_DISPUTED = 2000
-MAX_ANSWER_CHARS = 300
 
 
 def comparability(spec: EvalSpec, benchmark: LoadedBenchmark) -> dict[str, Any]:
@@ -58,7 +54,6 @@ def benchmark_event(
         },
         "mean_tokens": sum(sample.num_tokens for sample in samples) / len(samples),
         "truncated_share": sum(sample.is_truncated for sample in samples) / len(samples),
-        "disputed": _disputed(benchmark, ordered),
         "notices": benchmark.notices,
         "seconds": seconds,
         "model": spec.model.source,
@@ -69,24 +64,3 @@ def benchmark_event(
 
 def _num_correct(answered: AnsweredQuestion, scheme: Scheme) -> int:
     return sum(getattr(outcome, scheme) is Outcome.CORRECT for outcome in answered.outcomes)
-
-
-def _disputed(benchmark: LoadedBenchmark, ordered: list[AnsweredQuestion]) -> list[dict[str, Any]]:
-    """Return those answers on which the schemes differ, at most `MAX_DISPUTED`."""
-    differing: list[dict[str, Any]] = []
-    for question, answered in zip(benchmark.questions, ordered, strict=True):
-        for item in disputed(answered.outcomes):
-            outcomes = answered.outcomes[item]
-            boxed = last_boxed(answered.samples[item].text)
-            differing.append(
-                {
-                    "question_id": question.question_id,
-                    "sample": item,
-                    "gold": question.answer,
-                    "answer": "" if boxed is None else boxed[:MAX_ANSWER_CHARS],
-                    "paper": outcomes.paper.value,
-                    "training": outcomes.training.value,
-                    "corrected": outcomes.corrected.value,
-                }
-            )
-    return differing[:MAX_DISPUTED]

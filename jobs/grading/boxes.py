@@ -3,7 +3,6 @@ r"""Finds the answer in a response: the content of its last `\boxed{...}`."""
 import re
 
 _MARKS = re.compile(r"(?P<box>\\{1,2}boxed\s{0,8}\{)|\\.|[{}]", re.DOTALL)
-_MARKS_OF_BOX = re.compile(r"\\boxed\s{0,8}\{")
 
 
 def last_boxed(text: str) -> str | None:
@@ -42,29 +41,3 @@ def last_boxed_as_published(text: str) -> str | None:
         if depth == 0:
             return text[content : match.start()]
     return None
-
-
-def boxes_of_last_paragraph(text: str) -> list[str]:
-    """Return the contents of all boxes in the last paragraph that has one; a blank line ends a paragraph."""
-    for paragraph in reversed(re.split(r"\n\s*\n", text)):
-        found = _boxes(paragraph)
-        if found:
-            return found
-    return []
-
-
-def _boxes(text: str) -> list[str]:
-    """Return the contents of all innermost boxes that close, in order."""
-    open_places: list[int | None] = []
-    found: list[str] = []
-    for mark in _MARKS.finditer(text):
-        token = mark.group()
-        if mark.lastgroup == "box":
-            open_places.append(mark.end())
-        elif token == "{":
-            open_places.append(None)
-        elif token == "}" and open_places:
-            start = open_places.pop()
-            if start is not None and not _MARKS_OF_BOX.search(text, start, mark.start()):
-                found.append(text[start : mark.start()])
-    return found

@@ -76,7 +76,7 @@ class AnswerGrader:
         Raises:
             GraderError: Grading processes do not start, or the grader is closed.
         """
-        columns = [self.grade(items, scheme) for scheme in (Scheme.PAPER, Scheme.TRAINING, Scheme.CORRECTED)]
+        columns = [self.grade(items, scheme) for scheme in (Scheme.PAPER, Scheme.TRAINING)]
         return [SideBySide(*row) for row in zip(*columns, strict=True)]
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from tests.app.recorded import HOSTILE
 from tests.db.recorded_scores import event, record_scores
 
 SAMPLING = {"temperature": 0.6, "top_p": 1.0, "max_response_tokens": 8192, "grader_version": "g1"}
-SCHEMES = ("paper", "training", "corrected")
+SCHEMES = ("paper", "training")
 FAILURE = "aime24.parquet: holds 3 questions of aime24, expected 30; give the benchmark's whole file."
 
 
@@ -30,11 +30,10 @@ def whole(name: str, share: float, *, run: str | None = "run-finished", step: in
         "title": protocol.title,
         "samples_per_question": num_samples,
         "comparability": SAMPLING | {"data_hash": name, "template": "paper", "samples_per_question": num_samples},
-        "num_correct": {"paper": counts, "training": counts, "corrected": [0] * len(counts)},
+        "num_correct": {"paper": counts, "training": [0] * len(counts)},
         "source_run_id": run,
         "source_step": step if run else None,
         "model": "policy" if run else HOSTILE,
-        "disputed": [],
     }
     return event(counts) | {"question_ids": [f"q{number}" for number in range(len(counts))]} | fields | changes
 
@@ -48,10 +47,8 @@ def record_all(runs_root: Path) -> None:
     record_scores(database, runs_root, *(whole(name, 0.6) for name in in_distribution), run_id="eval-late")
     short = {"comparability": SAMPLING | {"data_hash": "x", "template": "none", "samples_per_question": 32}}
     sliced = whole("aime24", 1.0, run=None, **short)
-    sliced |= {"question_ids": ["q0"], "num_correct": {item: [32] for item in ("paper", "training", "corrected")}}
+    sliced |= {"question_ids": ["q0"], "num_correct": {key: [32] for key in SCHEMES}}
     record_scores(database, runs_root, sliced, run_id="eval-slice")
-    disputed = whole("aime24", 1.0, run=None, model="disputed") | {"disputed": event([1])["disputed"]}
-    record_scores(database, runs_root, disputed, run_id="eval-disputed")
     _write_answers(runs_root, "eval-early", "so \\boxed{1}", "wrong")
     _write_answers(runs_root, "eval-late", HOSTILE, "correct")
     database.close()
@@ -84,7 +81,7 @@ def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> Non
         "samples": [sample],
         "question": "2+2?",
         "gold": "4",
-        "outcomes": [[outcome] * 3],
+        "outcomes": [[outcome] * 2],
     }
     (folder / "math500-0001.jsonl").write_text(json.dumps(line | {"question_id": "q100"}) + "\n" + json.dumps(line)[:9])
 

@@ -15,15 +15,6 @@ PARTS = {"data_hash": "aa", "template": "paper", "samples_per_question": 4}
 
 def event(num_correct, **changes):
     num_questions = len(num_correct)
-    disputed = {
-        "question_id": "q0",
-        "sample": 1,
-        "gold": "42",
-        "answer": "6*7\x00",
-        "paper": "correct",
-        "training": "correct",
-        "corrected": "wrong",
-    }
     fields = {
         "benchmark": "aime24",
         "title": "AIME 2024",
@@ -31,11 +22,10 @@ def event(num_correct, **changes):
         "comparability_key": "k1",
         "samples_per_question": 4,
         "question_ids": [f"q{number}" for number in range(num_questions)],
-        "num_correct": {"paper": num_correct, "training": num_correct, "corrected": [0] * num_questions},
-        "outcomes": {"paper": {"correct": 3}, "training": {"timeout": 1}, "corrected": {"wrong": 4}},
+        "num_correct": {"paper": num_correct, "training": [0] * num_questions},
+        "outcomes": {"paper": {"correct": 3}, "training": {"timeout": 1}},
         "mean_tokens": 10.0,
         "truncated_share": 0.25,
-        "disputed": [disputed],
         "notices": [],
         "seconds": 1.5,
         "model": "a-model",

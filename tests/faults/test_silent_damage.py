@@ -14,7 +14,6 @@ from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.actions.verification import verify_root
 from jobs.contamination.report import ContaminationReport, ModelProbe, read_reports, write_report
 from jobs.evaluation.recorded_answers import iterate_answers
-from jobs.evaluation.regrades import ChangedOutcome, RecordedRegrading, Regrading, read_regradings, write_regrading
 from jobs.judging.votes import VOTES_EVENT
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
@@ -32,7 +31,7 @@ from tests.jobs.analysis.recorded_samples import append as append_answers
 
 pytestmark = [pytest.mark.fault_row(14), pytest.mark.timeout(2400)]
 
-FOLDERS = {"contamination", "drafts", "regrades"}
+FOLDERS = {"contamination", "drafts"}
 """Folders whose files have names of all kinds."""
 NUM_STEPS = 6
 SEED = 5
@@ -52,10 +51,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         journal.append(JournalKind.TAGGED, run.run_id, tag="whole")
         for answer in ("4", "5", ""):
             append_answers(run.path, f"q{answer}", [(answer, -0.5), ("4", None)])
-        changes = [ChangedOutcome("q4", "paper", "wrong", "correct")]
-        for version in ("1", "2"):
-            regrading = Regrading("result", 3, {"paper": 1}, {"paper": 2}, changes)
-            write_regrading(run.path, RecordedRegrading("paper", version, regrading))
     _record_votes(root)
     for number in (20, 30):
         probe = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
@@ -107,7 +102,6 @@ def content_of(root: Path) -> dict[str, Any]:
             OUTCOME_FILE: lambda run=run: read_outcome(run.attempt_path(1)),
             "events": EventReader(run).read(max_steps=1000).events,
             "answers": dict(iterate_answers(run.path, "sums")),
-            "regrades": read_regradings(run.path)[0],
             "plan": lambda run=run: read_plan(run.attempt_path(1)),
         }
         for name, read in readers.items():

@@ -74,11 +74,11 @@ def show_reason(row: RunRow) -> None:
         notice.show("info", status_badge.state_name(row.status).capitalize(), row.status_reason)
 
 
-def show_faults(row: RunRow, grading_faults: Sequence[str]) -> None:
-    """Show which files of the run are damaged, those of later gradings included."""
-    if faults := [*row.faults, *grading_faults]:
+def show_faults(row: RunRow) -> None:
+    """Show which files of the run are damaged."""
+    if row.faults:
         advice = f"exgrpo verify {row.run_id} checks every file and says what can be recovered."
-        notice.show("warning", "Files of this run are damaged", "\n".join([*faults, advice]))
+        notice.show("warning", "Files of this run are damaged", "\n".join([*row.faults, advice]))
 
 
 def show_stop(row: RunRow) -> None:

@@ -55,7 +55,7 @@ def test_text_of_a_model_is_obeyed_nowhere(open_page):
 
 @pytest.mark.usefixtures("scored_runs")
 def test_scheme_tables_and_search_come_from_the_address(open_page):
-    page = open_page("benchmarks", scheme="corrected", tables="ablations", models="step 7310")
+    page = open_page("benchmarks", scheme="training", tables="ablations", models="step 7310")
     assert not page.exception
     markup = table_html(page)
     assert "w/o Shaping" in markup
@@ -99,7 +99,7 @@ def test_item_of_the_address_shows_both_answers_as_they_are(open_page):
     assert any(answer.startswith(HOSTILE[:20]) and "\x1b" not in answer for answer in answers)
     assert "2+2?" in answers
     assert "Gold answer: 4" in texts(page)
-    assert has_text(page, "paper wrong, training wrong, corrected wrong")
+    assert has_text(page, "paper wrong, training wrong")
     page.button(key="close-item").click().run()
     assert "item" not in page.query_params
 
@@ -178,17 +178,6 @@ def test_wrong_target_is_refused_in_one_sentence(runs_root, open_page):
     assert "**Not started**" in " ".join(texts(page))
     assert has_text(page, "nobody")
     assert list_run_directories(runs_root) == []
-
-
-@pytest.mark.usefixtures("scored_runs")
-def test_answers_on_which_the_schemes_differ_are_listed(open_page):
-    page = open_page("benchmarks", disputed="eval-disputed")
-    assert not page.exception
-    (row,) = next(frame for frame in page.dataframe if "Gold" in frame.value).value.to_dict("records")
-    assert (row["Gold"], row["Boxed"], row["Sample"]) == ("42", "6*7\N{REPLACEMENT CHARACTER}", 2)
-    assert (row["paper"], row["corrected"]) == ("correct", "wrong")
-    agreeing = open_page("benchmarks", disputed="eval-late")
-    assert has_text(agreeing, "The schemes agree on every recorded answer.")
 
 
 def test_reports_on_contamination_are_listed_and_without_one_there_is_the_command(runs_root, open_page):

@@ -42,7 +42,7 @@ def test_evaluation_shows_its_scores_and_no_curves(evaluation, open_page):
     assert not page.get("plotly_chart")
     scores = page.dataframe[0].value
     score_by_scheme = dict(zip(scores["Scored"], scores["Score"], strict=True))
-    assert score_by_scheme == {"paper": 50.0, "training": 50.0, "corrected": 0.0}
+    assert score_by_scheme == {"paper": 50.0, "training": 0.0}
     rewards = page.dataframe[1].value
     assert rewards.to_dict("list") == {
         "Benchmark": ["AIME 2024"] * 2, "Part": ["format", "mine:reward"], "Mean": [0.75, -1.5],

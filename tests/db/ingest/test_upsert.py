@@ -53,7 +53,7 @@ def test_a_score_of_another_shape_is_refused(database, field):
         "samples_per_question": 1, "question_ids": ["q"], "num_correct": {"paper": [1]},
         "outcomes": {"paper": {"correct": 1}},
         "comparability": {}, "comparability_key": "k", "model": "m", "source_run_id": None, "source_step": None,
-        "mean_tokens": 1.0, "truncated_share": 0.0, "seconds": 1.0, "disputed": [],
+        "mean_tokens": 1.0, "truncated_share": 0.0, "seconds": 1.0,
     }  # fmt: skip
     assert events.ingest_events(database, "r", [event]) == 1
     with pytest.raises(ValueError, match=field):

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from db.ingest import annotations, events
-from db.queries.benchmarks import list_disputed, list_scores
+from db.queries.benchmarks import list_scores
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
 from tests.db.recorded_scores import event, record_scores
@@ -22,7 +22,6 @@ def test_score_is_the_mean_over_questions_with_an_error_clustered_over_them(data
     assert rows["paper"].score == pytest.approx(0.5)
     # Rates 1, 0, 0.5: standard deviation 0.5, over the root of three questions.
     assert rows["paper"].standard_error == pytest.approx(0.5 / math.sqrt(3))
-    assert rows["corrected"].score == 0.0
     assert (rows["paper"].metric, rows["paper"].num_questions, rows["paper"].source_step) == ("Avg@4", 3, 50)
     assert rows["training"].outcomes == {"timeout": 1}
 
@@ -32,13 +31,12 @@ def test_means_of_reward_parts_are_beside_the_scores_and_empty_where_none_was_as
     without = record(event([4, 0, 2], benchmark="amc"))
     (row,) = list_scores(database, run_id=with_parts, scheme="training")
     assert row.reward_means == {"format": 0.75, "mine:reward": -1.5}
-    assert [row.reward_means for row in list_scores(database, run_id=without)] == [{}] * 3
+    assert [row.reward_means for row in list_scores(database, run_id=without)] == [{}] * 2
 
 
 def test_benchmark_recorded_by_two_attempts_counts_once(database, record):
     run_id = record(event([4, 0, 2]), times=2)
-    assert len(list_scores(database, run_id=run_id)) == 3
-    assert len(list_disputed(database, run_id)) == 1
+    assert len(list_scores(database, run_id=run_id)) == 2
 
 
 def test_scores_are_found_by_the_run_that_they_are_of(database, record):
@@ -52,12 +50,6 @@ def test_score_says_how_its_checkpoint_was_chosen(database, record):
     for chosen_as, words in (("last", ", the last"), ("best", ", best on held-out questions"), (None, "")):
         (row,) = list_scores(database, run_id=record(event([1]), chosen_as=chosen_as), scheme="paper")
         assert row.choice == words
-
-
-def test_disputed_answers_are_plain_rows(database, record):
-    (row,) = list_disputed(database, record(event([1])), "aime24")
-    assert (row.question_id, row.sample, row.gold, row.answer) == ("q0", 1, "42", "6*7\N{REPLACEMENT CHARACTER}")
-    assert (row.paper, row.corrected) == ("correct", "wrong")
 
 
 def test_a_scored_checkpoint_names_its_run_and_method_and_another_model_itself(database, record, tmp_path):
@@ -103,4 +95,4 @@ def test_archived_evaluation_is_left_out_unless_asked_for(database, record):
     run_id = record(event([1]))
     annotations.set_archived(database, run_id, True)
     assert list_scores(database) == []
-    assert len(list_scores(database, run_id=run_id)) == 3
+    assert len(list_scores(database, run_id=run_id)) == 2

@@ -21,7 +21,7 @@ def append(
     run_path.mkdir(exist_ok=True)
     samples = [Sample(f"so \\boxed{{{boxed}}}" if boxed else "?", 2, False, log_prob) for boxed, log_prob in answers]
     correct = [Outcome.CORRECT if boxed == "4" else Outcome.WRONG for boxed, _ in answers]
-    outcomes = [SideBySide(outcome, Outcome.WRONG, outcome) for outcome in correct]
+    outcomes = [SideBySide(outcome, Outcome.WRONG) for outcome in correct]
     log = AnswerLog(run_path, benchmark, attempt)
     question = BenchmarkQuestion(question_id, ({"role": "user", "content": "?"},), "4", "math")
     log.append(AnsweredQuestion(question_id, 1, samples, outcomes, "g"), question)

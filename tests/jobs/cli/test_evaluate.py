@@ -89,7 +89,7 @@ def test_wrong_words_are_refused_in_one_sentence(tmp_path, words, message):
 def test_scores_are_printed_and_shown_again(tmp_path, benchmark_file):
     def answer(body):
         number = int(body["prompt"].split("What is ")[1].split("+")[0])
-        return completions(*[rf"\boxed{{{2 * number if number % 2 else f'{number}+{number}'}}}"] * body["n"])
+        return completions(*[rf"\boxed{{{2 * number}}}" + ("" if number % 2 else r" or \boxed{")] * body["n"])
 
     with running(answer) as server:
         settings = ["generator=server", f"server={{address: {server.address}, model: m}}"]
@@ -99,8 +99,8 @@ def test_scores_are_printed_and_shown_again(tmp_path, benchmark_file):
         )
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    # A calculation for an even number is correct as published and as rewarded.
+    # By the published rules a last box that never closes hides the one before it.
     scores = {row["scheme"]: row["score"] for row in report["scores"]}
-    assert scores == {"paper": 1.0, "training": 1.0, "corrected": 0.5}
+    assert scores == {"paper": 0.5, "training": 1.0}
     printed = CLI.invoke(app, ["show", report["run_id"], "--runs-root", str(tmp_path / "runs")])
-    assert "AIME 2024      corrected 0.5000 ± 0.3704, 8 questions x 32" in printed.stdout
+    assert "AIME 2024      paper 0.5000 ± 0.3704, 8 questions x 32" in printed.stdout

@@ -46,7 +46,7 @@ def test_two_evaluations_are_compared_with_a_warning_where_they_are_not_alike(ru
     ("words", "sentence"),
     [
         (("eval-first", "eval-second", "eval-first"), "FIRST SECOND: expected at most two evaluations, got 3."),
-        (("--scheme", "best"), "--scheme: expected one of paper, training, corrected, got 'best'."),
+        (("--scheme", "best"), "--scheme: expected one of paper, training, got 'best'."),
         (("eval-first", "nobody"), "no run in"),
     ],
 )

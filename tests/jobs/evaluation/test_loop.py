@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from db.connections.opening import open_database
-from db.queries.benchmarks import list_disputed, list_scores
+from db.queries.benchmarks import list_scores
 from db.queries.score_comparison import compare_scores
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from jobs.actions import run_actions
@@ -83,12 +83,11 @@ def events(run):
 
 
 def right_or_wrong(body):
-    """Answer even numbers rightly, in a way on which the schemes differ for 4 and its like."""
+    """Answer even numbers rightly, in a way on which the schemes differ for 2 and its like."""
     number = int(body["prompt"].split("What is ")[1].split("+")[0])
     if number % 2:
         return completions(*["no idea"] * body["n"])
-    box = f"{number}+{number}" if number % 4 else str(2 * number)
-    return completions(*[rf"\boxed{{{box}}}"] * body["n"])
+    return completions(*[rf"\boxed{{{2 * number}}}" + (r" or \boxed{" if number % 4 else "")] * body["n"])
 
 
 def server_evaluation(address, source, **changes):
@@ -106,8 +105,8 @@ def test_means_of_reward_parts_are_beside_the_scores(tmp_path, benchmark_file, m
         run = RunDirectory.create(tmp_path / "runs", spec)
         assert attempt(run) is RunStatus.SUCCEEDED
     (event,) = (json.loads(line) for line in events(run))
-    # Of 0 to 3 the even ones are boxed, as "0" and as "2+2", which is right in training.
-    lengths = [len(text) for text in (r"\boxed{0}", "no idea", r"\boxed{2+2}", "no idea")]
+    # Of 0 to 3 the even ones are boxed, "4" before a box that never closes, which is right in training.
+    lengths = [len(text) for text in (r"\boxed{0}", "no idea", r"\boxed{4} or \boxed{", "no idea")]
     means = event["reward_parts"]
     assert (means["answer"], means["format"]) == (0.5, 0.5)
     assert means[shortness] == pytest.approx(sum(1 / (1 + length) for length in lengths) / 4)
@@ -238,16 +237,14 @@ def test_all_provided_benchmarks_are_scored_end_to_end_through_a_kill(tmp_path, 
     database = open_database(None, runs_root)
     rows = list_scores(database, run_id=run_id)
     scored = tuple((name, run_id) for name in BENCHMARKS)
-    same = compare_scores(database, scored, scored, "corrected")
-    disputed = list_disputed(database, run_id)
+    same = compare_scores(database, scored, scored, "training")
     database.close()
     assert {(row.benchmark, row.scheme) for row in rows} == {
-        (name, scheme) for name in BENCHMARKS for scheme in ("paper", "training", "corrected")
+        (name, scheme) for name in BENCHMARKS for scheme in ("paper", "training")
     }
     assert {row.metric for row in rows if row.benchmark == "amc"} == {"Avg@32"}
     assert sum(sum(row.outcomes.values()) for row in rows if row.scheme == "paper") == 3 * (3 * 32 + 5)
     assert [row.difference for row in same] == [0.0] * len(BENCHMARKS)
-    assert all(row.paper != row.corrected or row.training != row.corrected for row in disputed)
 
 
 def named_lines(run):

@@ -21,7 +21,7 @@ def run(tmp_path):
 
 def append(run, question_id, text, attempt=1):
     question = BenchmarkQuestion(question_id, ({"role": "user", "content": f"ask {question_id}"},), "4", "math")
-    outcomes = [SideBySide(Outcome.CORRECT, Outcome.WRONG, Outcome.UNPARSED)]
+    outcomes = [SideBySide(Outcome.CORRECT, Outcome.UNPARSED)]
     log = AnswerLog(run.path, "amc", attempt)
     log.append(AnsweredQuestion(question_id, 1, [Sample(text, 3, is_truncated=True)], outcomes, "g"), question)
     log.close()
@@ -35,7 +35,7 @@ def test_question_is_read_back_with_its_answers_and_the_newest_attempt_counts(ru
     assert (answers.text, answers.gold) == ("ask q1", "4")
     (answer,) = answers.answers
     assert (answer.text, answer.num_tokens, answer.is_truncated) == ("new", 3, True)
-    assert answer.outcomes == {"paper": "correct", "training": "wrong", "corrected": "unparsed"}
+    assert answer.outcomes == {"paper": "correct", "training": "unparsed"}
 
 
 def test_question_that_is_not_finished_or_whose_line_is_cut_short_has_no_answers(run):
@@ -84,7 +84,7 @@ def test_line_without_the_question_is_read_all_the_same(run):
         {"samples": [{"text": 5, "num_tokens": 1, "is_truncated": False}]},
         {"samples": []},
         {"outcomes": [["correct"]]},
-        {"outcomes": [[1, 2, 3]]},
+        {"outcomes": [[1, 2]]},
         {"gold": {}},
         {"question": []},
     ],

@@ -44,7 +44,7 @@ class AsyncJudge:
 
 
 def _row(outcomes):
-    return outcomes.paper, outcomes.training, outcomes.corrected
+    return outcomes.paper, outcomes.training
 
 
 @pytest.mark.parametrize("judge", [Judge, AsyncJudge])
