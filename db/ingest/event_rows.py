@@ -18,7 +18,7 @@ from db.tables.metric_values import pack_values, stored_names
 
 Row = dict[str, Any]
 
-EVENTS_WITHOUT_ROWS = frozenset({"status", "start_model", "judging", "asked"})
+EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
 """Status and start model change an attempt's row; a judge's plan and cost are read by its resume only."""
 
 _TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19

@@ -144,7 +144,6 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
         for table, rows in collector.rows.items():
             insert_new(connection, table, rows)
         _record_statuses(connection, run_key, new)
-        _record_start_models(connection, run_key, new)
         record_settings(connection, run_key, new)
         refresh_summary(connection, run_key)
         seen = [{"run_key": run_key, "attempt": event["attempt"], "seq": event["seq"]} for event in new]
@@ -242,15 +241,6 @@ def _record_statuses(connection: Connection, run_key: int, events: Sequence[Even
         is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
         connection.execute(update(attempts).where(is_it).values(values))
     _follow_newest_attempt(connection, run_key, moved)
-
-
-def _record_start_models(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
-    attempts = models.attempts
-    for event in events:
-        if event["kind"] == "start_model":
-            is_attempt = (attempts.c.run_key == run_key) & (attempts.c.attempt == event["attempt"])
-            text = storable_text(event["text"])
-            connection.execute(update(attempts).where(is_attempt).values(start_model=text))
 
 
 def _follow_newest_attempt(connection: Connection, run_key: int, moved: Set[int]) -> None:

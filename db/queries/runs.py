@@ -106,7 +106,7 @@ def list_attempts(database: Database, run_id: str) -> list[AttemptRow]:
     query = select(attempts).join(runs).where(runs.c.run_id == run_id).order_by(attempts.c.attempt)
     with database.read() as connection:
         rows = connection.execute(query).mappings().all()
-    names = ("attempt", "resumed_from_step", "started_at", "ended_at", "status", "status_reason", "start_model")
+    names = ("attempt", "resumed_from_step", "started_at", "ended_at", "status", "status_reason")
     return [AttemptRow(**{name: row[name] for name in names}) for row in rows]
 
 

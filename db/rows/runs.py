@@ -121,8 +121,6 @@ class AttemptRow:
     ended_at: datetime | None
     status: str
     status_reason: str
-    start_model: str
-    """How the warm model that the run begins with was chosen; empty for other models."""
 
 
 @dataclass(frozen=True, slots=True)

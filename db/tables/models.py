@@ -76,7 +76,6 @@ attempts = Table(
     Column("ended_at", UtcDateTime),
     Column("status", String(16), nullable=False, server_default="starting"),
     Column("status_reason", Text, nullable=False, server_default=""),
-    Column("start_model", Text, nullable=False, server_default=""),
 )
 
 ingested_events = Table("ingested_events", metadata, _run_key(), _key("attempt"), _key("seq"), sqlite_with_rowid=False)

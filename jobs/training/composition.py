@@ -31,7 +31,6 @@ from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from jobs.training.sft_loop import SftLoop, SftParts
-from jobs.training.warm_start import describe_start
 
 
 def run_training(
@@ -106,7 +105,6 @@ class _Loaded:
     questions: list[Question]
     held_out: list[Question]
     benchmarks: dict[str, list[Question]]
-    start_model: str
 
 
 def _load(
@@ -126,7 +124,7 @@ def _load(
         train_adapters(policy, _lora_settings(spec.model.lora, source, spec.model.revision), spec.seed)
     questions, held_out = data.encode(policy.tokenizer)
     log_first_prompt(questions, policy.tokenizer)
-    return _Loaded(policy, questions, held_out, read_benchmarks(spec, policy.tokenizer), describe_start(source))
+    return _Loaded(policy, questions, held_out, read_benchmarks(spec, policy.tokenizer))
 
 
 def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
@@ -150,7 +148,6 @@ def _parts(spec: TrainSpec, reward: RewardFunction, parts: RewardParts | None, l
         loaded.held_out,
         external,
         loaded.benchmarks,
-        loaded.start_model,
         parts.take_metrics if parts else dict,
     )
 
@@ -158,7 +155,7 @@ def _parts(spec: TrainSpec, reward: RewardFunction, parts: RewardParts | None, l
 def _sft_parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> SftParts:
     demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
     engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
-    parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks, loaded.start_model)
+    parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks)
     return SftParts(parts, engine.imitate, demonstrations)
 
 

@@ -1,6 +1,5 @@
 """The parts of one run that a composition root builds."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +11,6 @@ from jobs.grading.reward_function import Response, RewardFunction
 from jobs.recording.recorder import RunRecorder
 from jobs.specs.train import TrainSpec
 from jobs.training.templates import PromptTokenizer
-
-logger = logging.getLogger(__name__)
-
-START_MODEL_EVENT = "start_model"
 
 
 class TrainingEngine(PolicyEngine, Protocol):
@@ -56,15 +51,10 @@ class RunParts:
     external: dict[int, Experience]
     benchmarks: Mapping[str, Sequence[Question]] = field(default_factory=dict)
     """Questions of benchmarks that are scored during training, by the benchmark's name."""
-    start_model: str = ""
-    """How the warm model was chosen; empty for other models."""
     take_reward_metrics: Callable[[], dict[str, float]] = dict
     """Returns the means of the parts of the reward since the last call; none where it is the answer's alone."""
 
     def record_start(self, recorder: RunRecorder) -> None:
-        """Record what the run begins with: its questions, and how its warm model was chosen."""
+        """Record the questions that the run begins with."""
         recorder.questions(self.questions, "training")
         recorder.questions(self.held_out, "held_out")
-        if self.start_model:
-            recorder.record(START_MODEL_EVENT, {"text": self.start_model})
-            logger.info("%s", self.start_model)

@@ -27,7 +27,7 @@ from jobs.tasks.chains.question_set import split_questions
 from jobs.training.answer_format import AnswerFormatSettings
 from jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, read_rows
 from jobs.training.templates import PromptTokenizer, TemplateName
-from jobs.training.warm_start import MAX_TRIES, WarmStartSettings, warm_answer_format, warm_model
+from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
 from jobs.training.word_problems_data import DEFAULT_NUM_MADE, WordProblemsData
 
 logger = logging.getLogger(__name__)
@@ -141,16 +141,15 @@ def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
 def _warm_chains_model(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> Path:
     """Return the folder of the warm model for chains like these, making it if it is not in the cache."""
     data, model = spec.data, spec.model
-    # Each model may try so many seeds; no two models share one.
-    seed, last_errors = model.warm_seed * MAX_TRIES, model.demonstrator_errors
-    settings = WarmStartSettings(max_operations=max(10, data.max_operations), seed=seed, last_error_scale=last_errors)
+    settings = WarmStartSettings(
+        max_operations=max(10, data.max_operations), seed=model.warm_seed, last_error_scale=model.demonstrator_errors
+    )
     if data.modulus != settings.modulus:  # ten times as many facts: more steps, on chains of the lengths asked for
         settings = replace(
             settings,
             modulus=data.modulus,
             max_operations=data.max_operations,
             num_steps=3 * settings.num_steps,
-            required_accuracy=0.0,
         )
     return warm_model(settings, cache_directory(), _warm_start_progress(should_stop))
 

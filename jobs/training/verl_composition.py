@@ -23,7 +23,6 @@ from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.reward_model_files import with_checked_reward_model
 from jobs.training.reward_parts import open_reward_parts
 from jobs.training.run_data import RunData, log_first_prompt, open_data, open_reward
-from jobs.training.warm_start import describe_start
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -122,9 +121,9 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         engine.skips_non_finite = spec.optim.non_finite == "skip"
         has_parts = spec.data.rewards != ANSWER_ALONE
         engine.weigh = rewards.weigh if has_parts else None
-        benchmarks, start_model = read_benchmarks(spec, tokenizer), describe_start(data.model_source)
+        benchmarks = read_benchmarks(spec, tokenizer)
         take_metrics = rewards.take_metrics if has_parts else dict
-        yield RunParts(engine, reward, questions, held_out, external, benchmarks, start_model, take_metrics)
+        yield RunParts(engine, reward, questions, held_out, external, benchmarks, take_metrics)
 
 
 def _prepare_environment(spec: TrainSpec) -> None:

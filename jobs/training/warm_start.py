@@ -1,56 +1,53 @@
 """Warm start: small models taught by imitation before reinforcement begins, shipped or made on this machine.
 
-Models are cached in folders named by a hash of their settings and of the code that makes them, so a change of either
-makes a new one.
+The weights for the default chains are shipped so that runs on all machines begin alike: 1,200 steps at a high rate
+amplify the last digit of a sum, which depends on the processor's instructions.
+`ATEN_CPU_CAPABILITY=avx2 python -m jobs.training.warm_start` made them, in two minutes.
+
+Models are cached in folders named by a hash of their settings and of `RECIPE`, so a change of either makes a new one.
 """
 
 import hashlib
-import inspect
 import json
 import os
 import random
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-import numpy as np
 import torch
+from safetensors.torch import load, save_file
+from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from jobs.engines.embedded.generation import generate
 from jobs.engines.embedded.model import PolicyModel, load_policy
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.sampling import Sampler
-from jobs.tasks.chains import demonstrators, problem, tokenizer
+from jobs.tasks.chains import tokenizer
 from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
-from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.problem import draw_problem
-from jobs.training import answer_format, imitation, shipped_weights
 from jobs.training.answer_format import AnswerFormatSettings, HeldAnswers, make_format_tokenizer
+from jobs.training.data_rows import DataError
 from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
 
 Progress = Callable[[int, int], None]
+
+SHIPPED_WEIGHTS = Path(__file__).with_name("chains_warm.safetensors")
+SHA256 = "9d0eb1fc31eddfd032d621c1c462f4258d160658e040f1cc5ac85f090b16aaee"
+RECIPE = 1
+"""Version of how warm models are made, these steps and the shipped weights: raise it when either changes."""
 
 EASY_OPERATIONS = 4
 FULL_RANGE_FROM = 0.4
 FULL_NOISE_FROM = 0.55
 EARLY_ERROR_SCALE = 0.3
-MAX_TRIES = 4
 NUM_LAST_STEPS = 120
 LAST_LEARNING_RATE = 2e-3
 LAST_MAX_ERROR = 0.9
 LARGE_ERROR_SCALE = 5.0
 """Above it more of the last steps are taken in proportion, as a model that knows its tables unlearns them slowly."""
-ACCURACY_SEED = 64
-NUM_ASKED = 64
-MAX_ANSWER_TOKENS = 112
-CHOICE_FILE = "choice.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,80 +69,31 @@ class WarmStartSettings:
     """Multiplies the demonstrators' error rates; sets Pass@1."""
     last_error_scale: float | None = None
     """As `error_scale`, in 120 or more further steps on one model of few errors: its Pass@1 can have several values."""
-    required_accuracy: float = 0.9
-    """Share of chains that the likeliest response must solve; below it the next seed is tried, the best one kept."""
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class WarmStartChoice:
-    """The model that was kept, and where it was made."""
-
-    seed: int
-    processor: str
-    """Instructions that torch used, such as AVX512."""
-    accuracy: float | None = None
-    """Share of chains that the likeliest response solves; None if nothing was asked."""
-    is_shipped: bool = False
-
-    def describe(self) -> str:
-        """Return the choice as a sentence."""
-        made = "shipped with the program" if self.is_shipped else "made on this machine"
-        solved = "" if self.accuracy is None else f", solves {self.accuracy:.1%} of {NUM_ASKED} chains at temperature 0"
-        return f"Warm start {made}: seed {self.seed}, trained with {self.processor}{solved}."
-
-
-def describe_start(model_source: str) -> str:
-    """Return how the warm model in this folder was chosen, nothing of other models."""
-    path = Path(model_source) / CHOICE_FILE
-    return WarmStartChoice(**json.loads(path.read_text(encoding="utf-8"))).describe() if path.is_file() else ""
 
 
 def warm_model(settings: WarmStartSettings, cache_dir: Path, progress: Progress | None = None) -> Path:
     """Return the Hugging Face folder of the warm model for register chains, making it if it is not in the cache.
 
-    That of the default settings is shipped; others are trained here, the same on machines of one kind alone.
+    That of the default settings is shipped; others are trained here, where the processor's rounding may change them.
     `progress` is called with steps done and steps in all. Processes may call this at once: each returns a whole folder.
     """
 
-    def build(folder: Path) -> WarmStartChoice:
+    def build(folder: Path) -> None:
         if settings.last_error_scale is not None:
             knowing = replace(settings, last_error_scale=None, error_scale=EARLY_ERROR_SCALE)
-            finished = warm_model(knowing, cache_dir, progress)
-            policy, choice = _teach_errors(finished, settings, progress)
+            policy = _teach_errors(warm_model(knowing, cache_dir, progress), settings, progress)
         elif settings == WarmStartSettings():
-            policy, choice = _shipped_model()
+            policy = _fresh_policy(tokenizer.make_tokenizer(), settings)
+            policy.model.load_state_dict(read_shipped())
         else:
-            policy, choice = teach_chains(settings, progress)
+            policy = teach_chains(settings, progress)
         _save(policy, folder)
-        return choice
 
-    makers = (problem, demonstrators, tokenizer, imitation, shipped_weights)
-    return _cached(cache_dir, "chains-warm", settings, makers, [], build)
+    return _cached(cache_dir, "chains-warm", settings, [], build)
 
 
-def _shipped_model() -> tuple[PolicyModel, WarmStartChoice]:
-    weights, made = shipped_weights.read_shipped()
-    policy = _fresh_policy(tokenizer.make_tokenizer(), WarmStartSettings())
-    policy.model.load_state_dict(weights)
-    return policy, WarmStartChoice(int(made["seed"]), made["processor"], float(made["accuracy"]), is_shipped=True)
-
-
-def teach_chains(settings: WarmStartSettings, progress: Progress | None = None) -> tuple[PolicyModel, WarmStartChoice]:
-    """Return the model of the first seed that knows its tables, else the best one that was tried."""
-    tried: list[tuple[PolicyModel, WarmStartChoice]] = []
-    for seed in range(settings.seed, settings.seed + MAX_TRIES):
-        policy = _teach_seed(replace(settings, seed=seed), progress)
-        accuracy = greedy_accuracy(policy, settings)
-        tried.append((policy, WarmStartChoice(seed, _processor(), accuracy)))
-        if accuracy >= settings.required_accuracy:
-            break
-    return max(tried, key=lambda item: item[1].accuracy or 0.0)
-
-
-def _teach_errors(
-    finished: Path, settings: WarmStartSettings, progress: Progress | None
-) -> tuple[PolicyModel, WarmStartChoice]:
+def _teach_errors(finished: Path, settings: WarmStartSettings, progress: Progress | None) -> PolicyModel:
     """Return a finished model that imitated demonstrators with other error rates at last."""
     policy = load_policy(str(finished), torch.device("cpu"))
     chain_tokenizer, rng = tokenizer.make_tokenizer(), random.Random(settings.seed)
@@ -161,15 +109,11 @@ def _teach_errors(
 
     num_steps = int(NUM_LAST_STEPS * max(1.0, last.error_scale / LARGE_ERROR_SCALE))
     train_by_imitation(policy, draw_batch, ImitationSettings(num_steps, LAST_LEARNING_RATE), progress)
-    chosen = json.loads((finished / CHOICE_FILE).read_text(encoding="utf-8"))
-    return policy, WarmStartChoice(chosen["seed"], _processor(), greedy_accuracy(policy, settings))
+    return policy
 
 
-def _processor() -> str:
-    return torch.backends.cpu.get_cpu_capability()
-
-
-def _teach_seed(settings: WarmStartSettings, progress: Progress | None) -> PolicyModel:
+def teach_chains(settings: WarmStartSettings, progress: Progress | None = None) -> PolicyModel:
+    """Return a fresh model that imitated demonstrators of register chains."""
     chain_tokenizer = tokenizer.make_tokenizer()
     rng = random.Random(settings.seed)
 
@@ -177,17 +121,6 @@ def _teach_seed(settings: WarmStartSettings, progress: Progress | None) -> Polic
         return [_draw_demonstration(settings, share_done, rng, chain_tokenizer) for _ in range(settings.batch_size)]
 
     return _imitate(chain_tokenizer, settings, draw_batch, progress)
-
-
-def greedy_accuracy(policy: PolicyModel, settings: WarmStartSettings) -> float:
-    """Return the share of 64 chains that the policy's likeliest response solves: whether it knows its tables."""
-    rng = random.Random(ACCURACY_SEED)
-    problems = [draw_problem(rng, rng.randint(1, settings.max_operations), settings.modulus) for _ in range(NUM_ASKED)]
-    prompts = [np.asarray(policy.tokenizer.encode(problem.text), dtype=np.int32) for problem in problems]
-    with torch.no_grad():
-        responses = generate(policy, prompts, MAX_ANSWER_TOKENS, Sampler(0.0, torch.Generator()))
-    texts = [str(policy.tokenizer.decode(item.token_ids, skip_special_tokens=True)) for item in responses]
-    return sum(judge_response(*pair).is_correct for pair in zip(problems, texts, strict=True)) / len(problems)
 
 
 def warm_answer_format(
@@ -199,7 +132,7 @@ def warm_answer_format(
     it earns rewards by chance. Its tokenizer is trained on `texts` and encodes any other text too.
     """
 
-    def build(folder: Path) -> WarmStartChoice:
+    def build(folder: Path) -> None:
         format_tokenizer = make_format_tokenizer(texts, settings.vocabulary_size)
         prompts = [(text, format_tokenizer.encode(text, add_special_tokens=False)) for text in texts]
         rng = random.Random(settings.seed)
@@ -211,9 +144,8 @@ def warm_answer_format(
             return [make_demonstration(ids, _response_ids(format_tokenizer, answer)) for ids, answer in drawn]
 
         _save(_imitate(format_tokenizer, settings, draw_batch, progress), folder)
-        return WarmStartChoice(settings.seed, _processor())
 
-    return _cached(cache_dir, "answer-format-warm", settings, (answer_format, imitation), texts, build)
+    return _cached(cache_dir, "answer-format-warm", settings, texts, build)
 
 
 def _imitate(
@@ -261,13 +193,11 @@ def _cached(
     cache_dir: Path,
     name: str,
     settings: WarmStartSettings | AnswerFormatSettings,
-    makers: Sequence[ModuleType],
     texts: Sequence[str],
-    build: Callable[[Path], WarmStartChoice],
+    build: Callable[[Path], None],
 ) -> Path:
     """Return the folder for this content; build it beside and rename it, so it is whole or absent."""
-    content: dict[str, Any] = {"settings": asdict(settings), "texts": list(texts)}
-    content["makers"] = [inspect.getsource(module) for module in (*makers, sys.modules[__name__])]
+    content = {"recipe": RECIPE, "settings": asdict(settings), "texts": list(texts)}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
     target = cache_dir / f"{name}-{digest}"
     if target.is_dir():
@@ -275,8 +205,7 @@ def _cached(
     cache_dir.mkdir(parents=True, exist_ok=True)
     hidden = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache_dir))
     try:
-        choice = build(hidden)
-        (hidden / CHOICE_FILE).write_text(json.dumps(asdict(choice)) + "\n", encoding="utf-8")
+        build(hidden)
         (hidden / "settings.json").write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
         _publish(hidden, target)
     finally:
@@ -291,3 +220,26 @@ def _publish(hidden: Path, target: Path) -> None:
     except OSError:
         if not target.is_dir():
             raise
+
+
+def read_shipped(path: Path = SHIPPED_WEIGHTS) -> dict[str, Tensor]:
+    """Return the tensors by name.
+
+    Raises:
+        DataError: The file is missing or damaged.
+    """
+    content = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != SHA256:
+        raise DataError(f"{path}: the shipped warm weights are missing or damaged; install the program again.")
+    return load(content)
+
+
+def main() -> None:
+    """Train the default warm model, write its weights, and print the checksum for `SHA256`."""
+    policy = teach_chains(WarmStartSettings())
+    save_file({name: tensor.clone() for name, tensor in policy.model.state_dict().items()}, SHIPPED_WEIGHTS)
+    print(hashlib.sha256(SHIPPED_WEIGHTS.read_bytes()).hexdigest())  # noqa: T201 (its output)
+
+
+if __name__ == "__main__":
+    main()

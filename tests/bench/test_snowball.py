@@ -18,7 +18,7 @@ HIGHEST, LOWEST, ON_POLICY = METHODS
 
 @pytest.fixture
 def tiny_model(tmp_path, monkeypatch):
-    settings = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, required_accuracy=0.0)
+    settings = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3)
     monkeypatch.setattr(run_data, "_warm_chains_model", lambda *_: warm_model(settings, tmp_path))
 
 

@@ -17,8 +17,6 @@ def show(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequence[Chec
         empty_state.show("history", "No attempt yet", "The run waits in the queue.")
     if row.kind != "train":
         return
-    if attempts and attempts[-1].start_model:
-        st.caption(escape_control_characters(attempts[-1].start_model))
     _section("Checkpoints", checkpoint_table(checkpoints))
     if not checkpoints:
         empty_state.show("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")

@@ -1,4 +1,4 @@
-"""Scores of benchmarks."""
+"""Scores of benchmarks, and answers on which the schemes of scoring differ."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -39,3 +39,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_key", "benchmark", "scheme"),
     )
     op.create_index("benchmark_scores_by_source", "benchmark_scores", ["source_run_id", "benchmark"], unique=False)
+    op.create_table(
+        "disputed_answers",
+        sa.Column("run_key", sa.Integer(), nullable=False),
+        sa.Column("benchmark", sa.String(length=32), nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("question_id", sa.String(length=80), nullable=False),
+        sa.Column("sample", sa.Integer(), nullable=False),
+        sa.Column("gold", sa.Text(), nullable=False),
+        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("paper", sa.String(length=16), nullable=False),
+        sa.Column("training", sa.String(length=16), nullable=False),
+        sa.Column("corrected", sa.String(length=16), nullable=False),
+        sa.ForeignKeyConstraint(["run_key"], ["runs.run_key"], ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_key", "benchmark", "position"),
+    )

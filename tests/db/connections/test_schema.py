@@ -14,7 +14,7 @@ from db.connections.schema import NewerSchemaError, current_revision, newest_rev
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
-from jobs.training.shipped_weights import SHIPPED_WEIGHTS
+from jobs.training.warm_start import SHIPPED_WEIGHTS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.table_contents import contents
 

@@ -19,10 +19,8 @@ from db.rows.trajectories import TrajectoryFacets
 from db.rows.unreadable_specs import UNREADABLE_SPEC
 from db.tables import models
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
-from jobs.specs.train import RecordingSpec
 from tests.db import recorded_runs
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.db.table_contents import contents
@@ -106,16 +104,6 @@ def test_steps_that_a_resumed_attempt_did_again_count_once(database, resumed):
     # Steps 5 to 9 of the first attempt and 7 of the second were done again: 6 steps of 10 fresh trajectories.
     assert len(is_superseded) - len(listed) == sum(is_superseded) == 60
     assert [row.resumed_from_step for row in list_attempts(database, run.run_id)] == [None, 4, 6]
-
-
-def test_an_attempt_says_which_warm_model_it_began_with(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 3))
-    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
-    recorder.record("start_model", {"text": "Warm start: seed 3."})
-    recorder.close()
-    ingest_run(database, run)
-    assert [row.start_model for row in list_attempts(database, run.run_id)] == ["", "Warm start: seed 3."]
 
 
 def test_an_older_attempt_that_is_read_late_is_superseded_all_the_same(database, tmp_path):

@@ -103,4 +103,4 @@ def test_scores_are_printed_and_shown_again(tmp_path, benchmark_file):
     scores = {row["scheme"]: row["score"] for row in report["scores"]}
     assert scores == {"paper": 0.5, "training": 1.0}
     printed = CLI.invoke(app, ["show", report["run_id"], "--runs-root", str(tmp_path / "runs")])
-    assert "AIME 2024      paper 0.5000 ± 0.3704, 8 questions x 32" in printed.stdout
+    assert "AIME 2024      paper     0.5000 ± 0.3704, 8 questions x 32" in printed.stdout

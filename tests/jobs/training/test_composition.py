@@ -17,7 +17,6 @@ from jobs.tasks.chains.question_set import make_questions
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.composition import run_training
 from jobs.training.imitation import make_small_policy
-from jobs.training.warm_start import CHOICE_FILE
 
 
 class MemoryRecorder:
@@ -167,17 +166,6 @@ def test_parts_of_a_continuous_reward_are_curves_of_their_own(tmp_path, model):
     assert [item["reward/random"] + 0.5 * item["reward/format"] for item in metrics] == pytest.approx(
         [item["reward/mean"] for item in metrics]
     )
-
-
-def test_run_records_how_its_warm_model_was_chosen(tmp_path, model):
-    warm = shutil.copytree(model, tmp_path / "warm")
-    (warm / CHOICE_FILE).write_text(json.dumps({"seed": 2, "processor": "AVX512", "accuracy": 0.75}))
-    _, recorder = train(new_run(tmp_path / "runs", warm))
-    sentence = (
-        "Warm start made on this machine: seed 2, trained with AVX512, solves 75.0% of 64 chains at temperature 0."
-    )
-    assert recorder.others == [("start_model", {"text": sentence})]
-    assert train(new_run(tmp_path / "runs", model))[1].others == []
 
 
 def test_stopped_run_writes_a_checkpoint_and_goes_on_where_it_was(tmp_path, model):

@@ -1,11 +1,18 @@
+import hashlib
+import json
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from jobs.engines.embedded.generation import generate
 from jobs.engines.embedded.model import load_policy
+from jobs.engines.embedded.sampling import Sampler
+from jobs.tasks.chains.oracle import judge_response
+from jobs.tasks.chains.problem import draw_problem
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training import warm_start
 from jobs.training.answer_format import (
@@ -17,16 +24,15 @@ from jobs.training.answer_format import (
 )
 from jobs.training.data_rows import DataError
 from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
-from jobs.training.shipped_weights import SHIPPED_WEIGHTS, read_shipped
 from jobs.training.warm_start import (
+    SHIPPED_WEIGHTS,
     WarmStartSettings,
-    describe_start,
-    greedy_accuracy,
+    read_shipped,
     warm_answer_format,
     warm_model,
 )
 
-TINY = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4, required_accuracy=0.0)
+TINY = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4)
 CHOICES = [
     "Which gas do plants take in?\n\nA) oxygen\nB) carbon dioxide\nC) helium\nD) neon\n",
     "What is the nutrient source for some fungi?\n\n1) sunlight\n2) oxygen\n3) carbon dioxide\n4) dead organisms\n",
@@ -50,29 +56,48 @@ def test_the_warm_model_is_a_whole_folder_made_once(tmp_path):
     assert seen == []
 
 
-def test_model_that_knows_too_little_is_tried_again_with_the_next_seeds_and_the_best_one_kept(tmp_path, monkeypatch):
-    accuracies = iter([0.125, 0.5, 0.25, 0.5])
-    monkeypatch.setattr(warm_start, "greedy_accuracy", lambda _policy, _settings: next(accuracies))
-    seen = []
-    folder = warm_model(replace(TINY, required_accuracy=0.9), tmp_path, lambda done, _: seen.append(done))
-    assert seen == [1, 2, 3] * 4
-    choice = (
-        f"seed 1, trained with {torch.backends.cpu.get_cpu_capability()}, solves 50.0% of 64 chains at temperature 0."
-    )
-    assert describe_start(str(folder)) == f"Warm start made on this machine: {choice}"
-
-
 def test_the_warm_model_of_the_default_chains_is_shipped(tmp_path):
     folder = warm_model(WarmStartSettings(), tmp_path, lambda *_: pytest.fail("it is trained"))
-    shipped, made = read_shipped()
-    loaded = weights(folder)
+    shipped, loaded = read_shipped(), weights(folder)
     assert loaded.keys() == shipped.keys()
     assert all(torch.equal(loaded[name], shipped[name]) for name in shipped)
-    policy = load_policy(str(folder), torch.device("cpu"))
-    assert greedy_accuracy(policy, WarmStartSettings()) == pytest.approx(float(made["accuracy"]), abs=2 / 64)
-    assert describe_start(str(folder)).startswith(
-        "Warm start shipped with the program: seed 0, trained with AVX2, solves"
-    )
+    assert greedy_accuracy(load_policy(str(folder), torch.device("cpu"))) > 0.9
+
+
+def greedy_accuracy(policy):
+    rng = random.Random(64)
+    problems = [draw_problem(rng, rng.randint(1, 10), 10) for _ in range(64)]
+    prompts = [np.asarray(policy.tokenizer.encode(problem.text), dtype=np.int32) for problem in problems]
+    with torch.no_grad():
+        responses = generate(policy, prompts, 112, Sampler(0.0, torch.Generator()))
+    texts = [str(policy.tokenizer.decode(item.token_ids, skip_special_tokens=True)) for item in responses]
+    return sum(judge_response(*pair).is_correct for pair in zip(problems, texts, strict=True)) / len(problems)
+
+
+RECIPES = {1: "6e04ae010f15cef6"}
+
+
+def test_a_changed_recipe_raises_its_version():
+    """What a warm model sees, at the beginning, in the middle and at the end, and the shipped weights."""
+    rng, chain_tokenizer = random.Random(0), make_tokenizer()
+    drawn = [
+        warm_start._draw_demonstration(WarmStartSettings(), share, rng, chain_tokenizer)
+        for share in (0.1, 0.5, 0.9)
+        for _ in range(50)
+    ]
+    formats = warm_start.AnswerFormatSettings()
+    answers = HeldAnswers(CHOICES, formats, random.Random(0))
+    content = [
+        warm_start.SHA256, asdict(WarmStartSettings()), asdict(formats), warm_start.NUM_LAST_STEPS,
+        warm_start.LAST_LEARNING_RATE, warm_start.LAST_MAX_ERROR, warm_start.LARGE_ERROR_SCALE,
+        [[item.prompt_ids.tolist(), item.token_ids.tolist()] for item in drawn],
+        [answers.draw(text, share) for share in (0.1, 0.9) for text in CHOICES for _ in range(10)],
+    ]  # fmt: skip
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    assert RECIPES.get(warm_start.RECIPE) == digest, "raise RECIPE in jobs/training/warm_start.py"
+    policy = make_small_policy(chain_tokenizer, 1, 16, 2, seed=0)
+    loss = train_by_imitation(policy, lambda _: drawn[:8], ImitationSettings(20, 8e-3))
+    assert loss == pytest.approx(3.5694, abs=2e-3), "raise RECIPE in jobs/training/warm_start.py"
 
 
 def test_damaged_shipped_weights_are_refused(tmp_path):
@@ -81,10 +106,6 @@ def test_damaged_shipped_weights_are_refused(tmp_path):
     for path in (damaged, tmp_path / "missing"):
         with pytest.raises(DataError, match=r"missing or damaged; install the program again"):
             read_shipped(path)
-
-
-def test_other_models_were_not_chosen_here(tmp_path):
-    assert describe_start(str(tmp_path)) == describe_start("a/hub-name") == ""
 
 
 def test_other_settings_make_another_model(tmp_path):

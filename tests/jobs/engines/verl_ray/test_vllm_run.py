@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.verl_vllm, pytest.mark.slow, pytest.mark.timeout(3600)
 
 
 def test_run_with_vllm_rollouts_fills_the_buffer_replays_and_samples_as_the_trainer_scores(tmp_path):
-    model = warm_model(WarmStartSettings(num_heads=HEADS_OF_32, required_accuracy=0.0), cache_directory())
+    model = warm_model(WarmStartSettings(num_heads=HEADS_OF_32), cache_directory())
     run = new_run(
         tmp_path,
         model={"source": str(model), "device": "cpu"},
