@@ -39,8 +39,8 @@ class BudgetedChoice:
         self.num_choices += 1
         self.num_candidates += len(ids)
         self.num_scored += scored.size
-        self.num_agreeing += int(scored[np.argmin(entropies)]) == selection.chosen
-        self.excess_entropies.append(float(entropies.min() - selection.entropies[selection.chosen]))
+        self.num_agreeing += int(scored[np.argmin(entropies)]) == selection.chosen[0]
+        self.excess_entropies.append(float(entropies.min() - selection.entropies[selection.chosen[0]]))
 
 
 def main() -> int:

@@ -22,6 +22,7 @@ from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
@@ -143,7 +144,7 @@ def measure_agreement(device: torch.device) -> dict[str, float]:
         for group in groups
         for i, trajectory in enumerate(group.trajectories)
     ]
-    objective = dataclasses.replace(config, entropy_coefficient=0.0).objective_settings(is_replay_open=True)
+    objective = build_objective(dataclasses.replace(config, entropy_coefficient=0.0), is_replay_open=True)
     expected, actual = (engine.update([MiniBatch(rows, 4)], objective) for engine in (cpu, other))
     gradient = "optim/gradient_norm"
     return {

@@ -26,8 +26,9 @@ import torch
 from bench.embedded_gpu import CoinReward, make_policy
 from bench.stopwatch import peak_gib, reset_peak_memory
 from exgrpo_core import ExGRPOState, exgrpo_step
-from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
+from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
+from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.engines.embedded import backend, model, packing, prefill

@@ -25,8 +25,9 @@ import numpy as np
 
 from bench.report import report
 from exgrpo_core.config import ExGRPOConfig
-from exgrpo_core.experience_management.question_selection import draw_questions
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from exgrpo_core.methods.columns import QuestionColumns
+from exgrpo_core.methods.loading import QUESTIONS, build_part
 from exgrpo_core.types import Trajectory
 
 K = 8
@@ -142,7 +143,7 @@ def manage(
     buffer: ReplayBuffer, groups: list[tuple[int, list[Trajectory]]], step: int, rng: np.random.Generator
 ) -> int:
     """Do one step's experience management and return how many candidates were read."""
-    draw = draw_questions(buffer, CONFIG, NUM_REPLAYED, step, rng)
+    draw = build_part(QUESTIONS, CONFIG).draw(QuestionColumns(buffer, step), NUM_REPLAYED, rng)
     buffer.record_draws(draw.question_indices, step)
     rows = np.concatenate([buffer.rows_of(question_index) for question_index in draw.question_indices.tolist()])
     num_candidates = len(buffer.experiences(rows))
@@ -221,7 +222,9 @@ def measure_cold_reads(load: Load, folder: Path) -> dict[str, float]:
     seconds, candidates = [], []
     for _ in range(NUM_COLD_READS):
         buffer = ReplayBuffer.restore(folder / SEGMENTS, folder / SNAPSHOT)
-        questions = draw_questions(buffer, CONFIG, NUM_REPLAYED, 1, rng).question_indices.tolist()
+        questions = (
+            build_part(QUESTIONS, CONFIG).draw(QuestionColumns(buffer, 1), NUM_REPLAYED, rng).question_indices.tolist()
+        )
         rows = np.concatenate([buffer.rows_of(question_index) for question_index in questions])
         for path in (folder / SEGMENTS).glob("*.trajectories"):
             forget_pages(path)

@@ -1,7 +1,6 @@
 """Every hyperparameter of ExGRPO: meaning, paper symbol, unit, range and where its default comes from."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -29,24 +28,6 @@ class LossAggregation(StrEnum):
     """Sum over tokens / max response length (Dr.GRPO, the paper's choice)."""
     TOKEN_MEAN = "token_mean"
     """Mean over the trajectory's tokens (GRPO, Eq. 3's 1/|o|)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectiveSettings:
-    """The part of the configuration that the loss needs; `clips_fresh` follows the delayed start."""
-
-    clips_fresh: bool
-    clip_epsilon: float
-    shaping_beta: float | None
-    aggregation: LossAggregation
-    max_response_tokens: int
-    policy_loss_factor: float
-    entropy_coefficient: float
-    kl_coefficient: float
-    off_policy_correction: str = POLICY_SHAPING
-    clip_epsilon_high: float | None = None
-    fresh_objective: str = CLIP
-    strategy_settings: Mapping[str, float] = field(default_factory=dict)
 
 
 class Clipping(StrEnum):
@@ -315,22 +296,8 @@ class ExGRPOConfig:
         # 0.29 * 100 is 28.999... in binary: the epsilon keeps the floor of the decimal number.
         return math.floor(self.experience_ratio * self.batch_size + 1e-9)
 
-    def objective_settings(self, is_replay_open: bool) -> ObjectiveSettings:
-        """Return what the loss needs in a step that runs before or after the delayed start opened."""
-        clips_fresh = self.clipping is Clipping.ALWAYS or (
+    def clips_fresh(self, is_replay_open: bool) -> bool:
+        """Return whether fresh tokens are clipped in a step before or after the delayed start opened."""
+        return self.clipping is Clipping.ALWAYS or (
             self.clipping is Clipping.BEFORE_START and not (is_replay_open and self.replays_experience)
-        )
-        return ObjectiveSettings(
-            clips_fresh=clips_fresh,
-            clip_epsilon=self.clip_epsilon,
-            shaping_beta=self.shaping_beta if self.shapes_policy else None,
-            aggregation=self.loss_aggregation,
-            max_response_tokens=self.max_response_tokens,
-            policy_loss_factor=self.policy_loss_factor,
-            entropy_coefficient=self.entropy_coefficient,
-            kl_coefficient=self.kl_coefficient,
-            off_policy_correction=self.off_policy_correction,
-            clip_epsilon_high=self.clip_epsilon_high,
-            fresh_objective=self.fresh_objective,
-            strategy_settings=self.strategy_settings,
         )

@@ -17,6 +17,7 @@ from exgrpo_core.experience_management.question_stream import QuestionStream
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.retired_set import RetiredSet
 from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT
+from exgrpo_core.methods.run_strategies import build_strategies
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import BoolArray, Experience, Int64Array, Question, RolloutGroup
 
@@ -46,6 +47,7 @@ class ExGRPOState:
         self.questions = questions
         self.replay_buffer = replay_buffer
         self.external = external or {}
+        self.strategies = build_strategies(config)
         self.retired_set = RetiredSet(len(questions))
         self.delayed_start = DelayedStart(config.start_pass_rate)
         self.stream = QuestionStream(len(questions), config.seed)
@@ -191,8 +193,7 @@ class ExGRPOState:
             state = cls(questions, config, buffer, external)
             for name in ("step", "next_trajectory_id", "num_fresh_rollouts", "num_generated_tokens"):
                 setattr(state, name, int(content[name]))
-            # Older versions saved none.
-            state._repeats = [(int(end), int(count)) for end, count in content.get("repeats", [])]
+            state._repeats = [(int(end), int(count)) for end, count in content["repeats"]]
             state.rng.bit_generator.state = content["rng"]
             state.retired_set.load_state_dict(content["retired_set"])
             state.delayed_start.load_state_dict(content["delayed_start"])

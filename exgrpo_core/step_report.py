@@ -221,10 +221,8 @@ class Selection:
     entropies: Float32Array
     nlls: Float32Array
     scores: Float32Array
-    chosen: int
-    """Position of the chosen candidate in the arrays."""
-    also_chosen: tuple[int, ...] = ()
-    """Positions of those chosen after it, where a method replays several."""
+    chosen: tuple[int, ...]
+    """Positions of the chosen candidates in the arrays: one in the paper's method."""
 
 
 @dataclass(frozen=True, slots=True)

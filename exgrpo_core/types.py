@@ -104,37 +104,38 @@ class Replay:
 class RolloutGroup:
     """G_q: the fresh rollouts of one question and, in an experiential group, what is replayed (always last).
 
-    `replay` is the replayed trajectory, `more_replays` are those beyond the first where a method replays several.
+    `replay_weight` is the factor of its replays' advantages where its question was drawn to be replayed, else None.
     `advantages` follow the order of `rewards`: fresh rollouts first, then the replayed ones, which are compared among
     themselves where `has_two_baselines`.
     """
 
     question: Question
     trajectories: list[Trajectory]
-    replay: Replay | None = None
+    replays: tuple[Replay, ...] = ()
     advantages: Float32Array | None = None
-    more_replays: tuple[Replay, ...] = ()
+    replay_weight: float | None = None
     has_two_baselines: bool = False
-
-    @property
-    def replays(self) -> tuple[Replay, ...]:
-        """All replayed trajectories."""
-        return () if self.replay is None else (self.replay, *self.more_replays)
 
     @property
     def has_replay(self) -> bool:
         """Whether the group holds a replayed trajectory."""
-        return self.replay is not None
+        return bool(self.replays)
 
     @property
     def num_trajectories(self) -> int:
         """Fresh and replayed trajectories: K once a drawn question has its replay."""
-        return len(self.trajectories) + (0 if self.replay is None else 1 + len(self.more_replays))
+        return len(self.trajectories) + len(self.replays)
 
     @property
     def rewards(self) -> Float32Array:
         """Rewards of the fresh rollouts and then of what is replayed: (K,) in the paper's method."""
         rewards = [trajectory.reward for trajectory in self.trajectories]
-        if self.replay is not None:
-            rewards += [replay.experience.reward for replay in self.replays]
+        rewards += [replay.experience.reward for replay in self.replays]
         return np.asarray(rewards, dtype=np.float32)
+
+    @property
+    def has_equal_rewards(self) -> bool:
+        """Whether all rewards are equal: the advantages are 0."""
+        rewards = {trajectory.reward for trajectory in self.trajectories}
+        rewards.update(replay.experience.reward for replay in self.replays)
+        return len(rewards) == 1

@@ -57,10 +57,10 @@ def make_report(step: int, seed=0, num_groups=4, num_rollouts=3, num_tokens=12) 
         ids = range(first_id + item * num_rollouts, first_id + (item + 1) * num_rollouts)
         trajectories = [make_trajectory(question.index, number, step, rng, num_tokens) for number in ids]
         has_replay = step > 1 and item >= num_groups // 2
-        replay = make_replay(trajectories.pop(), rng) if has_replay else None
+        replays = (make_replay(trajectories.pop(), rng),) if has_replay else ()
         advantages = rng.normal(size=num_rollouts).astype(np.float32)
-        groups.append(RolloutGroup(question, trajectories, replay, advantages))
-    drawn = [group.replay for group in groups if group.replay]
+        groups.append(RolloutGroup(question, trajectories, replays, advantages))
+    drawn = [group.replays[0] for group in groups if group.replays]
     rewards = [trajectory.reward for group in groups for trajectory in group.trajectories]
     return StepReport(
         step=step,
@@ -92,7 +92,7 @@ def make_selection(replay: Replay, rng: np.random.Generator) -> Selection:
         entropies=rng.random(2).astype(np.float32),
         nlls=rng.random(2).astype(np.float32),
         scores=np.array([np.nan, 0.5], dtype=np.float32),
-        chosen=1,
+        chosen=(1,),
     )
 
 

@@ -148,13 +148,12 @@ class RowCollector:
     def _add_selection(self, selection: Mapping[str, Any]) -> None:
         question_index, chosen = selection["question_index"], selection["chosen"]
         trajectory_ids = selection["trajectory_ids"]
-        if chosen < 0:
-            raise ValueError(f"chosen: expected the position of a candidate, got {chosen}.")
-        all_chosen = {chosen, *selection.get("also_chosen", ())}
+        if min(chosen) < 0:
+            raise ValueError(f"chosen: expected positions of candidates, got {chosen}.")
         row = {
             "question_index": question_index,
             "bucket": selection["bucket"],
-            "chosen_trajectory_id": trajectory_ids[chosen],
+            "chosen_trajectory_id": trajectory_ids[chosen[0]],
         }
         self._put(models.selections, self._step_key | row)
         for position, trajectory_id in enumerate(trajectory_ids):
@@ -167,7 +166,7 @@ class RowCollector:
                 "entropy": float(selection["entropies"][position]),
                 "nll": float(selection["nlls"][position]),
                 "score": float(selection["scores"][position]),
-                "is_chosen": position in all_chosen,
+                "is_chosen": position in chosen,
             }
             self._put(models.candidates, self._step_key | candidate)
 

@@ -1,4 +1,4 @@
-"""Gaussian bucket weights and Algorithm 2: how many questions come from which bucket, and which ones."""
+"""Lines 5 to 8 of Algorithm 1, and Algorithm 2: buckets, their Gaussian weights, and the questions drawn from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from exgrpo_core.experience_management.difficulty import correctness_rates
 from exgrpo_core.types import Float64Array, Int64Array
 
 
@@ -19,6 +20,27 @@ class BucketDraw:
     counts: Int64Array
     overflows: Int64Array
     probabilities: Float64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """U_k of one step, k = 1..K at positions 0..K-1; bucket 0 is never drawn, so it is not here.
+
+    `probabilities` (K,) are 0 where a bucket is empty and sum to 1 otherwise.
+    """
+
+    members: Sequence[Int64Array]
+    sizes: Int64Array
+    probabilities: Float64Array
+
+
+def partition(members: Sequence[Int64Array], center: float, spread: float) -> Partition:
+    """Return buckets 1..K, given by their members, with Gaussian probabilities over the non-empty ones."""
+    sizes = np.array([questions.size for questions in members], dtype=np.int64)
+    rates = correctness_rates(sizes.size)[1:]
+    probabilities = bucket_probabilities(rates, center, spread) * (sizes > 0)
+    total = probabilities.sum()
+    return Partition(members, sizes, probabilities / total if total > 0.0 else probabilities)
 
 
 def bucket_probabilities(correctness_rates: ArrayLike, center: float, spread: float) -> Float64Array:

@@ -9,11 +9,11 @@ from exgrpo_core.types import Experience, Float32Array, Float64Array, Int64Array
 
 
 def mean_scores(
-    scores: TrajectoryScores, uses: Int64Array | None = None, experiences: Sequence[Experience] | None = None
+    scores: TrajectoryScores, num_replays: Int64Array | None = None, experiences: Sequence[Experience] | None = None
 ) -> CandidateColumns:
     """Return the means of token-level scores over exactly the T_i tokens of each candidate: nothing is padded.
 
-    `uses` and `experiences` become columns as they are.
+    `num_replays` and `experiences` become columns as they are.
 
     Raises:
         ValueError: A candidate has no tokens, or its log-probs and entropies differ in length.
@@ -35,7 +35,7 @@ def mean_scores(
     def means(values: Float64Array) -> Float32Array:
         return (np.add.reduceat(values, starts) / lengths).astype(np.float32)
 
-    return CandidateColumns(means(entropies), means(-log_probs), means(sampled), lengths, uses, experiences)
+    return CandidateColumns(means(entropies), means(-log_probs), means(sampled), lengths, num_replays, experiences)
 
 
 def within_budget(last_entropies: Float32Array, budget: int | None) -> Int64Array:

@@ -13,22 +13,12 @@ CORRECT_REWARD = 1.0
 def num_correct(group: RolloutGroup) -> int:
     """Return s of Algorithm 1: the correct trajectories of a group, the replayed one counted."""
     num_fresh = sum(trajectory.reward >= CORRECT_REWARD for trajectory in group.trajectories)
-    if group.replay is None:
-        return num_fresh
     return num_fresh + sum(replay.experience.reward >= CORRECT_REWARD for replay in group.replays)
 
 
 def is_solved(group: RolloutGroup) -> bool:
     """Whether every trajectory of the group is correct: its question is retired."""
     return num_correct(group) == group.num_trajectories > 0
-
-
-def has_equal_rewards(group: RolloutGroup) -> bool:
-    """Whether all rewards of a group are equal: its advantages are 0."""
-    rewards = {trajectory.reward for trajectory in group.trajectories}
-    if group.replay is not None:
-        rewards.update(replay.experience.reward for replay in group.replays)
-    return len(rewards) == 1
 
 
 def to_store(group: RolloutGroup, collected: Collected, reward_kind: RewardKind) -> list[Trajectory]:

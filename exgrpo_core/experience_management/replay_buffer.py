@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.bucket_membership import ABSENT, BucketMembership
 from exgrpo_core.experience_management.storage.checked_trajectories import checked_arrays
-from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, DEFAULT_CHECKSUM, LEGACY_CHECKSUM
 from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT, BufferCorruptionError
 from exgrpo_core.experience_management.storage.duplicates import locate
 from exgrpo_core.experience_management.storage.question_history import QuestionHistory
 from exgrpo_core.experience_management.storage.row_index import RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore
-from exgrpo_core.experience_management.storage.segments import ROW, TOKEN_BYTES, SegmentExtent
+from exgrpo_core.experience_management.storage.segments import ROW, TOKEN_BYTES, SegmentExtent, checksums
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot, write_snapshot
 from exgrpo_core.experience_management.storage.step_log import LogPosition, steps_after
 from exgrpo_core.experience_management.storage.step_replay import INSERTED, LaterSteps, apply_steps, open_with
@@ -60,9 +59,7 @@ class ReplayBuffer:
     ) -> None:
         self._num_all_questions = num_questions
         self._rollouts_per_question = rollouts_per_question
-        self._checksum_name = DEFAULT_CHECKSUM
-        self._checksums = CHECKSUMS[DEFAULT_CHECKSUM]
-        self._store = SegmentStore(directory, segment_bytes, self._checksums)
+        self._store = SegmentStore(directory, segment_bytes)
         self._index = RowIndex(num_questions)
         self._membership = BucketMembership(num_questions, rollouts_per_question + 1)
         self.history = QuestionHistory(num_questions)
@@ -117,7 +114,7 @@ class ReplayBuffer:
             return []
         token_ids, log_probs = checked_arrays(trajectories, self._num_all_questions)
         questions = np.array([trajectory.question_index for trajectory in trajectories], dtype=np.int64)
-        token_checksums = self._checksums(token_ids, repeat(0))
+        token_checksums = checksums(token_ids, repeat(0))
         if keeps_duplicates:
             new = list(range(len(trajectories)))
             rows = [self._index.num_rows + i for i in new]
@@ -227,9 +224,9 @@ class ReplayBuffer:
         """Count one more draw of each of these questions, in `step`."""
         self.history.record_draws(question_indices, step)
 
-    def draw_counts(self, question_indices: Int64Array) -> Int64Array:
+    def num_draws(self, question_indices: Int64Array) -> Int64Array:
         """Return how often each question was drawn so far."""
-        return self.history.draw_counts[question_indices].astype(np.int64)
+        return self.history.num_draws[question_indices].astype(np.int64)
 
     def record_entropies(self, rows: Int64Array, values: Float32Array) -> None:
         """Keep the mean entropy of rows under the policy that just scored them, nats."""
@@ -241,15 +238,15 @@ class ReplayBuffer:
         self._check_rows(rows)
         return self._index.entropies[rows]
 
-    def record_uses(self, rows: Int64Array) -> None:
+    def record_replays(self, rows: Int64Array) -> None:
         """Count one more replay of each of these rows."""
         self._check_rows(rows)
-        self._index.record_uses(rows)
+        self._index.record_replays(rows)
 
-    def uses(self, rows: Int64Array) -> Int64Array:
+    def num_replays(self, rows: Int64Array) -> Int64Array:
         """Return how often rows were replayed so far."""
         self._check_rows(rows)
-        return self._index.uses[rows].astype(np.int64)
+        return self._index.num_replays[rows].astype(np.int64)
 
     def retire(self, question_index: int) -> None:
         """Take a question and its rows out of the buffer; nothing happens if it is not in it."""
@@ -283,7 +280,6 @@ class ReplayBuffer:
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header = {
-            "checksum": self._checksum_name,
             "num_questions": self._num_all_questions,
             "rollouts_per_question": self._rollouts_per_question,
             "num_trajectories": self._num_trajectories,
@@ -294,7 +290,7 @@ class ReplayBuffer:
             "bucket_sizes": self._membership.sizes,
             "members": self._membership.dump(),
             "entropies": self._index.entropies,
-            "uses": self._index.uses,
+            "num_replays": self._index.num_replays,
             "is_replaced": self._index.is_replaced.astype(np.uint8),
             **self.history.columns(),
         }
@@ -308,11 +304,8 @@ class ReplayBuffer:
 
         Raises:
             BufferCorruptionError: The snapshot or a segment is missing, cut or altered; names the file.
-            ValueError: A newer version wrote it.
         """
         header, columns = read_snapshot(path)
-        if header.get("checksum", LEGACY_CHECKSUM) not in list(CHECKSUMS):
-            raise ValueError("The replay buffer's snapshot was written by a newer version; update the workbench first.")
         try:
             return cls._restored(directory, header, columns, keeps_later)
         except ODD_CONTENT as error:
@@ -334,13 +327,10 @@ class ReplayBuffer:
         cls, directory: Path, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], keeps_later: bool
     ) -> "ReplayBuffer":
         buffer = cls(directory, header["num_questions"], header["rollouts_per_question"])
-        buffer._checksum_name = header.get("checksum", LEGACY_CHECKSUM)
-        buffer._checksums = CHECKSUMS[buffer._checksum_name]
-        logged = LogPosition(*header["logged"]) if header.get("logged") else None
-        # Older versions kept no log.
-        later = steps_after(directory, logged) if "logged" in header else []
+        logged = LogPosition(*header["logged"]) if header["logged"] else None
+        later = steps_after(directory, logged)
         extents = [SegmentExtent(**extent) for extent in header["segments"]]
-        opened = open_with(later if keeps_later else [], directory, extents, logged, SEGMENT_BYTES, buffer._checksums)
+        opened = open_with(later if keeps_later else [], directory, extents, logged, SEGMENT_BYTES)
         buffer._store, kept, damage = opened
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
         buffer.history.load(columns)
@@ -348,11 +338,9 @@ class ReplayBuffer:
         buffer._num_tokens = int(records[0].sum(dtype=np.int64))
         buffer._num_trajectories = kept[-1].header["num_trajectories"] if kept else header["num_trajectories"]
         entropies = columns["entropies"].copy()
-        # Older snapshots hold neither uses nor replaced rows.
-        uses = columns["uses"].copy() if "uses" in columns else np.zeros(entropies.size, dtype=np.int32)
-        is_replaced = np.array(columns.get("is_replaced", np.zeros(entropies.size)), dtype=np.bool_)
+        num_replays, is_replaced = columns["num_replays"].copy(), columns["is_replaced"].astype(np.bool_)
         of_snapshot = [column[: entropies.size] for column in records[1:]]
-        buffer._index.load(of_snapshot, buffer._membership.is_member, entropies, uses, is_replaced)
+        buffer._index.load(of_snapshot, buffer._membership.is_member, entropies, num_replays, is_replaced)
         buckets = buffer._membership.buckets_of(np.arange(buffer._num_all_questions))
         buffer.later = LaterSteps(kept if keeps_later else later, keeps_later, entropies.size, buckets, damage)
         apply_steps(kept, records[1:], buffer._index, buffer._membership, buffer.history)
@@ -378,7 +366,7 @@ class ReplayBuffer:
         records["born_step"] = born_steps
         records["previous_row"] = self._index.extend(questions, token_checksums, born_steps)
         records["token_checksum"] = token_checksums
-        records["checksum"] = self._checksums(log_probs, token_checksums.tolist())
+        records["checksum"] = checksums(log_probs, token_checksums.tolist())
         records["reward"] = [trajectory.reward for trajectory in trajectories]
         pairs: Iterable[tuple[Any, Any]] = zip(token_ids, log_probs, strict=True)
         self._store.append(records, b"".join(chain.from_iterable(pairs)))

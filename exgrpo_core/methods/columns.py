@@ -48,9 +48,9 @@ class QuestionColumns:
         return self._buffer.newest_step(self.indices)
 
     @cached_property
-    def draws(self) -> Int64Array:
+    def num_draws(self) -> Int64Array:
         """How often the question was drawn so far."""
-        return self._buffer.draw_counts(self.indices)
+        return self._buffer.num_draws(self.indices)
 
     @cached_property
     def last_draw_steps(self) -> Int64Array:
@@ -63,9 +63,9 @@ class QuestionColumns:
         return self._buffer.num_stored(self.indices)
 
     @cached_property
-    def newest_uses(self) -> Int64Array:
+    def newest_num_replays(self) -> Int64Array:
         """How often the newest stored trajectory was replayed, and so the group that it is of."""
-        return self._buffer.uses(self._buffer.newest_rows(self.indices))
+        return self._buffer.num_replays(self._buffer.newest_rows(self.indices))
 
     @cached_property
     def reward_stds(self) -> Float64Array:
@@ -136,15 +136,15 @@ class CandidateColumns:
     """Stored trajectories among which one is chosen: columns (N,), oldest first; means are over response tokens, nats.
 
     `entropies` are of full-vocabulary entropies under the current policy, `nlls` of -log pi, `sampled_entropies` of
-    -pi log pi of the sampled tokens: accumulated in float64 and rounded once. `num_tokens` are the lengths T_i, `uses`
-    how often each was replayed. Pages know the first four columns only: the others are NaN there.
+    -pi log pi of the sampled tokens: accumulated in float64 and rounded once. `num_tokens` are the lengths T_i,
+    `num_replays` says how often each was replayed. Pages know the first four columns only: the others are NaN there.
     """
 
     entropies: Float32Array
     nlls: Float32Array
     sampled_entropies: Float32Array
     num_tokens: Int64Array
-    uses: Int64Array | None = None
+    num_replays: Int64Array | None = None
     experiences: Sequence[Experience] | None = None
 
     @property
@@ -174,7 +174,7 @@ class CandidateColumns:
             self.nlls[part],
             self.sampled_entropies[part],
             self.num_tokens[part],
-            None if self.uses is None else self.uses[part],
+            None if self.num_replays is None else self.num_replays[part],
             None if self.experiences is None else self.experiences[part],
         )
 

@@ -53,30 +53,6 @@ def describe(setting: str, name: str) -> str:
     return " ".join(inspect.cleandoc(part.__doc__ or "").partition("\n\n")[0].split()) if part else ""
 
 
-def build_sampler(settings: Settings) -> QuestionSampler:
-    """Return the question sampler of a configuration; see `build_part`."""
-    sampler: QuestionSampler = build_part(QUESTIONS, settings)
-    return sampler
-
-
-def build_selector(settings: Settings) -> TrajectorySelector:
-    """Return the trajectory selector of a configuration; see `build_part`."""
-    selector: TrajectorySelector = build_part(TRAJECTORIES, settings)
-    return selector
-
-
-def build_correction(settings: Settings) -> OffPolicyCorrection:
-    """Return the off-policy correction of a configuration, that of replayed tokens; see `build_part`."""
-    correction: OffPolicyCorrection = build_part(CORRECTION, settings)
-    return correction
-
-
-def build_fresh_objective(settings: Settings) -> OffPolicyCorrection:
-    """Return what weighs fresh tokens after the first optimizer step of a batch; see `build_part`."""
-    objective: OffPolicyCorrection = build_part(FRESH, settings)
-    return objective
-
-
 def build_part(setting: str, settings: Settings) -> Any:  # noqa: ANN401 # of the protocol that KINDS has for the setting
     """Return the part that a setting names, with its fields filled from the hyperparameters and `strategy_settings`.
 
@@ -122,8 +98,8 @@ def find_mistakes(settings: Settings) -> Iterator[str]:
             yield f"{setting}: {error}"
             return
         known |= {field.name for field in fields if not hasattr(settings, field.name)}
-    placement = build_sampler(settings).placement
-    if placement.is_whole_group and getattr(settings, "refresh", "never") != "never":
+    sampler = find_part(QUESTIONS, getattr(settings, QUESTIONS))
+    if sampler.replays_whole_groups and getattr(settings, "refresh", "never") != "never":
         yield f"refresh: expected never, since {getattr(settings, QUESTIONS)} replays groups of one step."
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"

@@ -1,38 +1,22 @@
-"""The three parts of a replay method.
+"""The three strategies of a replay method.
 
-A part keeps no state: what it needs to know is in the columns, which are saved with the replay buffer. Its fields, as a
-frozen dataclass, are settings: hyperparameters of the same name, or entries of `strategy_settings`.
+A strategy keeps no state: what it needs to know is in the columns, which are saved with the replay buffer. Its fields,
+as a frozen dataclass, are settings: hyperparameters of the same name, or entries of `strategy_settings`. A run builds
+each of its strategies once.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
 from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw, TokenRatios
-from exgrpo_core.types import Float32Array, Int64Array
+from exgrpo_core.types import Experience, Float32Array, Int64Array, RolloutGroup
 
 if TYPE_CHECKING:
     import torch
-
-
-class Placement(StrEnum):
-    """Where replayed trajectories go."""
-
-    REPLACE = "replace"
-    """In the place of `replays_per_group` of a drawn question's K rollouts (the paper)."""
-    ADD = "add"
-    """Beside the K rollouts of fresh questions, with a baseline of their own: each part's advantages sum to 0."""
-    GROUP = "group"
-    """A drawn question's newest stored group as a whole, without rollouts."""
-    EQUAL_REWARDS = "equal_rewards"
-    """As `group`, in the place of fresh groups whose rewards are all equal, which have no gradient."""
-
-    @property
-    def is_whole_group(self) -> bool:
-        """Whether a stored group is replayed as it was rolled out."""
-        return self in (Placement.GROUP, Placement.EQUAL_REWARDS)
 
 
 class Collected(StrEnum):
@@ -45,12 +29,40 @@ class Collected(StrEnum):
     EVERYTHING = "everything"
 
 
+class OpenStep(Protocol):
+    """A step whose groups are rolled out, for a method that adds to them."""
+
+    @property
+    def groups(self) -> list[RolloutGroup]:
+        """The groups so far: those of fresh questions, then those of drawn ones."""
+
+    @property
+    def batch_size(self) -> int:
+        """B."""
+
+    @property
+    def num_wanted(self) -> int:
+        """floor(rho B)."""
+
+    def roll_out_more(self, num_questions: int) -> None:
+        """Add the groups of further fresh questions, K rollouts each, as many as there are."""
+
+    def draw_replays(self, num_wanted: int, among: Int64Array | None = None) -> dict[int, float]:
+        """Return questions that `draw` chooses, of `among` if given, with their weights; none before the start."""
+
+    def replay_alone(self, question_index: int, weight: float) -> None:
+        """Add a group of a question that has no rollouts: all its candidates are replayed."""
+
+
 class QuestionSampler(ABC):
-    """Which questions are replayed in a step, and where what is replayed goes."""
+    """Which questions are replayed in a step, and how: as the paper does it, where a method says nothing else."""
 
     name: ClassVar[str]
     """What `question_selection` says."""
-    placement: ClassVar[Placement] = Placement.REPLACE
+    draws_first: ClassVar[bool] = True
+    """Whether questions are drawn before the rollouts, in the place of fresh ones; else `complete` draws."""
+    replays_whole_groups: ClassVar[bool] = False
+    """Whether a stored group is replayed as it was rolled out."""
     collected: ClassVar[Collected] = Collected.SUCCESSES
     is_even_within_buckets: ClassVar[bool] = False
     """Whether chance alone decides between questions of one bucket, so that drawn ones compare with undrawn ones."""
@@ -60,14 +72,20 @@ class QuestionSampler(ABC):
         """Newest stored trajectories of a question that may be replayed; None for all."""
         return None
 
-    @property
-    def num_refills(self) -> int:
-        """Rounds of further rollouts, at most, that fill the places of fresh groups whose rewards are all equal."""
-        return 0
-
     @abstractmethod
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return at most `num_questions` different questions of `questions.indices`; `rng` is all that is random."""
+
+    def num_rollouts(self, rollouts_per_question: int, num_replays: int) -> int:
+        """Return the rollouts of a drawn question beside what it replays: K-1 with the paper's one replay."""
+        return rollouts_per_question - num_replays
+
+    def complete(self, step: OpenStep) -> None:  # noqa: B027 # the paper adds nothing
+        """Add what a method rolls out or replays beyond the paper's groups."""
+
+    def candidates(self, stored: Sequence[Experience]) -> Sequence[Experience]:
+        """Return which of a question's stored trajectories, oldest first, are scored."""
+        return stored
 
 
 class TrajectorySelector(ABC):

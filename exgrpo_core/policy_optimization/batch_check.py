@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from exgrpo_core.config import ExGRPOConfig
-from exgrpo_core.methods.loading import build_sampler
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 
 ADVANTAGE_TOLERANCE = 1e-4
 """Largest sum of a group's advantages, as a share of the sum of their sizes, that rounding may leave."""
 
 
-def check_mini_batches(mini_batches: Sequence[MiniBatch], config: ExGRPOConfig) -> None:
+def check_mini_batches(
+    mini_batches: Sequence[MiniBatch], config: ExGRPOConfig, replays_whole_groups: bool = False
+) -> None:
     """Check that mini-batches have whole groups, their share of replayed rows, and advantages that sum to 0.
 
     Raises:
@@ -25,10 +26,9 @@ def check_mini_batches(mini_batches: Sequence[MiniBatch], config: ExGRPOConfig) 
     if max(numbers) - min(numbers) > (1 if is_in_groups else config.rollouts_per_question):
         unit = "groups" if is_in_groups else "rows"
         raise ValueError(f"mini-batches: expected sizes that differ by one group at most, got {numbers} {unit}.")
-    is_whole_group = build_sampler(config).placement.is_whole_group
     for number, mini_batch in enumerate(mini_batches):
         what = f"mini-batch {number + 1} of {len(mini_batches)}"
-        _check_mini_batch(what, mini_batch, config, None if is_whole_group else config.replays_per_group)
+        _check_mini_batch(what, mini_batch, config, None if replays_whole_groups else config.replays_per_group)
 
 
 def _check_mini_batch(what: str, mini_batch: MiniBatch, config: ExGRPOConfig, most_replayed: int | None) -> None:

@@ -12,7 +12,6 @@ import torch
 
 from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig
 from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.loading import build_correction
 from exgrpo_core.methods.protocols import OffPolicyCorrection
 from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO
 from exgrpo_core.types import Float64Array, Replay, RolloutGroup
@@ -37,21 +36,21 @@ def differentiated_weights(correction: OffPolicyCorrection, log_ratios: Float64A
     return derivative
 
 
-def gradient_weight_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> dict[str, float]:
+def gradient_weight_metrics(
+    groups: Sequence[RolloutGroup], config: ExGRPOConfig, correction: OffPolicyCorrection
+) -> dict[str, float]:
     """Return the metrics `replay/gradient_weight_*` before the update; none without a replayed trajectory.
 
     Ages split the replayed trajectories at their median step of birth; both halves need at least one trajectory.
     """
-    pairs = [pair for group in groups if group.replay is not None for pair in _replays_with_advantages(group)]
+    pairs = [pair for group in groups for pair in _replays_with_advantages(group)]
     if not pairs:
         return {}
     replays = [replay for replay, _ in pairs]
-    objective = config.objective_settings(is_replay_open=True)
-    is_shaped = objective.off_policy_correction == POLICY_SHAPING
-    correction = None if is_shaped else build_correction(objective)
+    beta = config.shaping_beta if config.shapes_policy else None
     weights = [
-        gradient_weights(_log_ratios(replay, config), objective.shaping_beta)
-        if correction is None
+        gradient_weights(_log_ratios(replay, config), beta)
+        if correction.name == POLICY_SHAPING
         else differentiated_weights(correction, _log_ratios(replay, config), advantage)
         for replay, advantage in pairs
     ]

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.sampler_correction import sampler_weights
 from exgrpo_core.types import Float32Array, Int32Array, Replay, RolloutGroup
 
@@ -86,9 +87,8 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
         )
         for trajectory, advantage in zip(group.trajectories, advantages, strict=False)
     ]
-    if group.replay is not None:
-        pairs = zip(group.replays, advantages[len(rows) :], strict=False)
-        rows += [_replayed_row(question.prompt_ids, replay, advantage, config) for replay, advantage in pairs]
+    pairs = zip(group.replays, advantages[len(rows) :], strict=False)
+    rows += [_replayed_row(question.prompt_ids, replay, advantage, config) for replay, advantage in pairs]
     if len(rows) != num_rows:
         raise ValueError(f"group of question {question.index}: expected {num_rows} rows, got {len(rows)}.")
     for row in rows:
@@ -105,6 +105,16 @@ def _replayed_row(prompt_ids: Int32Array, replay: Replay, advantage: float, conf
     behavior = experience.behavior_log_probs if config.corrects_importance else replay.old_log_probs
     weights = None if replay.weight == 1.0 else np.full(experience.token_ids.size, replay.weight, dtype=np.float32)
     return TrainingRow(prompt_ids, experience.token_ids, behavior, advantage, True, weights)
+
+
+def trained_groups(groups: Sequence[RolloutGroup], batch_size: int) -> list[RolloutGroup]:
+    """Return the groups of the update, at most B: of more, those of equal rewards are left out, the last ones first."""
+    num_left_out = len(groups) - batch_size
+    if num_left_out <= 0:
+        return list(groups)
+    equal = [i for i, group in enumerate(groups) if not group.has_replay and group.has_equal_rewards]
+    left_out = set(equal[len(equal) - num_left_out :])
+    return [group for i, group in enumerate(groups) if i not in left_out]
 
 
 def build_mini_batches(

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from exgrpo_core.config import CLIP, LossAggregation, ObjectiveSettings, clip_limits
+from exgrpo_core.config import LossAggregation, clip_limits
 from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.loading import build_correction, build_fresh_objective
+from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO, importance_ratios
 
 
@@ -71,7 +71,7 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     ratios = importance_ratios(log_probs, behavior)
     tokens = TokenRatios(ratios, inputs.advantages, mask, inputs.trajectory_index)
     fresh = _fresh_objective(tokens, objective)
-    shaped = build_correction(objective).weights(tokens)
+    shaped = objective.correction.weights(tokens)
     token_objective = torch.where(inputs.is_replayed, shaped * inputs.advantages, fresh).masked_fill(~mask, 0.0)
     policy_loss = (
         -objective.policy_loss_factor * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories
@@ -98,8 +98,8 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
 def _fresh_objective(tokens: TokenRatios, objective: ObjectiveSettings) -> torch.Tensor:
     if not objective.clips_fresh:
         return tokens.ratios * tokens.advantages
-    if objective.fresh_objective != CLIP:
-        return build_fresh_objective(objective).weights(tokens) * tokens.advantages
+    if objective.fresh_objective is not None:
+        return objective.fresh_objective.weights(tokens) * tokens.advantages
     return clipped_objective(tokens.ratios, tokens.advantages, objective.clip_epsilon, objective.clip_epsilon_high)
 
 

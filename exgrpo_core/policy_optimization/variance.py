@@ -77,9 +77,9 @@ def variance_bounds(
 
 def _trajectory_weight(group: RolloutGroup, config: ExGRPOConfig) -> float:
     """W = prod_t pi_theta / pi_past of the group's replayed trajectory; 1 where importance correction is off."""
-    replay = group.replay
-    if replay is None or not config.corrects_importance:
+    if not config.corrects_importance:
         return 1.0
+    [replay] = group.replays
     ratios = replay.old_log_probs.astype(np.float64) - replay.experience.behavior_log_probs
     return float(np.exp(np.clip(ratios.sum(), -MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)))
 
@@ -87,8 +87,7 @@ def _trajectory_weight(group: RolloutGroup, config: ExGRPOConfig) -> float:
 def _squared_gradients(group: RolloutGroup) -> Float64Array:
     """|U|^2 (K,) of the group's trajectories, the replayed one last."""
     log_probs: list[Float32Array] = [trajectory.log_probs for trajectory in group.trajectories]
-    if group.replay is not None:
-        log_probs.append(group.replay.old_log_probs)
+    log_probs += [replay.old_log_probs for replay in group.replays]
     scores = [np.square(1.0 - np.exp(values.astype(np.float64))).sum() for values in log_probs]
     advantages = np.zeros(len(scores)) if group.advantages is None else group.advantages.astype(np.float64)
     squares: Float64Array = np.square(advantages) * np.array(scores)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
-from exgrpo_core.experience_management.collection import CORRECT_REWARD, has_equal_rewards, num_correct
+from exgrpo_core.experience_management.collection import CORRECT_REWARD, num_correct
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEventKind, StepReport
@@ -70,7 +70,7 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
         "replay/num_replayed": float(sum(len(group.replays) for group in report.groups)),
     }
     metrics["replay/share"] = sum(group.has_replay for group in report.groups) / len(report.groups)
-    metrics["batch/equal_rewards"] = float(sum(map(has_equal_rewards, report.groups)))
+    metrics["batch/equal_rewards"] = float(sum(group.has_equal_rewards for group in report.groups))
     if config.reward_kind is RewardKind.BINARY:
         metrics["reward/pass_at_1"] = float((rewards >= CORRECT_REWARD).mean())
         for name, has_replay in (("fresh", False), ("replayed", True)):
@@ -118,13 +118,12 @@ def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport
     if not report.selections:
         return metrics
     drawn = np.array([selection.question_index for selection in report.selections])
-    chosen_of = [[selection.chosen, *selection.also_chosen] for selection in report.selections]
-    pairs = list(zip(report.selections, chosen_of, strict=True))
-    metrics["replay/draws_per_question"] = float(state.replay_buffer.draw_counts(drawn).mean())
-    chosen = np.concatenate([item.entropies[positions] for item, positions in pairs])
+    metrics["replay/draws_per_question"] = float(state.replay_buffer.num_draws(drawn).mean())
+    chosen = np.concatenate([item.entropies[list(item.chosen)] for item in report.selections])
     entropies = np.concatenate([selection.entropies for selection in report.selections])
     metrics["replay/entropy_chosen"] = float(chosen.mean())
-    metrics["replay/nll_chosen"] = float(np.mean(np.concatenate([item.nlls[positions] for item, positions in pairs])))
+    nlls = np.concatenate([item.nlls[list(item.chosen)] for item in report.selections])
+    metrics["replay/nll_chosen"] = float(np.mean(nlls))
     if entropies.size > chosen.size:
         rejected = entropies.sum(dtype=np.float64) - chosen.sum(dtype=np.float64)
         metrics["replay/entropy_rejected"] = float(rejected) / (entropies.size - chosen.size)
@@ -132,4 +131,4 @@ def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport
 
 
 def _is_replayed_from_buffer(group: RolloutGroup) -> bool:
-    return group.replay is not None and not group.replay.is_external
+    return group.has_replay and not group.replays[0].is_external

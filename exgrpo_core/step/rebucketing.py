@@ -6,9 +6,8 @@ from itertools import islice
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind, ZeroCorrectRule
-from exgrpo_core.experience_management.collection import has_equal_rewards, is_solved, num_correct, to_store
+from exgrpo_core.experience_management.collection import is_solved, num_correct, to_store
 from exgrpo_core.experience_management.difficulty import correct_bucket, spread_buckets
-from exgrpo_core.methods.loading import build_sampler
 from exgrpo_core.methods.protocols import Collected
 from exgrpo_core.policy_optimization.sampler_correction import stored_log_probs
 from exgrpo_core.state import ExGRPOState
@@ -63,9 +62,9 @@ def _store(state: ExGRPOState, config: ExGRPOConfig, report: StepReport, stored:
     Return how many stored trajectories got the log-probs of an equal one.
     """
     buffer = state.replay_buffer
-    collected = build_sampler(config).collected
+    collected = state.strategies.question_sampler.collected
     if collected is Collected.VARIED_GROUPS:
-        stored = [(group, bucket) for group, bucket in stored if not has_equal_rewards(group)]
+        stored = [(group, bucket) for group, bucket in stored if not group.has_equal_rewards]
     before = [buffer.bucket_of(group.question.index) for group, _ in stored]
     kept = [
         [_with_behavior(trajectory, config) for trajectory in to_store(group, collected, config.reward_kind)]

@@ -1,129 +1,148 @@
-"""Line 23 of Algorithm 1: rollouts of fresh and of drawn questions, and what fills the places of groups without use."""
+"""Lines 4 to 8, 17 and 23 of Algorithm 1: which questions are replayed, which are fresh, and the rollouts of both."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
-from exgrpo_core.experience_management.collection import has_equal_rewards
-from exgrpo_core.experience_management.question_selection import bucket_counts
-from exgrpo_core.methods.columns import QuestionColumns
-from exgrpo_core.methods.protocols import Placement, QuestionSampler
+from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step.generated import keep_generated
-from exgrpo_core.step_report import StepReport
-from exgrpo_core.types import RolloutGroup
+from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, StepReport
+from exgrpo_core.types import Int64Array, RolloutGroup
 
 
-def roll_out(
-    state: ExGRPOState,
-    engine: PolicyEngine,
-    config: ExGRPOConfig,
-    sampler: QuestionSampler,
-    fresh: Sequence[int],
-    drawn: Collection[int],
-    report: StepReport,
-) -> tuple[list[RolloutGroup], list[RolloutGroup]]:
-    """Return the groups of fresh questions, refills included, and those of drawn ones."""
-    requests = [_request(state, index, config.rollouts_per_question - int(index in state.external)) for index in fresh]
-    is_whole = sampler.placement.is_whole_group
-    requests += [] if is_whole else [_request(state, index, _num_beside(state, config, index)) for index in drawn]
-    groups = engine.rollout(requests)
-    kept = keep_generated(requests, groups, report)
-    num_fresh = sum(bool(group.trajectories) for group in groups[: len(fresh)])
-    fresh_groups, drawn_groups = kept[:num_fresh], kept[num_fresh:]
-    if is_whole:
-        drawn_groups = [RolloutGroup(state.questions[index], []) for index in drawn]
-    for _ in range(sampler.num_refills):
-        fresh_groups += _refill(state, engine, config, fresh_groups, drawn, report)
-    return fresh_groups, drawn_groups
+@dataclass(slots=True)
+class RolloutStep:
+    """The groups of a step as they come to be, in the order of the algorithm: draws, then rollouts.
+
+    It is an `OpenStep` for methods that add to the paper's groups.
+    """
+
+    state: ExGRPOState
+    engine: PolicyEngine
+    config: ExGRPOConfig
+    report: StepReport
+    groups: list[RolloutGroup] = field(default_factory=list)
+
+    @property
+    def batch_size(self) -> int:
+        """B."""
+        return self.config.batch_size
+
+    @property
+    def num_wanted(self) -> int:
+        """floor(rho B)."""
+        return self.config.num_experiential_wanted
+
+    def draw_replays(self, num_wanted: int, among: Int64Array | None = None) -> dict[int, float]:
+        """Lines 5 to 8: n = min(floor(rho B), |E|) questions, with replay weights; none before the delayed start."""
+        if not (self.config.replays_experience and self.report.is_replay_open):
+            return {}
+        buffer, sampler = self.state.replay_buffer, self.state.strategies.question_sampler
+        draw = sampler.draw(QuestionColumns(buffer, self.state.step, among), num_wanted, self.state.rng)
+        self.report.buckets = bucket_counts(buffer, draw)
+        buffer.record_draws(draw.question_indices, self.state.step)
+        weights = [1.0] * draw.question_indices.size if draw.weights is None else draw.weights.tolist()
+        return dict(zip(draw.question_indices.tolist(), weights, strict=True))
+
+    def draw_fresh(self, replayed: Collection[int]) -> list[int]:
+        """Line 17: B - n fresh questions, never one that is replayed in this step; retired ones as configured."""
+        num_fresh = self.batch_size - len(replayed)
+        reviewed = self._draw_review(num_fresh)
+        skipped = self.state.skipped_questions(self.config)
+        draw = self.state.stream.draw(num_fresh - len(reviewed), skipped, {*replayed, *reviewed})
+        if draw.ignored_skip:
+            self.report.notices.append(
+                "Every question left is retired: fresh questions are drawn from all of the data set."
+            )
+        return reviewed + draw.question_indices
+
+    def roll_out(self, fresh: Sequence[int], replay_weights: Mapping[int, float]) -> None:
+        """Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed; then what a method adds."""
+        size, external = self.config.rollouts_per_question, self.state.external
+        asked: list[_Asked] = [(index, size - int(index in external), None) for index in fresh]
+        self._generate(asked + [(index, self._num_beside(index), weight) for index, weight in replay_weights.items()])
+        self.state.strategies.question_sampler.complete(self)
+
+    def roll_out_more(self, num_questions: int) -> None:
+        """Add the groups of further fresh questions, K rollouts each, as many as there are."""
+        used = {group.question.index for group in self.groups}
+        num_questions = min(num_questions, len(self.state.questions) - len(used))
+        if num_questions > 0:
+            draw = self.state.stream.draw(num_questions, self.state.skipped_questions(self.config), used)
+            self._generate([(index, self.config.rollouts_per_question, None) for index in draw.question_indices])
+
+    def replay_alone(self, question_index: int, weight: float) -> None:
+        """Add a group of a question that has no rollouts: all its candidates are replayed."""
+        self.groups.append(RolloutGroup(self.state.questions[question_index], [], replay_weight=weight))
+
+    def _generate(self, asked: Sequence["_Asked"]) -> None:
+        """Add the groups that are asked for; those whose rollouts failed are counted, with a notice.
+
+        Raises:
+            ValueError: The engine broke its contract: another question, or another number of rollouts.
+        """
+        rolled_out = [item for item in asked if item[1] > 0]
+        requests = [RolloutRequest(self.state.questions[index], number) for index, number, _ in rolled_out]
+        groups = self.engine.rollout(requests)
+        for request, group, (_, _, weight) in zip(requests, groups, rolled_out, strict=True):
+            is_same = group.question.index == request.question.index
+            if not is_same or len(group.trajectories) not in (0, request.num_rollouts):
+                raise ValueError(
+                    f"engine.rollout: expected {request.num_rollouts} rollouts of question {request.question.index}, "
+                    f"got {len(group.trajectories)} of question {group.question.index}."
+                )
+            group.replay_weight = weight
+        kept = [group for group in groups if group.trajectories]
+        self.groups += kept
+        for index, number, weight in asked:
+            if number <= 0 and weight is not None:
+                self.replay_alone(index, weight)
+        num_failed = len(groups) - len(kept)
+        metrics = self.report.metrics
+        metrics["rollouts/failed_groups"] = metrics.get("rollouts/failed_groups", 0.0) + num_failed
+        if num_failed:
+            self.report.notices.append(
+                f"{num_failed} of {len(groups)} questions are left out: a rollout of each failed twice."
+            )
+
+    def _num_beside(self, index: int) -> int:
+        """Rollouts beside what is replayed of a question: K-1 in the paper, whose r is 1."""
+        num_replays = self.config.replays_per_group
+        if num_replays > 1:
+            num_replays = min(num_replays, int(self.state.replay_buffer.num_stored(np.array([index]))[0]))
+        sampler = self.state.strategies.question_sampler
+        return sampler.num_rollouts(self.config.rollouts_per_question, num_replays)
+
+    def _draw_review(self, num_fresh: int) -> list[int]:
+        """Retired review: every `review_interval` steps a share of S takes fresh slots."""
+        state, config = self.state, self.config
+        if config.review_interval is None or state.step % config.review_interval != 0:
+            return []
+        retired = state.retired_set.sorted_members()
+        num_reviewed = min(num_fresh, round(config.review_fraction * retired.size))
+        reviewed = [int(index) for index in state.rng.choice(retired, num_reviewed, replace=False)]
+        events = self.report.buffer_events
+        events += [BufferEvent(BufferEventKind.REVIEWED, index, None, None, None) for index in reviewed]
+        return reviewed
 
 
-def draw_replays(
-    state: ExGRPOState, sampler: QuestionSampler, columns: QuestionColumns, num_wanted: int, report: StepReport
-) -> dict[int, float]:
-    """Return the questions that are replayed, each with the factor of its replayed trajectories' advantages."""
-    draw = sampler.draw(columns, num_wanted, state.rng)
-    report.buckets = bucket_counts(state.replay_buffer, draw)
-    state.replay_buffer.record_draws(draw.question_indices, state.step)
-    weights = [1.0] * draw.question_indices.size if draw.weights is None else draw.weights.tolist()
-    return dict(zip(draw.question_indices.tolist(), weights, strict=True))
+_Asked = tuple[int, int, float | None]
+"""Question, number of rollouts, and the weight of its replays where it was drawn to be replayed."""
 
 
-def draw_after_rollouts(
-    state: ExGRPOState,
-    config: ExGRPOConfig,
-    sampler: QuestionSampler,
-    fresh_groups: Sequence[RolloutGroup],
-    report: StepReport,
-) -> dict[int, float]:
-    """Return the questions of replays that depend on the rollouts: fresh ones, or those in the place of fresh ones."""
-    is_drawn_now = sampler.placement in (Placement.ADD, Placement.EQUAL_REWARDS)
-    if not (config.replays_experience and report.is_replay_open and is_drawn_now):
-        return {}
-    if sampler.placement is Placement.ADD:
-        indices = np.array([group.question.index for group in fresh_groups], dtype=np.int64)
-        columns = QuestionColumns(state.replay_buffer, state.step, among=indices)
-        return draw_replays(state, sampler, columns, config.num_experiential_wanted, report)
-    num_wanted = min(config.num_experiential_wanted, sum(map(has_equal_rewards, fresh_groups)))
-    return draw_replays(state, sampler, QuestionColumns(state.replay_buffer, state.step), num_wanted, report)
-
-
-def place_groups(
-    state: ExGRPOState,
-    sampler: QuestionSampler,
-    fresh_groups: Sequence[RolloutGroup],
-    drawn_groups: Sequence[RolloutGroup],
-    drawn: Collection[int],
-) -> list[RolloutGroup]:
-    """Return all groups of the step; those that only replay have no rollouts, and replays beside K have a baseline."""
-    groups = [*fresh_groups, *drawn_groups]
-    if sampler.placement is Placement.EQUAL_REWARDS:
-        groups += [RolloutGroup(state.questions[index], []) for index in drawn]
-    for group in fresh_groups if sampler.placement is Placement.ADD else ():
-        group.has_two_baselines = group.question.index in drawn
-    return groups
-
-
-def trained_groups(
-    config: ExGRPOConfig, sampler: QuestionSampler, groups: Sequence[RolloutGroup]
-) -> list[RolloutGroup]:
-    """Return the groups of the update, at most B: of more, those of equal rewards are left out, the last ones first."""
-    num_left_out = len(groups) - config.batch_size
-    if num_left_out <= 0 or not (sampler.num_refills or sampler.placement is Placement.EQUAL_REWARDS):
-        return list(groups)
-    equal = [i for i, group in enumerate(groups) if not group.has_replay and has_equal_rewards(group)]
-    left_out = set(equal[len(equal) - num_left_out :])
-    return [group for i, group in enumerate(groups) if i not in left_out]
-
-
-def _refill(
-    state: ExGRPOState,
-    engine: PolicyEngine,
-    config: ExGRPOConfig,
-    groups: Sequence[RolloutGroup],
-    drawn: Collection[int],
-    report: StepReport,
-) -> list[RolloutGroup]:
-    """Roll out as many further questions as groups of different rewards are missing, or as there are."""
-    used = {*drawn, *(group.question.index for group in groups)}
-    num_missing = config.batch_size - len(drawn) - sum(not has_equal_rewards(group) for group in groups)
-    num_missing = min(num_missing, len(state.questions) - len(used))
-    if num_missing <= 0:
-        return []
-    draw = state.stream.draw(num_missing, state.skipped_questions(config), used)
-    requests = [_request(state, index, config.rollouts_per_question) for index in draw.question_indices]
-    return keep_generated(requests, engine.rollout(requests), report)
-
-
-def _num_beside(state: ExGRPOState, config: ExGRPOConfig, index: int) -> int:
-    """Rollouts beside what is replayed of a question: K-1 in the paper, whose r is 1."""
-    if config.replays_per_group == 1:
-        return config.rollouts_per_question - 1
-    num_stored = int(state.replay_buffer.num_stored(np.array([index]))[0])
-    return config.rollouts_per_question - min(config.replays_per_group, num_stored)
-
-
-def _request(state: ExGRPOState, index: int, num_rollouts: int) -> RolloutRequest:
-    return RolloutRequest(state.questions[index], num_rollouts)
+def bucket_counts(buffer: ReplayBuffer, draw: QuestionDraw) -> list[BucketCount]:
+    """Return buckets 0..K as they are at a draw: bucket 0 is never drawn."""
+    sizes = buffer.bucket_sizes()
+    num_drawn = np.bincount(buffer.buckets_of(draw.question_indices), minlength=sizes.size)
+    columns = zip(
+        sizes.tolist(),
+        [0.0, *draw.bucket_probabilities.tolist()],
+        num_drawn.tolist(),
+        [0, *draw.overflows.tolist()],
+        strict=True,
+    )
+    return [BucketCount(bucket, *values) for bucket, values in enumerate(columns)]

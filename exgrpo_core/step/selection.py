@@ -1,6 +1,6 @@
 """Lines 9 to 15 of Algorithm 1: score the candidates of drawn questions and put o* into their groups."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
@@ -9,8 +9,6 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.experience_management.candidate_scores import mean_scores, within_budget
 from exgrpo_core.methods.columns import CandidateColumns
-from exgrpo_core.methods.loading import build_selector
-from exgrpo_core.methods.protocols import QuestionSampler
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, Selection, StepReport
 from exgrpo_core.types import Experience, Float32Array, Int64Array, Replay, RolloutGroup, TrajectoryScores
@@ -19,40 +17,32 @@ _NO_ROWS: Int64Array = np.empty(0, dtype=np.int64)
 
 
 def list_candidates(
-    state: ExGRPOState,
-    config: ExGRPOConfig,
-    sampler: QuestionSampler,
-    groups: Sequence[RolloutGroup],
-    drawn: Collection[int],
-) -> list[list[Experience]]:
-    """Return the candidates of each group: stored trajectories of drawn questions.
+    state: ExGRPOState, config: ExGRPOConfig, groups: Sequence[RolloutGroup]
+) -> list[Sequence[Experience]]:
+    """Return the candidates of each group: the stored trajectories of a question that was drawn to be replayed.
 
-    A candidate budget leaves out those of highest entropy when last scored. A group that only replays has the newest
-    stored group. Another group has one candidate if its question has a trajectory from a file, else none.
+    A candidate budget leaves out those of highest entropy when last scored. Another group has one candidate if its
+    question has a trajectory from a file, else none.
     """
-    is_whole = sampler.placement.is_whole_group
-    rows: list[Int64Array] = []
-    for group in groups:
-        replays = group.question.index in drawn and not (is_whole and group.trajectories)
-        rows.append(_rows(state, config, sampler, group.question.index) if replays else _NO_ROWS)
+    sampler = state.strategies.question_sampler
+    rows = [_NO_ROWS if group.replay_weight is None else _rows(state, config, group.question.index) for group in groups]
     # One gather for all questions: cold reads of the segments overlap.
     stored = iter(state.replay_buffer.experiences(np.concatenate(rows)) if any(part.size for part in rows) else ())
-    candidates = [list(islice(stored, part.size)) for part in rows]
-    if is_whole:
-        return [[item for item in part if item.born_step == part[-1].born_step] for part in candidates]
-    return [
-        part or ([state.external[group.question.index]] if group.question.index in state.external else [])
-        for group, part in zip(groups, candidates, strict=True)
-    ]
+    candidates: list[Sequence[Experience]] = []
+    for group, part in zip(groups, rows, strict=True):
+        if part.size:
+            candidates.append(sampler.candidates(list(islice(stored, part.size))))
+        else:
+            external = state.external.get(group.question.index)
+            candidates.append([] if external is None else [external])
+    return candidates
 
 
-def _rows(state: ExGRPOState, config: ExGRPOConfig, sampler: QuestionSampler, question_index: int) -> Int64Array:
-    rows = state.replay_buffer.rows_of(question_index)
-    if sampler.placement.is_whole_group:
-        return rows[-config.rollouts_per_question :]
-    if sampler.max_candidates is not None:
-        rows = rows[-sampler.max_candidates :]
-    if config.candidate_budget is None:
+def _rows(state: ExGRPOState, config: ExGRPOConfig, question_index: int) -> Int64Array:
+    rows, max_candidates = state.replay_buffer.rows_of(question_index), state.strategies.question_sampler.max_candidates
+    if max_candidates is not None:
+        rows = rows[-max_candidates:]
+    if config.candidate_budget is None or state.strategies.question_sampler.replays_whole_groups:
         return rows
     return rows[within_budget(state.replay_buffer.last_entropies(rows), config.candidate_budget)]
 
@@ -85,43 +75,39 @@ def choose_replays(
     report: StepReport,
     candidates: Sequence[Sequence[Experience]],
     scores: TrajectoryScores,
-    drawn: Mapping[int, float],
 ) -> None:
     """Give every group that has candidates its replayed trajectories, and record the selection."""
     if not scores.log_probs:
         return
-    selector = build_selector(config)
+    buffer, selector = state.replay_buffer, state.strategies.trajectory_selector
     stored = [candidate for experiences in candidates for candidate in experiences]
     rows = np.array([candidate.row for candidate in stored], dtype=np.int64)
     is_stored = rows >= 0
-    uses = np.zeros_like(rows)
-    uses[is_stored] = state.replay_buffer.uses(rows[is_stored])
-    columns = mean_scores(scores, uses, stored)
-    state.replay_buffer.record_entropies(rows[is_stored], columns.entropies[is_stored])
+    num_replays = np.zeros_like(rows)
+    num_replays[is_stored] = buffer.num_replays(rows[is_stored])
+    columns = mean_scores(scores, num_replays, stored)
+    buffer.record_entropies(rows[is_stored], columns.entropies[is_stored])
     replayed_rows: list[int] = []
     start = 0
     for group, experiences in zip(report.groups, candidates, strict=True):
         if not experiences:
             continue
-        part = slice(start, start + len(experiences))
-        start += len(experiences)
-        weight = drawn.get(group.question.index, 1.0)
+        chosen = tuple(range(len(experiences)))
         if group.trajectories:
-            group_columns = columns.of_question(part)
-            positions, values = selector.choose(group_columns, config.replays_per_group, state.rng)
-            chosen = positions.tolist()
+            of_question = columns.of_question(slice(start, start + len(experiences)))
+            positions, values = selector.choose(of_question, config.replays_per_group, state.rng)
+            chosen = tuple(positions.tolist())
             if experiences[chosen[0]].row >= 0:
-                report.selections.append(_selection(state, group, experiences, group_columns, values, chosen))
-        else:
-            chosen = list(range(len(experiences)))
-        replays = [_replay(experiences[i], scores, start - len(experiences) + i, weight) for i in chosen]
-        group.replay, group.more_replays = replays[0], tuple(replays[1:])
-        replayed_rows += [replay.experience.row for replay in replays if not replay.is_external]
+                report.selections.append(_selection(state, group, experiences, of_question, values, chosen))
+        group.replays = tuple(_replay(group, experiences[i], scores, start + i) for i in chosen)
+        start += len(experiences)
+        replayed_rows += [replay.experience.row for replay in group.replays if not replay.is_external]
         report.buffer_events += _replayed_events(state, group)
-    state.replay_buffer.record_uses(np.array(replayed_rows, dtype=np.int64))
+    buffer.record_replays(np.array(replayed_rows, dtype=np.int64))
 
 
-def _replay(experience: Experience, scores: TrajectoryScores, position: int, weight: float) -> Replay:
+def _replay(group: RolloutGroup, experience: Experience, scores: TrajectoryScores, position: int) -> Replay:
+    weight = 1.0 if group.replay_weight is None else group.replay_weight
     old_log_probs, entropies = scores.log_probs[position], scores.entropies[position]
     return Replay(experience, old_log_probs, entropies, is_external=experience.row < 0, weight=weight)
 
@@ -139,7 +125,7 @@ def _selection(
     experiences: Sequence[Experience],
     columns: CandidateColumns,
     values: Float32Array,
-    chosen: Sequence[int],
+    chosen: tuple[int, ...],
 ) -> Selection:
     bucket = state.replay_buffer.bucket_of(group.question.index)
     return Selection(
@@ -151,6 +137,5 @@ def _selection(
         entropies=columns.entropies.astype(np.float32),
         nlls=columns.nlls.astype(np.float32),
         scores=values.astype(np.float32),
-        chosen=chosen[0],
-        also_chosen=tuple(chosen[1:]),
+        chosen=chosen,
     )

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
-from exgrpo_core.methods.protocols import QuestionSampler
+from exgrpo_core.methods.protocols import OpenStep, QuestionSampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class Dapo(QuestionSampler):
     name: ClassVar[str] = "dapo"
     max_refills: float = 9
 
-    @property
-    def num_refills(self) -> int:
-        """Rounds after the first one."""
-        return int(self.max_refills)
-
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return no question."""
         del num_questions
         return questions.draw_evenly(questions.indices[:0], 0, rng)
+
+    def complete(self, step: OpenStep) -> None:
+        """Roll out as many further questions as groups of different rewards are missing, or as there are."""
+        for _ in range(int(self.max_refills)):
+            step.roll_out_more(step.batch_size - sum(not group.has_equal_rewards for group in step.groups))

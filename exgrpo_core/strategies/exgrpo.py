@@ -1,6 +1,17 @@
-"""ExGRPO as the paper has it: medium difficulty first, the success of lowest entropy, a shaped importance ratio.
+"""ExGRPO as the paper has it, and what its released code does otherwise.
 
-Source: the paper's Algorithm 1, lines 5 to 15, Algorithm 2 and section 4.2.
+The paper's. Source: Algorithm 1, lines 5 to 15, Algorithm 2 and section 4.2.
+
+The released code's. Source: github.com/ElliottYan/LUFFY, folder ExGRPO: `weighted_bucket_sampler.py` and
+`experience_helpers.py`.
+- Buckets: weights N(k; K/2, 1) over numbers of successes, so sigma is 1/K as a correctness rate. Draws beyond a
+  bucket's size go, one at a time, to buckets with room.
+- Trajectory: their mean of entropies is over the positions from L on, of the last M of a left-padded row, with L the
+  length of another candidate. With L far below M that is every response token and a part of the prompt over a nearly
+  constant number, so the lowest sum of response entropies stands for it: short answers are chosen.
+Left out: L's and the prompt's share of that mean; texts tokenised again; retired questions that stay in the fresh
+stream until the next epoch; updates skipped at gradient norms over 500 (`skip_grad_bound` of its script). Of what is
+here `zero_correct: keep_bucket` belongs to it, and `clipping: never`: its script has `loss_remove_clip` from the start.
 """
 
 from dataclasses import dataclass
@@ -8,8 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from exgrpo_core.experience_management.bucket_sampler import draw_bucket_counts, sample_members
-from exgrpo_core.experience_management.partition import partition
+from exgrpo_core.experience_management.bucket_sampler import draw_bucket_counts, partition, sample_members
 from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw, TokenRatios
 from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler, TrajectorySelector
 from exgrpo_core.policy_optimization.shaping import shape_ratio
@@ -48,11 +58,43 @@ class LowestEntropy(TrajectorySelector):
 
 @dataclass(frozen=True, slots=True)
 class PolicyShaping(OffPolicyCorrection):
-    """f(w) = w / (w + beta), large for rare tokens; w itself without policy shaping (beta is None)."""
+    """f(w) = w / (w + beta), large for rare tokens; w itself without policy shaping."""
 
     name: ClassVar[str] = "policy_shaping"
-    shaping_beta: float | None
+    shaping_beta: float
+    shapes_policy: bool = True
 
     def weights(self, tokens: TokenRatios) -> "torch.Tensor":
         """Return f(w) of each token."""
-        return tokens.ratios if self.shaping_beta is None else shape_ratio(tokens.ratios, self.shaping_beta)
+        return shape_ratio(tokens.ratios, self.shaping_beta) if self.shapes_policy else tokens.ratios
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedBuckets(QuestionSampler):
+    """Medium difficulty first, with a spread of one success of K."""
+
+    name: ClassVar[str] = "exgrpo_released"
+    is_even_within_buckets: ClassVar[bool] = True
+    rollouts_per_question: int
+
+    def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+        """Return questions by their number of successes."""
+        parts = partition(questions.bucket_members(), 0.5, 1.0 / self.rollouts_per_question)
+        num_wanted = min(num_questions, int(parts.sizes.sum()))
+        drawn = rng.multinomial(num_wanted, parts.probabilities) if num_wanted else np.zeros_like(parts.sizes)
+        counts = np.minimum(drawn, parts.sizes)
+        for _ in range(num_wanted - int(counts.sum())):
+            open_weights = np.where(counts < parts.sizes, parts.probabilities, 0.0)
+            counts[rng.choice(counts.size, p=open_weights / open_weights.sum())] += 1
+        chosen = np.concatenate(sample_members(parts.members, counts, rng))
+        return QuestionDraw(chosen, parts.probabilities, np.maximum(drawn - parts.sizes, 0))
+
+
+class LowestTotalEntropy(TrajectorySelector):
+    """The lowest sum of token entropies."""
+
+    name = "lowest_total_entropy"
+
+    def score(self, candidates: CandidateColumns) -> Float32Array:
+        """Return sums over response tokens."""
+        return candidates.entropies * candidates.num_tokens.astype(np.float32)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
+from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
+from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, rows_with_gradient
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 from exgrpo_core.verl_plugin.generation import partition_of

@@ -6,7 +6,7 @@ import torch
 from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils.padding import no_padding_2_padding
 
-from exgrpo_core.config import ObjectiveSettings
+from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
 from exgrpo_core.verl_plugin.rows import LOG_PROBS, STORED_LOG_PROBS
 

@@ -11,7 +11,7 @@ from ray.exceptions import GetTimeoutError
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.metric import reduce_metrics
 
-from exgrpo_core.config import ObjectiveSettings
+from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.types import Float32Array
 from exgrpo_core.verl_plugin.blocks import Answer, Block, in_given_order, make_blocks
 from exgrpo_core.verl_plugin.generation import Generated, Prompt, generate

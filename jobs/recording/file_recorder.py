@@ -238,6 +238,5 @@ def _selection_fields(selection: Selection) -> dict[str, Any]:
         "entropies": selection.entropies.tolist(),
         "nlls": selection.nlls.tolist(),
         "scores": selection.scores.tolist(),
-        "chosen": int(selection.chosen),
-        **({"also_chosen": list(selection.also_chosen)} if selection.also_chosen else {}),
+        "chosen": list(selection.chosen),
     }

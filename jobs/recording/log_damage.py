@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, LEGACY_CHECKSUM
 from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT, BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
@@ -70,7 +69,7 @@ def _find_lost_rows(run: RunDirectory) -> str:
         if (kept := _kept_steps(run)) is None or not kept.steps:
             return ""
         extents = [SegmentExtent(**extent) for extent in kept.header.get("segments", [])]
-        store, _, damage = open_with(kept.steps, run.buffer_path, extents, None, 1, CHECKSUMS[LEGACY_CHECKSUM])
+        store, _, damage = open_with(kept.steps, run.buffer_path, extents, None, 1)
     # A damaged segment of the checkpoint itself is named with the checkpoint, and a log by its own check.
     except (SpecError, BufferCorruptionError, OSError, ValueError, TypeError, LookupError):
         return ""
@@ -87,13 +86,11 @@ class _KeptSteps(NamedTuple):
 
 
 def _kept_steps(run: RunDirectory) -> _KeptSteps | None:
-    """Return what a resume keeps; None of a run that keeps no later experience, or of a version without a log."""
+    """Return what a resume keeps; None of a run that keeps no later experience."""
     spec = run.job_spec()
     if not isinstance(spec, TrainSpec) or spec.resume.experience != "newest" or not spec.algorithm.replays_experience:
         return None
     saved_step, header = newest_snapshot(run)
-    if "logged" not in header:
-        return None
     # A live run writes a step into the log before its event, so the log has every step of events that are read first.
     recorded = _last_steps(run, saved_step)
     return _KeptSteps(header, later_steps(run, header), recorded)

@@ -46,7 +46,7 @@ def test_tallies_follow_what_is_inserted_retired_and_replayed():
     snowball.add_step(spread, StepReport(1, True, [first], buffer_events=[inserted]), known, stored)
     chosen = replay(0, [1], [-1.0], [-1.0])
     chosen = replace(chosen, experience=chosen.experience._replace(trajectory_id=7))
-    second = RolloutGroup(question(0), [rollout(9, 1.0, False, True)], chosen)
+    second = RolloutGroup(question(0), [rollout(9, 1.0, False, True)], (chosen,))
     retired = BufferEvent(BufferEventKind.RETIRED, 0, None, 1, None)
     snowball.add_step(spread, StepReport(2, True, [second], buffer_events=[retired]), known, stored)
     assert spread.tallies == {

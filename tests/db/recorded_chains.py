@@ -64,9 +64,9 @@ def record_steps(
         for index, responses in step.groups.items():
             made = [_trajectory(response, index, number + offset, item) for offset, response in enumerate(responses)]
             number += len(made)
-            replay = _replay(index, *step.replayed[index]) if index in step.replayed else None
-            advantages = np.zeros(len(made) + (replay is not None), np.float32)
-            groups.append(RolloutGroup(question(index), made, replay, advantages))
+            replays = (_replay(index, *step.replayed[index]),) if index in step.replayed else ()
+            advantages = np.zeros(len(made) + len(replays), np.float32)
+            groups.append(RolloutGroup(question(index), made, replays, advantages))
         changes = [BufferEvent(BufferEventKind.INSERTED, index, entry, 1, 1) for index, entry in step.inserted]
         changes += [BufferEvent(BufferEventKind.RETIRED, index, None, 1, None) for index in step.retired]
         recorder.step(StepReport(item, True, groups, buffer_events=changes))

@@ -38,4 +38,4 @@ def replay(index: int, tokens, behavior, old, reward: float = 1.0) -> Replay:
 
 def group(index: int, rewards, replayed: Replay | None = None) -> RolloutGroup:
     trajectories = [trajectory(index, [3, 4 + i], reward) for i, reward in enumerate(rewards)]
-    return RolloutGroup(question(index), trajectories, replayed)
+    return RolloutGroup(question(index), trajectories, () if replayed is None else (replayed,))

@@ -151,7 +151,7 @@ def test_chosen_trajectory_has_the_lowest_mean_entropy_of_its_candidates(tmp_pat
     selections = [selection for report in reports for selection in report.selections]
     assert any(selection.entropies.size > 1 for selection in selections)
     for selection in selections:
-        assert selection.chosen == int(np.argmin(selection.entropies))
+        assert selection.chosen == (int(np.argmin(selection.entropies)),)
 
 
 def test_a_candidate_budget_bounds_what_is_scored_and_keeps_the_lowest_entropy(tmp_path):
@@ -176,7 +176,7 @@ def test_highest_entropy_variant_chooses_the_other_end(tmp_path):
     _, _, reports = run(tmp_path, small_config(trajectory_selection="highest_entropy"), 15)
     for report in reports:
         for selection in report.selections:
-            assert selection.entropies[selection.chosen] == selection.entropies.max()
+            assert selection.entropies[selection.chosen[0]] == selection.entropies.max()
 
 
 def test_stored_log_probs_are_those_of_the_rollout_and_reach_the_loss(tmp_path):

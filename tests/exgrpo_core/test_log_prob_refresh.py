@@ -21,7 +21,7 @@ def test_replayed_trajectories_get_the_log_probs_before_the_update_where_asked(t
     before = stored_by_id(state)
     (report,) = run(tmp_path, config, 1, state=state, engine=engine)[2]
     after = stored_by_id(state)
-    replayed = [item.trajectory_ids[item.chosen] for item in report.selections]
+    replayed = [item.trajectory_ids[item.chosen[0]] for item in report.selections]
     kept = [number for number in replayed if number in after]
     assert kept
     for number, item in after.items():

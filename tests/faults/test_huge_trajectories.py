@@ -53,7 +53,7 @@ def record(runs_root: Path, run_id: str, steps: list[list[Trajectory]]) -> None:
     recorder.status(RunStatus.RUNNING)
     recorder.questions([QUESTION], "training")
     for step, members in enumerate(steps, start=1):
-        group = RolloutGroup(QUESTION, members, None, np.zeros(len(members), np.float32))
+        group = RolloutGroup(QUESTION, members, (), np.zeros(len(members), np.float32))
         metrics = {"reward/mean": 0.5, "seconds/step": 1.0}
         recorder.step(StepReport(step, is_replay_open=False, groups=[group], metrics=metrics))
     recorder.close()

@@ -10,7 +10,7 @@ import numpy as np
 from exgrpo_core.errors import InputError
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
 from exgrpo_core.methods.columns import CandidateColumns
-from exgrpo_core.methods.loading import TRAJECTORIES, build_selector, names_of
+from exgrpo_core.methods.loading import TRAJECTORIES, build_part, names_of
 from exgrpo_core.methods.protocols import TrajectorySelector
 from exgrpo_core.types import Float64Array
 
@@ -64,9 +64,11 @@ class QuestionDraw:
 def selector_of(algorithm: Mapping[str, Any], name: str | None = None) -> TrajectorySelector | None:
     """Return a run's trajectory selector, or another one with its settings; None if this machine does not know it."""
     try:
-        return build_selector(SimpleNamespace(**{**algorithm, TRAJECTORIES: name or algorithm[TRAJECTORIES]}))
+        settings = SimpleNamespace(**{**algorithm, TRAJECTORIES: name or algorithm[TRAJECTORIES]})
+        selector: TrajectorySelector = build_part(TRAJECTORIES, settings)
     except InputError:
         return None
+    return selector
 
 
 def estimators(algorithm: Mapping[str, Any]) -> dict[str, TrajectorySelector]:

@@ -21,7 +21,7 @@ class QuestionHistory:
     """
 
     def __init__(self, num_questions: int) -> None:
-        self.draw_counts: Int32Array = np.zeros(num_questions, dtype=np.int32)
+        self.num_draws: Int32Array = np.zeros(num_questions, dtype=np.int32)
         self.draw_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
         self.reward_spreads: Float32Array = np.zeros((num_questions, 2), dtype=np.float32)
         self._changed: list[Int64Array] = []
@@ -29,11 +29,11 @@ class QuestionHistory:
     @property
     def num_bytes(self) -> int:
         """Bytes of the columns in memory."""
-        return self.draw_counts.nbytes + self.draw_steps.nbytes + self.reward_spreads.nbytes
+        return self.num_draws.nbytes + self.draw_steps.nbytes + self.reward_spreads.nbytes
 
     def record_draws(self, question_indices: Int64Array, step: int) -> None:
         """Count one more draw of each of these questions, in `step`."""
-        np.add.at(self.draw_counts, question_indices, 1)
+        np.add.at(self.num_draws, question_indices, 1)
         self.draw_steps[question_indices] = step
         self._changed.append(question_indices)
 
@@ -54,7 +54,7 @@ class QuestionHistory:
         questions, self._changed = distinct(self._changed), []
         return {
             "drawn_or_seen": questions,
-            "draw_counts": self.draw_counts[questions],
+            "num_draws": self.num_draws[questions],
             "draw_steps": self.draw_steps[questions],
             "reward_spreads": self.reward_spreads[questions].reshape(-1),
         }
@@ -62,21 +62,20 @@ class QuestionHistory:
     def apply(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Change what a step changed."""
         questions = columns["drawn_or_seen"]
-        self.draw_counts[questions] = columns["draw_counts"]
+        self.num_draws[questions] = columns["num_draws"]
         self.draw_steps[questions] = columns["draw_steps"]
         self.reward_spreads[questions] = columns["reward_spreads"].reshape(-1, 2)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return what `load` needs, as columns of a snapshot."""
         return {
-            "draw_counts": self.draw_counts,
+            "num_draws": self.num_draws,
             "draw_steps": self.draw_steps,
             "reward_spreads": self.reward_spreads.reshape(-1),
         }
 
     def load(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from the columns of a snapshot; an older one holds counts only."""
-        self.draw_counts = columns["draw_counts"].copy()
-        if "draw_steps" in columns:
-            self.draw_steps = columns["draw_steps"].copy()
-            self.reward_spreads = columns["reward_spreads"].copy().reshape(-1, 2)
+        """Continue from the columns of a snapshot."""
+        self.num_draws = columns["num_draws"].copy()
+        self.draw_steps = columns["draw_steps"].copy()
+        self.reward_spreads = columns["reward_spreads"].copy().reshape(-1, 2)

@@ -13,7 +13,7 @@ NO_ROW = -1
 
 
 class RowIndex:
-    """Rows of a question as a chain from its newest row back, with each row's token checksum, last entropy and uses.
+    """Rows of a question as a chain from its newest row back, with token checksum, last entropy and replays.
 
     A replaced row stays in its chain and is passed over: a newer row has the same tokens. 17 bytes a row and 8 a
     question.
@@ -26,7 +26,7 @@ class RowIndex:
         self._previous_rows: Int32Array = np.empty(0, dtype=np.int32)
         self._token_checksums: NDArray[np.uint32] = np.empty(0, dtype=np.uint32)
         self._entropies: Float32Array = np.empty(0, dtype=np.float32)
-        self._uses: Int32Array = np.empty(0, dtype=np.int32)
+        self._num_replays: Int32Array = np.empty(0, dtype=np.int32)
         self._is_replaced: BoolArray = np.empty(0, dtype=np.bool_)
         self._changed: list[Int64Array] = []
 
@@ -36,9 +36,9 @@ class RowIndex:
         return self._entropies[: self.num_rows]
 
     @property
-    def uses(self) -> Int32Array:
+    def num_replays(self) -> Int32Array:
         """How often each row was replayed."""
-        return self._uses[: self.num_rows]
+        return self._num_replays[: self.num_rows]
 
     @property
     def is_replaced(self) -> BoolArray:
@@ -103,7 +103,7 @@ class RowIndex:
         self._previous_rows[start:stop] = previous_rows
         self._token_checksums[start:stop] = token_checksums
         self._entropies[start:stop] = np.nan
-        self._uses[start:stop] = 0
+        self._num_replays[start:stop] = 0
         self._is_replaced[start:stop] = False
         self.newest_rows[list(newest)] = list(newest.values())
         self.newest_steps[question_indices] = born_steps  # the last of equal indices remains
@@ -111,11 +111,11 @@ class RowIndex:
         return self._previous_rows[start:stop]
 
     def replace(self, old_rows: Sequence[int], new_rows: Sequence[int]) -> None:
-        """Pass over old rows from now on; the new ones take over their last entropies and uses."""
+        """Pass over old rows from now on; the new ones take over their last entropies and replays."""
         old, new = np.array(old_rows, dtype=np.int64), np.array(new_rows, dtype=np.int64)
         self._is_replaced[old] = True
         self._entropies[new] = self._entropies[old]
-        self._uses[new], self._uses[old] = self._uses[old], 0
+        self._num_replays[new], self._num_replays[old] = self._num_replays[old], 0
         self._changed += [old, new]
 
     def record_entropies(self, rows: Int64Array, values: Float32Array) -> None:
@@ -123,9 +123,9 @@ class RowIndex:
         self._entropies[rows] = values
         self._changed.append(rows)
 
-    def record_uses(self, rows: Int64Array) -> None:
+    def record_replays(self, rows: Int64Array) -> None:
         """Count one more replay of each of these rows."""
-        np.add.at(self._uses, rows, 1)
+        np.add.at(self._num_replays, rows, 1)
         self._changed.append(rows)
 
     def take_changes(self) -> dict[str, NDArray[Any]]:
@@ -134,7 +134,7 @@ class RowIndex:
         return {
             "rows": rows,
             "entropies": self._entropies[rows],
-            "uses": self._uses[rows],
+            "num_replays": self._num_replays[rows],
             "is_replaced": self._is_replaced[rows].astype(np.uint8),
         }
 
@@ -142,7 +142,7 @@ class RowIndex:
         """Change what a step changed in rows that are there."""
         rows = columns["rows"]
         self._entropies[rows] = columns["entropies"]
-        self._uses[rows] = columns["uses"]
+        self._num_replays[rows] = columns["num_replays"]
         self._is_replaced[rows] = columns["is_replaced"]
 
     def drop(self, question_index: int) -> int:
@@ -157,23 +157,23 @@ class RowIndex:
         columns: Sequence[NDArray[Any]],
         is_buffered: BoolArray,
         entropies: Float32Array,
-        uses: Int32Array,
+        num_replays: Int32Array,
         is_replaced: BoolArray,
     ) -> None:
         """Fill an empty index from the records' questions, chains, checksums and steps, for buffered questions."""
         questions, previous_rows, token_checksums, born_steps = columns
         self.num_rows = questions.size
         self._previous_rows, self._token_checksums = previous_rows, token_checksums
-        self._entropies, self._uses, self._is_replaced = entropies, uses, is_replaced
+        self._entropies, self._num_replays, self._is_replaced = entropies, num_replays, is_replaced
         np.maximum.at(self.newest_rows, questions, np.arange(self.num_rows, dtype=np.int32))
         self.newest_rows[~is_buffered] = NO_ROW
         self.newest_steps[is_buffered] = born_steps[self.newest_rows[is_buffered]]
 
     def _columns(self) -> tuple[NDArray[Any], ...]:
-        return self._previous_rows, self._token_checksums, self._entropies, self._uses, self._is_replaced
+        return self._previous_rows, self._token_checksums, self._entropies, self._num_replays, self._is_replaced
 
     def _reserve(self, capacity: int) -> None:
-        for name in ("_previous_rows", "_token_checksums", "_entropies", "_uses", "_is_replaced"):
+        for name in ("_previous_rows", "_token_checksums", "_entropies", "_num_replays", "_is_replaced"):
             old = getattr(self, name)
             new = np.empty(capacity, dtype=old.dtype)
             new[: old.size] = old

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.durable_files import sync
-from exgrpo_core.experience_management.storage.checksums import Checksums
 from exgrpo_core.experience_management.storage.segments import ROW, Segment, SegmentExtent, SegmentReading
 from exgrpo_core.experience_management.storage.step_log import LogPosition, StepLog
 from exgrpo_core.types import Experience, Int64Array
@@ -24,10 +23,9 @@ _NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
 class SegmentStore:
     """All segments of a state: sealed ones, and one that grows from the first append after `seal`."""
 
-    def __init__(self, directory: Path, segment_bytes: int, checksums: Checksums) -> None:
+    def __init__(self, directory: Path, segment_bytes: int) -> None:
         self.directory = directory
         self._segment_bytes = segment_bytes
-        self._checksums = checksums
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay-buffer")
         self._segments: list[Segment] = []
         self._first_rows: list[int] = []
@@ -43,7 +41,6 @@ class SegmentStore:
         directory: Path,
         extents: Sequence[SegmentExtent],
         segment_bytes: int,
-        checksums: Checksums,
         logged: LogPosition | None,
     ) -> "SegmentStore":
         """Open the segments of a state for reading; new rows go into a new one, and new steps after `logged`.
@@ -51,7 +48,7 @@ class SegmentStore:
         Raises:
             BufferCorruptionError: A file is missing, too short or altered.
         """
-        store = cls(directory, segment_bytes, checksums)
+        store = cls(directory, segment_bytes)
         store.log = StepLog(directory, store._writer, logged)
         try:
             for extent in extents:
@@ -100,8 +97,7 @@ class SegmentStore:
             BufferCorruptionError: A row does not match its checksum.
         """
         readings = [
-            (positions, SegmentReading(segment, rows[positions], self._checksums))
-            for segment, positions in self._by_segment(rows)
+            (positions, SegmentReading(segment, rows[positions])) for segment, positions in self._by_segment(rows)
         ]
         experiences: list[Any] = [None] * rows.size
         for positions, reading in readings:

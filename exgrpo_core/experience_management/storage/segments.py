@@ -12,18 +12,19 @@ another program cuts the file.
 
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.append_file import AppendFile
-from exgrpo_core.experience_management.storage.checksums import Checksums
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array
 
@@ -53,6 +54,14 @@ TOKEN_BYTES = 8
 _NAME = re.compile(r"segment-\d+")
 _INT32 = np.dtype("<i4")
 _FLOAT32 = np.dtype("<f4")
+
+
+def checksums(arrays: Sequence[Any], starts: Iterable[int]) -> NDArray[np.uint32]:
+    """Return the lower 32 bits of xxh3 (B,) of B contiguous arrays; each continues from the number at its position.
+
+    The iterable of numbers may be endless. The arrays are typed Any, since numpy's stubs for Python 3.11 lack buffers.
+    """
+    return np.array(list(map(xxhash.xxh3_64_intdigest, arrays, starts)), dtype=np.uint64).astype(np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +171,7 @@ class Segment:
 class SegmentReading:
     """Reads trajectories of a segment into one array: requested when made, waited for in `experiences`."""
 
-    def __init__(self, segment: Segment, rows: Int64Array, checksums: Checksums) -> None:
-        self._checksums = checksums
+    def __init__(self, segment: Segment, rows: Int64Array) -> None:
         self._file = segment.trajectories
         self._rows = rows
         self._records = segment.records_of(rows)
@@ -198,8 +206,7 @@ class SegmentReading:
         return zip(self._ends, self._num_tokens, strict=True)
 
     def _check(self, token_ids: Sequence[Int32Array], log_probs: Sequence[Float32Array]) -> None:
-        checksums = self._checksums(log_probs, self._checksums(token_ids, repeat(0)).tolist())
-        is_other = checksums != self._records["checksum"]
+        is_other = checksums(log_probs, checksums(token_ids, repeat(0)).tolist()) != self._records["checksum"]
         if is_other.any():
             row = self._rows[is_other][0]
             raise BufferCorruptionError(

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.bucket_membership import ABSENT, BucketMembership
-from exgrpo_core.experience_management.storage.checksums import Checksums
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 from exgrpo_core.experience_management.storage.question_history import QuestionHistory
 from exgrpo_core.experience_management.storage.row_index import RowIndex
@@ -43,7 +42,6 @@ def open_with(
     extents: Sequence[SegmentExtent],
     logged: LogPosition | None,
     segment_bytes: int,
-    checksums: Checksums,
 ) -> tuple[SegmentStore, list[LoggedStep], str]:
     """Return the segments of a snapshot with those of the steps after it, as many as are whole, these, and the damage.
 
@@ -56,7 +54,7 @@ def open_with(
         by_name |= {extent["name"]: SegmentExtent(**extent) for step in kept for extent in step.header["segments"]}
         try:
             end = kept[-1].end if kept else logged
-            store = SegmentStore.restore(directory, list(by_name.values()), segment_bytes, checksums, end)
+            store = SegmentStore.restore(directory, list(by_name.values()), segment_bytes, end)
             if not kept or store.num_rows == kept[-1].header["num_rows"]:
                 return store, kept, _damage(steps[len(kept) :], why)
             store.close()

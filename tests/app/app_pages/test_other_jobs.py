@@ -140,7 +140,7 @@ def test_run_that_left_the_queue_while_it_was_counted_is_not_waiting(monkeypatch
 def test_run_that_chose_against_its_scores_has_a_red_banner(runs_root, open_page):
     def change(report):
         for index, selection in enumerate(report.selections):
-            report.selections[index] = replace(selection, chosen=int(selection.scores.argmax()))
+            report.selections[index] = replace(selection, chosen=(int(selection.scores.argmax()),))
 
     played.play(runs_root, played.FINISHED, change)
     page = open_page("run", run=played.FINISHED.run_id)

@@ -80,13 +80,13 @@ def choose_the_worst(report):
     for index, selection in enumerate(report.selections):
         if selection.scores.size > 1 and selection.scores.min() < selection.scores.max():
             worst = int(np.argmax(selection.scores))
-            report.selections[index] = dataclasses.replace(selection, chosen=worst)
+            report.selections[index] = dataclasses.replace(selection, chosen=(worst,))
 
 
 def blur_the_entropies(report):
     for group in report.groups:
-        if group.replay is not None:
-            group.replay = dataclasses.replace(group.replay, entropies=group.replay.entropies + 0.5)
+        if group.has_replay:
+            group.replays = (dataclasses.replace(group.replays[0], entropies=group.replays[0].entropies + 0.5),)
 
 
 @pytest.mark.parametrize(

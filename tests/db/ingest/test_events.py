@@ -159,8 +159,8 @@ def test_a_choice_before_the_first_candidate_is_refused(database, resumed):
     run, events, _ = resumed
     register(database, run)
     step = next(event for event in events if event.get("selections"))
-    broken = step | {"selections": [step["selections"][0] | {"chosen": -1}]}
-    with pytest.raises(ingest.IngestError, match="chosen: expected the position of a candidate, got -1"):
+    broken = step | {"selections": [step["selections"][0] | {"chosen": [-1]}]}
+    with pytest.raises(ingest.IngestError, match=r"chosen: expected positions of candidates, got \[-1"):
         ingest.ingest_events(database, run.run_id, [broken])
 
 

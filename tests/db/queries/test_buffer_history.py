@@ -62,10 +62,10 @@ def test_questions_behind_a_birth_and_behind_a_number_of_replays(stored_run):
     assert buffer_history.questions_born(database, run_id, 6, 2) == []
     counts = buffer_history.replay_counts(database, run_id, 6)
     drawn = Counter(
-        group.replay.experience.trajectory_id
+        group.replays[0].experience.trajectory_id
         for step in range(1, 7)
         for group in make_report(step).groups
-        if group.replay
+        if group.replays
     )
     assert counts == dict(Counter(drawn.get(number, 0) for number in (10, 11, 12, 30)))
     assert buffer_history.questions_replayed(database, run_id, 6, 0) != []
@@ -90,7 +90,7 @@ def test_scores_come_with_their_bucket_and_choice(stored_run):
     database, run_id = stored_run
     rows = buffer_history.scores_by_bucket(database, run_id, 5, 5)
     expected = [
-        (selection.bucket, pytest.approx(float(selection.entropies[i])), i == selection.chosen)
+        (selection.bucket, pytest.approx(float(selection.entropies[i])), i in selection.chosen)
         for selection in sorted(make_report(5).selections, key=lambda drawn: drawn.question_index)
         for i in range(2)
     ]

@@ -29,12 +29,12 @@ def tell_a_story(report):
         selection = report.selections[0]
         selection.trajectory_ids[:] = [STORED, 17]
         object.__setattr__(selection, "question_index", QUESTION)
-        object.__setattr__(selection, "chosen", chosen)
+        object.__setattr__(selection, "chosen", (chosen,))
     if report.step == 5:
-        group = next(group for group in report.groups if group.replay)
+        group = next(group for group in report.groups if group.replays)
         group.question = make_questions()[QUESTION]
-        stored = group.replay.experience._replace(trajectory_id=STORED, question_index=QUESTION, born_step=1)
-        group.replay = replace(group.replay, experience=stored)
+        stored = group.replays[0].experience._replace(trajectory_id=STORED, question_index=QUESTION, born_step=1)
+        group.replays = (replace(group.replays[0], experience=stored),)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -54,9 +54,9 @@ def test_lineage_tells_birth_moves_scores_replays_and_retirement_in_order(replay
         (1, "moved"), (1, "inserted"), (3, "scored"), (5, "replayed"), (5, "moved"), (7, "retired"),
     ]  # fmt: skip
     replay = rows[3]
-    expected = next(g for g in make_report(5).groups if g.replay)
-    assert replay.entropy == pytest.approx(float(expected.replay.entropies.mean()))
-    assert replay.nll == pytest.approx(-float(expected.replay.old_log_probs.mean()))
+    expected = next(g for g in make_report(5).groups if g.replays)
+    assert replay.entropy == pytest.approx(float(expected.replays[0].entropies.mean()))
+    assert replay.nll == pytest.approx(-float(expected.replays[0].old_log_probs.mean()))
     assert replay.num_candidates == 2
     assert replay.file.endswith("step-00000005.parquet")
     assert (rows[4].bucket_from, rows[4].bucket_to) == (2, 5)

@@ -15,7 +15,7 @@ def store_all(report):
         report.buffer_events = [BufferEvent(BufferEventKind.INSERTED, item, item, 1, 1) for item in range(16)]
     for group in report.groups:
         for number, trajectory in enumerate(group.trajectories):
-            trajectory.text = "x" * 300 + rf"\boxed{{\frac{{1}}{{{7 if group.replay else number}}}}}."
+            trajectory.text = "x" * 300 + rf"\boxed{{\frac{{1}}{{{7 if group.replays else number}}}}}."
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_the_top_tenth_has_the_replays_of_the_most_replayed_questions(database, 
     assert [point.step for point in points] == list(range(2, 9))
     counts = Counter()
     for point in points:
-        counts.update(group.question.index for group in make_report(point.step).groups if group.replay)
+        counts.update(group.question.index for group in make_report(point.step).groups if group.replays)
         most = sum(count for _, count in counts.most_common(2))  # a tenth of 16, rounded up
         assert (point.num_replays, point.num_questions) == (2 * (point.step - 1), 16)
         assert point.top_share == pytest.approx(most / point.num_replays)

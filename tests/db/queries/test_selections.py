@@ -11,7 +11,7 @@ from tests.step_reports import make_report
 
 
 def replays_of(step):
-    drawn = [group.replay for group in make_report(step).groups if group.replay]
+    drawn = [group.replays[0] for group in make_report(step).groups if group.replays]
     return sorted(drawn, key=lambda replay: replay.experience.question_index)
 
 
@@ -58,11 +58,13 @@ def test_choice_that_is_not_the_lowest_score_is_found(database, tmp_path, scores
 def replay_twice(report):
     """Let every question that is drawn replay its other candidate too."""
     for group in report.groups:
-        if group.replay:
-            other = group.replay.experience._replace(trajectory_id=group.replay.experience.trajectory_id + 1000)
-            group.more_replays = (replace(group.replay, experience=other),)
+        if group.replays:
+            other = group.replays[0].experience._replace(trajectory_id=group.replays[0].experience.trajectory_id + 1000)
+            group.replays = (*group.replays, replace(group.replays[0], experience=other))
             group.advantages = np.append(group.advantages, np.float32(0.0))
-    report.selections = [replace(item, also_chosen=(0,), scores=np.float32([0.7, 0.5])) for item in report.selections]
+    report.selections = [
+        replace(item, chosen=(*item.chosen, 0), scores=np.float32([0.7, 0.5])) for item in report.selections
+    ]
 
 
 def test_several_replays_of_a_question_are_all_kept_and_its_first_choice_is_audited(database, tmp_path):

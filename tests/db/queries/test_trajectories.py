@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from db.queries import lineage, trajectories
@@ -24,10 +26,11 @@ def test_a_trajectory_comes_back_whole(recorded_run):
 def test_replays_of_a_trajectory_are_counted_and_listed(database, tmp_path):
     def replay_the_first(report):
         for group in report.groups:
-            if group.replay is not None:
-                stored = group.replay.experience
+            if group.has_replay:
+                stored = group.replays[0].experience
                 changed = type(stored)(0, 0, stored.question_index, 1, 1.0, stored.token_ids, stored.behavior_log_probs)
-                group.replay = type(group.replay)(changed, stored.behavior_log_probs, group.replay.entropies)
+                same = {"experience": changed, "old_log_probs": stored.behavior_log_probs}
+                group.replays = (dataclasses.replace(group.replays[0], **same),)
                 return
 
     row = ingest_changed_run(database, tmp_path, replay_the_first, range(1, 4))

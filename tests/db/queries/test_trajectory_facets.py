@@ -24,9 +24,9 @@ def vary(report):
     rng = random.Random(report.step)
     report.buffer_events = [event for event in report.buffer_events if event.kind is not BufferEventKind.INSERTED]
     for group in report.groups:
-        if group.replay is not None:
-            earlier = group.replay.experience._replace(trajectory_id=(report.step - 2) * 12 + rng.randrange(6))
-            group.replay = replace(group.replay, experience=earlier)
+        if group.has_replay:
+            earlier = group.replays[0].experience._replace(trajectory_id=(report.step - 2) * 12 + rng.randrange(6))
+            group.replays = (replace(group.replays[0], experience=earlier),)
         for item in group.trajectories:
             item.has_code = rng.choice([None, True, False])
             item.is_valid = rng.choice([None, True, False])

@@ -118,10 +118,10 @@ def test_search_takes_one_run_or_all_and_the_newest_first(two_runs):
 def test_replayed_and_stored_ones_are_found(two_runs):
     database, _ = two_runs
     drawn = {
-        group.replay.experience.trajectory_id
+        group.replays[0].experience.trajectory_id
         for step in range(1, NUM_STEPS + 1)
         for group in make_report(step).groups
-        if group.replay
+        if group.replays
     }
     fresh = {item.trajectory_id for _, item in recorded()}
     snippets = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="first", is_replayed=True), limit=500)

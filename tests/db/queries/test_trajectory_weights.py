@@ -25,7 +25,7 @@ def score(report):
                 Selection(
                     question_index=4, bucket=1, trajectory_ids=ids, born_steps=report.step - ages,
                     num_tokens=np.array([4, 4]), entropies=entropies.astype(np.float32),
-                    nlls=(1.0 - logs / 4).astype(np.float32), scores=entropies.astype(np.float32), chosen=0,
+                    nlls=(1.0 - logs / 4).astype(np.float32), scores=entropies.astype(np.float32), chosen=(0,),
                 )
             )  # fmt: skip
 

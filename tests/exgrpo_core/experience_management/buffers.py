@@ -87,7 +87,7 @@ def bookkeeping(buffer):
         "sizes": buffer.bucket_sizes().tolist(),
         "rows": rows,
         "newest": buffer.newest_step(everything).tolist(),
-        "draws": buffer.draw_counts(everything).tolist(),
+        "draws": buffer.num_draws(everything).tolist(),
         "entropies": buffer.last_entropies(flat).tobytes(),
         "counts": (buffer.num_questions, buffer.num_drawable, buffer.num_trajectories, buffer.num_tokens),
         "questions": buffer.questions().tolist(),

@@ -9,7 +9,7 @@ from scipy import stats
 
 from exgrpo_core.experience_management.candidate_scores import mean_scores, within_budget
 from exgrpo_core.methods.columns import CandidateColumns
-from exgrpo_core.methods.loading import build_selector
+from exgrpo_core.methods.loading import TRAJECTORIES, build_part
 from exgrpo_core.types import TrajectoryScores
 
 RNG = np.random.default_rng(0)
@@ -17,7 +17,7 @@ SCORED = ("lowest_entropy", "highest_entropy", "lowest_nll", "lowest_perplexity"
 
 
 def choose(selection, columns, rng):
-    selector = build_selector(SimpleNamespace(trajectory_selection=selection, strategy_settings={}))
+    selector = build_part(TRAJECTORIES, SimpleNamespace(trajectory_selection=selection, strategy_settings={}))
     (position,), scores = selector.choose(columns, 1, rng)
     return int(position), scores
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from exgrpo_core.config import ExGRPOConfig
-from exgrpo_core.experience_management.partition import partition
-from exgrpo_core.experience_management.question_selection import bucket_counts, draw_questions
+from exgrpo_core.experience_management.bucket_sampler import partition
 from exgrpo_core.methods.columns import QuestionColumns
+from exgrpo_core.methods.loading import QUESTIONS, build_part
+from exgrpo_core.step.rollouts import bucket_counts
 from tests.exgrpo_core.experience_management.buffers import K, empty_buffer, success
 
 CONFIG = ExGRPOConfig(rollouts_per_question=K)
@@ -20,6 +21,10 @@ SELECTIONS = ("gaussian", "uniform", "recent")
 
 def configured(selection, **changes):
     return dataclasses.replace(CONFIG, question_selection=selection, **changes)
+
+
+def draw_questions(buffer, config, num_questions, step, rng):
+    return build_part(QUESTIONS, config).draw(QuestionColumns(buffer, step), num_questions, rng)
 
 
 @pytest.fixture

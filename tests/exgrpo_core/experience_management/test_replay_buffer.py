@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from exgrpo_core.experience_management import replay_buffer
 from exgrpo_core.experience_management.replay_buffer import InsertOutcome, ReplayBuffer
-from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, DEFAULT_CHECKSUM
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
     K,
@@ -71,7 +71,7 @@ def test_same_tokens_of_a_question_are_stored_once(buffer):
 
 def test_refreshed_trajectory_has_the_newer_log_probs_and_keeps_its_number_uses_and_entropy(buffer):
     buffer.insert([success(7, [5, 6], trajectory_id=40), success(7, [8], trajectory_id=41)])
-    buffer.record_uses(np.array([0, 0, 1]))
+    buffer.record_replays(np.array([0, 0, 1]))
     buffer.record_entropies(np.array([0, 1]), np.float32([0.25, 0.5]))
     newer = [np.float32([-9, -9]), np.float32([-1, -2])]
     assert buffer.refresh([0, 0], newer, step=5) == 1
@@ -81,7 +81,7 @@ def test_refreshed_trajectory_has_the_newer_log_probs_and_keeps_its_number_uses_
     assert (kept.trajectory_id, kept.born_step) == (41, 1)
     assert (refreshed.trajectory_id, refreshed.born_step, refreshed.token_ids.tolist()) == (40, 5, [5, 6])
     assert refreshed.behavior_log_probs.tolist() == [-1, -2]
-    assert buffer.uses(rows).tolist() == [1, 2]
+    assert buffer.num_replays(rows).tolist() == [1, 2]
     assert buffer.last_entropies(rows).tolist() == [0.5, 0.25]
     assert (buffer.num_trajectories, buffer.num_stored(np.array([7])).tolist()) == (2, [2])
     assert buffer.newest_step(np.array([7])).tolist() == [5]
@@ -110,14 +110,14 @@ def test_twins_inside_one_call_are_found(buffer):
 
 
 def test_equal_checksums_of_other_tokens_are_no_duplicates(tmp_path, monkeypatch):
-    monkeypatch.setitem(CHECKSUMS, DEFAULT_CHECKSUM, lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
+    monkeypatch.setattr(replay_buffer, "checksums", lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
     buffer = empty_buffer(tmp_path)
     outcomes = buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11), success(7, [1, 3], 12)])
     assert [(o.row, o.is_duplicate) for o in outcomes] == [(0, False), (1, False), (1, True)]
 
 
 def test_twins_are_told_apart_among_rows_of_one_checksum_in_several_segments(tmp_path, monkeypatch):
-    monkeypatch.setitem(CHECKSUMS, DEFAULT_CHECKSUM, lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
+    monkeypatch.setattr(replay_buffer, "checksums", lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
     buffer = empty_buffer(tmp_path)
     buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11)])
     buffer.seal()
@@ -218,7 +218,7 @@ def test_row_that_does_not_exist_is_refused(buffer, row):
 def test_draws_are_counted_by_question(buffer):
     buffer.record_draws(np.array([3, 5]), 1)
     buffer.record_draws(np.array([5]), 2)
-    assert buffer.draw_counts(np.array([3, 4, 5])).tolist() == [1, 0, 2]
+    assert buffer.num_draws(np.array([3, 4, 5])).tolist() == [1, 0, 2]
 
 
 def test_last_entropies_are_unknown_until_noted(buffer):

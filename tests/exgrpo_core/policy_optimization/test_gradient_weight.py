@@ -7,7 +7,10 @@ import torch
 
 from exgrpo_core.policy_optimization.gradient_weight import gradient_weight_metrics, gradient_weights
 from exgrpo_core.policy_optimization.shaping import shape_ratio
+from exgrpo_core.strategies.exgrpo import PolicyShaping
 from tests.exgrpo_core.builders import group, replay, small_config
+
+SHAPING = PolicyShaping(0.1)
 
 
 def replayed(born_step, ratios):
@@ -34,7 +37,7 @@ def test_weight_without_shaping_is_the_ratio():
 
 def test_metrics_have_mean_quantiles_and_both_halves_by_age():
     groups = [replayed(1, [1.0, 1.0]), replayed(9, [0.1, 0.1]), group(2, [0.0, 0.0, 0.0, 0.0])]
-    metrics = gradient_weight_metrics(groups, small_config())
+    metrics = gradient_weight_metrics(groups, small_config(), SHAPING)
     at_one, at_beta = 0.1 / 1.21, 0.25
     assert metrics["replay/gradient_weight_mean"] == pytest.approx((at_one + at_beta) / 2)
     assert metrics["replay/gradient_weight_median"] == pytest.approx((at_one + at_beta) / 2)
@@ -45,12 +48,12 @@ def test_metrics_have_mean_quantiles_and_both_halves_by_age():
 
 
 def test_trajectories_of_one_age_are_not_split():
-    metrics = gradient_weight_metrics([replayed(4, [1.0]), replayed(4, [0.1])], small_config())
+    metrics = gradient_weight_metrics([replayed(4, [1.0]), replayed(4, [0.1])], small_config(), SHAPING)
     assert "replay/gradient_weight_young" not in metrics
 
 
 def test_ratio_is_one_where_importance_correction_is_off():
-    metrics = gradient_weight_metrics([replayed(1, [0.1, 7.0])], small_config(corrects_importance=False))
+    metrics = gradient_weight_metrics([replayed(1, [0.1, 7.0])], small_config(corrects_importance=False), SHAPING)
     assert metrics["replay/gradient_weight_mean"] == pytest.approx(0.1 / 1.21)
 
 
@@ -59,4 +62,4 @@ def test_huge_ratios_stay_finite():
 
 
 def test_on_policy_steps_have_no_weights():
-    assert gradient_weight_metrics([group(0, [1.0, 0.0, 0.0, 0.0])], small_config()) == {}
+    assert gradient_weight_metrics([group(0, [1.0, 0.0, 0.0, 0.0])], small_config(), SHAPING) == {}

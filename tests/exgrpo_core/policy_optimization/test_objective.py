@@ -6,11 +6,14 @@ import torch
 
 from exgrpo_core import exgrpo_loss, importance_ratios, shape_ratio
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, clipped_objective, summarize_sums
+from exgrpo_core.strategies.exgrpo import PolicyShaping
 
 SETTINGS = dataclasses.replace(
-    ExGRPOConfig(entropy_coefficient=0.0).objective_settings(is_replay_open=True), max_response_tokens=10
+    build_objective(ExGRPOConfig(entropy_coefficient=0.0), is_replay_open=True), max_response_tokens=10
 )
+UNSHAPED = PolicyShaping(0.1, shapes_policy=False)
 
 
 def packed(log_probs, behavior, advantages, is_replayed, index=None, **extra) -> LossInputs:
@@ -71,7 +74,7 @@ def test_mixed_objective_by_hand():
 
 def test_without_shaping_the_replayed_ratio_is_plain_and_unclipped():
     inputs = packed([math.log(0.9)], [math.log(0.3)], [1.0], [True])
-    assert float(loss_of(inputs, shaping_beta=None, clips_fresh=True).loss) == pytest.approx(-0.3)
+    assert float(loss_of(inputs, correction=UNSHAPED, clips_fresh=True).loss) == pytest.approx(-0.3)
 
 
 def test_clip_holds_fresh_tokens_only_while_it_is_on():
@@ -151,8 +154,8 @@ def test_padding_never_reaches_loss_gradient_or_statistics():
 
 
 @pytest.mark.parametrize("clips_fresh", [True, False])
-@pytest.mark.parametrize("shaping_beta", [0.1, None])
-def test_gradient_agrees_with_finite_differences(clips_fresh, shaping_beta):
+@pytest.mark.parametrize("correction", [SETTINGS.correction, UNSHAPED])
+def test_gradient_agrees_with_finite_differences(clips_fresh, correction):
     generator = torch.Generator().manual_seed(3)
     logits = torch.randn(6, 5, generator=generator, dtype=torch.float64, requires_grad=True)
     tokens = torch.tensor([0, 3, 1, 4, 2, 2])
@@ -169,7 +172,7 @@ def test_gradient_agrees_with_finite_differences(clips_fresh, shaping_beta):
             torch.tensor([0, 0, 1, 1, 2, 2]), -(distribution.exp() * distribution).sum(-1), reference,
         )  # fmt: skip
         return loss_of(
-            inputs, 3, 6, clips_fresh=clips_fresh, shaping_beta=shaping_beta, entropy_coefficient=0.02,
+            inputs, 3, 6, clips_fresh=clips_fresh, correction=correction, entropy_coefficient=0.02,
             kl_coefficient=0.03,
         ).loss  # fmt: skip
 
@@ -206,4 +209,4 @@ def test_missing_tensors_and_wrong_shapes_are_named():
 
 def test_huge_ratios_stay_finite():
     inputs = packed([0.0], [-1000.0], [1.0], [True])
-    assert math.isfinite(float(loss_of(inputs, shaping_beta=None).loss))
+    assert math.isfinite(float(loss_of(inputs, correction=UNSHAPED).loss))

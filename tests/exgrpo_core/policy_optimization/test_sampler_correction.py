@@ -7,6 +7,7 @@ import torch
 
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import SamplerCorrection
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import group_rows
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
 from exgrpo_core.policy_optimization.sampler_correction import sampler_metrics, sampler_weights, stored_log_probs
@@ -88,8 +89,8 @@ def test_planted_mismatch_is_corrected_in_the_gradient(correction, limit, expect
         response_mask=torch.ones(2, dtype=torch.bool),
         trajectory_index=torch.arange(2),
     )
-    objective = dataclasses.replace(config, max_response_tokens=1, policy_loss_factor=2.0).objective_settings(
-        is_replay_open=True
+    objective = build_objective(
+        dataclasses.replace(config, max_response_tokens=1, policy_loss_factor=2.0), is_replay_open=True
     )
     exgrpo_loss(inputs, objective, LossScale(2, 2)).loss.backward()
     draws = torch.tensor([0.8, 0.2])

@@ -25,7 +25,7 @@ def metrics_of(tmp_path):
 def selection(index, entropies, chosen):
     numbers = np.arange(len(entropies), dtype=np.int64)
     values = np.asarray(entropies, dtype=np.float32)
-    return Selection(index, 1, numbers, numbers, numbers + 3, values, 2 * values, values, chosen)
+    return Selection(index, 1, numbers, numbers, numbers + 3, values, 2 * values, values, (chosen,))
 
 
 def test_rejected_entropy_is_the_mean_of_the_candidates_that_were_not_chosen(metrics_of):

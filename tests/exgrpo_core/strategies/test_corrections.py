@@ -10,7 +10,8 @@ import torch
 
 from exgrpo_core.config import Clipping, ExGRPOConfig, LossAggregation
 from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.loading import build_correction
+from exgrpo_core.methods.loading import CORRECTION, build_part
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.gradient_weight import differentiated_weights, gradient_weights
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
 
@@ -18,7 +19,9 @@ LIMITS = {"clip_epsilon": 0.2, "clip_epsilon_high": 0.28, "shaping_beta": 0.1}
 
 
 def correction_of(name, **settings):
-    return build_correction(SimpleNamespace(off_policy_correction=name, strategy_settings={}, **LIMITS | settings))
+    return build_part(
+        CORRECTION, SimpleNamespace(off_policy_correction=name, strategy_settings={}, **LIMITS | settings)
+    )
 
 
 def weigh(name, ratios, advantages=None, index=None, mask=None, **settings):
@@ -75,9 +78,10 @@ def test_cispo_has_no_lower_limit_in_effect_at_an_epsilon_near_one():
 def test_gspo_has_the_gradient_of_a_fixed_sequence_ratio_times_the_log_probs(aggregation):
     log_probs = torch.log(torch.tensor([1.5, 0.9, 1.1])).requires_grad_()
     base = ExGRPOConfig(max_response_tokens=4, entropy_coefficient=0.0, clipping=Clipping.ALWAYS)
-    objective = dataclasses.replace(
-        base, fresh_objective="gspo", clip_epsilon_high=0.4, loss_aggregation=aggregation
-    ).objective_settings(is_replay_open=True)
+    objective = build_objective(
+        dataclasses.replace(base, fresh_objective="gspo", clip_epsilon_high=0.4, loss_aggregation=aggregation),
+        is_replay_open=True,
+    )
     inputs = LossInputs(
         log_probs, torch.zeros(3), torch.tensor([1.0, 1.0, -0.5]), torch.tensor([False] * 3), torch.tensor([True] * 3),
         torch.tensor([0, 0, 1]),
@@ -121,7 +125,7 @@ def test_objectives_of_fresh_tokens_apply_where_clipping_does():
     )  # fmt: skip
 
     def loss(**changes):
-        objective = dataclasses.replace(base, **changes).objective_settings(is_replay_open=True)
+        objective = build_objective(dataclasses.replace(base, **changes), is_replay_open=True)
         return float(exgrpo_loss(inputs, objective, LossScale(1, 2)).loss)
 
     # Sums of w A over 2: A = 1 is held to the upper limit, A = -1 at w = 1.5 is not.

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from exgrpo_core.methods.columns import QuestionColumns
-from exgrpo_core.methods.loading import build_sampler
-from exgrpo_core.methods.protocols import Placement
+from exgrpo_core.methods.loading import QUESTIONS, build_part
+from tests.exgrpo_core.builders import group
 from tests.exgrpo_core.experience_management.buffers import K as BUFFER_K
 from tests.exgrpo_core.experience_management.buffers import empty_buffer, success
 
@@ -26,13 +26,14 @@ def columns_of(step=10, **columns):
 
 
 def sampler_of(name, normalize_by_std=False, **settings):
-    return build_sampler(
+    return build_part(
+        QUESTIONS,
         SimpleNamespace(
             question_selection=name,
             strategy_settings=settings,
             rollouts_per_question=K,
             normalize_by_std=normalize_by_std,
-        )
+        ),
     )
 
 
@@ -41,8 +42,9 @@ def test_released_buckets_have_a_spread_of_one_success(tmp_path):
     for question in range(40):
         buffer.insert([success(question, [1], born_step=0)])
         buffer.set_bucket(question, 4 if question < 30 else 3 if question < 38 else 1)
-    sampler = build_sampler(
-        SimpleNamespace(question_selection="exgrpo_released", strategy_settings={}, rollouts_per_question=BUFFER_K)
+    sampler = build_part(
+        QUESTIONS,
+        SimpleNamespace(question_selection="exgrpo_released", strategy_settings={}, rollouts_per_question=BUFFER_K),
     )
     draw = sampler.draw(QuestionColumns(buffer, 1), 39, RNG)
     # N(k; 4, 1) of k = 1, 3, 4 in proportion: e^-4.5, e^-.5, 1.
@@ -69,7 +71,7 @@ def test_trl_scores_are_the_sum_of_advantages_times_the_deviation():
 
 
 def test_trinity_takes_the_highest_of_version_minus_decay_times_uses_the_oldest_of_equals():
-    columns = {"newest_steps": [5, 9, 7], "newest_uses": [0, 3, 1], "last_draw_steps": [-1, 9, 8]}
+    columns = {"newest_steps": [5, 9, 7], "newest_num_replays": [0, 3, 1], "last_draw_steps": [-1, 9, 8]}
     draw = sampler_of("trinity", decay=2.0).draw(columns_of(**columns), 2, RNG)
     assert draw.question_indices.tolist() == [20, 22]  # priorities 5, 3, 5
     draw = sampler_of("trinity", decay=0.5).draw(columns_of(**columns), 3, RNG)
@@ -111,7 +113,7 @@ def test_repo_takes_every_question_of_the_batch_with_enough_stored(tmp_path):
     sampler = sampler_of("repo", min_stored=3.0, max_stored=8.0)
     assert sorted(sampler.draw(questions, 4, RNG).question_indices.tolist()) == [2, 5]
     assert sampler.draw(questions, 1, RNG).question_indices.size == 1
-    assert (sampler.max_candidates, sampler.placement) == (8, Placement.ADD)
+    assert sampler.max_candidates == 8
 
 
 def test_dapo_draws_nothing_and_refills_as_often_as_asked(tmp_path):
@@ -119,8 +121,13 @@ def test_dapo_draws_nothing_and_refills_as_often_as_asked(tmp_path):
     buffer.insert([success(1, [1], born_step=0)])
     buffer.set_bucket(1, 1)
     assert sampler_of("dapo").draw(QuestionColumns(buffer, 1), 4, RNG).question_indices.size == 0
-    assert (sampler_of("dapo").num_refills, sampler_of("dapo", max_refills=2.0).num_refills) == (9, 2)
-    assert sampler_of("uniform").num_refills == 0
+    for sampler, num_refills in ((sampler_of("dapo"), 9), (sampler_of("dapo", max_refills=2.0), 2)):
+        asked = []
+        equal = group(0, [1.0, 1.0])
+        sampler.complete(
+            SimpleNamespace(groups=[equal, group(1, [0.0, 1.0])], batch_size=4, roll_out_more=asked.append)
+        )
+        assert asked == [3] * num_refills
 
 
 def test_a_draw_follows_its_probabilities():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from exgrpo_core import ExGRPOState, exgrpo_step
-from exgrpo_core.experience_management.collection import has_equal_rewards
 from exgrpo_core.methods.loading import find_mistakes
 from exgrpo_core.step_report import METRICS, BufferEventKind
 from tests.exgrpo_core.builders import question, small_config
@@ -63,7 +62,7 @@ def test_metrics_are_declared_and_finite_and_uses_are_counted(tmp_path, name):
     assert set().union(*(report.metrics for report in reports)) <= METRICS.keys()
     assert all(np.isfinite(list(report.metrics.values())).all() for report in reports)
     replayed = [replay for report in reports for group in report.groups for replay in group.replays]
-    assert state.replay_buffer._index.uses.sum() == len(replayed)
+    assert state.replay_buffer._index.num_replays.sum() == len(replayed)
     assert bool(replayed) is (name != "dapo")
     events = [event for report in reports for event in report.buffer_events]
     assert sum(event.kind is BufferEventKind.REPLAYED for event in events) == len(replayed)
@@ -80,7 +79,7 @@ def test_repo_replays_beside_k_rollouts_and_both_parts_sum_to_zero(tmp_path):
     assert {size for mini_batch in engine.mini_batches for size in mini_batch.group_sizes} == {K, K + 3}
     assert all(len(report.groups) == B for report in reports)
     assert all(selection.entropies.size <= 6 for report in reports for selection in report.selections)
-    assert all(len(selection.also_chosen) == 2 for report in reports for selection in report.selections)
+    assert all(len(selection.chosen) == 3 for report in reports for selection in report.selections)
 
 
 def test_trl_replaces_groups_of_equal_rewards_by_stored_groups_that_vary(tmp_path):
@@ -89,10 +88,10 @@ def test_trl_replaces_groups_of_equal_rewards_by_stored_groups_that_vary(tmp_pat
         rolled_out = [group for group in report.groups if group.trajectories]
         replayed = [group for group in report.groups if not group.trajectories]
         assert len(rolled_out) == B
-        assert len(replayed) <= sum(map(has_equal_rewards, rolled_out))
+        assert len(replayed) <= sum(group.has_equal_rewards for group in rolled_out)
         for group in replayed:
             assert len(group.replays) == K
-            assert not has_equal_rewards(group)
+            assert not group.has_equal_rewards
             assert len({replay.experience.born_step for replay in group.replays}) == 1
     assert any(len(report.groups) > B for report in reports)
     assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
@@ -115,7 +114,7 @@ def test_dapo_fills_up_with_groups_of_different_rewards(tmp_path):
     _, _, engine, reports = run(tmp_path, "dapo", num_steps=4)
     assert engine.calls.count("rollout") > len(reports)
     for report in reports:
-        varied = [group for group in report.groups if not has_equal_rewards(group)]
+        varied = [group for group in report.groups if not group.has_equal_rewards]
         assert len(report.groups) > B
         assert len(varied) == B
     trained = [mini_batch.num_questions_left for mini_batch in engine.mini_batches]
@@ -133,7 +132,7 @@ def test_dapo_stops_where_the_data_set_ends_and_fills_the_batch_with_what_is_lef
 
 def test_prioritized_replay_weighs_replayed_tokens_by_their_draw(tmp_path):
     _, _, engine, reports = run(tmp_path, "prioritized_proportional")
-    weights = [group.replay.weight for report in reports for group in report.groups if group.replay]
+    weights = [group.replays[0].weight for report in reports for group in report.groups if group.replays]
     assert 0.0 < min(weights) < max(weights) <= 1.0
     rows = [row for mini_batch in engine.mini_batches for row in mini_batch.rows if row.is_replayed]
     found = [1.0 if row.weights is None else float(row.weights[0]) for row in rows]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exgrpo_core.methods.columns import CandidateColumns
-from exgrpo_core.methods.loading import build_selector
+from exgrpo_core.methods.loading import TRAJECTORIES, build_part
 from exgrpo_core.types import Experience
 
 
@@ -23,7 +23,7 @@ def candidates(rewards, entropies=None, num_tokens=None):
 
 
 def chosen(name, columns, num_wanted):
-    selector = build_selector(SimpleNamespace(trajectory_selection=name, strategy_settings={}))
+    selector = build_part(TRAJECTORIES, SimpleNamespace(trajectory_selection=name, strategy_settings={}))
     return selector.choose(columns, num_wanted, np.random.default_rng(0))[0].tolist()
 
 

@@ -2,10 +2,11 @@ import pytest
 import torch
 
 from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.methods.run_strategies import build_objective
 
 pytestmark = [pytest.mark.verl]
 
-OBJECTIVE = ExGRPOConfig(entropy_coefficient=0.0, policy_loss_factor=1.0).objective_settings(is_replay_open=True)
+OBJECTIVE = build_objective(ExGRPOConfig(entropy_coefficient=0.0, policy_loss_factor=1.0), is_replay_open=True)
 
 
 def nested(*rows):

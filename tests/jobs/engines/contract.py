@@ -12,6 +12,7 @@ import numpy as np
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import METRICS
@@ -136,7 +137,7 @@ class PolicyEngineContract:
         groups = engine.rollout(requests_for(questions, [2] * 4))
         advantages = [1.0, -1.0] * 4
         before = score(engine, groups)
-        objective = dataclasses.replace(config, entropy_coefficient=0.0).objective_settings(is_replay_open=True)
+        objective = build_objective(dataclasses.replace(config, entropy_coefficient=0.0), is_replay_open=True)
         engine.update([MiniBatch(training_rows(groups, advantages), 0)] * 3, objective)
         gains = [
             float((new - old).sum()) * advantage
@@ -148,7 +149,7 @@ class PolicyEngineContract:
         groups = engine.rollout(requests_for(questions, [3] * 4))
         rows = training_rows(groups[:2], [1.0, -0.5, -0.5] * 2)
         rows += training_rows(groups[2:], [1.0, -0.5, -0.5] * 2, is_replayed=True)
-        metrics = engine.update([MiniBatch(rows, 2)], config.objective_settings(is_replay_open=True))
+        metrics = engine.update([MiniBatch(rows, 2)], build_objective(config, is_replay_open=True))
         assert metrics.keys() <= METRICS.keys()
         assert {"loss/policy", "loss/total", "ratio/fresh_mean", "optim/gradient_norm"} <= metrics.keys()
         assert all(math.isfinite(value) for value in metrics.values())
@@ -163,7 +164,7 @@ class PolicyEngineContract:
             row._replace(behavior_log_probs=row.behavior_log_probs + np.float32(math.log(2.0)))
             for row in training_rows(groups[2:], [1.0, -1.0] * 2, is_replayed=True)
         ]
-        metrics = engine.update([MiniBatch(rows + halved, 2)], config.objective_settings(is_replay_open=True))
+        metrics = engine.update([MiniBatch(rows + halved, 2)], build_objective(config, is_replay_open=True))
         assert abs(metrics["ratio/fresh_mean"] - 1.0) < 1e-3
         assert abs(metrics["ratio/replayed_mean"] - 0.5) < 1e-3
         assert metrics["sampler/log_prob_gap"] < SCORE_TOLERANCE

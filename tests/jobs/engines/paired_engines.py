@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
+from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
 

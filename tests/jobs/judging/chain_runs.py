@@ -78,7 +78,7 @@ def record_chains(
     for step, kinds in enumerate(steps, start=first_step):
         trajectories = [chain_trajectory(kind, number + index, step) for index, kind in enumerate(kinds)]
         number += len(kinds)
-        group = RolloutGroup(chain_question(), trajectories, None, np.zeros(len(kinds), np.float32))
+        group = RolloutGroup(chain_question(), trajectories, (), np.zeros(len(kinds), np.float32))
         recorder.step(StepReport(step, False, [group]))
     recorder.close()
     # Without it a supervisor that starts gives the attempt's worker half a minute to appear.

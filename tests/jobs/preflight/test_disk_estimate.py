@@ -47,13 +47,13 @@ def paper_like_groups(rng: np.random.Generator) -> list[RolloutGroup]:
     for item in range(NUM_GROUPS):
         numbers = range(item * NUM_ROLLOUTS, (item + 1) * NUM_ROLLOUTS)
         trajectories = [long_trajectory(number, words, chances, rng) for number in numbers]
-        replay = None
+        replays = ()
         if item >= NUM_GROUPS // 2:
             old = trajectories.pop()
             stored = Experience(0, old.trajectory_id, item, 1, 1.0, old.token_ids, old.log_probs)
-            replay = Replay(stored, old.log_probs - np.float32(0.01), old.entropies)
+            replays = (Replay(stored, old.log_probs - np.float32(0.01), old.entropies),)
         advantages = np.zeros(NUM_ROLLOUTS, np.float32)
-        groups.append(RolloutGroup(make_questions()[item], trajectories, replay, advantages))
+        groups.append(RolloutGroup(make_questions()[item], trajectories, replays, advantages))
     return groups
 
 

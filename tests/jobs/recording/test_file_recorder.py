@@ -80,7 +80,7 @@ def test_a_step_keeps_its_trajectories_and_replays(run):
         assert row["mean_entropy"] == pytest.approx(made.entropies.mean(), rel=1e-6)
         assert row["mean_log_prob"] == pytest.approx(made.log_probs.mean(), rel=1e-6)
         assert (row["num_tokens"], row["is_valid"], row["has_code"]) == (made.token_ids.size, made.is_valid, False)
-    replays = [group.replay for group in groups if group.replay]
+    replays = [group.replays[0] for group in groups if group.replays]
     assert len(event["replays"]) == len(replays) == 2
     for row, replay in zip(event["replays"], replays, strict=True):
         ratios = np.exp(replay.old_log_probs - replay.experience.behavior_log_probs)
@@ -111,7 +111,7 @@ def test_tokens_are_kept_as_the_retention_setting_says(run, token_data):
 @pytest.mark.parametrize("token_data", ["successes", "none"])
 def test_a_replayed_trajectory_keeps_all_its_token_values(run, token_data):
     record(run, range(2, 3), token_data)
-    replay = make_report(2).groups[-1].replay
+    replay = make_report(2).groups[-1].replays[0]
     kept = read_token_data(step_file(run, 2), replay.experience.trajectory_id, 2)
     assert kept["token_ids"] == replay.experience.token_ids.tolist()
     assert kept["log_probs"] == replay.old_log_probs.tolist()
@@ -196,7 +196,7 @@ def test_a_step_that_cannot_be_written_is_raised_when_a_later_one_comes(run):
 def replaying(step, replay):
     """Return a report with one group more, which replays the same as others."""
     report = make_report(step)
-    group = dataclasses.replace(report.groups[-1], trajectories=[], replay=replay, advantages=np.ones(1))
+    group = dataclasses.replace(report.groups[-1], trajectories=[], replays=(replay,), advantages=np.ones(1))
     return dataclasses.replace(report, groups=[*report.groups, group])
 
 
@@ -213,7 +213,7 @@ def record_fast(run, reports, monkeypatch):
 
 def test_steps_that_come_fast_are_written_together_and_read_as_if_they_were_not(tmp_path, monkeypatch):
     slow, fast = (RunDirectory.create(tmp_path / name, TrainSpec()) for name in ("slow", "fast"))
-    stored = make_report(2).groups[-1].replay
+    stored = make_report(2).groups[-1].replays[0]
     replays = [
         dataclasses.replace(stored, old_log_probs=np.full_like(stored.old_log_probs, -step)) for step in range(40)
     ]
@@ -307,6 +307,6 @@ def test_a_file_of_one_step_that_does_not_name_it_is_read(run):
     write_parquet(pq.read_table(path).drop_columns(["step"]), path)
     assert list_steps(path) == [2]
     np.testing.assert_equal(EventReader(run).read().events[-1], before)
-    replay = make_report(2).groups[-1].replay
+    replay = make_report(2).groups[-1].replays[0]
     kept = read_token_data(path, replay.experience.trajectory_id, 2)
     assert kept["log_probs"] == replay.old_log_probs.tolist()

@@ -258,7 +258,7 @@ def test_external_trajectories_join_their_groups(tmp_path, model):
     algorithm |= {"uses_external_experience": True, "experience_ratio": 0.0}
     again = new_run(tmp_path, model, algorithm=algorithm, external_experience=str(path))
     _, recorder = train(again)
-    replayed = [group for report in recorder.steps for group in report.groups if group.replay is not None]
+    replayed = [group for report in recorder.steps for group in report.groups if group.has_replay]
     assert {group.question.question_id for group in replayed} <= set(question_ids)
     assert replayed
 
@@ -268,7 +268,7 @@ def test_trajectories_of_a_column_join_the_groups_of_their_questions(tmp_path, m
     algorithm |= {"uses_external_experience": True, "experience_ratio": 0.0, "max_response_tokens": 64}
     _, recorder = train(new_run(tmp_path, model, algorithm=algorithm, external_column="target"))
     groups = [group for report in recorder.steps for group in report.groups]
-    replayed = [group.replay for group in groups if group.replay is not None]
+    replayed = [group.replays[0] for group in groups if group.has_replay]
     assert replayed
     assert all(replay.is_external for replay in replayed)
 

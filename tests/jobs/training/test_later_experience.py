@@ -61,7 +61,7 @@ def test_ages_are_the_steps_done_since_also_after_two_resumes_that_did_steps_aga
     assert [event["step"] for event in done] == [1, 2, 3, 4, 5, 6, 7, 5, 6, 5, 6, 7, 8, 9]
     inserted: dict[int, int] = {}
     for number, event in enumerate(done):
-        chosen = [item["trajectory_ids"][item["chosen"]] for item in event["selections"]]
+        chosen = [item["trajectory_ids"][item["chosen"][0]] for item in event["selections"]]
         if chosen:
             ages = [number - inserted[trajectory_id] for trajectory_id in chosen]
             assert event["metrics"]["replay/age_mean"] == pytest.approx(np.mean(ages))
@@ -161,7 +161,7 @@ def test_a_device_in_the_place_of_a_snapshot_is_not_read(tmp_path):
     ("change", "columns"),
     [
         ({"step": "../../x"}, {}), ({"num_trajectories": "x"}, {}), ({"next_trajectory_id": []}, {}),
-        ({"retired": ["x"]}, {}), ({"retired": [2**40]}, {}), ({}, {"draw_counts": np.zeros(0, np.int32)}),
+        ({"retired": ["x"]}, {}), ({"retired": [2**40]}, {}), ({}, {"num_draws": np.zeros(0, np.int32)}),
         ({}, {"drawn_or_seen": np.full(99, 2**31 - 1, np.int32)}),
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
-from exgrpo_core.experience_management.storage.snapshot import _LENGTH, _START, MAGIC, read_snapshot, write_snapshot
+from exgrpo_core.experience_management.storage.snapshot import _LENGTH, _START, MAGIC, read_snapshot
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
     bookkeeping,
@@ -168,32 +168,6 @@ def test_snapshot_makes_the_rows_durable_that_it_names(tmp_path):
     assert contents(ReplayBuffer.restore(tmp_path / "segments", tmp_path / SNAPSHOT), np.array([0])) == contents(
         buffer, np.array([0])
     )
-
-
-def test_snapshot_of_a_time_with_another_checksum_goes_on_with_that(tmp_path, monkeypatch):
-    monkeypatch.setattr("exgrpo_core.experience_management.replay_buffer.DEFAULT_CHECKSUM", "crc32")
-    segments, snapshot = tmp_path / "segments", tmp_path / SNAPSHOT
-    buffer = empty_buffer(segments)
-    take_steps(buffer, np.random.default_rng(0), 1, 5)
-    buffer.snapshot(snapshot)
-    header, columns = read_snapshot(snapshot)
-    assert header.pop("checksum") == "crc32"
-    write_snapshot(snapshot, header, columns)
-    monkeypatch.undo()
-    shutil.copytree(segments, tmp_path / "copy")
-    uninterrupted = take_steps(buffer, np.random.default_rng(2), 6, 8)
-    restored = ReplayBuffer.restore(tmp_path / "copy", snapshot)
-    assert take_steps(restored, np.random.default_rng(2), 6, 8) == uninterrupted
-    restored.snapshot(snapshot)
-    assert contents(ReplayBuffer.restore(tmp_path / "copy", snapshot), np.arange(9)) == contents(buffer, np.arange(9))
-
-
-def test_snapshot_with_an_unknown_checksum_is_refused(saved):
-    _, segments, snapshot = saved
-    header, columns = read_snapshot(snapshot)
-    write_snapshot(snapshot, header | {"checksum": "later"}, columns)
-    with pytest.raises(ValueError, match="written by a newer version"):
-        ReplayBuffer.restore(segments, snapshot)
 
 
 def test_snapshot_cut_anywhere_is_refused(saved):

@@ -7,6 +7,7 @@ import torch
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.types import Question
@@ -143,5 +144,5 @@ def test_a_gpu_computes_in_bfloat16_with_float32_weights(architecture):
     sampled = [trajectory.log_probs for group in groups for trajectory in group.trajectories]
     assert np.abs(np.concatenate(scores.log_probs) - np.concatenate(sampled)).mean() < 0.1
     rows = training_rows(groups, np.linspace(-1.0, 1.0, len(sampled)))
-    metrics = engine.update([MiniBatch(rows, 0)], CONFIG.objective_settings(is_replay_open=True))
+    metrics = engine.update([MiniBatch(rows, 0)], build_objective(CONFIG, is_replay_open=True))
     assert 0.0 < metrics["optim/gradient_norm"] < np.inf

@@ -7,6 +7,7 @@ import torch
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.errors import EngineError
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
 from exgrpo_core.step_report import METRICS
@@ -119,7 +120,7 @@ def assert_same_gradients(ones, others, tolerance=1e-5):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3", "llama_with_biases", "gpt2"])
 def test_gradients_are_those_of_a_padded_forward(architecture, variant, monkeypatch):
-    policy, objective = build_policy(architecture), VARIANTS[variant].objective_settings(is_replay_open=True)
+    policy, objective = build_policy(architecture), build_objective(VARIANTS[variant], is_replay_open=True)
     reference = nearby_reference(policy) if objective.kl_coefficient else None
     batch = mini_batch()
     expected = naive_gradients(policy, batch, objective, reference)
@@ -129,7 +130,7 @@ def test_gradients_are_those_of_a_padded_forward(architecture, variant, monkeypa
 
 @pytest.mark.skipif(not matrix_products.has_packing(), reason="this torch has no oneDNN")
 def test_a_reference_with_packed_weights_changes_no_gradient(monkeypatch):
-    policy, objective = build_policy(), VARIANTS["kl"].objective_settings(is_replay_open=True)
+    policy, objective = build_policy(), build_objective(VARIANTS["kl"], is_replay_open=True)
     reference = nearby_reference(policy)
     expected = gradients_of(policy, mini_batch(), objective, monkeypatch, reference)
     monkeypatch.setattr(matrix_products, "MIN_PACKED_ELEMENTS", 1)
@@ -138,7 +139,7 @@ def test_a_reference_with_packed_weights_changes_no_gradient(monkeypatch):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gradients_do_not_depend_on_micro_batches(variant, monkeypatch):
-    policy, objective = build_policy(), VARIANTS[variant].objective_settings(is_replay_open=True)
+    policy, objective = build_policy(), build_objective(VARIANTS[variant], is_replay_open=True)
     reference = nearby_reference(policy) if objective.kl_coefficient else None
     whole = gradients_of(policy, mini_batch(), objective, monkeypatch, reference)
     split = gradients_of(policy, mini_batch(), objective, monkeypatch, reference, max_tokens=40)
@@ -146,7 +147,7 @@ def test_gradients_do_not_depend_on_micro_batches(variant, monkeypatch):
 
 
 def test_gradient_checkpointing_changes_no_gradient(monkeypatch):
-    policy, objective = build_policy(), BASE.objective_settings(is_replay_open=True)
+    policy, objective = build_policy(), build_objective(BASE, is_replay_open=True)
     plain = gradients_of(policy, mini_batch(), objective, monkeypatch)
     monkeypatch.setattr(policy.backend, "_checkpoints_gradients", True)
     assert_same_gradients(gradients_of(policy, mini_batch(), objective, monkeypatch), plain, tolerance=1e-7)
@@ -155,7 +156,7 @@ def test_gradient_checkpointing_changes_no_gradient(monkeypatch):
 def test_rows_of_zero_advantage_are_skipped_and_change_nothing(monkeypatch):
     advantages = [0.5, 0.0, 0.0, -0.5, 0.0, 1.0, 0.0, 0.0]
     policy, batch = build_policy(), mini_batch(advantages=advantages)
-    objective = BASE.objective_settings(is_replay_open=True)
+    objective = build_objective(BASE, is_replay_open=True)
     metrics = updater(build_policy(), OptimSettings(1e-9)).update([batch], objective)
     kept = [row.token_ids.size for row in batch.rows if row.advantage != 0.0]
     assert metrics["optim/num_updated_tokens"] == sum(kept) < batch.num_tokens
@@ -167,7 +168,7 @@ def test_rows_of_zero_advantage_are_skipped_and_change_nothing(monkeypatch):
 @pytest.mark.parametrize("variant", ["entropy_bonus", "kl"])
 def test_no_row_is_skipped_where_it_would_matter(variant):
     batch = mini_batch(advantages=[0.0] * 8)
-    objective = VARIANTS[variant].objective_settings(is_replay_open=True)
+    objective = build_objective(VARIANTS[variant], is_replay_open=True)
     metrics = updater(build_policy(), reference=nearby_reference(build_policy())).update([batch], objective)
     assert metrics["optim/num_updated_tokens"] == batch.num_tokens
     assert metrics["optim/gradient_norm"] > 0
@@ -176,7 +177,7 @@ def test_no_row_is_skipped_where_it_would_matter(variant):
 def test_a_mini_batch_of_zero_advantages_still_moves_by_momentum():
     policy = build_policy()
     update = updater(policy)
-    objective = BASE.objective_settings(is_replay_open=True)
+    objective = build_objective(BASE, is_replay_open=True)
     update.update([mini_batch()], objective)
     before = policy.model.lm_head.weight.detach().clone()
     metrics = update.update([mini_batch(advantages=[0.0] * 8)], objective)
@@ -188,7 +189,7 @@ def test_a_mini_batch_of_zero_advantages_still_moves_by_momentum():
 
 def test_two_mini_batches_take_two_optimizer_steps_as_plain_adamw_does():
     policy, other_policy = build_policy(), build_policy()
-    objective = BASE.objective_settings(is_replay_open=True)
+    objective = build_objective(BASE, is_replay_open=True)
     settings = OptimSettings(1e-3, weight_decay=0.1, betas=(0.8, 0.95), max_gradient_norm=0.05)
     updater(policy, settings).update([mini_batch(0), mini_batch(1)], objective)
     plain = torch.optim.AdamW(other_policy.model.parameters(), lr=1e-3, weight_decay=0.1, betas=(0.8, 0.95))
@@ -213,9 +214,7 @@ def test_warm_up_raises_the_learning_rate_linearly():
 
 
 def test_only_declared_metrics_are_returned():
-    metrics = updater(build_policy()).update(
-        [mini_batch(0), mini_batch(1)], BASE.objective_settings(is_replay_open=True)
-    )
+    metrics = updater(build_policy()).update([mini_batch(0), mini_batch(1)], build_objective(BASE, is_replay_open=True))
     assert metrics.keys() <= METRICS.keys()
     assert {"ratio/replayed_ess", "loss/total", "optim/gradient_norm", "sampler/log_prob_gap"} <= metrics.keys()
 
@@ -231,7 +230,7 @@ def test_gap_compares_fresh_rows_of_the_first_mini_batch_before_its_step():
     gaps = np.concatenate(
         [np.abs(new - row.behavior_log_probs) for new, row in zip(scores.log_probs, sequences, strict=True)]
     )
-    metrics = updater(policy).update([batch, mini_batch(1)], BASE.objective_settings(is_replay_open=True))
+    metrics = updater(policy).update([batch, mini_batch(1)], build_objective(BASE, is_replay_open=True))
     assert metrics["sampler/log_prob_gap"] == pytest.approx(gaps.mean(), abs=1e-5)
     assert metrics["sampler/log_prob_gap_max"] == pytest.approx(gaps.max(), abs=1e-5)
 
@@ -242,17 +241,17 @@ def test_a_loss_that_is_not_finite_is_refused_and_names_the_step():
     update = updater(policy)
     good, bad = mini_batch(), mini_batch(1, advantages=[1.0, float("nan"), *[0.5] * 6])
     with pytest.raises(EngineError, match=r"optimizer step 1 \(mini-batch 1 of 1\).*loss is nan.*policy.*not applied"):
-        update.update([bad], BASE.objective_settings(is_replay_open=True))
+        update.update([bad], build_objective(BASE, is_replay_open=True))
     for name, value in policy.model.state_dict().items():
         assert torch.equal(value, before[name])
     with pytest.raises(EngineError, match=r"optimizer step 2 \(mini-batch 2 of 2\)"):
-        update.update([good, bad], BASE.objective_settings(is_replay_open=True))
+        update.update([good, bad], build_objective(BASE, is_replay_open=True))
 
 
 def test_a_mini_batch_that_is_not_finite_is_left_out_and_counted_where_the_settings_say_so():
     policy, alone = build_policy(), build_policy()
     good, bad = mini_batch(), mini_batch(1, advantages=[1.0, float("nan"), *[0.5] * 6])
-    objective = BASE.objective_settings(is_replay_open=True)
+    objective = build_objective(BASE, is_replay_open=True)
     metrics = updater(policy, SKIPPING).update([bad, good, bad], objective)
     expected = updater(alone, SKIPPING).update([good], objective)
     assert (metrics.pop("optim/num_skipped"), expected.pop("optim/num_skipped")) == (2.0, 0.0)
@@ -265,7 +264,7 @@ def test_a_mini_batch_that_is_not_finite_is_left_out_and_counted_where_the_setti
 def test_a_gradient_that_is_not_finite_is_refused_and_leaves_the_moments():
     policy = build_policy()
     update = updater(policy)
-    objective = BASE.objective_settings(is_replay_open=True)
+    objective = build_objective(BASE, is_replay_open=True)
     update.update([mini_batch()], objective)
     moments = {name: value.clone() for name, value in update._optimizer.state_tensors().items()}
     with torch.no_grad():

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from jobs.evaluation.model_folder import merge_shards
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ADAPTED = "qwen2_tied+lora"
 PENALIZED = dataclasses.replace(CONFIG, kl_coefficient=0.1)
-OBJECTIVE = PENALIZED.objective_settings(is_replay_open=True)
+OBJECTIVE = build_objective(PENALIZED, is_replay_open=True)
 SHARD = "workers/model_world_size_1_rank_0.pt"
 STEPS_TOLERANCE = 1e-3
 """Optimizers amplify the rounding of four updates."""

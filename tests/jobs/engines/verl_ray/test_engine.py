@@ -9,6 +9,7 @@ import pytest
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from jobs.machine.gc_tuning import NEW_OBJECTS
@@ -24,13 +25,13 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 STEPS_TOLERANCE = 1e-3
 """Optimizers amplify the rounding of ten updates."""
 OBJECTIVES = {
-    "experiential": CONFIG.objective_settings(is_replay_open=True),
-    "clipped, with entropy bonus": dataclasses.replace(
-        CONFIG, entropy_coefficient=0.01, experience_ratio=0.0
-    ).objective_settings(is_replay_open=True),
-    "token mean, unshaped": dataclasses.replace(
-        CONFIG, shapes_policy=False, loss_aggregation="token_mean"
-    ).objective_settings(is_replay_open=True),
+    "experiential": build_objective(CONFIG, is_replay_open=True),
+    "clipped, with entropy bonus": build_objective(
+        dataclasses.replace(CONFIG, entropy_coefficient=0.01, experience_ratio=0.0), is_replay_open=True
+    ),
+    "token mean, unshaped": build_objective(
+        dataclasses.replace(CONFIG, shapes_policy=False, loss_aggregation="token_mean"), is_replay_open=True
+    ),
 }
 
 

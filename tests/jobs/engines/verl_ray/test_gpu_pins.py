@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from jobs.engines.embedded.model import wrap_model
 from jobs.engines.embedded.packing import TokenSequence
@@ -180,5 +181,5 @@ def test_a_worker_starts_scores_and_learns_with_the_settings_of_gpus(tmp_path):
         gaps = np.concatenate([np.abs(a - b) for a, b in zip(mine.log_probs, theirs.log_probs, strict=True)])
         assert 0.0 < gaps.mean() < MOST_BFLOAT16_GAP
         rows = training_rows(groups, [1.0, -0.5, -0.75, 0.25] * 4)
-        metrics = engine.update([MiniBatch(rows, 0)], CONFIG.objective_settings(is_replay_open=True))
+        metrics = engine.update([MiniBatch(rows, 0)], build_objective(CONFIG, is_replay_open=True))
     assert 0.0 < metrics["optim/gradient_norm"] < np.inf

@@ -2,6 +2,7 @@
 
 import pytest
 
+from exgrpo_core.methods.run_strategies import build_objective
 from tests.jobs.engines.embedded.engines import CONFIG
 from tests.jobs.engines.verl_ray.engines import open_engine
 from tests.jobs.engines.verl_ray.parity import check_scores, check_update
@@ -14,4 +15,4 @@ ARCHITECTURE = "qwen2_untied"
 def test_scores_and_the_gradient_of_several_micro_batches_are_those_of_the_embedded_engine(tmp_path):
     with open_engine(tmp_path, 2, architecture=ARCHITECTURE, has_rollouts=False) as engine:
         check_scores(engine, ARCHITECTURE)
-        check_update(engine, CONFIG.objective_settings(is_replay_open=True), tmp_path / "step", ARCHITECTURE)
+        check_update(engine, build_objective(CONFIG, is_replay_open=True), tmp_path / "step", ARCHITECTURE)

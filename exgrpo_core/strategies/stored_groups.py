@@ -1,0 +1,97 @@
+"""Methods that replay a stored group as a whole, as it was rolled out: Trinity-RFT's queue and TRL's replay buffer.
+
+Trinity. Source: `LinearDecayPriority` and `AsyncPriorityQueue` of Trinity-RFT (trinity/buffer/storage/queue.py): an
+item is the group that a task wrote; reading it counts a use and puts it back after a cooldown; decay is 2 there; of
+equal priorities the item that was put first is read first. Assumed: a model version is a step; a question's newest
+group stands for it; the cooldown is in steps, not seconds; rho is the share of such groups, where the original reads
+all of its batch from the queue; nothing is dropped, which matters only if the queue is longer than its capacity; groups
+without a success, which have no gradient, wait until the question has one.
+
+TRL. Source: `GRPOWithReplayBufferTrainer` of TRL (trl/experimental/grpo_with_replay_buffer, until trl#7132): groups
+with variance are kept, scored by sum |A| times the standard deviation of their rewards, at most 64 of the highest
+score; a group without variance is replaced by one drawn in proportion to its score, with its old log-probs. CLIP is on
+both (`off_policy_correction: clip`). Assumed: a question's newest group stands for it, so one draw has no group twice,
+where TRL draws with replacement from a buffer too small; this step's groups can be drawn from the next step on, where
+TRL stores them before it draws; |A| is the one trained on; rho bounds the share of replaced groups.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import Collected, OpenStep, QuestionSampler
+from exgrpo_core.policy_optimization.advantages import STD_EPSILON
+from exgrpo_core.types import Experience
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroups(QuestionSampler):
+    """A drawn question's newest stored group, without rollouts."""
+
+    replays_whole_groups: ClassVar[bool] = True
+    rollouts_per_question: int
+
+    @property
+    def max_candidates(self) -> int:
+        """K."""
+        return self.rollouts_per_question
+
+    def num_rollouts(self, rollouts_per_question: int, num_replays: int) -> int:
+        """Return 0."""
+        del rollouts_per_question, num_replays
+        return 0
+
+    def candidates(self, stored: Sequence[Experience]) -> Sequence[Experience]:
+        """Return those that were rolled out with the newest one."""
+        return [item for item in stored if item.born_step == stored[-1].born_step]
+
+
+@dataclass(frozen=True, slots=True)
+class Trinity(StoredGroups):
+    """The highest of newest step - decay * replays, none within the cooldown after its last use."""
+
+    name: ClassVar[str] = "trinity"
+    collected: ClassVar[Collected] = Collected.EVERYTHING
+    decay: float = 2.0
+    cooldown_steps: float = 1
+    """Steps from a use to the next possible one."""
+
+    def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+        """Return the questions of highest priority; nothing is random."""
+        del rng
+        is_new = questions.last_draw_steps <= questions.newest_steps
+        is_ready = is_new | (questions.step - questions.last_draw_steps >= self.cooldown_steps)
+        priorities = questions.newest_steps - self.decay * questions.newest_num_replays
+        order = np.lexsort((questions.newest_steps, -priorities))
+        chosen = order[is_ready[order]][:num_questions]
+        return questions.take(questions.indices[chosen], is_ready / max(is_ready.sum(), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class TrlReplay(StoredGroups):
+    """Stored groups in proportion to sum |A| times standard deviation replace groups whose rewards are all equal."""
+
+    name: ClassVar[str] = "trl_replay"
+    draws_first: ClassVar[bool] = False
+    collected: ClassVar[Collected] = Collected.VARIED_GROUPS
+    normalize_by_std: bool
+    capacity: float = 64
+    """Groups of the highest scores that are kept."""
+
+    def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+        """Return questions whose newest stored group is replayed."""
+        sizes = questions.reward_deviations / (questions.reward_stds + STD_EPSILON if self.normalize_by_std else 1.0)
+        scores = self.rollouts_per_question * sizes * questions.reward_stds
+        # Of equal scores the older group stays.
+        order = np.lexsort((questions.newest_steps, -scores))
+        scores[order[int(self.capacity) :]] = 0.0
+        return questions.draw(scores / max(scores.sum(), 1e-12), num_questions, rng)
+
+    def complete(self, step: OpenStep) -> None:
+        """Add a stored group for each that has no gradient, which the update then leaves out."""
+        num_equal = sum(group.has_equal_rewards for group in step.groups)
+        for index, weight in step.draw_replays(min(step.num_wanted, num_equal)).items():
+            step.replay_alone(index, weight)
