@@ -172,7 +172,7 @@ def measure_ingest(database_url: str | None, size: StepSize, num_steps: int) -> 
         run, recorder = new_run(runs_root)
         record_all(recorder, StepMaker(size).reports(num_steps))
         recorder.close()
-        write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+        write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
         open_database(database_url, runs_root).close()
         near_end, far_end = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")

@@ -29,7 +29,7 @@ _EVERY_RUN = RunFilter(is_archived=None)
 STATES: dict[str, tuple[str, ...]] = {
     "All": (),
     "Active": LIVE_STATES,
-    "Finished": ("succeeded",),
+    "Finished": ("finished",),
     "Failed or lost": ("failed", "lost"),
     "Stopped": ("stopped",),
 }

@@ -1,6 +1,6 @@
 """The order of statuses within an attempt."""
 
-ENDED_STATUSES = frozenset({"stopped", "succeeded", "failed", "lost"})
+ENDED_STATUSES = frozenset({"stopped", "finished", "failed", "lost"})
 _RANKS = {"queued": 0, "starting": 1, "running": 2, "stopping": 3}
 _ENDED_RANK = 4
 

@@ -32,7 +32,7 @@ class RunOrder:
 
 
 NEWEST_FIRST = RunOrder()
-_STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "stopped", "succeeded")
+_STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "stopped", "finished")
 """States from live to ended."""
 
 

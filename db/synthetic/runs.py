@@ -28,7 +28,7 @@ from db.tables.step_values import list_names
 SYNTHETIC = "synthetic"
 """Tag of such runs, and the start of their names."""
 _FIRST_BIRTH = datetime(2026, 1, 1, tzinfo=UTC)
-_ENDS = ("succeeded",) * 7 + ("stopped", "failed", "lost")
+_ENDS = ("finished",) * 7 + ("stopped", "failed", "lost")
 _SYNTHETIC_KEYS = f"SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last AND run_id LIKE '{SYNTHETIC}-%'"
 """Keys of made-up runs in a range; a real run ingested at the same time may be among them."""
 
@@ -122,7 +122,7 @@ def _run_row(origin: Any, number: int, num_steps: int) -> dict[str, Any]:  # noq
         "run_id": _run_id(number),
         "name": f"{SYNTHETIC} {number:05d}",
         "status": status,
-        "status_reason": "" if status == "succeeded" else f"{SYNTHETIC}: made up",
+        "status_reason": "" if status == "finished" else f"{SYNTHETIC}: made up",
         "spec": spec,
         "created_at": born,
         "started_at": born,

@@ -57,7 +57,7 @@ def adopt(folder: Path, runs_root: Path, name: str, model: str = UNKNOWN) -> Ado
             raise DumpError(
                 f"{folder}: holds no rollouts; {'; '.join(adopted.bad_lines[:3]) or 'every file is empty.'}"
             )
-        write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
+        write_outcome(run.attempt_path(attempt), RunStatus.FINISHED, "")
         run.path.rename(runs_root / run.run_id)
     journal = Journal(runs_root)
     journal.append(JournalKind.IMPORTED, run.run_id, source=str(folder.resolve()))
@@ -119,7 +119,7 @@ def _record(steps: Iterable[DumpedStep], recorder: FileRecorder, run_id: str) ->
             num_steps += 1
             recorder.step(_report(step, books))
     recorder.questions(list(books.questions.values()), "training")
-    recorder.status(RunStatus.SUCCEEDED)
+    recorder.status(RunStatus.FINISHED)
     return Adoption(run_id, num_steps, books.num_rollouts, bad_lines)
 
 

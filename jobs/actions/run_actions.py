@@ -18,7 +18,7 @@ from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, open_run, run_names, state_of
 from jobs.runs.resume_point import describe_resume
-from jobs.runs.status import RESUMABLE, status_label
+from jobs.runs.status import RESUMABLE
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import MAX_NAME_CHARACTERS, NAME_PATTERN, SpecError, TrainSpec
@@ -93,7 +93,7 @@ def stop(runs_root: Path, run_id: str) -> None:
     run = open_run(runs_root, run_id)
     state = state_of(runs_root, run)
     if state.is_ended:
-        raise CommandError(f"{run_id} cannot be stopped: already {status_label(state.status)}.")
+        raise CommandError(f"{run_id} cannot be stopped: already {state.status}.")
     run.request_stop()
     Journal(runs_root).append(JournalKind.STOP_ASKED, run_id)
 
@@ -111,9 +111,7 @@ def resume(runs_root: Path, run_id: str) -> str:
     state = state_of(runs_root, run)
     if state.status not in RESUMABLE:
         allowed = ", ".join(sorted(RESUMABLE))
-        raise CommandError(
-            f"{run_id} cannot be resumed: it is {status_label(state.status)}; expected one of {allowed}."
-        )
+        raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.")
     sentence = f"{describe_resume(run)} {find_experience_damage(run)}".strip()
     run.clear_stop()
     Journal(runs_root).append(JournalKind.RESUME_ASKED, run_id, attempt=state.attempt + 1)

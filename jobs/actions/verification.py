@@ -25,7 +25,7 @@ from jobs.runs.numbered_lines import describe_missing
 from jobs.runs.plan import read_plan
 from jobs.runs.resume_point import newest_snapshot
 from jobs.runs.state import has_process
-from jobs.runs.status import ENDED, status_label
+from jobs.runs.status import ENDED
 from jobs.specs.train import SpecError
 
 _MAX_STEPS = 16
@@ -186,7 +186,7 @@ def _missing_ends(run: RunDirectory) -> list[tuple[str, str]]:
             continue
         # A worker that has ended since may have written it.
         if read_outcome(path) is None:
-            what = f"attempts/{attempt:04d}/{OUTCOME_FILE}: is missing; the last event says {status_label(status)}."
+            what = f"attempts/{attempt:04d}/{OUTCOME_FILE}: is missing; the last event says {status}."
             damaged.append((what, remedy))
     return damaged
 

@@ -26,7 +26,6 @@ from jobs.cli.options import (
     print_status,
 )
 from jobs.runs.lookup import CommandError, find_judge_id, find_run_id
-from jobs.runs.status import status_label
 from jobs.specs.train import SpecError
 from jobs.supervisor.open_index import open_fresh_index
 
@@ -62,7 +61,7 @@ def judges(
     for job in jobs:
         calibration = calibrations[job.judge_run_id]
         print_result(
-            f"{job.judge_run_id}  {status_label(job.status):<10} {job.judge}, prompt {job.prompt or '-'}, "
+            f"{job.judge_run_id}  {job.status:<10} {job.judge}, prompt {job.prompt or '-'}, "
             f"on {job.source}: {job.num_votes} votes, {job.num_requests} requests, {job.num_tokens} tokens"
         )
         if calibration is not None:

@@ -114,9 +114,9 @@ def _print_results(runs_root: Path, run_ids: Sequence[str], states: Sequence[Run
     Console().print(_table(reports))
     print_result(json.dumps({report["method"]: _figures(report) for report in reports}))
     for report, state in zip(reports, states, strict=True):
-        if state.status is not RunStatus.SUCCEEDED:
+        if state.status is not RunStatus.FINISHED:
             print_status(f"Run {report['run_id']} {state.status}: {state.reason}")
-    return 0 if all(state.status is RunStatus.SUCCEEDED for state in states) else EXIT_FAILURE
+    return 0 if all(state.status is RunStatus.FINISHED for state in states) else EXIT_FAILURE
 
 
 def _figures(report: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from jobs.actions.progress import count_pieces
 from jobs.cli.following import RunFollower
 from jobs.runs.lookup import open_run
 from jobs.runs.state import RunState
-from jobs.runs.status import status_label
 
 METRICS_SECONDS = 1.0
 
@@ -48,11 +47,11 @@ class RunProgress:
     def show(self, state: RunState, follower: RunFollower) -> None:
         """Show the run's state, step and newest figures."""
         if state.status != self._status and not self._console.is_terminal:
-            self._console.print(f"{follower.run_id}: {status_label(state.status)}")
+            self._console.print(f"{follower.run_id}: {state.status}")
         self._status = state.status
         step = state.heartbeat.step if state.heartbeat else 0
         total = count_pieces(self._run)
-        self._progress.update(self._task, completed=step, total=total, description=status_label(state.status))
+        self._progress.update(self._task, completed=step, total=total, description=state.status)
         if self._console.is_terminal and time.monotonic() >= self._metrics_at:
             self._metrics_at = time.monotonic() + METRICS_SECONDS
             self._progress.update(self._task, figures=_figures(follower.metrics()))

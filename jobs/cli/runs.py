@@ -22,7 +22,7 @@ from jobs.cli.train import exit_as, follow
 from jobs.runs import lookup
 from jobs.runs.lookup import find_run_id, open_run, state_of
 from jobs.runs.report import summarize_run
-from jobs.runs.status import RunStatus, status_label
+from jobs.runs.status import RunStatus
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import dump_spec
 from jobs.supervisor.instance import read_supervisor
@@ -225,14 +225,14 @@ def _print_table(rows: "list[RunRow]") -> None:
 
 def _state(row: "RunRow") -> str:
     marks = [mark for mark, holds in (("archived", row.is_archived), ("damaged", row.faults)) if holds]
-    return ", ".join([status_label(row.status), *marks])
+    return ", ".join([row.status, *marks])
 
 
 def _print_summary(summary: dict[str, Any]) -> None:
     row = summary["run"]
     reason = f": {row['status_reason']}" if row["status_reason"] else ""
     archived = ", archived" if row["is_archived"] else ""
-    print_result(f"{row['run_id']} {row['name']!r} {status_label(row['status'])}{archived}{reason}")
+    print_result(f"{row['run_id']} {row['name']!r} {row['status']}{archived}{reason}")
     for fault in row["faults"]:
         print_result(f"damaged: {escape_control_characters(fault)}")
     if summary.get("stop"):
@@ -253,9 +253,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
     for key, value in sorted(summary["metrics"].items()):
         print_result(f"{key:<32} {value:.4g}")
     for attempt in summary["attempts"]:
-        print_result(
-            f"attempt {attempt['attempt']}: {status_label(attempt['status'])} {attempt['status_reason']}".rstrip()
-        )
+        print_result(f"attempt {attempt['attempt']}: {attempt['status']} {attempt['status_reason']}".rstrip())
     steps = [str(checkpoint["step"]) for checkpoint in summary["checkpoints"]]
     print_result(f"checkpoints at steps: {', '.join(steps) or 'none'}")
 

@@ -103,7 +103,7 @@ def recorded_run(runs_root: Path, database_url: str | None, print_status: Callab
 def _suitable_run(database: Database, runs_root: Path) -> str | None:
     """Return the newest finished run of ExGRPO, None if there is none."""
     recorded = {run.run_id for run in list_run_directories(runs_root)}
-    for row in list_runs(database, RunFilter(statuses=("succeeded",), is_archived=None), limit=None):
+    for row in list_runs(database, RunFilter(statuses=("finished",), is_archived=None), limit=None):
         if row.run_id in recorded and row.method == "ExGRPO" and row.step >= _MIN_STEPS:
             return row.run_id
     return None
@@ -120,6 +120,6 @@ def _train(runs_root: Path, database_url: str | None, print_status: Callable[[st
         follower.finish()
     finally:
         follower.close()
-    if state.status is not RunStatus.SUCCEEDED:
+    if state.status is not RunStatus.FINISHED:
         raise SeedingError(f"Run {run_id}, which made-up runs start from, {state.status}: {state.reason}")
     return run_id

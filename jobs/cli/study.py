@@ -21,7 +21,7 @@ from jobs.cli.options import (
 )
 from jobs.cli.train import follow, leave_to_supervisor
 from jobs.runs.lookup import CommandError
-from jobs.runs.status import RunStatus, status_label
+from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError
 from jobs.studies.comparison import compare, reading
 from jobs.studies.definition import Scale, load_study, study_names
@@ -115,7 +115,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
         if state.status is RunStatus.STOPPED:
             print_status(f"Runs left: {len(pending) - number} and this one; `exgrpo study run {name}` continues.")
             raise typer.Exit(EXIT_STOPPED)
-        if state.status is not RunStatus.SUCCEEDED:
+        if state.status is not RunStatus.FINISHED:
             failed.append(run_id)
             print_status(f"Run {run_id} {state.status}: {state.reason}")
     print_result(
@@ -206,7 +206,7 @@ def status(
         seeds_by_label: dict[str, list[str]] = {}
         for key, state in states:
             if key.cell == cell:
-                seeds_by_label.setdefault(status_label(state), []).append(str(key.seed))
+                seeds_by_label.setdefault(state, []).append(str(key.seed))
         labels = "; ".join(f"{label}: seed {', '.join(numbers)}" for label, numbers in seeds_by_label.items())
         print_result(f"{cell:<32} {labels}")
 

@@ -168,6 +168,6 @@ def exit_as(state: "RunState") -> None:
     """End this command with the exit code of the run: 0, 3 if it was stopped, 1 if it failed or was lost."""
     if state.status is RunStatus.STOPPED:
         raise typer.Exit(EXIT_STOPPED)
-    if state.status is not RunStatus.SUCCEEDED:
+    if state.status is not RunStatus.FINISHED:
         print_status(f"Run {state.status}: {state.reason}")
         raise typer.Exit(EXIT_FAILURE)

@@ -32,7 +32,7 @@ LOG_SECONDS = 10.0
 
 
 def run_evaluation(spec: EvalSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
-    """Run or resume an evaluation; return `succeeded`, or `stopped` where a stop was asked for.
+    """Run or resume an evaluation; return `finished`, or `stopped` where a stop was asked for.
 
     Raises:
         TrainingError: Data, model or server cannot be used; one sentence why.
@@ -87,7 +87,7 @@ class EvaluationLoop:
                     return RunStatus.STOPPED
             finally:
                 log.close()
-        return RunStatus.SUCCEEDED
+        return RunStatus.FINISHED
 
     def _answer(self, benchmark: LoadedBenchmark, log: AnswerLog) -> bool:
         """Ask the questions that are left and record the scores; False if a stop came before the end."""

@@ -31,7 +31,7 @@ _NO_COST = JudgeAnswer("", "", num_requests=0, num_tokens=0)
 
 
 def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
-    """Run or resume a judge; return `succeeded`, or `stopped` if a stop was requested. No vote is requested twice.
+    """Run or resume a judge; return `finished`, or `stopped` if a stop was requested. No vote is requested twice.
 
     Raises:
         TrainingError: There is nothing to judge, the server is refused or fails, or the spend cap is reached.
@@ -68,7 +68,7 @@ def _ask_oracle(
             return RunStatus.STOPPED
         with control.phase(Phase.ANSWERS):
             records.add_all([records.make(task.item, task.vote, judge_item(task.item), _NO_COST) for task in batch])
-    return RunStatus.SUCCEEDED
+    return RunStatus.FINISHED
 
 
 async def _ask_server(
@@ -92,7 +92,7 @@ async def _ask_server(
         poll = Poll(client, server, prompt, records, job_id)
         with control.phase(Phase.ANSWERS):
             is_done = await poll.run(_tasks(spec, items, recorded), control)
-    return RunStatus.SUCCEEDED if is_done else RunStatus.STOPPED
+    return RunStatus.FINISHED if is_done else RunStatus.STOPPED
 
 
 def _tasks(spec: JudgeSpec, items: Items, recorded: RecordedVotes) -> Iterator[Task]:

@@ -8,7 +8,6 @@ from db.connections.session import Database
 from db.queries import benchmarks, buffer, metrics, runs
 from db.rows.runs import EvaluationRow, RunRow, UnknownRunError
 from db.rows.score_intervals import half_interval_95
-from jobs.runs.status import status_label
 
 HEALTH_SENTENCES = {
     "no_reward": "no reward in the last 20 steps",
@@ -52,7 +51,7 @@ def report_run(database: Database, run_id: str) -> dict[str, Any]:
 def describe_report(report: dict[str, Any]) -> str:
     """Return the report as one line."""
     reason = f" ({report['reason']})" if report["reason"] else ""
-    state = f"{status_label(report['status'])}{reason}"
+    state = f"{report['status']}{reason}"
     parts = [f"{report['run_id']} {state}: {report['steps']} steps in {report['seconds']:.0f} s"]
     for question_set, scores in report["evaluations"].items():
         name = f"{question_set.replace('_', '-')} Avg@{scores['samples_per_question']}"

@@ -11,17 +11,12 @@ class RunStatus(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"
     STOPPED = "stopped"
-    SUCCEEDED = "succeeded"
+    FINISHED = "finished"
     FAILED = "failed"
     LOST = "lost"
 
 
-def status_label(status: str) -> str:
-    """Return the name of a state for people."""
-    return "finished" if status == RunStatus.SUCCEEDED else status
-
-
-ENDED = frozenset({RunStatus.STOPPED, RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST})
+ENDED = frozenset({RunStatus.STOPPED, RunStatus.FINISHED, RunStatus.FAILED, RunStatus.LOST})
 """States in which no process of the run is alive."""
 
 RESUMABLE = frozenset({RunStatus.STOPPED, RunStatus.FAILED, RunStatus.LOST})

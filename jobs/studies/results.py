@@ -121,12 +121,12 @@ def read_results(database: Database, study: Study, scale: Scale, wanted: Sequenc
         )
     states = state_of_keys(runs, wanted)
     return StudyResults(
-        study, scale, tuple(cells), tuple((key, state) for key, state in states if state != RunStatus.SUCCEEDED)
+        study, scale, tuple(cells), tuple((key, state) for key, state in states if state != RunStatus.FINISHED)
     )
 
 
 def _is_done(row: RunRow) -> bool:
-    return row.status == RunStatus.SUCCEEDED
+    return row.status == RunStatus.FINISHED
 
 
 def _read_seed(database: Database, study: Study, scale: Scale, row: RunRow, seed: int) -> SeedResult:

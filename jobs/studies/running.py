@@ -24,19 +24,19 @@ from jobs.studies.results import find_runs
 
 @dataclass(frozen=True, slots=True)
 class PendingRun:
-    """A wanted run that has not succeeded: the newest try, None where there was none."""
+    """A wanted run that has not finished: the newest try, None where there was none."""
 
     key: RunKey
     run: RunRow | None
 
 
 def pending_runs(database: Database, study: Study, keys: Sequence[RunKey]) -> list[PendingRun]:
-    """Return the wanted runs that have not succeeded, in the order asked for."""
+    """Return the wanted runs that have not finished, in the order asked for."""
     newest = find_runs(database, study)
     return [
         PendingRun(key, newest.get(key))
         for key in keys
-        if key not in newest or newest[key].status != RunStatus.SUCCEEDED
+        if key not in newest or newest[key].status != RunStatus.FINISHED
     ]
 
 
@@ -118,7 +118,7 @@ def _starting_point(runs_root: Path, study: Study, key: RunKey) -> list[str]:
     runs = [run for run in reversed(list_run_directories(runs_root)) if _key_of(run) == wanted and _is_training(run)]
     states = [(run.run_id, state_of(runs_root, run)) for run in runs]
     for run_id, state in states:
-        if state.status is RunStatus.SUCCEEDED:
+        if state.status is RunStatus.FINISHED:
             return [f"model.source={run_id}@last"]
     for run_id, state in states:
         if not state.is_ended:

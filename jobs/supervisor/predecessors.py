@@ -7,7 +7,7 @@ from pathlib import Path
 from jobs.runs.directory import RunDirectory, RunDirectoryError, RunHangsError
 from jobs.runs.queue import predecessor_of
 from jobs.runs.state import read_state
-from jobs.runs.status import RunStatus, status_label
+from jobs.runs.status import RunStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ def find_hold(run: RunDirectory, requested: Mapping[str, int], names: dict[str, 
     state = read_state(other, requested.get(name, 0))
     if not state.is_ended:
         return Hold()
-    if state.status is RunStatus.SUCCEEDED:
+    if state.status is RunStatus.FINISHED:
         return None
     reason = f": {state.reason}" if state.reason else "."
-    return Hold(f"It waited for {name}, which was {status_label(state.status)}{reason} Resume that one, then this one.")
+    return Hold(f"It waited for {name}, which was {state.status}{reason} Resume that one, then this one.")
 
 
 def _open(runs_root: Path, run_id: str) -> RunDirectory | None:

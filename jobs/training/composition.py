@@ -40,7 +40,7 @@ def run_training(
     control: Control,
     read_benchmarks: BenchmarkReader = no_benchmarks,
 ) -> RunStatus:
-    """Run or resume a specification; return `succeeded` or `stopped`.
+    """Run or resume a specification; return `finished` or `stopped`.
 
     Raises:
         TrainingError: It cannot start or continue; one sentence says why.
@@ -60,7 +60,7 @@ def run_sft(
     control: Control,
     read_benchmarks: BenchmarkReader = no_benchmarks,
 ) -> RunStatus:
-    """Run or resume supervised fine-tuning; return `succeeded` or `stopped`.
+    """Run or resume supervised fine-tuning; return `finished` or `stopped`.
 
     Raises:
         TrainingError: It cannot start or continue; one sentence says why.

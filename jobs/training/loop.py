@@ -40,7 +40,7 @@ class TrainingLoop:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def run(self) -> RunStatus:
-        """Train until the last step or until a stop is requested; return `succeeded` or `stopped`."""
+        """Train until the last step or until a stop is requested; return `finished` or `stopped`."""
         self.parts.record_start(self.recorder)
         state, is_new = self._open_state()
         try:
@@ -76,7 +76,7 @@ class TrainingLoop:
             if state.step % self.spec.checkpoint_interval == 0 or state.step == self.spec.num_steps:
                 self._save(state)
                 saved_step = state.step
-        return RunStatus.SUCCEEDED
+        return RunStatus.FINISHED
 
     def _open_state(self) -> tuple[ExGRPOState, bool]:
         config, parts = self.spec.algorithm, self.parts

@@ -50,7 +50,7 @@ class SftLoop:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def run(self) -> RunStatus:
-        """Train until the last step or until a stop is requested; return `succeeded` or `stopped`."""
+        """Train until the last step or until a stop is requested; return `finished` or `stopped`."""
         self.sft.parts.record_start(self.recorder)
         step = saved_step = self._restore()
         self.control.heartbeat(step)
@@ -69,7 +69,7 @@ class SftLoop:
             if step % self.spec.checkpoint_interval == 0 or step == self.spec.num_steps:
                 self._save(step)
                 saved_step = step
-        return RunStatus.SUCCEEDED
+        return RunStatus.FINISHED
 
     def _step(self, step: int) -> None:
         began_at = time.perf_counter()

@@ -49,7 +49,7 @@ def run_training(
     control: Control,
     read_benchmarks: BenchmarkReader = no_benchmarks,
 ) -> RunStatus:
-    """Run or resume a specification; return `succeeded` or `stopped`.
+    """Run or resume a specification; return `finished` or `stopped`.
 
     Raises:
         TrainingError: It cannot start or continue; one sentence says why.

@@ -60,7 +60,7 @@ _LEAVE_SECONDS = 20.0
 
 
 def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
-    """Run or resume supervised fine-tuning; return `succeeded` or `stopped`; it continues from its newest checkpoint.
+    """Run or resume supervised fine-tuning; return `finished` or `stopped`; it continues from its newest checkpoint.
 
     Raises:
         TrainingError: It cannot start or continue; one sentence says why.
@@ -83,7 +83,7 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     recorder.questions(held_out, "held_out")
     step = 0 if newest is None else newest[0].step
     if step >= spec.num_steps:
-        return RunStatus.SUCCEEDED
+        return RunStatus.FINISHED
     resume_path = None if newest is None else _unpack(newest[0], folder / "resume")
     overrides = sft_run_overrides(spec, run.path, data.model_source, resume_path)
     return SftFollower(spec, run, recorder, control, data.model_source).follow(overrides, step)
@@ -137,7 +137,7 @@ class SftFollower:
             return RunStatus.STOPPED
         if process.returncode != 0:
             raise TrainingError(f"verl's SFT trainer ended with exit code {process.returncode}; see log.txt.")
-        return RunStatus.SUCCEEDED
+        return RunStatus.FINISHED
 
     def _start(self, overrides: Sequence[str]) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter"]

@@ -40,7 +40,7 @@ _LOCK_TIMEOUT_SECONDS = 2.0
 MAX_OPEN_FILES = 65_536
 
 JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
-"""Runs or resumes a job of one kind and returns how it ended: `succeeded` or `stopped`."""
+"""Runs or resumes a job of one kind and returns how it ended: `finished` or `stopped`."""
 
 
 def load_embedded_loop() -> JobLoop:

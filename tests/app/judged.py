@@ -17,7 +17,7 @@ from tests.app import recorded
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
 
-STATES = {"thoughts-failed": "failed", "thoughts-running": "running", "thoughts-finished": "succeeded"}
+STATES = {"thoughts-failed": "failed", "thoughts-running": "running", "thoughts-finished": "finished"}
 JUDGED = "thoughts-finished"
 QUEUED = "thoughts-queued"
 HOSTILE = recorded.HOSTILE
@@ -32,7 +32,7 @@ def record_all(runs_root: Path) -> None:
     for run_id, status in STATES.items():
         make_run(database, runs_root, run_id, status, NUM_STEPS)
     ingest_job(database, job_of_votes(runs_root, votes(), source=JUDGED, run_id="judge-voted"))
-    events.set_status(database, "judge-voted", "succeeded", attempt=1)
+    events.set_status(database, "judge-voted", "finished", attempt=1)
     database.close()
 
 
@@ -55,7 +55,7 @@ def make_run(database: Database, runs_root: Path, run_id: str, status: str, num_
     events.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
     batch = EventReader(folder).read(max_steps=1_000)
     events.ingest_events(database, run_id, batch.events, batch.position)
-    if status in {"failed", "succeeded"}:
+    if status in {"failed", "finished"}:
         write_outcome(folder.attempt_path(1), RunStatus(status), "")
     if num_steps:
         at = get_run(database, run_id).started_at

@@ -22,11 +22,11 @@ from tests.exgrpo_core.toy_engine import ToyEngine
 
 NUM_QUESTIONS = 24
 RUNNING = RecordedRun("play-running", "live replay", "running", 9)
-FINISHED = RecordedRun("play-finished", "whole replay", "succeeded", 14)
+FINISHED = RecordedRun("play-finished", "whole replay", "finished", 14)
 FAILED = RecordedRun("play-failed", "broken replay", "failed", 6, reason=recorded.FAILURE)
-UNSTARTED = RecordedRun("play-unstarted", "start not open", "succeeded", 3)
+UNSTARTED = RecordedRun("play-unstarted", "start not open", "finished", 3)
 QUEUED = RecordedRun("play-queued", "waiting", "queued", 0)
-ON_POLICY = RecordedRun("play-on-policy", "no replay", "succeeded", 3)
+ON_POLICY = RecordedRun("play-on-policy", "no replay", "finished", 3)
 ALL = (FINISHED, RUNNING, FAILED, UNSTARTED, QUEUED, ON_POLICY)
 
 Change = Callable[[StepReport], None]

@@ -43,10 +43,10 @@ class RecordedRun:
 
 
 RUNNING = RecordedRun("run-running", "exgrpo live", "running", 18)
-FINISHED = RecordedRun("run-finished", "exgrpo whole", "succeeded", 30)
+FINISHED = RecordedRun("run-finished", "exgrpo whole", "finished", 30)
 FAILED = RecordedRun("run-failed", "too fast", "failed", 11, reason=FAILURE)
 QUEUED = RecordedRun("run-queued", "waits", "queued", 0, preset="chains-on-policy")
-ON_POLICY = RecordedRun("run-on-policy", "on-policy whole", "succeeded", 30, preset="chains-on-policy")
+ON_POLICY = RecordedRun("run-on-policy", "on-policy whole", "finished", 30, preset="chains-on-policy")
 HOSTILE_RUN = RecordedRun("run-hostile", HOSTILE, "failed", 3, reason=HOSTILE)
 ALL = (RUNNING, FINISHED, ON_POLICY, FAILED, QUEUED, HOSTILE_RUN)
 

@@ -24,7 +24,7 @@ ROWS = {
         Row(
             2,
             "stop and resume at every step of a run that crosses ends of epochs, step 0 and the last included",
-            "losses, weights, buffer and draws identical; never succeeded with steps missing",
+            "losses, weights, buffer and draws identical; never finished with steps missing",
         ),
         Row(
             3,

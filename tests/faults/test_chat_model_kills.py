@@ -65,10 +65,10 @@ def finish_killed(driver: Driver, spec: TrainSpec, step: int) -> RunDirectory:  
         assert not state.is_ended, state.reason
         time.sleep(0.01)
     os.kill(state.heartbeat.worker.pid, signal.SIGKILL)
-    assert driver.look_until(run_id, RunStatus.LOST, RunStatus.SUCCEEDED).status is RunStatus.LOST
+    assert driver.look_until(run_id, RunStatus.LOST, RunStatus.FINISHED).status is RunStatus.LOST
     run_actions.resume(driver.runs_root, run_id)
-    state = driver.look_until(run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
-    assert state.status is RunStatus.SUCCEEDED, state.reason
+    state = driver.look_until(run_id, RunStatus.FINISHED, RunStatus.FAILED)
+    assert state.status is RunStatus.FINISHED, state.reason
     return run
 
 

@@ -50,7 +50,7 @@ def set_clock(runs_root: Path, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [HOUR, -HOUR])
-@pytest.mark.parametrize("end", ["succeeded", "killed"])
+@pytest.mark.parametrize("end", ["finished", "killed"])
 def test_a_run_takes_as_long_as_it_took_when_its_clock_is_set(shifted, seconds, end, figure):
     began_at = time.monotonic()
     run_id = shifted.submit(toy_spec(60))
@@ -60,7 +60,7 @@ def test_a_run_takes_as_long_as_it_took_when_its_clock_is_set(shifted, seconds, 
     shifted.wait_for_step(run_id, 5)
     if end == "killed":
         os.kill(shifted.worker_pid(run_id), signal.SIGKILL)
-    shifted.look_until(run_id, RunStatus.SUCCEEDED, RunStatus.LOST)
+    shifted.look_until(run_id, RunStatus.FINISHED, RunStatus.LOST)
     elapsed = time.monotonic() - began_at
     database = open_database(None, shifted.runs_root)
     (attempt,), row = list_attempts(database, run_id), get_run(database, run_id)

@@ -26,7 +26,7 @@ Damage = Callable[[Path], None]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     run = RunDirectory.create(tmp_path_factory.mktemp("runs"), small_spec(NUM_STEPS))
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
     return run
 
 
@@ -84,7 +84,7 @@ def files_of_newest(run: RunDirectory) -> list[Path]:
 
 def resume_by_one_step(run: RunDirectory) -> None:
     """Go on from the newest whole checkpoint to the run's end."""
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
 
 
 def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(finished, copies, is_long, figure, caplog):

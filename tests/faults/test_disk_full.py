@@ -99,7 +99,7 @@ def test_a_run_that_waits_while_the_disk_is_full_starts_once_there_is_room(small
         small_bench.supervisor.poll()
         assert small_bench.supervisor.state_of(run_id).status is RunStatus.QUEUED
     disk.free()
-    small_bench.look_until(run_id, RunStatus.SUCCEEDED)
+    small_bench.look_until(run_id, RunStatus.FINISHED)
 
 
 @pytest.mark.parametrize("num_saves", [1, 2])
@@ -107,7 +107,7 @@ def test_a_checkpoint_without_room_leaves_the_older_ones_whole_and_the_run_ends_
     disk, tmp_path, num_saves, figure
 ):
     whole = RunDirectory.create(tmp_path / "whole", small_spec())
-    assert train(whole) is RunStatus.SUCCEEDED
+    assert train(whole) is RunStatus.FINISHED
     run = RunDirectory.create(disk.path / "runs", small_spec())
     with pytest.raises(Exception, match="No space left") as failure:
         train(run, StepControl(at_step=lambda step: disk.fill() if step == 3 * num_saves else None))
@@ -116,7 +116,7 @@ def test_a_checkpoint_without_room_leaves_the_older_ones_whole_and_the_run_ends_
     assert len(kept) == num_saves - 1
     assert [find_fault(path) for path in kept] == [None] * len(kept)
     disk.free()
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
     assert recorded.policy_files(run, 12) == recorded.policy_files(whole, 12)
     assert recorded.buffer_content(run, 12) == recorded.buffer_content(whole, 12)
     assert recorded.experience_state(run, 12) == recorded.experience_state(whole, 12)
@@ -129,7 +129,7 @@ def test_a_disk_that_is_full_in_any_phase_ends_the_run_with_a_sentence_and_chang
     disk, tmp_path, phase, figure
 ):
     whole = RunDirectory.create(tmp_path / "whole", small_spec())
-    assert train(whole) is RunStatus.SUCCEEDED
+    assert train(whole) is RunStatus.FINISHED
     run = RunDirectory.create(disk.path / "runs", small_spec())
     letter = "w" if phase == "save" else phase[0]
     when = {"e": 3, "w": 2}.get(letter, 5)
@@ -145,7 +145,7 @@ def test_a_disk_that_is_full_in_any_phase_ends_the_run_with_a_sentence_and_chang
     assert error_message(failure.value) == DISK_FULL
     assert [find_fault(path) for path in list_checkpoints(run.checkpoints_path)] == [None]
     disk.free()
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
     assert recorded.policy_files(run, 12) == recorded.policy_files(whole, 12)
     assert recorded.buffer_content(run, 12) == recorded.buffer_content(whole, 12)
     figure(f"full in {phase}", "said so, same end bit for bit")
@@ -167,7 +167,7 @@ def test_a_database_without_room_keeps_what_it_has_and_catches_up(disk, tmp_path
     index = DatabaseIndex(url, run.path.parent)
     index.record_state(run, read_state(run, 0))
     index.refresh(60.0)
-    record_attempt(run, range(5, 60), end=RunStatus.SUCCEEDED)
+    record_attempt(run, range(5, 60), end=RunStatus.FINISHED)
     disk.fill()
     index.record_state(run, read_state(run, 0))
     index.refresh(60.0)
@@ -186,7 +186,7 @@ def test_a_database_without_room_keeps_what_it_has_and_catches_up(disk, tmp_path
 
 def test_an_end_that_the_database_had_no_room_for_is_shown_when_the_next_attempt_is(tmp_path):
     run = new_run(tmp_path)
-    for status, reason in ((RunStatus.FAILED, DISK_FULL), (RunStatus.LOST, "Gone."), (RunStatus.SUCCEEDED, "")):
+    for status, reason in ((RunStatus.FAILED, DISK_FULL), (RunStatus.LOST, "Gone."), (RunStatus.FINISHED, "")):
         record_attempt(run, [1])
         write_outcome(run.attempt_path(run.newest_attempt()), status, reason)
     ingest_all(tmp_path, None)
@@ -194,8 +194,8 @@ def test_an_end_that_the_database_had_no_room_for_is_shown_when_the_next_attempt
     attempts = [(row.status, row.status_reason) for row in list_attempts(database, run.run_id)]
     row = get_run(database, run.run_id)
     database.close()
-    assert attempts == [("failed", DISK_FULL), ("lost", "Gone."), ("succeeded", "")]
-    assert row.status == "succeeded"
+    assert attempts == [("failed", DISK_FULL), ("lost", "Gone."), ("finished", "")]
+    assert row.status == "finished"
 
 
 def steps_in(url: str, run: RunDirectory) -> list[int]:

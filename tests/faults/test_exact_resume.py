@@ -24,7 +24,7 @@ def spec(is_long: bool) -> TrainSpec:
 @pytest.fixture(scope="module")
 def whole(spec: TrainSpec, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     run = RunDirectory.create(tmp_path_factory.mktemp("whole"), spec)
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
     return run
 
 
@@ -84,9 +84,9 @@ def test_stopped_at_any_step_and_resumed_the_run_ends_the_same(whole, spec, tmp_
         run = RunDirectory.create(tmp_path / str(step), spec)
         status = train(run, StepControl(stop_at=step))
         # A stop that comes with the last step comes too late.
-        assert status is (RunStatus.SUCCEEDED if step == spec.num_steps else RunStatus.STOPPED)
+        assert status is (RunStatus.FINISHED if step == spec.num_steps else RunStatus.STOPPED)
         assert len(kept_steps(run)) == step
-        assert train(run) is RunStatus.SUCCEEDED
+        assert train(run) is RunStatus.FINISHED
         assert_same(run, whole)
         num_same += 1
     figure("steps at which a stopped run resumed to the same end", f"{num_same} of {len(ends(spec, is_long))}")
@@ -102,7 +102,7 @@ def test_ended_without_a_word_after_any_step_the_run_ends_the_same(whole, spec, 
         run = RunDirectory.create(tmp_path / str(step), spec)
         with pytest.raises(KilledError):
             train(run, StepControl(at_step=killing_at(step)))
-        assert train(run) is RunStatus.SUCCEEDED
+        assert train(run) is RunStatus.FINISHED
         assert_same(run, whole)
         num_same += 1
     figure("steps at which a killed run resumed to the same end", f"{num_same} of {len(ends(spec, is_long))}")
@@ -121,7 +121,7 @@ def test_stopped_after_every_single_step_the_run_ends_the_same(whole, spec, tmp_
     for step in range(spec.num_steps):
         assert train(run, StepControl(stop_at=step)) is RunStatus.STOPPED
         assert len(kept_steps(run)) == step
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
     assert run.newest_attempt() == spec.num_steps + 1
     assert_same(run, whole)
     figure("attempts of a run that was stopped after every step", f"{run.newest_attempt()}, the same end")
@@ -131,6 +131,6 @@ def test_a_finished_run_that_is_run_again_does_nothing_again(whole, spec, tmp_pa
     run = RunDirectory.create(tmp_path, spec)
     train(run)
     before = kept_steps(run)
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
     assert repr(kept_steps(run)) == repr(before)
     assert_same(run, whole)

@@ -51,12 +51,12 @@ def finish(bench: Bench, run_id: str) -> None:
     for step in range(bench.step_of(run_id), NUM_STEPS):
         bench.wait_for_step(run_id, step)
         bench.supervisor.poll()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
 
 
 def assert_same_end(bench: Bench, run_id: str, folder: Path) -> None:
     whole = RunDirectory.create(folder / "whole", small_spec(NUM_STEPS, 4))
-    assert train(whole) is RunStatus.SUCCEEDED
+    assert train(whole) is RunStatus.FINISHED
     run = bench.run_of(run_id)
     assert recorded.policy_files(run, NUM_STEPS) == recorded.policy_files(whole, NUM_STEPS)
     assert recorded.buffer_content(run, NUM_STEPS) == recorded.buffer_content(whole, NUM_STEPS)

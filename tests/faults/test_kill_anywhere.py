@@ -78,8 +78,8 @@ class Driver:
 
     def finish(self, spec: TrainSpec) -> RunDirectory:
         run = RunDirectory.open(self.runs_root, run_actions.submit(self.runs_root, spec))
-        state = self.look_until(run.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
-        assert state.status is RunStatus.SUCCEEDED, state.reason
+        state = self.look_until(run.run_id, RunStatus.FINISHED, RunStatus.FAILED)
+        assert state.status is RunStatus.FINISHED, state.reason
         return run
 
 
@@ -92,7 +92,7 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
 
 def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Random) -> RunState:
     """Kill the worker while it starts, or inside a step, or while it writes a checkpoint; return the run's state."""
-    state = driver.look_until(run.run_id, RunStatus.RUNNING, RunStatus.SUCCEEDED)
+    state = driver.look_until(run.run_id, RunStatus.RUNNING, RunStatus.FINISHED)
     assert state.heartbeat is not None, "the run ended before its last kill"
     worker, base = state.heartbeat.worker.pid, None
     if rng.random() < 0.15:
@@ -110,7 +110,7 @@ def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Rando
             time.sleep(0.002)
         time.sleep(rng.uniform(0.0, 0.15))
     os.kill(worker, signal.SIGKILL)
-    return driver.look_until(run.run_id, RunStatus.LOST, RunStatus.SUCCEEDED)
+    return driver.look_until(run.run_id, RunStatus.LOST, RunStatus.FINISHED)
 
 
 def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(driver: Driver, spec: TrainSpec, is_long: bool):
@@ -121,8 +121,8 @@ def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(driver: Driv
     for _ in range(NUM_KILLS[is_long]):
         assert kill_at_a_random_moment(driver, killed, rng).status is RunStatus.LOST
         run_actions.resume(driver.runs_root, run_id)
-    state = driver.look_until(run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
-    assert state.status is RunStatus.SUCCEEDED, state.reason
+    state = driver.look_until(run_id, RunStatus.FINISHED, RunStatus.FAILED)
+    assert state.status is RunStatus.FINISHED, state.reason
     assert killed.newest_attempt() == NUM_KILLS[is_long] + 1
     assert_same_end(driver.runs_root, whole, killed)
     assert sum(value for _, value in recorded.losses(driver.runs_root, run_id)["replay/num_replayed"]) > 0
@@ -144,14 +144,14 @@ def test_run_that_was_stopped_and_resumed_ends_as_the_uninterrupted_one(short: t
     run_actions.stop(driver.runs_root, run_id)
     driver.look_until(run_id, RunStatus.STOPPED)
     run_actions.resume(driver.runs_root, run_id)
-    driver.look_until(run_id, RunStatus.SUCCEEDED)
+    driver.look_until(run_id, RunStatus.FINISHED)
     assert_same_end(driver.runs_root, whole, RunDirectory.open(driver.runs_root, run_id))
 
 
 def test_branch_with_the_same_specification_ends_as_its_parent(short: tuple[Driver, RunDirectory]):
     driver, parent = short
     branched = RunDirectory.open(driver.runs_root, run_actions.branch(driver.runs_root, parent.run_id, 6))
-    driver.look_until(branched.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
+    driver.look_until(branched.run_id, RunStatus.FINISHED, RunStatus.FAILED)
     assert recorded.policy_files(branched, 12) == recorded.policy_files(parent, 12)
     assert recorded.buffer_content(branched, 12) == recorded.buffer_content(parent, 12)
     assert recorded.experience_state(branched, 12) == recorded.experience_state(parent, 12)
@@ -175,5 +175,5 @@ def test_branch_without_a_step_left_is_refused_and_a_longer_one_continues(short:
     with pytest.raises(lookup.CommandError, match="expected more than 12"):
         run_actions.branch(driver.runs_root, parent.run_id, 12)
     longer = RunDirectory.open(driver.runs_root, run_actions.branch(driver.runs_root, parent.run_id, 12, num_steps=14))
-    assert driver.look_until(longer.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED).status is RunStatus.SUCCEEDED
+    assert driver.look_until(longer.run_id, RunStatus.FINISHED, RunStatus.FAILED).status is RunStatus.FINISHED
     assert [step for step, _ in recorded.losses(driver.runs_root, longer.run_id)["loss/total"]] == [13, 14]

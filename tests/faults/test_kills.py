@@ -66,7 +66,7 @@ class KilledWorkbench:
 
     def running(self) -> RunState:
         """Return the state of a run that trains, of a new one if the last has succeeded."""
-        if self.wait_for(RunStatus.RUNNING, RunStatus.SUCCEEDED).status is RunStatus.SUCCEEDED:
+        if self.wait_for(RunStatus.RUNNING, RunStatus.FINISHED).status is RunStatus.FINISHED:
             self.begin_run()
             return self.wait_for(RunStatus.RUNNING)
         return self.state()
@@ -99,7 +99,7 @@ class KilledWorkbench:
         whole = [path for path in list_checkpoints(run.checkpoints_path) if find_fault(path) is None]
         os.kill(state.heartbeat.worker.pid, signal.SIGKILL)
         is_inside = bool(unfinished_saves(run))
-        if self.wait_for(RunStatus.LOST, RunStatus.SUCCEEDED).status is RunStatus.SUCCEEDED:
+        if self.wait_for(RunStatus.LOST, RunStatus.FINISHED).status is RunStatus.FINISHED:
             return False
         assert [find_fault(path) for path in list_checkpoints(run.checkpoints_path)[:2]] in ([], [None], [None, None])
         step = int(whole[0].name.removeprefix(PREFIX)) if whole else 0
@@ -143,7 +143,7 @@ def test_whatever_is_killed_nothing_is_lost_and_every_run_ends_the_same(
         while not workbench.kill(victim):
             pass
         num_killed[victim] += 1
-    workbench.wait_for(RunStatus.SUCCEEDED)
+    workbench.wait_for(RunStatus.FINISHED)
     assert num_killed == wanted
     wait_until(lambda: len(processes_of(workbench.runs_root)) == 2, "workers to be gone")
     workbench.close()
@@ -155,7 +155,7 @@ def test_whatever_is_killed_nothing_is_lost_and_every_run_ends_the_same(
 
 def check_runs(workbench: KilledWorkbench, tmp_path: Path, figure: Callable[[str, object], None]) -> None:
     whole = RunDirectory.create(tmp_path / "whole", small_spec(NUM_STEPS, CHECKPOINT_INTERVAL))
-    assert train(whole) is RunStatus.SUCCEEDED
+    assert train(whole) is RunStatus.FINISHED
     assert ingest_all(workbench.runs_root, None)
     for run in workbench.runs:
         assert recorded.policy_files(run, NUM_STEPS) == recorded.policy_files(whole, NUM_STEPS)

@@ -132,7 +132,7 @@ def check_answers(database: Database, before: Rows) -> None:
     """Ask what pages ask of an upgraded database."""
     row = runs.get_run(database, TRAINED)
     assert row is not None
-    assert (row.status, row.attempt, row.step, row.tags) == ("succeeded", 2, 5, ("keep",))
+    assert (row.status, row.attempt, row.step, row.tags) == ("finished", 2, 5, ("keep",))
     assert [text for _, text in runs.list_notes(database, TRAINED)] == ["A note of then."]
     points = metrics.metric_series(database, TRAINED, ["reward/mean"])["reward/mean"]
     assert [point.step for point in points] == [1, 2, 3, 4, 5]

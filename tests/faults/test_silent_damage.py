@@ -46,8 +46,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for _ in range(2):
         run = RunDirectory.create(root, small_spec(NUM_STEPS))
         journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
-        assert train(run) is RunStatus.SUCCEEDED
-        write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+        assert train(run) is RunStatus.FINISHED
+        write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
         journal.append(JournalKind.TAGGED, run.run_id, tag="whole")
         for answer in ("4", "5", ""):
             append_answers(run.path, f"q{answer}", [(answer, -0.5), ("4", None)])
@@ -71,9 +71,9 @@ def _record_votes(root: Path) -> None:
         recorder.status(RunStatus.RUNNING)
         for number in (1, 2):
             recorder.record(VOTES_EVENT, {"votes": [{"item_id": f"a/1/{number}", "vote": 0, "outcome": "valid"}]})
-        recorder.status(RunStatus.SUCCEEDED)
+        recorder.status(RunStatus.FINISHED)
     write_plan(run.attempt_path(1), {"num_votes": 2})
-    write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+    write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
 
 
 def files_of_truth(root: Path) -> list[Path]:
@@ -173,8 +173,8 @@ def test_an_unreadable_outcome_is_never_overwritten(whole, tmp_path):
     shutil.copytree(whole, root)
     run = RunDirectory(min(path.parent for path in root.glob("*/run.json")))
     path = run.attempt_path(1) / OUTCOME_FILE
-    path.write_bytes(b'{"status": "succeeded"')
+    path.write_bytes(b'{"status": "finished"')
     outcome = write_outcome(run.attempt_path(1), RunStatus.LOST, "overwritten")
     assert outcome.status is RunStatus.LOST
     assert "damaged" in outcome.reason
-    assert path.read_bytes() == b'{"status": "succeeded"'
+    assert path.read_bytes() == b'{"status": "finished"'

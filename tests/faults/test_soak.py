@@ -102,4 +102,4 @@ def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_l
 
 
 def state_is_success(runs_root: Path, run_id: str) -> bool:
-    return lookup.state_of(runs_root, RunDirectory.open(runs_root, run_id)).status is RunStatus.SUCCEEDED
+    return lookup.state_of(runs_root, RunDirectory.open(runs_root, run_id)).status is RunStatus.FINISHED

@@ -82,7 +82,7 @@ def read_on(database: Database, end_at: float) -> list[float]:
 @pytest.fixture
 def runs_root(tmp_path: Path) -> Path:
     runs_root = tmp_path / "runs"
-    record_attempt(new_run(runs_root, run_id="recorded"), range(1, 9), end=RunStatus.SUCCEEDED)
+    record_attempt(new_run(runs_root, run_id="recorded"), range(1, 9), end=RunStatus.FINISHED)
     open_database(None, runs_root).close()
     return runs_root
 

@@ -28,7 +28,7 @@ RECORDED = "thoughts-finished"
 def test_thirty_browsers_see_no_error_and_memory_stays_bounded(tmp_path, is_long, figure):
     with toy_supervisor(tmp_path) as (_, runs_root):
         database = open_database(None, runs_root)
-        judged.make_run(database, runs_root, RECORDED, "succeeded", 12)
+        judged.make_run(database, runs_root, RECORDED, "finished", 12)
         database.close()
         bench = Bench(runs_root)
         live = run_actions.submit(runs_root, toy_spec(100_000, "long-phases"))

@@ -48,7 +48,7 @@ class NoteLauncher(LocalLauncher):
     def start(self, run: RunDirectory, attempt: int) -> ProcessIdentity:
         with (run.path / "starts").open("ab", buffering=0) as file:
             file.write(b"x")
-        write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
+        write_outcome(run.attempt_path(attempt), RunStatus.FINISHED, "")
         identity = identify(os.getpid())
         assert identity is not None
         return identity
@@ -140,7 +140,7 @@ def test_stopped_supervisor_keeps_its_right_and_goes_on(tmp_path, figure):
     wait_until(lambda: read_outcome(run.attempt_path(1)) is not None, "the run's end")
     first.send_signal(signal.SIGCONT)
     assert first.wait(timeout=TIMEOUT_SECONDS) == 0
-    assert (run.attempts(), shown(runs_root, run)) == ([1], ("succeeded", list(range(1, 201))))
+    assert (run.attempts(), shown(runs_root, run)) == ([1], ("finished", list(range(1, 201))))
     figure("a supervisor stopped and continued", "no second one could start; it continued")
 
 

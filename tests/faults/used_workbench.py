@@ -39,15 +39,15 @@ def make(runs_root: Path, num_more: int) -> None:
     _record_runs(runs_root)
     for number in range(num_more):
         run = new_run(runs_root, run_id=f"run-{number:04d}")
-        record_attempt(run, [1], end=RunStatus.SUCCEEDED)
-        write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+        record_attempt(run, [1], end=RunStatus.FINISHED)
+        write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
     _say_things(runs_root, num_more)
 
 
 def _record_runs(runs_root: Path) -> None:
     resumed = new_run(runs_root, run_id="resumed")
     record_attempt(resumed, range(1, 9))
-    record_attempt(resumed, range(6, 11), end=RunStatus.SUCCEEDED, seed=1)
+    record_attempt(resumed, range(6, 11), end=RunStatus.FINISHED, seed=1)
     failed = new_run(runs_root, run_id="failed", parent_run_id="resumed", branched_from_step=4)
     record_attempt(failed, [5], end=RunStatus.FAILED)
     trained = record_chains(runs_root, [["valid", "lucky", "wrong", "code"]] * 3)
@@ -55,9 +55,9 @@ def _record_runs(runs_root: Path) -> None:
     run_job(judged)
     scored = _record_scores(runs_root)
     for run in (trained, judged, scored):
-        write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+        write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
     write_outcome(resumed.attempt_path(1), RunStatus.LOST, "Gone.")
-    write_outcome(resumed.attempt_path(2), RunStatus.SUCCEEDED, "")
+    write_outcome(resumed.attempt_path(2), RunStatus.FINISHED, "")
     write_outcome(failed.attempt_path(1), RunStatus.FAILED, "A reason \N{SNOWMAN}.")
 
 

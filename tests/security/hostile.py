@@ -106,7 +106,7 @@ def build(runs_root: Path, monkeypatch) -> None:
     monkeypatch.setattr(played, "question", question)
     scored.record_all(runs_root)
     judged.record_all(runs_root)
-    played.play(runs_root, RecordedRun(PLAYED, ALL, "succeeded", 5, reason=ALL))
+    played.play(runs_root, RecordedRun(PLAYED, ALL, "finished", 5, reason=ALL))
     one_each = [RecordedRun(f"run-hostile-{n}", text, "queued", 0) for n, text in enumerate(PAYLOADS)]
     recorded.record(runs_root, RecordedRun(RUN, ALL, "failed", 2, reason=ALL), *one_each)
     _name_files(runs_root)

@@ -29,7 +29,7 @@ def root(tmp_path):
     root = tmp_path / "runs"
     root.mkdir()
     database = open_database(None, root)
-    judged.make_run(database, root, RUN, "succeeded", 2)
+    judged.make_run(database, root, RUN, "finished", 2)
     database.close()
     supervisor = SingleInstance(root)  # one that starts nothing
     supervisor.beat()

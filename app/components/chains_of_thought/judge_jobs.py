@@ -111,7 +111,7 @@ def _planned(job: JudgeJobRow) -> int | None:
 
 
 def _fraction(job: JudgeJobRow, plan: int | None) -> float:
-    if job.status == "succeeded":
+    if job.status == "finished":
         return 1.0
     return min(1.0, job.num_votes / plan) if plan else 0.0
 

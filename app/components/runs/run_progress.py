@@ -15,7 +15,7 @@ def is_live(row: RunRow) -> bool:
 def fraction(row: RunRow) -> float:
     """Return the share done of a run's steps, of an evaluation's questions or of a judge's votes, in [0, 1]."""
     done, total = pieces(row)
-    return max(0.0, min(1.0, done / total)) if total else float(row.status == "succeeded")
+    return max(0.0, min(1.0, done / total)) if total else float(row.status == "finished")
 
 
 def pieces(row: RunRow) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app.paper_and_studies import PendingRun, RunKey, Study
 from db.rows.runs import BROKEN_STATES, RunRow
 
-MISSING, FINISHED = "missing", "succeeded"
+MISSING, FINISHED = "missing", "finished"
 LIVE = ("running", "starting", "stopping", "queued")
 
 
@@ -38,7 +38,7 @@ class CellState:
     @property
     def words(self) -> str:
         """The state in words, with how many seeds are finished."""
-        name = {FINISHED: "finished", "starting": "running", "stopping": "running"}.get(self.state, self.state)
+        name = {"starting": "running", "stopping": "running"}.get(self.state, self.state)
         return (
             name
             if self.num_finished in {0, len(self.states)}

@@ -14,7 +14,7 @@ STATES: dict[str, tuple[str, Colour, str]] = {
     "running": ("running", "blue", "play_circle"),
     "stopping": ("stopping", "orange", "pending"),
     "stopped": ("stopped", "gray", "stop_circle"),
-    "succeeded": ("finished", "green", "check_circle"),
+    "finished": ("finished", "green", "check_circle"),
     "failed": ("failed", "red", "error"),
     "lost": ("lost", "violet", "help"),
 }

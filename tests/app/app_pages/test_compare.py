@@ -71,8 +71,8 @@ def test_running_and_failed_runs_are_compared_as_far_as_they_are(open_page):
 
 def test_seeds_become_one_curve_with_mean_and_deviation(runs_root, open_page):
     pair = [
-        recorded.RecordedRun("run-one", "exgrpo seed 1", "succeeded", 10),
-        recorded.RecordedRun("run-two", "exgrpo seed 2", "succeeded", 20),
+        recorded.RecordedRun("run-one", "exgrpo seed 1", "finished", 10),
+        recorded.RecordedRun("run-two", "exgrpo seed 2", "finished", 20),
     ]
     recorded.record(runs_root, *pair, recorded.ON_POLICY)
     page = open_page("compare", runs="run-one,run-two,run-on-policy", by="Mean over seeds")

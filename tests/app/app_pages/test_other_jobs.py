@@ -21,7 +21,7 @@ def evaluation(runs_root):
     database = open_database(None, runs_root)
     parts = {"format": 0.75, "mine:reward": -1.5}
     run_id = record_scores(database, runs_root, event([4, 0, 2], reward_parts=parts), run_id="scored")
-    events.set_status(database, run_id, "succeeded", attempt=1)
+    events.set_status(database, run_id, "finished", attempt=1)
     database.close()
     return run_id
 

@@ -265,7 +265,7 @@ def test_run_without_checkpoints_cannot_be_branched(open_page):
 
 
 def test_refused_command_is_one_sentence(recorded_runs, open_page):
-    write_outcome(RunDirectory.open(recorded_runs, "run-running").attempt_path(1), RunStatus.SUCCEEDED, "")
+    write_outcome(RunDirectory.open(recorded_runs, "run-running").attempt_path(1), RunStatus.FINISHED, "")
     page = open_page("run", run="run-running")
     page.button(key="run-stop").click().run()
     assert not page.exception

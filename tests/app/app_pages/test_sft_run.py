@@ -29,9 +29,9 @@ def tuned(runs_root):
         metrics = {"loss/sft": 1.0 / step, "optim/gradient_norm": 0.5, "seconds/step": 0.1}
         recorder.step(StepReport(step, is_replay_open=False, groups=[], metrics=metrics))
     recorder.evaluation(EvaluationRecord(24, "held_out", ["0", "1"], [4, 8], 8, 0.6, 1.0))
-    recorder.status(RunStatus.SUCCEEDED)
+    recorder.status(RunStatus.FINISHED)
     recorder.close()
-    write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
+    write_outcome(run.attempt_path(attempt), RunStatus.FINISHED, "")
     rebuild_index(runs_root, None)
 
 

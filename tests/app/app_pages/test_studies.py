@@ -43,7 +43,7 @@ def study_root(tmp_path_factory):
     study = load_study("repo")
     for seed, (repo, exgrpo) in enumerate(((4, 6), (5, 8))):
         record_run(root, study, key("repo", seed), repo)
-        record_run(root, study, key("exgrpo-re", seed), exgrpo, RunStatus.FAILED if seed else RunStatus.SUCCEEDED)
+        record_run(root, study, key("exgrpo-re", seed), exgrpo, RunStatus.FAILED if seed else RunStatus.FINISHED)
     with open_fresh_index(root, None):
         pass
     return root
@@ -232,9 +232,9 @@ def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
         cell = study_state.CellState("c", (), tuple(keys), states, (None,) * 3)
         return cell.state, cell.words
 
-    assert state("succeeded", "running", "failed") == ("running", "running, 1/3 seeds")
-    assert state("succeeded", "failed", "missing") == ("failed", "failed, 1/3 seeds")
-    assert state("succeeded", "succeeded", "succeeded") == ("succeeded", "finished")
+    assert state("finished", "running", "failed") == ("running", "running, 1/3 seeds")
+    assert state("finished", "failed", "missing") == ("failed", "failed, 1/3 seeds")
+    assert state("finished", "finished", "finished") == ("finished", "finished")
     assert state("queued", "missing", "missing") == ("queued", "queued")
 
 
@@ -274,7 +274,7 @@ def test_figures_of_a_run_are_beside_the_columns_that_name_them(runs_root, open_
     folder = record_chains(runs_root, [["valid", "lucky", "wrong", "code"], ["lucky", "wrong", "wrong", "wrong"]])
     for tag in key("on-policy", 0, "code-analysis").tags:
         run_actions.tag(runs_root, folder.run_id, tag)
-    write_outcome(folder.attempt_path(1), RunStatus.SUCCEEDED, "")
+    write_outcome(folder.attempt_path(1), RunStatus.FINISHED, "")
     with open_fresh_index(runs_root, None):
         pass
     page = open_page("studies", study="code-analysis", view="Beside the paper")

@@ -45,7 +45,7 @@ def resumed(tmp_path_factory):
     run = new_run(tmp_path_factory.mktemp("runs"))
     record_attempt(run, range(1, 10))
     record_attempt(run, range(5, 8), seed=1, end=RunStatus.STOPPED)
-    record_attempt(run, range(7, 11), seed=2, end=RunStatus.SUCCEEDED)
+    record_attempt(run, range(7, 11), seed=2, end=RunStatus.FINISHED)
     batch = EventReader(run).read(max_steps=1_000)
     return RecordedRun(run, batch.events, batch.position)
 
@@ -206,10 +206,10 @@ def test_the_supervisor_has_the_last_word_on_the_status(database, tmp_path):
 
 def test_saying_again_that_a_run_has_ended_keeps_its_end(database, tmp_path):
     run = new_run(tmp_path)
-    record_attempt(run, range(1, 3), end=RunStatus.SUCCEEDED)
+    record_attempt(run, range(1, 3), end=RunStatus.FINISHED)
     ingest_run(database, run)
     ended_at = get_run(database, run.run_id).ended_at
-    ingest.set_status(database, run.run_id, "succeeded")
+    ingest.set_status(database, run.run_id, "finished")
     assert get_run(database, run.run_id).ended_at == ended_at
 
 

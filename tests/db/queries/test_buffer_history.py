@@ -29,10 +29,10 @@ def tell(report):
 def stored_run(request, new_database, tmp_path_factory):
     folder = tmp_path_factory.mktemp("told")
     database, run = new_database(request.param, folder), new_run(folder)
-    record_attempt(run, range(1, 7), end=RunStatus.SUCCEEDED, change=tell)
+    record_attempt(run, range(1, 7), end=RunStatus.FINISHED, change=tell)
     ingest_run(database, run)
     child = new_run(folder, run_id="child", parent_run_id=run.run_id, branched_from_step=3)
-    record_attempt(child, range(4, 6), end=RunStatus.SUCCEEDED, change=lambda report: setattr(
+    record_attempt(child, range(4, 6), end=RunStatus.FINISHED, change=lambda report: setattr(
         report, "buffer_events", [BufferEvent(K.RETIRED, 1, None, 5, None)] if report.step == 4 else []
     ))  # fmt: skip
     ingest_run(database, child)

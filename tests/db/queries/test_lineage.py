@@ -41,7 +41,7 @@ def tell_a_story(report):
 def replayed_run(request, new_database, tmp_path_factory):
     folder = tmp_path_factory.mktemp("told")
     database, run = new_database(request.param, folder), new_run(folder)
-    record_attempt(run, range(1, 9), end=RunStatus.SUCCEEDED, change=tell_a_story)
+    record_attempt(run, range(1, 9), end=RunStatus.FINISHED, change=tell_a_story)
     ingest_run(database, run)
     yield database, run.run_id
     database.close()

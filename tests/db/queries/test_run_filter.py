@@ -122,7 +122,7 @@ def test_runs_are_sorted_by_pages_either_way_and_unknown_values_come_last(filled
     values = {
         "a": {"started_at": BORN, "step": 25, "summary": {"last_pass_at_1": 0.75}},
         "c": {"started_at": BORN + timedelta(hours=1), "step": 5, "summary": {"last_pass_at_1": 0.1}},
-        "d": {"status": "succeeded"},
+        "d": {"status": "finished"},
     }
     for hours, (run_id, columns) in enumerate(values.items()):
         change = update(models.runs).where(models.runs.c.run_id == run_id)

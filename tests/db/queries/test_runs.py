@@ -33,7 +33,7 @@ def test_an_empty_database_answers_every_question(database):
 def test_a_run_row_says_what_the_run_is_and_how_far_it_got(recorded_run):
     database, recorded = recorded_run
     row = runs.get_run(database, recorded)
-    assert (row.name, row.status, row.method, row.engine) == ("a run", "succeeded", "ExGRPO", "embedded")
+    assert (row.name, row.status, row.method, row.engine) == ("a run", "finished", "ExGRPO", "embedded")
     assert (row.model, row.dataset, row.preset) == ("chains-warm", "chains", None)
     assert (row.step, row.num_steps, row.attempt, row.health) == (NUM_STEPS, 50, 1, ())
     assert row.created_at <= row.started_at <= row.ended_at == row.last_event_at

@@ -47,7 +47,7 @@ def listed(request, new_database, tmp_path_factory):
         run = new_run(folder, run_id=name)
         record_attempt(run, range(1, 10), seed=seed, change=vary)
         if name == "first":
-            record_attempt(run, range(7, 13), seed=5, end=RunStatus.SUCCEEDED, change=vary)
+            record_attempt(run, range(7, 13), seed=5, end=RunStatus.FINISHED, change=vary)
         ingest_run(database, run)
     yield database, everything(database)
     database.close()

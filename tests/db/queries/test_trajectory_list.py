@@ -28,7 +28,7 @@ def two_runs(request, new_database, tmp_path_factory):
     database, snippets = new_database(request.param, folder), []
     for name in ("first", "second"):
         run = new_run(folder, run_id=name)
-        record_attempt(run, range(1, NUM_STEPS + 1), end=RunStatus.SUCCEEDED, change=store_first_correct)
+        record_attempt(run, range(1, NUM_STEPS + 1), end=RunStatus.FINISHED, change=store_first_correct)
         ingest_run(database, run)
         snippets.append(name)
     yield database, snippets

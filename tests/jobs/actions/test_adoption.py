@@ -41,7 +41,7 @@ def test_adopted_run_has_its_texts_rewards_and_steps_in_the_database(dump, tmp_p
     with open_fresh_index(tmp_path / "runs", None) as database:
         run = runs.get_run(database, adopted.run_id)
         assert run is not None
-        assert (run.status, run.engine, run.model) == ("succeeded", "verl", "some/model")
+        assert (run.status, run.engine, run.model) == ("finished", "verl", "some/model")
         assert "adopted" in run.tags
         hits = trajectory_list.list_snippets(database, TrajectoryFacets(words="answer 1"))
         (hit,) = [row for row in hits if row.snippet == "answer 1 of 0"]

@@ -38,7 +38,7 @@ def used(bench: Bench) -> str:
     """A run that ended, with a tag and a note, on a bench whose supervisor was closed."""
     bench.start()
     run_id = bench.submit(toy_spec(6, checkpoint_interval=2))
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     run_actions.tag(bench.runs_root, run_id, "kept")
     run_actions.note(bench.runs_root, run_id, "A note.")
     bench.supervisor.poll()
@@ -100,7 +100,7 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
             spec = run.spec_path
             spec.write_text(spec.read_text().replace('"num_steps": 400', '"num_steps": 60'))
             run_actions.resume(copy.runs_root, run_id)
-            copy.look_until(run_id, RunStatus.SUCCEEDED)
+            copy.look_until(run_id, RunStatus.FINISHED)
             copy.supervisor.poll()
         finally:
             copy.supervisor.close()

@@ -26,8 +26,8 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run of 9 steps that was killed at step 7 and resumed from its checkpoint of step 4."""
     run = killed_run(tmp_path_factory.mktemp("runs"), "newest", 7)
     write_outcome(run.attempt_path(1), RunStatus.LOST, "It was killed.")
-    assert train(run) is RunStatus.SUCCEEDED
-    write_outcome(run.attempt_path(2), RunStatus.SUCCEEDED, "")
+    assert train(run) is RunStatus.FINISHED
+    write_outcome(run.attempt_path(2), RunStatus.FINISHED, "")
     assert verify_run(run) == []
     return run
 

@@ -61,7 +61,7 @@ def test_a_failed_run_is_told_that_is_hidden_or_older_than_hundreds_of_others(be
         for number in range(501):
             info = {"run_id": f"later-{number}", "name": "later", "created_at": datetime.now(UTC).isoformat()}
             events.register_run(database, info, {})
-            events.set_status(database, info["run_id"], "queued" if number % 2 else "succeeded")
+            events.set_status(database, info["run_id"], "queued" if number % 2 else "finished")
     watch_for(bench, receiver.url).poll()
     assert receiver.titles == ["toy failed"]
 

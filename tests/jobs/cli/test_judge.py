@@ -40,7 +40,7 @@ def test_a_run_is_judged_shown_analysed_and_rebuilt_from_the_command_line(tmp_pa
     )
     database = open_database(None, tmp_path)
     [judge] = list_judges(database, "trained")
-    assert (judge.judge_run_id, judge.status, judge.num_responses) == (summary["run_id"], "succeeded", 6)
+    assert (judge.judge_run_id, judge.status, judge.num_responses) == (summary["run_id"], "finished", 6)
     database.close()
 
 

@@ -48,7 +48,7 @@ def test_train_runs_to_the_end_and_its_last_line_tells_what_came_out(bench: Benc
 def test_train_as_json_prints_nothing_else(bench: Bench):
     result = run(bench.runs_root, "train", "--set", "num_steps=3", "--json")
     report = json.loads(result.stdout)
-    assert (report["status"], report["steps"]) == ("succeeded", 3)
+    assert (report["status"], report["steps"]) == ("finished", 3)
 
 
 def test_failed_training_exits_with_one_and_says_why(bench: Bench):
@@ -75,7 +75,7 @@ def test_followed_resume_continues_until_the_run_ends(bench: Bench):
     assert run(bench.runs_root, "stop", run_id).returncode == 0
     result = run(bench.runs_root, "resume", "--follow", run_id)
     assert result.returncode == 0, result.stderr
-    assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.SUCCEEDED
+    assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.FINISHED
 
 
 def test_killed_training_command_leaves_its_run_going(bench: Bench):
@@ -92,7 +92,7 @@ def test_second_training_command_takes_over_when_the_first_has_ended(bench: Benc
     first = start(bench.runs_root, "train", "--set", "num_steps=60")
     wait_until(lambda: read_supervisor(bench.runs_root) is not None, "the first command's supervisor")
     second = run(bench.runs_root, "train", "--set", "num_steps=2", "--json")
-    assert json.loads(second.stdout)["status"] == "succeeded"
+    assert json.loads(second.stdout)["status"] == "finished"
     first.communicate(timeout=60)
     assert first.returncode == 0
 
@@ -115,7 +115,7 @@ def test_log_is_followed_to_the_run_s_end(bench: Bench):
     result = run(bench.runs_root, "logs", "-f", only_run(bench.runs_root))
     training.communicate(timeout=60)
     assert "Attempt 1" in result.stdout
-    assert "succeeded" in result.stdout
+    assert "finished" in result.stdout
 
 
 def test_exported_run_can_be_imported_elsewhere_with_all_its_numbers(bench: Bench, tmp_path):
@@ -126,7 +126,7 @@ def test_exported_run_can_be_imported_elsewhere_with_all_its_numbers(bench: Benc
     elsewhere = tmp_path / "elsewhere"
     assert run(elsewhere, "import", str(archive)).stdout.strip() == run_id
     printed = json.loads(run(elsewhere, "show", run_id, "--json").stdout)
-    assert (printed["run"]["status"], printed["run"]["step"]) == ("succeeded", 4)
+    assert (printed["run"]["status"], printed["run"]["step"]) == ("finished", 4)
     assert printed["metrics"]["reward/pass_at_1"] == 0.25
 
 

@@ -15,8 +15,8 @@ def runs_root(tmp_path):
     """A runs root with two runs that fit and one that is too short; the newest that fits is `second`."""
     for run_id, num_steps in (("20260101-first", 22), ("20260102-second", 21), ("20260103-short", 4)):
         run = new_run(tmp_path, run_id=run_id)
-        record_attempt(run, range(1, num_steps + 1), end=RunStatus.SUCCEEDED)
-        write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+        record_attempt(run, range(1, num_steps + 1), end=RunStatus.FINISHED)
+        write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
     return tmp_path
 
 

@@ -68,7 +68,7 @@ def test_status_tells_done_from_missing(tmp_path: Path):
     run_id = record_run(tmp_path, load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 0), 5)
     words = ("study", "status", "repo", "--seeds", 2, "--cells", "repo", "--runs-root", tmp_path)
     lines = json.loads(call(*words, "--json"))["runs"]
-    assert [(line["state"], line["run_id"]) for line in lines] == [("succeeded", run_id), ("missing", None)]
+    assert [(line["state"], line["run_id"]) for line in lines] == [("finished", run_id), ("missing", None)]
     assert call(*words).split(maxsplit=1) == ["repo", "finished: seed 0; missing: seed 1\n"]
 
 
@@ -116,7 +116,7 @@ def test_without_a_scale_a_study_is_read_at_the_first_that_it_has(tmp_path: Path
 def test_status_lists_runs_of_more_seeds_than_the_study_has(tmp_path: Path):
     record_run(tmp_path, load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 11), 5)
     runs = json.loads(call("study", "status", "repo", "--json", "--runs-root", tmp_path))["runs"]
-    assert [(run["cell"], run["seed"]) for run in runs if run["state"] == "succeeded"] == [("repo", 11)]
+    assert [(run["cell"], run["seed"]) for run in runs if run["state"] == "finished"] == [("repo", 11)]
     words = ("study", "status", "repo", "--seeds", 2, "--json", "--runs-root", tmp_path)
     assert {run["seed"] for run in json.loads(call(*words))["runs"]} == {0, 1}
 
@@ -161,7 +161,7 @@ def test_run_makes_what_is_missing_once_and_resumes_what_failed(tmp_path: Path):
     assert len(runs) == 2
     assert failed in runs
     lines = json.loads(call("study", "status", "repo", "--seeds", 1, "--runs-root", tmp_path, "--json"))["runs"]
-    assert {line["state"] for line in lines} == {"succeeded"}
+    assert {line["state"] for line in lines} == {"finished"}
 
 
 @pytest.mark.slow

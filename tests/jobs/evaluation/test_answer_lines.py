@@ -82,7 +82,7 @@ def test_files_of_older_versions_are_read_and_count_as_whole(run, missing):
 def test_damage_is_said_by_verify_on_the_run_s_page_and_on_resume(run, caplog):
     path = run.path / FOLDER / NAME
     path.write_bytes(path.read_bytes().replace(b"boxed{5}", b"boxed{6}", 1))
-    write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+    write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
     sentence = f"evaluation/{NAME}: line 1 is damaged and was skipped."
     assert [damage.what for damage in verify_run(run)] == [sentence]
     runs_root = str(run.path.parent)

@@ -103,7 +103,7 @@ def test_means_of_reward_parts_are_beside_the_scores(tmp_path, benchmark_file, m
         spec = server_evaluation(server.address, benchmark_file, num_questions=4)
         spec = spec.model_copy(update={"reward_parts": ("answer", "format", shortness)})
         run = RunDirectory.create(tmp_path / "runs", spec)
-        assert attempt(run) is RunStatus.SUCCEEDED
+        assert attempt(run) is RunStatus.FINISHED
     (event,) = (json.loads(line) for line in events(run))
     # Of 0 to 3 the even ones are boxed, "4" before a box that never closes, which is right in training.
     lengths = [len(text) for text in (r"\boxed{0}", "no idea", r"\boxed{4} or \boxed{", "no idea")]
@@ -119,7 +119,7 @@ def test_stopped_evaluation_goes_on_where_it_was(tmp_path, benchmark_file):
         assert attempt(run, Beats(0)) is RunStatus.STOPPED
         assert server.asked == []
         control = Beats()
-        assert attempt(run, control) is RunStatus.SUCCEEDED
+        assert attempt(run, control) is RunStatus.FINISHED
     assert control.beats == list(range(31))
     assert len(server.asked) == 30
     assert len(events(run)) == 1
@@ -133,7 +133,7 @@ def test_line_cut_short_by_a_kill_is_asked_again_and_no_other(tmp_path, benchmar
         whole = path.read_bytes()
         path.write_bytes(whole[:-40])
         server.asked.clear()
-        assert attempt(run) is RunStatus.SUCCEEDED
+        assert attempt(run) is RunStatus.FINISHED
         assert len(server.asked) == 1
     assert path.read_bytes() == whole[:-40]
 
@@ -147,7 +147,7 @@ def test_answers_that_an_older_grader_decided_are_graded_again_but_not_asked_aga
             older.setattr(loop, "grader_version", lambda: "older")
             attempt(run)
         server.asked.clear()
-        assert attempt(run) is RunStatus.SUCCEEDED
+        assert attempt(run) is RunStatus.FINISHED
         assert server.asked == []
     assert [line["grader_version"] for line in answer_lines(run)] == ["older"] * 3 + [grader_version()] * 3
 
@@ -166,7 +166,7 @@ def test_server_that_fails_midway_keeps_what_it_answered(tmp_path, benchmark_fil
             attempt(run)
         num_before = len(server.asked)
         is_ill[0] = False
-        assert attempt(run) is RunStatus.SUCCEEDED
+        assert attempt(run) is RunStatus.FINISHED
     prompts = Counter(body["prompt"] for _, body in server.asked)
     assert num_before < 30
     assert sum(prompts.values()) <= 32  # the one that failed, and one that may have been under way
@@ -229,7 +229,7 @@ def test_all_provided_benchmarks_are_scored_end_to_end_through_a_kill(tmp_path, 
     os.kill(killed.heartbeat.worker.pid, signal.SIGKILL)
     assert follow(runs_root, run_id, lambda state: state.is_ended).status is RunStatus.LOST
     run_actions.resume(runs_root, run_id)
-    assert follow(runs_root, run_id, lambda state: state.is_ended).status is RunStatus.SUCCEEDED
+    assert follow(runs_root, run_id, lambda state: state.is_ended).status is RunStatus.FINISHED
 
     finished = Counter((path.name[:-11], line["question_id"]) for path, line in named_lines(run))
     assert sorted(Counter(name for name, _ in finished).items()) == sorted((name, 3) for name in BENCHMARKS)

@@ -82,7 +82,7 @@ def record_chains(
         recorder.step(StepReport(step, False, [group]))
     recorder.close()
     # Without it a supervisor that starts gives the attempt's worker half a minute to appear.
-    write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
+    write_outcome(run.attempt_path(attempt), RunStatus.FINISHED, "")
     return run
 
 

@@ -45,7 +45,7 @@ def test_the_oracle_judges_every_correct_response_and_names_the_first_fault(tmp_
     record_chains(tmp_path, [KINDS, ["wrong", "wrong", "valid", "lucky"]])
     job = new_job(tmp_path, oracle_spec())
     control = Switch()
-    assert run_job(job, control) is RunStatus.SUCCEEDED
+    assert run_job(job, control) is RunStatus.FINISHED
     assert control.phases == [Phase.ANSWERS]
     assert [(vote.trajectory_id, vote.outcome, vote.issues) for vote in votes_of(job)] == [
         (0, "valid", ()),
@@ -67,7 +67,7 @@ def test_a_server_that_judges_well_agrees_with_the_oracle(tmp_path):
 
     with serving(judge_three_at_once) as server:
         job = new_job(tmp_path, server_spec(server.address, num_parallel=3, timeout_seconds=60.0))
-        assert run_job(job) is RunStatus.SUCCEEDED
+        assert run_job(job) is RunStatus.FINISHED
         assert len(server.bodies) == 9
         assert server.most_at_once == 3
     by_id = {vote.trajectory_id: vote.outcome for vote in votes_of(job)}
@@ -118,7 +118,7 @@ def test_what_is_no_verdict_is_unjudged_with_its_reason(tmp_path, reply, reason)
     record_chains(tmp_path, [KINDS])
     with serving(lambda _: reply) as server:
         job = new_job(tmp_path, server_spec(server.address, num_tries=1))
-        assert run_job(job) is RunStatus.SUCCEEDED
+        assert run_job(job) is RunStatus.FINISHED
     assert [(vote.outcome, vote.reason) for vote in votes_of(job)] == [("unjudged", reason)] * 3
 
 
@@ -182,7 +182,7 @@ def test_a_stopped_judge_goes_on_without_asking_again(tmp_path):
         assert control.phases == [Phase.ANSWERS]
         assert 2 <= len(votes_of(job)) < 12
         server.behaviour = judge_as_oracle
-        assert run_job(job) is RunStatus.SUCCEEDED
+        assert run_job(job) is RunStatus.FINISHED
         assert len(server.bodies) == 12
     assert len({vote.key for vote in votes_of(job)}) == len(votes_of(job)) == 12
 
@@ -206,7 +206,7 @@ def test_a_server_that_fails_throughout_ends_the_judging_and_is_asked_again_on_r
             run_job(job)
         assert votes_of(job) == []
         server.behaviour = judge_as_oracle
-        assert run_job(job) is RunStatus.SUCCEEDED
+        assert run_job(job) is RunStatus.FINISHED
     assert len(votes_of(job)) == 30
 
 
@@ -246,7 +246,7 @@ def test_a_killed_judge_pays_for_no_answer_twice(tmp_path):
         again = [sys.executable, "-m", "jobs.worker", str(job.path), str(job.claim_attempt())]
         assert subprocess.run(again, check=False, timeout=120).returncode == 0
         asked = [headers["Idempotency-Key"] for headers in server.headers]
-    assert read_outcome(job.attempt_path(2)).status is RunStatus.SUCCEEDED
+    assert read_outcome(job.attempt_path(2)).status is RunStatus.FINISHED
     assert len(votes_of(job)) == len({vote.key for vote in votes_of(job)}) == 30
     # The two that the kill cut off are asked again, under the same keys; whatever was answered is not.
     assert len(asked) == 32
@@ -289,7 +289,7 @@ def test_ids_and_texts_of_any_characters_are_judged(tmp_path):
     path.write_text(line, encoding="utf-8")
     with serving(lambda _: completion("\ud83d \x00 \\boxed{yes}")) as server:
         job = new_job(tmp_path, server_spec(server.address, judged={"file": str(path)}))
-        assert run_job(job) is RunStatus.SUCCEEDED
+        assert run_job(job) is RunStatus.FINISHED
         assert "X-Evil" not in server.headers[0]
     assert [vote.outcome for vote in votes_of(job)] == ["valid", "valid"]
 
@@ -343,7 +343,7 @@ def test_a_judge_of_known_errors_is_found_out_on_processbench(tmp_path, shared_d
 
     with serving(judge_with_errors) as server:
         job = new_job(tmp_path, server_spec(server.address, judged={"file": str(path), "limit": 300}))
-        assert run_job(job) is RunStatus.SUCCEEDED
+        assert run_job(job) is RunStatus.FINISHED
     found = calibrate(group_votes([(vote.item_id, vote.label, vote.outcome) for vote in votes_of(job)]))
     assert found.num_items == 300
     assert found.unjudged.value == pytest.approx(12 / 300)

@@ -27,12 +27,12 @@ def test_ends_are_told_in_one_sentence_and_logged(ray_bench: RayBench, cluster: 
         ray_bench.submit(ray_spec(cluster.address, 3, *tags)) for tags in ((), ("fails",), ("exits",))
     )
     ray_bench.start(max_running=3)
-    ray_bench.look_until(good, RunStatus.SUCCEEDED)
+    ray_bench.look_until(good, RunStatus.FINISHED)
     ray_bench.look_until(failing, RunStatus.FAILED)
     ray_bench.look_until(exiting, RunStatus.FAILED)
     log = ray_bench.log_of(good)
     assert log.count("The toy speaks.") == 1
-    assert log.rstrip().endswith(f"Attempt 1 of {good}: succeeded.")
+    assert log.rstrip().endswith(f"Attempt 1 of {good}: finished.")
     assert ray_bench.reason_of(failing) == "data.source: the toy data are missing."
     assert "Traceback" in ray_bench.log_of(failing)
     assert "exit code 7" in ray_bench.reason_of(exiting)

@@ -53,7 +53,7 @@ def test_what_is_recorded_is_read_in_order_and_whole(run):
     checkpoint.mkdir()
     (checkpoint / "weights").write_bytes(b"12345")
     recorder.checkpoint(3, checkpoint)
-    recorder.status(RunStatus.SUCCEEDED, "done")
+    recorder.status(RunStatus.FINISHED, "done")
     recorder.close()
     events = EventReader(run).read().events
     kinds = ["status", "questions", "step", "step", "step", "evaluation", "checkpoint", "status"]
@@ -63,7 +63,7 @@ def test_what_is_recorded_is_read_in_order_and_whole(run):
     assert [question["prompt_text"] for question in events[1]["questions"]][:2] == ["Q0: 1+0=?", "Q1: 1+1=?"]
     assert events[5]["num_correct"] == [1, 2]
     assert (events[6]["path"], events[6]["num_bytes"]) == ("checkpoints/step-00000003", 5)
-    assert (events[7]["status"], events[7]["reason"]) == ("succeeded", "done")
+    assert (events[7]["status"], events[7]["reason"]) == ("finished", "done")
 
 
 def test_a_step_keeps_its_trajectories_and_replays(run):
@@ -161,7 +161,7 @@ def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, 
     recorder.step(make_report(1))
     arguments = {
         "settle": (),
-        "status": (RunStatus.SUCCEEDED,),
+        "status": (RunStatus.FINISHED,),
         "evaluation": (EvaluationRecord(1, "held_out", ["a"], [1], 4, 0.6, 2.5),),
         "checkpoint": (1, run.path),
         "record": ("asked", {}),

@@ -16,7 +16,7 @@ NUM_QUESTIONS = 10
 
 
 def record_run(
-    runs_root: Path, study: Study, key: RunKey, num_correct: int, end: RunStatus = RunStatus.SUCCEEDED
+    runs_root: Path, study: Study, key: RunKey, num_correct: int, end: RunStatus = RunStatus.FINISHED
 ) -> str:
     """Record a run that gets `num_correct` of 10 held-out questions right in the end, one fewer before."""
     run_id = run_actions.submit(runs_root, spec_of(study, key))

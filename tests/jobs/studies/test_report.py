@@ -168,7 +168,7 @@ def test_a_row_of_the_paper_is_beside_its_own_figure(tmp_path):
     study = load_study("code-analysis")
     for tag in RunKey(study.name, Scale.CHAINS, "on-policy", 0).tags:
         run_actions.tag(folder.path.parent, folder.run_id, tag)
-    write_outcome(folder.attempt_path(1), RunStatus.SUCCEEDED, "")
+    write_outcome(folder.attempt_path(1), RunStatus.FINISHED, "")
     text = " ".join(Outline(render_report(read(folder.path.parent, study.name), 3)).texts)
     assert "Medium on-policy CoT correctness without code (%) 64.7 50.0 1" in text
     assert "Hard on-policy CoT correctness without code (%) 56.1 0.000 1" in text

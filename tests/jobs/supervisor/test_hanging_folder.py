@@ -32,7 +32,7 @@ def test_a_new_supervisor_starts_other_runs_and_resumes_the_one_that_hung_once_i
     with hanging(bench.runs_root / run_id):
         bench.start(max_running=2)
         other = bench.submit(toy_spec(3))
-        bench.look_until(other, RunStatus.SUCCEEDED)
+        bench.look_until(other, RunStatus.FINISHED)
         assert bench.supervisor.state_of(run_id) is None
         assert not bench.supervisor.is_idle
     bench.look_until(run_id, RunStatus.RUNNING)
@@ -47,7 +47,7 @@ def test_a_running_run_that_hangs_is_neither_ended_nor_lost_and_delays_no_other(
     waiting = bench.submit(toy_spec(3).model_copy(update={"waits_for": run_id}))
     with hanging(bench.runs_root / run_id):
         other = bench.submit(toy_spec(3))
-        bench.look_until(other, RunStatus.SUCCEEDED)
+        bench.look_until(other, RunStatus.FINISHED)
         assert bench.supervisor.state_of(run_id).status is RunStatus.RUNNING
         assert bench.supervisor.state_of(waiting).status is RunStatus.QUEUED
     # What hung fails when the mount ends: if it was a heartbeat, the run continues until stopped, else it fails.

@@ -45,8 +45,8 @@ def record(runs_root: Path, *steps: int, run: RunDirectory | None = None, ends: 
     for step in steps:
         recorder.step(make_report(step))
     if ends:
-        recorder.status(RunStatus.SUCCEEDED)
-        write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
+        recorder.status(RunStatus.FINISHED)
+        write_outcome(run.attempt_path(attempt), RunStatus.FINISHED, "")
     recorder.close()
     return run
 
@@ -63,14 +63,14 @@ def shown_steps(runs_root: Path, database_url: str | None, run: RunDirectory) ->
 def test_copied_run_folder_is_taken_in(database_url, tmp_path):
     run = record(tmp_path / "runs", *range(1, 40))
     assert ingest_all(tmp_path / "runs", database_url)
-    assert shown_steps(tmp_path / "runs", database_url, run) == ("succeeded", list(range(1, 40)))
+    assert shown_steps(tmp_path / "runs", database_url, run) == ("finished", list(range(1, 40)))
 
 
 def test_taking_in_again_changes_nothing(database_url, tmp_path):
     run = record(tmp_path / "runs", 1, 2, 3)
     for _ in range(3):
         ingest_all(tmp_path / "runs", database_url)
-    assert shown_steps(tmp_path / "runs", database_url, run) == ("succeeded", [1, 2, 3])
+    assert shown_steps(tmp_path / "runs", database_url, run) == ("finished", [1, 2, 3])
 
 
 def test_resumed_run_goes_on_where_the_index_ended(database_url, tmp_path):
@@ -79,7 +79,7 @@ def test_resumed_run_goes_on_where_the_index_ended(database_url, tmp_path):
     ingest_all(runs_root, database_url)
     record(runs_root, 3, 4, run=run)
     ingest_all(runs_root, database_url)
-    assert shown_steps(runs_root, database_url, run) == ("succeeded", [1, 2, 3, 4])
+    assert shown_steps(runs_root, database_url, run) == ("finished", [1, 2, 3, 4])
 
 
 def test_end_of_an_earlier_attempt_is_shown_after_an_indexing_that_was_cut_off(database_url, tmp_path, monkeypatch):
@@ -90,9 +90,9 @@ def test_end_of_an_earlier_attempt_is_shown_after_an_indexing_that_was_cut_off(d
     with monkeypatch.context() as patch:
         patch.setattr(run_index.RunIndexing, "_show", lambda *_: raise_unreachable())
         ingest_all(runs_root, database_url)
-    assert shown_attempts(runs_root, database_url, run) == ["running", "succeeded"]
+    assert shown_attempts(runs_root, database_url, run) == ["running", "finished"]
     ingest_all(runs_root, database_url)
-    assert shown_attempts(runs_root, database_url, run) == ["lost", "succeeded"]
+    assert shown_attempts(runs_root, database_url, run) == ["lost", "finished"]
 
 
 def raise_unreachable() -> None:
@@ -139,13 +139,13 @@ def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(ben
         file.unlink()
     path.mkdir()
     bench.supervisor._index.close()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     assert any("database is behind" in record.getMessage() for record in caplog.records)
     path.rmdir()
     bench.supervisor.close()
     bench.supervisor = None
     ingest_all(bench.runs_root, None)
-    assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("succeeded", list(range(1, 101)))
+    assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("finished", list(range(1, 101)))
 
 
 @pytest.mark.postgres
@@ -167,7 +167,7 @@ def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
         while index.is_behind:
             index.refresh()
         index.close()
-        assert shown_steps(runs_root, url, run) == ("succeeded", [1, 2])
+        assert shown_steps(runs_root, url, run) == ("finished", [1, 2])
 
 
 def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_url, tmp_path, caplog):
@@ -179,5 +179,5 @@ def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_ur
     writer.close()
     whole = record(runs_root, 1, 2, run=RunDirectory.create(runs_root, TrainSpec(), run_id="b-whole"))
     assert ingest_all(runs_root, database_url)
-    assert shown_steps(runs_root, database_url, whole) == ("succeeded", [1, 2])
+    assert shown_steps(runs_root, database_url, whole) == ("finished", [1, 2])
     assert f"{broken.run_id} is not shown completely" in caplog.text

@@ -21,11 +21,11 @@ def toy_evaluation(num_pieces: int) -> EvalSpec:
 def test_evaluation_is_queued_started_and_shown_like_a_run(bench: Bench):
     run_id = bench.submit(toy_evaluation(3))
     bench.start()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     database = open_database(None, bench.runs_root)
     row = runs.get_run(database, run_id)
     database.close()
-    assert (row.status, row.name, row.kind, row.model) == ("succeeded", "scores", "eval", "a-model")
+    assert (row.status, row.name, row.kind, row.model) == ("finished", "scores", "eval", "a-model")
     assert (row.method, row.dataset) == ("evaluation", "math500")
     assert processes_of(bench.runs_root) == []
 
@@ -39,7 +39,7 @@ def test_evaluation_is_stopped_and_resumed_like_a_run(bench: Bench):
     bench.look_until(run_id, RunStatus.STOPPED)
     assert len((bench.run_of(run_id).path / "done.txt").read_text().split()) < 150
     run_actions.resume(bench.runs_root, run_id)
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     assert (bench.run_of(run_id).path / "done.txt").read_text().split() == [str(i) for i in range(150)]
 
 
@@ -51,4 +51,4 @@ def test_killed_evaluation_is_lost_and_can_be_resumed(bench: Bench):
     os.kill(bench.worker_pid(run_id), signal.SIGKILL)
     bench.look_until(run_id, RunStatus.LOST)
     run_actions.resume(bench.runs_root, run_id)
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)

@@ -17,9 +17,9 @@ def test_waiting_run_starts_once_the_other_has_finished_and_holds_up_no_third(be
     first = bench.submit(toy_spec(60))
     second, third = bench.submit(waiting_spec(first)), bench.submit(toy_spec(2, name="third"))
     bench.start(max_running=2)
-    bench.look_until(third, RunStatus.SUCCEEDED)
+    bench.look_until(third, RunStatus.FINISHED)
     assert bench.supervisor.state_of(second).status is RunStatus.QUEUED
-    bench.look_until(second, RunStatus.SUCCEEDED)
+    bench.look_until(second, RunStatus.FINISHED)
     ends = [read_outcome(bench.run_of(run_id).attempt_path(1)).at for run_id in (first, second)]
     assert ends == sorted(ends)
 

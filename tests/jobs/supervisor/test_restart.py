@@ -61,7 +61,7 @@ def test_run_that_ended_while_no_supervisor_looked_is_told_right(bench: Bench):
     end(first)
     wait_until(lambda: lookup.state_of(bench.runs_root, bench.run_of(run_id)).is_ended, "the run's end")
     bench.start()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
 
 
 def test_worker_killed_while_no_supervisor_looked_is_lost(bench: Bench):
@@ -113,7 +113,7 @@ def test_second_worker_of_an_attempt_leaves_without_touching_it(bench: Bench):
     bench.wait_for_step(run_id, 2)
     command = [sys.executable, "-m", "tests.jobs.supervisor.toy_worker", str(bench.run_of(run_id).path), "1"]
     assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=30, check=False).returncode == 3
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
 
 
 def test_attempt_that_was_claimed_but_never_started_is_lost_after_a_while(bench: Bench):
@@ -126,7 +126,7 @@ def test_attempt_that_was_claimed_but_never_started_is_lost_after_a_while(bench:
     bench.look_until(run_id, RunStatus.LOST)
     assert "never started" in bench.supervisor.state_of(run_id).reason
     run_actions.resume(bench.runs_root, run_id)
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     assert RunDirectory(path).attempts() == [1, 2]
 
 
@@ -137,7 +137,7 @@ def test_broken_folders_hold_up_no_other_run_and_are_listed(bench: Bench):
     (bench.runs_root / "broken" / "spec.json").write_text("[]")
     run_id = bench.submit(toy_spec(2))
     bench.start()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     with contextlib.closing(open_database(None, bench.runs_root)) as database:
         broken = get_run(database, "broken")
     assert broken is not None
@@ -149,7 +149,7 @@ def test_unreachable_database_holds_up_no_run(bench: Bench):
     (bench.runs_root / "workbench" / "workbench.db").mkdir()
     run_id = bench.submit(toy_spec(2))
     bench.start()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
 
 
 def test_worker_of_an_earlier_boot_is_gone_even_if_its_pid_lives(bench: Bench):
@@ -194,7 +194,7 @@ def test_a_queued_run_whose_folder_was_removed_is_not_waited_for(bench: Bench):
     bench.start()
     bench.supervisor.poll()
     shutil.rmtree(bench.run_of(queued).path)
-    bench.look_until(running, RunStatus.SUCCEEDED)
+    bench.look_until(running, RunStatus.FINISHED)
     bench.supervisor.poll()
     assert bench.supervisor.is_idle
 
@@ -220,4 +220,4 @@ def test_a_start_without_room_is_tried_again(bench: Bench, monkeypatch):
         full.setattr(RunDirectory, "claim_attempt", refuse)
         supervisor.poll()
     assert not supervisor.is_idle
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)

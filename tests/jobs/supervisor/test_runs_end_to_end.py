@@ -18,12 +18,12 @@ pytestmark = pytest.mark.slow
 def test_submitted_run_is_started_and_succeeds(bench: Bench):
     run_id = bench.submit(toy_spec(3))
     bench.start()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     database = open_database(None, bench.runs_root)
     row = runs.get_run(database, run_id)
     series = metrics.metric_series(database, run_id, ["reward/pass_at_1"])["reward/pass_at_1"]
     database.close()
-    assert (row.status, row.step, row.attempt) == ("succeeded", 3, 1)
+    assert (row.status, row.step, row.attempt) == ("finished", 3, 1)
     assert [point.step for point in series] == [1, 2, 3]
     assert processes_of(bench.runs_root) == []
 
@@ -33,7 +33,7 @@ def test_second_run_waits_until_the_first_has_ended(bench: Bench):
     bench.start()
     bench.look_until(first, RunStatus.RUNNING)
     assert bench.supervisor.state_of(second).status is RunStatus.QUEUED
-    bench.look_until(second, RunStatus.SUCCEEDED)
+    bench.look_until(second, RunStatus.FINISHED)
     assert read_outcome(bench.run_of(first).attempt_path(1)).at < read_outcome(bench.run_of(second).attempt_path(1)).at
 
 
@@ -54,13 +54,13 @@ def test_stop_leaves_a_checkpoint_and_resume_goes_on_from_it(bench: Bench):
     bench.look_until(run_id, RunStatus.STOPPED)
     assert list(bench.run_of(run_id).checkpoints_path.glob("step-*"))
     run_actions.resume(bench.runs_root, run_id)
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     database = open_database(None, bench.runs_root)
     series = metrics.metric_series(database, run_id, ["reward/mean"])["reward/mean"]
     attempts = runs.list_attempts(database, run_id)
     database.close()
     assert [point.step for point in series] == list(range(1, 151))
-    assert [(attempt.attempt, attempt.status) for attempt in attempts] == [(1, "stopped"), (2, "succeeded")]
+    assert [(attempt.attempt, attempt.status) for attempt in attempts] == [(1, "stopped"), (2, "finished")]
 
 
 def test_run_stopped_in_the_queue_never_starts_and_can_be_resumed(bench: Bench):
@@ -70,7 +70,7 @@ def test_run_stopped_in_the_queue_never_starts_and_can_be_resumed(bench: Bench):
     bench.look_until(run_id, RunStatus.STOPPED)
     assert bench.run_of(run_id).attempts() == []
     run_actions.resume(bench.runs_root, run_id)
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
 
 
 def test_failure_is_one_sentence_and_its_traceback_is_in_the_log(bench: Bench):
@@ -104,7 +104,7 @@ def test_killed_worker_is_lost_and_resumes_from_its_newest_checkpoint(bench: Ben
     bench.look_until(run_id, RunStatus.LOST)
     assert "SIGKILL" in bench.supervisor.state_of(run_id).reason
     run_actions.resume(bench.runs_root, run_id)
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     database = open_database(None, bench.runs_root)
     series = metrics.metric_series(database, run_id, ["reward/mean"])["reward/mean"]
     database.close()
@@ -125,7 +125,7 @@ def test_children_of_a_killed_worker_are_ended(bench: Bench):
 def test_children_of_a_worker_that_ended_well_are_ended_too(bench: Bench):
     run_id = bench.submit(toy_spec(3, "starts-child"))
     bench.start()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     wait_until(lambda: bench.supervisor.poll() or bench.supervisor.is_idle, "the supervisor to be idle")
     child = int((bench.run_of(run_id).path / "child.pid").read_text())
     assert is_gone(child)
@@ -150,7 +150,7 @@ def test_worker_that_ignores_every_wish_to_stop_is_killed_with_its_group(bench: 
 def test_ended_run_takes_neither_stop_nor_resume(bench: Bench, action, reason):
     run_id = bench.submit(toy_spec(1))
     bench.start()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     with pytest.raises(CommandError, match=reason):
         action(bench.runs_root, run_id)
 
@@ -158,9 +158,9 @@ def test_ended_run_takes_neither_stop_nor_resume(bench: Bench, action, reason):
 def test_branch_goes_on_from_the_checkpoint_of_another_run(bench: Bench):
     run_id = bench.submit(toy_spec(12, checkpoint_interval=5))
     bench.start()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     branched = run_actions.branch(bench.runs_root, run_id, 10)
-    bench.look_until(branched, RunStatus.SUCCEEDED)
+    bench.look_until(branched, RunStatus.FINISHED)
     database = open_database(None, bench.runs_root)
     row = runs.get_run(database, branched)
     series = metrics.metric_series(database, branched, ["reward/mean"])["reward/mean"]
@@ -172,6 +172,6 @@ def test_branch_goes_on_from_the_checkpoint_of_another_run(bench: Bench):
 def test_branch_at_a_step_without_a_checkpoint_names_those_there_are(bench: Bench):
     run_id = bench.submit(toy_spec(12, checkpoint_interval=5))
     bench.start()
-    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    bench.look_until(run_id, RunStatus.FINISHED)
     with pytest.raises(CommandError, match="no checkpoint at step 7; there are: 5, 10"):
         run_actions.branch(bench.runs_root, run_id, 7)

@@ -56,7 +56,7 @@ def run_toy(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
             with control.phase(Phase.CHECKPOINT):
                 time.sleep(phase_seconds)
                 save(run, recorder, step)
-    return RunStatus.SUCCEEDED
+    return RunStatus.FINISHED
 
 
 def run_toy_evaluation(spec: EvalSpec, run: RunDirectory, _recorder: RunRecorder, control: Control) -> RunStatus:
@@ -69,7 +69,7 @@ def run_toy_evaluation(spec: EvalSpec, run: RunDirectory, _recorder: RunRecorder
         with path.open("a") as file:
             file.write(f"{num_done}\n")
         control.heartbeat(num_done + 1)
-    return RunStatus.SUCCEEDED
+    return RunStatus.FINISHED
 
 
 def start_child(run: RunDirectory) -> None:

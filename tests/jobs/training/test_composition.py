@@ -128,7 +128,7 @@ def test_benchmarks_are_scored_as_often_as_held_out_questions(tmp_path, model):
 
 def test_run_records_questions_steps_evaluations_and_checkpoints(tmp_path, model):
     status, recorder = train(new_run(tmp_path, model))
-    assert status is RunStatus.SUCCEEDED
+    assert status is RunStatus.FINISHED
     assert recorder.question_sets == {"training": 12, "held_out": 4}
     assert [report.step for report in recorder.steps] == [1, 2, 3, 4]
     scored = [(record.step, record.question_set, len(record.num_correct)) for record in recorder.evaluations]
@@ -149,7 +149,7 @@ def test_checkpoint_keeps_generation_settings_that_transformers_refuses_to_save(
 def test_control_with_random_rewards_trains_and_is_scored_by_answers(tmp_path, model):
     run = new_run(tmp_path, model, data={"num_questions": 12, "num_held_out": 4, "rewards": {"random": 1.0}})
     status, recorder = train(run)
-    assert status is RunStatus.SUCCEEDED
+    assert status is RunStatus.FINISHED
     steps = [report.metrics for report in recorder.steps]
     assert all(metrics["reward/random"] == pytest.approx(metrics["reward/mean"]) for metrics in steps)
     assert 0 < sum(metrics["reward/random"] for metrics in steps) < 4
@@ -174,7 +174,7 @@ def test_stopped_run_writes_a_checkpoint_and_goes_on_where_it_was(tmp_path, mode
     assert status is RunStatus.STOPPED
     assert first.checkpoints == [2, 3]
     status, second = train(run)
-    assert status is RunStatus.SUCCEEDED
+    assert status is RunStatus.FINISHED
     assert [report.step for report in second.steps] == [4]
     assert [record.step for record in second.evaluations] == [4, 4]
 
@@ -195,7 +195,7 @@ def test_finished_run_does_nothing_more(tmp_path, model):
     run = new_run(tmp_path, model)
     train(run)
     status, recorder = train(run)
-    assert status is RunStatus.SUCCEEDED
+    assert status is RunStatus.FINISHED
     assert recorder.steps == []
 
 
@@ -284,6 +284,6 @@ def test_model_that_earns_nothing_runs_through_with_an_empty_buffer(tmp_path, mo
     }
     algorithm = json.loads(new_run(tmp_path, model).spec_path.read_text())["algorithm"] | {"max_prompt_tokens": 256}
     status, recorder = train(new_run(tmp_path, model, data=data, algorithm=algorithm))
-    assert status is RunStatus.SUCCEEDED
+    assert status is RunStatus.FINISHED
     assert all(report.metrics["reward/mean"] == 0.0 for report in recorder.steps)
     assert recorder.steps[-1].metrics["buffer/num_questions"] == 0.0

@@ -56,7 +56,7 @@ def test_ages_are_the_steps_done_since_also_after_two_resumes_that_did_steps_aga
     run = killed_run(tmp_path, "newest", 7)
     with pytest.raises(KilledError):
         train(run, killing_at(6))
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
     done = [event for attempt in (1, 2, 3) for event in events_of(run, attempt)]
     assert [event["step"] for event in done] == [1, 2, 3, 4, 5, 6, 7, 5, 6, 5, 6, 7, 8, 9]
     inserted: dict[int, int] = {}
@@ -100,7 +100,7 @@ def test_as_of_checkpoint_drops_it_says_so_and_ends_as_if_never_killed(tmp_path)
     run = killed_run(tmp_path, "as_of_checkpoint", 7)
     collected = changes([event for event in events_of(run, 1) if event["step"] > 4], "inserted")
     foretold = describe_resume(run)
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
     assert events_of(run, 2)[0]["notices"][0] == (
         f"Resumed from step 4: {len(collected)} trajectories that were collected in steps 5 to 7 are dropped "
         "(resume.experience: as_of_checkpoint)."
@@ -114,7 +114,7 @@ def test_a_run_that_stopped_with_a_checkpoint_has_nothing_to_say(tmp_path):
     run = RunDirectory.create(tmp_path, small_spec(9, 4))
     assert train(run, StepControl(stop_at=6)) is RunStatus.STOPPED
     assert describe_resume(run) == "Resumes from step 6; no experience is newer."
-    assert train(run) is RunStatus.SUCCEEDED
+    assert train(run) is RunStatus.FINISHED
     assert not any("Resumed" in notice for event in events_of(run, 2) for notice in event["notices"])
 
 

@@ -69,7 +69,7 @@ def weights(run, step):
 
 def test_fine_tuning_lowers_the_loss_and_records_steps_scores_and_checkpoints(tmp_path, model):
     status, recorder = train(new_run(tmp_path, model))
-    assert status is RunStatus.SUCCEEDED
+    assert status is RunStatus.FINISHED
     losses = [report.metrics["loss/sft"] for report in recorder.steps]
     assert [report.step for report in recorder.steps] == [1, 2, 3, 4, 5, 6]
     assert losses[0] == pytest.approx(np.log(len(make_tokenizer())), rel=0.1)
@@ -86,7 +86,7 @@ def test_stopped_fine_tuning_goes_on_to_the_same_weights_bit_for_bit(tmp_path, m
     assert status is RunStatus.STOPPED
     assert first.checkpoints == [2, 3]
     status, second = train(stopped)
-    assert status is RunStatus.SUCCEEDED
+    assert status is RunStatus.FINISHED
     assert [report.step for report in second.steps] == [4, 5, 6]
     expected = weights(whole, 6)
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(stopped, 6).items())
@@ -98,7 +98,7 @@ def test_reinforcement_starts_from_the_fine_tuned_model(tmp_path, model):
     source = str(list_checkpoints(tuned.checkpoints_path)[0] / "policy")
     spec = parse_spec(SPEC | {"sft": None, "num_steps": 1, "model": {"source": source, "device": "cpu"}}, "test")
     run, recorder = RunDirectory.create(tmp_path, spec), MemoryRecorder()
-    assert run_training(spec, run, recorder, StopAfter()) is RunStatus.SUCCEEDED
+    assert run_training(spec, run, recorder, StopAfter()) is RunStatus.FINISHED
     assert [report.step for report in recorder.steps] == [1]
 
 
@@ -154,7 +154,7 @@ def test_long_demonstrations_are_left_out_and_too_few_refused(tmp_path, model, c
     data = write_rows(tmp_path / "rows.jsonl", lambda number: "5;" * (200 if number == 0 else 1))
     algorithm = SPEC["algorithm"] | {"batch_size": 7, "mini_batch_size": 7}
     status, _ = train(new_run(tmp_path, model, data=data, algorithm=algorithm, num_steps=1))
-    assert status is RunStatus.SUCCEEDED
+    assert status is RunStatus.FINISHED
     assert "1 demonstrations longer than 112 tokens are left out" in caplog.text
     with pytest.raises(TrainingError, match=r"7 demonstrations fit .* at least algorithm.batch_size \(8\)"):
         train(new_run(tmp_path, model, data=data))
@@ -194,7 +194,7 @@ def test_settings_that_fine_tuning_cannot_follow_are_refused(changes, sentence):
 def test_fine_tuning_is_recorded_on_disk_like_any_run(tmp_path, model):
     run = new_run(tmp_path, model, num_steps=2)
     recorder = FileRecorder(run, run.claim_attempt(), run.spec().recording)
-    assert run_sft(run.spec(), run, recorder, StopAfter()) is RunStatus.SUCCEEDED
+    assert run_sft(run.spec(), run, recorder, StopAfter()) is RunStatus.FINISHED
     recorder.close()
     batch = EventReader(run).read(max_steps=100)
     assert batch.faults == []

@@ -145,12 +145,12 @@ def test_a_chat_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path
     run = RunDirectory.create(tmp_path, spec, run_id="trained")
     recorder = FileRecorder(run, run.claim_attempt(), spec.recording)
     recorder.status(RunStatus.RUNNING)
-    assert run_training(spec, run, recorder, StopAfter()) is RunStatus.SUCCEEDED
+    assert run_training(spec, run, recorder, StopAfter()) is RunStatus.FINISHED
     recorder.close()
     [path] = run.path.glob("attempts/*/questions-training.parquet")
     assert len(read_questions(path)["questions"]) == 12
     job = new_job(tmp_path, oracle_spec(only_correct=False))
-    assert run_job(job) is RunStatus.SUCCEEDED
+    assert run_job(job) is RunStatus.FINISHED
     votes = votes_of(job)
     assert len(votes) == 16
     assert {vote.judge for vote in votes} == {"word problems oracle"}
@@ -162,7 +162,7 @@ def test_a_chat_model_is_fine_tuned_on_demonstrations_with_the_threads_asked_for
     algorithm = SPEC["algorithm"] | {"max_response_tokens": 400, "experience_ratio": 0.0}
     spec = apply_settings(spec_of(model, sft={"num_facts": 5}, algorithm=algorithm), ["model.num_threads=2"])
     run, recorder = RunDirectory.create(tmp_path, spec), MemoryRecorder()
-    assert run_sft(spec, run, recorder, StopAfter()) is RunStatus.SUCCEEDED
+    assert run_sft(spec, run, recorder, StopAfter()) is RunStatus.FINISHED
     assert [report.step for report in recorder.steps] == [1, 2]
     assert threads == [2]
 

@@ -26,7 +26,7 @@ from tests.step_reports import make_report
 def loop(spec, run, recorder, control):
     (run.attempt_path(1) / "trajectories").write_text("in the way")
     recorder.step(make_report(1))
-    return RunStatus.SUCCEEDED
+    return RunStatus.FINISHED
 
 sys.exit(main(sys.argv[1:], {"embedded": lambda: loop}))
 """

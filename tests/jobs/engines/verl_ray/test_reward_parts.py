@@ -42,7 +42,7 @@ def test_a_run_is_rewarded_by_parts_and_a_users_code(tmp_path, monkeypatch):
         "max_response_tokens": 48, "experience_ratio": 0.0, "reward_kind": "continuous", "start_pass_rate": None,
     }  # fmt: skip
     run = new_run(tmp_path, data=data, algorithm=algorithm, num_steps=1, checkpoint_interval=1)
-    assert work(run) == "succeeded"
+    assert work(run) == "finished"
     (step,) = iterate_events(run, "step")
     metrics = step["metrics"]
     assert 0.0 < metrics["reward/code_1"] <= 1.0

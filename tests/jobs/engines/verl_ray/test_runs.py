@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3600)]
 def experiential(tmp_path_factory) -> RunDirectory:
     """An ExGRPO run that was never interrupted."""
     run = new_run(tmp_path_factory.mktemp("runs"))
-    assert work(run) == "succeeded"
+    assert work(run) == "finished"
     return run
 
 
@@ -63,7 +63,7 @@ def test_run_that_lost_its_newest_checkpoint_goes_on_from_the_one_before_with_th
     run = new_run(tmp_path)
     for name in ("buffer", "checkpoints/step-00000008"):
         shutil.copytree(experiential.path / name, run.path / name, dirs_exist_ok=True)
-    assert work(run) == "succeeded"
+    assert work(run) == "finished"
     expected, found = steps_of(experiential), steps_of(run)
     assert sorted(found) == list(range(9, NUM_STEPS + 1))
     for step in found:
@@ -85,7 +85,7 @@ def test_run_that_is_killed_between_checkpoints_keeps_every_trajectory_that_it_r
     assert recorded == {i: stored[i].token_ids.tolist() for i in recorded}
     foretold = describe_resume(run)
     assert re.fullmatch(r"Resumes from step 4: [1-9]\d* trajectories .* in steps 5 to \d are kept .*", foretold)
-    assert work(run) == "succeeded"
+    assert work(run) == "finished"
     assert steps_of(run)[5]["notices"][0] == foretold.replace("Resumes", "Resumed")
 
 
@@ -95,7 +95,7 @@ def test_run_appears_in_the_database_like_an_embedded_one(experiential, tmp_path
     database = open_database(None, tmp_path)
     try:
         row = get_run(database, experiential.run_id)
-        assert (row.status, row.step) == ("succeeded", NUM_STEPS)
+        assert (row.status, row.step) == ("finished", NUM_STEPS)
         keys = ["reward/mean", "replay/num_replayed", "loss/total", "optim/gradient_norm", "seconds/step"]
         series = metric_series(database, experiential.run_id, keys)
         assert all(len(points) == NUM_STEPS for points in series.values())
@@ -119,7 +119,7 @@ def test_evaluation_of_a_checkpoint_merges_its_shards_first(experiential, tmp_pa
     spec = plan_evaluation(runs_root, f"{experiential.run_id}@last", asked, "test")
     evaluation = RunDirectory.open(runs_root, submit_evaluation(runs_root, spec))
     assert (evaluation.path / "shards").is_dir()
-    assert work(evaluation) == "succeeded"
+    assert work(evaluation) == "finished"
     assert (evaluation.path / "model" / "model.safetensors").is_file()
     [scores] = [event for event in EventReader(evaluation).read(max_steps=1).events if event["kind"] == "benchmark"]
     assert {len(counts) for counts in scores["num_correct"].values()} == {4}

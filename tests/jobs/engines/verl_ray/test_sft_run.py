@@ -70,7 +70,7 @@ def weights(run, step):
 def tuned(tmp_path_factory, model) -> RunDirectory:
     """A run on two ranks that was never interrupted."""
     run = new_run(tmp_path_factory.mktemp("runs"), model)
-    assert work(run) == "succeeded"
+    assert work(run) == "finished"
     return run
 
 
@@ -94,7 +94,7 @@ def test_run_that_lost_its_last_checkpoint_goes_on_from_the_one_before_to_the_sa
     run = new_run(tmp_path, model)
     # In the middle of a round: at a round's end verl's data loader, resumed, shuffles the next one differently.
     shutil.copytree(tuned.checkpoints_path / "step-00000004", run.checkpoints_path / "step-00000004")
-    assert work(run) == "succeeded"
+    assert work(run) == "finished"
     assert sorted(steps_of(run)) == [5, 6]
     _, expected = weights(tuned, 6)
     _, found = weights(run, 6)
@@ -113,7 +113,7 @@ def stopped(tmp_path_factory, model) -> RunDirectory:
 
 def test_first_step_has_loss_and_gradient_of_the_embedded_engine(stopped, tmp_path, model):
     embedded = new_run(tmp_path, model, engine="embedded", verl={}, **WHOLE_DATA, num_steps=1)
-    assert work(embedded) == "succeeded"
+    assert work(embedded) == "finished"
     found, expected = steps_of(stopped)[1], steps_of(embedded)[1]
     for name in ("loss/sft", "optim/gradient_norm"):
         assert found["metrics"][name] == pytest.approx(expected["metrics"][name], rel=1e-4)
