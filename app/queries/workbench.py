@@ -9,7 +9,6 @@ from app.formats import as_utc
 from app.queries.answers import ask
 from db.queries import runs
 from exgrpo_core.bounded_json import open_plain, read_json
-from exgrpo_core.hanging_files import find_hanging
 
 SUPERVISOR_LOST_SECONDS = 15.0
 _LOG_BYTES = 128 * 1024
@@ -39,11 +38,9 @@ def read_log_tail(run_id: str, num_lines: int) -> list[str]:
 
 
 def _run_file(run_id: str, name: str) -> Path | None:
-    """Return a file of a run; None if it does not exist, hangs or lies outside the runs root, by id or by a link."""
+    """Return a file of a run; None if it does not exist or lies outside the runs root, by id or by a link."""
     root = settings.current().runs_root.resolve()
     try:
-        if find_hanging([root / run_id / name]):
-            return None
         path = (root / run_id / name).resolve()
         return path if path.parent.parent == root and path.is_file() else None
     except (OSError, ValueError):

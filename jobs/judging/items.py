@@ -107,7 +107,7 @@ def open_items(runs_root: Path, chosen: JudgedSpec) -> Items:
         items = LabelledItems(chosen.file, chosen)
     else:
         assert chosen.run_id is not None
-        items = RunItems(RunDirectory.open(runs_root, chosen.run_id, waits=True), chosen)
+        items = RunItems(RunDirectory.open(runs_root, chosen.run_id), chosen)
     if not len(items):
         raise TrainingError(f"{items.source}: has no response to judge; widen `judged`.")
     return items

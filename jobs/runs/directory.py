@@ -15,7 +15,6 @@ from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from exgrpo_core.checksums import seal, unseal
 from exgrpo_core.durable_files import sync, write_whole
 from exgrpo_core.errors import InputError
-from exgrpo_core.hanging_files import find_hanging
 from jobs.specs.any_job import JobSpec, load_any_spec
 from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
@@ -31,10 +30,6 @@ _ATTEMPT = re.compile(r"[0-9]{4,9}")
 
 class RunDirectoryError(InputError, ValueError):
     """A run folder that is missing, damaged or badly named; one sentence names it and what to do."""
-
-
-class RunHangsError(RunDirectoryError):
-    """A run folder on a file system that does not answer."""
 
 
 class AttemptClaimedError(RunDirectoryError):
@@ -146,16 +141,13 @@ class RunDirectory:
         return cls(Path(runs_root) / run_id)
 
     @classmethod
-    def open(cls, runs_root: Path, run_id: str, *, waits: bool = False) -> "RunDirectory":
-        """Return the folder of an existing run; with `waits`, however long its file system hangs.
+    def open(cls, runs_root: Path, run_id: str) -> "RunDirectory":
+        """Return the folder of an existing run.
 
         Raises:
             RunDirectoryError: There is none, or the id leads outside `runs_root`.
-            RunHangsError: Its file system does not answer.
         """
         path = Path(runs_root) / check_run_id(run_id)
-        if not waits and find_hanging([path / "run.json"]):
-            raise RunHangsError(_describe_hanging(path))
         if path.is_symlink():
             raise RunDirectoryError(f"{path}: is a link, which could lead outside the runs root; move the folder here.")
         if not (path / "run.json").exists():
@@ -299,20 +291,8 @@ class RunDirectory:
         self.stop_path.unlink(missing_ok=True)
 
 
-def list_run_directories(runs_root: Path, *, skips_hanging: bool = False) -> list[RunDirectory]:
-    """Return every run folder of a runs root, sorted by id; other folders are skipped.
-
-    Raises:
-        RunHangsError: The file system of a folder does not answer, and such folders are not to be skipped.
-    """
+def list_run_directories(runs_root: Path) -> list[RunDirectory]:
+    """Return every run folder of a runs root, sorted by id; other folders are skipped."""
     names = sorted(os.listdir(runs_root)) if Path(runs_root).is_dir() else []
     paths = [Path(runs_root) / name for name in names if RUN_ID.fullmatch(name) and name != WORKBENCH_FOLDER]
-    hanging = {file.parent for file in find_hanging(path / "run.json" for path in paths)}
-    if hanging and not skips_hanging:
-        raise RunHangsError(_describe_hanging(min(hanging)))
-    answering = (path for path in paths if path not in hanging)
-    return [RunDirectory(path) for path in answering if (path / "run.json").exists() and not path.is_symlink()]
-
-
-def _describe_hanging(path: Path) -> str:
-    return f"{path}: its file system does not answer; try again once it does."
+    return [RunDirectory(path) for path in paths if (path / "run.json").exists() and not path.is_symlink()]

@@ -71,7 +71,7 @@ def find_judge_id(runs_root: Path, text: str | None) -> str | None:
 
 def run_names(runs_root: Path) -> dict[str, str]:
     """Return the present name of every run by its id, empty where its folder does not say."""
-    return names_of(runs_root, list_run_directories(runs_root, skips_hanging=True))
+    return names_of(runs_root, list_run_directories(runs_root))
 
 
 def names_of(runs_root: Path, folders: Iterable[RunDirectory]) -> dict[str, str]:

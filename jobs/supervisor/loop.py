@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from exgrpo_core.durable_files import is_disk_full
-from exgrpo_core.hanging_files import find_hanging
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.runs.attempts import write_outcome_of_lost
-from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryError, RunHangsError, check_run_id
+from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
 from jobs.runs.journal import Journal
 from jobs.runs.queue import add_request
 from jobs.runs.state import RunState, read_state
@@ -86,7 +85,6 @@ class Supervisor:
         self._predecessors: dict[str, str | None] = {}
         self._watches: dict[str, Watch] = {}
         self._last_errors: dict[str, str] = {}
-        self._hanging: set[str] = set()
         self._unrecorded: set[str] = set()
 
     @property
@@ -110,14 +108,13 @@ class Supervisor:
         self._launcher.reap()
         changed = self._unrecorded | self._read_journal()
         names = {entry.name for entry in os.scandir(self._runs_root) if _is_run_id(entry.name)}
-        self._find_hanging(names & (changed | self._watches.keys() | self._waiting.keys()) | names - self._runs.keys())
         changed |= self._discover(names)
-        for run_id in [run_id for run_id in self._watches if run_id not in self._hanging]:
+        for run_id in [*self._watches]:
             self._guarded(run_id, self._watch)
             changed.add(run_id)
         changed |= self._start_waiting()
-        self._unrecorded = changed & self._hanging
-        for run_id in changed - self._hanging:
+        self._unrecorded = set()
+        for run_id in changed:
             if error := self._guarded(run_id, self._record_state):
                 self._record_unreadable(run_id, error)
         self._index.refresh()
@@ -149,14 +146,6 @@ class Supervisor:
                 self._waiting[entry.run_id] = self._requested_attempts[entry.run_id]
         return {entry.run_id for entry in entries}
 
-    def _find_hanging(self, run_ids: set[str]) -> None:
-        """Find out which runs are left alone in this poll, since their file system hangs."""
-        files = find_hanging(self._runs_root / run_id / "run.json" for run_id in run_ids)
-        hanging = {path.parent.name for path in files}
-        for run_id in hanging - self._hanging:
-            logger.warning("%s is left alone until its file system answers.", run_id)
-        self._hanging = hanging
-
     def _discover(self, names: set[str]) -> set[str]:
         """Add new run folders, and drop removed ones."""
         for run_id in self._runs.keys() - names:
@@ -164,7 +153,7 @@ class Supervisor:
             self._states.pop(run_id, None)
             if watch := self._watches.pop(run_id, None):
                 watch.close()
-        new = {name for name in names - self._runs.keys() - self._hanging if _is_run(self._runs_root / name)}
+        new = {name for name in names - self._runs.keys() if _is_run(self._runs_root / name)}
         for run_id in new:
             self._runs[run_id] = RunDirectory(self._runs_root / run_id)
             self._guarded(run_id, self._adopt)
@@ -184,13 +173,11 @@ class Supervisor:
         """Start waiting runs in the order of requests, up to the limit; return those no longer waiting."""
         before = {*self._waiting}
         for run_id in [*self._waiting]:
-            if run_id in self._hanging:
-                continue
             if run_id not in self._runs:
                 del self._waiting[run_id]  # its folder was removed; if it returns, a resume queues it again
             elif run_id not in self._watches:
                 error = self._guarded(run_id, self._start_if_due)
-                if error is not None and not (is_disk_full(error) or isinstance(error, RunHangsError)):
+                if error is not None and not is_disk_full(error):
                     del self._waiting[run_id]
         return before - self._waiting.keys()
 

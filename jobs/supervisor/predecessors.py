@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.runs.directory import RunDirectory, RunDirectoryError, RunHangsError
+from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.queue import predecessor_of
 from jobs.runs.state import read_state
 from jobs.runs.status import RunStatus
@@ -24,9 +24,6 @@ def find_hold(run: RunDirectory, requested: Mapping[str, int], names: dict[str, 
         run: The queued job.
         requested: The newest attempt that the journal asks for, by job.
         names: Which job each job waits for, as far as it was read before; specifications never change.
-
-    Raises:
-        RunHangsError: The job that it waits for does not answer.
     """
     if run.run_id not in names:
         names[run.run_id] = predecessor_of(run)
@@ -48,7 +45,5 @@ def find_hold(run: RunDirectory, requested: Mapping[str, int], names: dict[str, 
 def _open(runs_root: Path, run_id: str) -> RunDirectory | None:
     try:
         return RunDirectory.open(runs_root, run_id)
-    except RunHangsError:
-        raise
     except RunDirectoryError:
         return None

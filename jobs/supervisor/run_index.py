@@ -6,7 +6,6 @@ from db.connections.session import Database
 from db.ingest import events
 from db.ingest.faults import record_faults
 from db.ingest.positions import read_position
-from exgrpo_core.hanging_files import find_hanging
 from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
@@ -54,8 +53,6 @@ class RunIndexing:
             ValueError: The run's files cannot be read.
         """
         if self._state is None or (self.is_caught_up and not self._may_record):
-            return
-        if find_hanging([self._run.info_path]):
             return
         if not self.is_registered:
             self._register(database)

@@ -37,7 +37,7 @@ def with_predecessor_model(spec: JobSpec, run: RunDirectory) -> JobSpec:
 
 def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:
     try:
-        checkpoints = RunDirectory.open(runs_root, run_id, waits=True).checkpoints_path
+        checkpoints = RunDirectory.open(runs_root, run_id).checkpoints_path
     except RunDirectoryError as error:
         raise TrainingError(f"model.source: {error}") from None
     steps = list_steps(checkpoints)
