@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import address, theme
-from app.components.widgets import banners, browser_title, person_line
+from app.components.widgets import page_frame
 from app.page_list import PAGES, SECTIONS
 
 st.set_page_config(
@@ -25,8 +25,8 @@ page = st.navigation(
         for section, entries in SECTIONS.items()
     }
 )
-browser_title.show(page.title)
+page_frame.show_title(page.title)
 address.keep()
-person_line.show()
-banners.show()
+page_frame.show_person()
+page_frame.show_supervisor()
 page.run()

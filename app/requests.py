@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app import settings
-from app.access import current_person
 from app.roles import Role
+from app.settings import current_person
 from db.rows.analysis import Difficulty
 from exgrpo_core.errors import UserError
 from jobs.actions import annotations, evaluations, judgements, progress, ray_clusters, run_actions, run_bin

@@ -1,9 +1,11 @@
-"""Where this process finds its runs: set once by the server, read by `app.queries` and `app.requests`."""
+"""Where this process finds its runs, set once by the server, and the person of the current request."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.roles import Roles
+import streamlit as st
+
+from app.roles import LINK_HOLDER, Person, Roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +29,9 @@ def configure(settings: AppSettings) -> None:
 def current() -> AppSettings:
     """Return the settings; without a server (a page run by itself) the runs are in ./runs."""
     return _settings[0] if _settings else AppSettings(Path("runs").absolute())
+
+
+def current_person() -> Person | None:
+    """Return the person of this session; None if people sign in and this one has not, or has no role."""
+    roles = current().roles
+    return LINK_HOLDER if roles is None else roles.person_of(st.user.to_dict())

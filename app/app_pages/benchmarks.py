@@ -11,7 +11,7 @@ from app.components.benchmarks import (
     score_table,
     score_table_view,
 )
-from app.components.runs import evaluation_list
+from app.components.runs import job_results
 from app.components.widgets import address_choice, empty_state
 from app.queries.benchmarks import list_scores
 
@@ -82,7 +82,7 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
 if starts:
     evaluation_form.show()
 chosen_scheme, chosen_tables, searched = _controls()
-evaluation_list.show(len(list_scores(chosen_scheme)), chosen_scheme)
+job_results.show_evaluations(len(list_scores(chosen_scheme)), chosen_scheme)
 _scores(chosen_scheme, chosen_tables, searched)
 st.subheader("Contamination", anchor=False)
 contamination.show()

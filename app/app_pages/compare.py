@@ -5,17 +5,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app.components.benchmarks import score_curves, score_table
-from app.components.runs import (
-    comparison,
-    comparison_charts,
-    comparison_costs,
-    comparison_tables,
-    run_progress,
-    runs_choice,
-    view_menu,
-)
+from app.components.runs import comparison, comparison_charts, comparison_tables, run_progress
 from app.components.runs.comparison import Group
-from app.components.widgets import address_choice, curve_view, empty_state, own_charts
+from app.components.widgets import address_choice, curve_view, empty_state, own_charts, run_choice
 from app.components.widgets.curve_view import CurveView
 from app.components.widgets.own_charts import OwnChart
 from app.queries.answers import ask
@@ -35,7 +27,7 @@ def _choices() -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         view = curve_view.choose()
         own_charts.choose(charts)
-        view_menu.show()
+        own_charts.show_views()
         curve_view.show_zoom(view)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         by = st.segmented_control(
@@ -57,7 +49,7 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
     comparison_charts.show(curves, view, more, charts)
     comparison_tables.show_results(curves, rows, is_by_group)
-    comparison_costs.show(list(rows.values()))
+    comparison_tables.show_costs(list(rows.values()))
     _over_answers(list(rows), by)
     comparison_tables.show_differences(names, specs)
 
@@ -80,7 +72,7 @@ def _over_answers(run_ids: Sequence[str], by: str) -> None:
 
 with st.container(horizontal=True, vertical_alignment="center"):
     st.title("Compare", anchor=False, width="content")
-chosen = runs_choice.show()
+chosen = run_choice.choose_compared()
 if len(chosen) < 2:
     empty_state.show(
         "compare_arrows", "Choose two runs or more", "Choose them above, or tick them under **Runs** and press Compare."

@@ -17,7 +17,7 @@ from app.components.chains_of_thought import (
     verdict_tiles,
 )
 from app.components.runs import run_progress
-from app.components.widgets import empty_state, figures, run_choice, view_tabs
+from app.components.widgets import address_choice, empty_state, figures, run_choice
 from app.queries.answers import ask
 from db.queries import code_analysis, failures, judge_work, judging
 from db.rows.runs import RunRow
@@ -118,7 +118,7 @@ def _issues(judge: str) -> None:
 def _show(row: RunRow, judge: str | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     views = dict(zip(VIEWS, (_entropy, _failures, _policy_entropy, _verdicts, _judges), strict=True))
-    name, tab = view_tabs.show(VIEWS)
+    name, tab = address_choice.tabs(VIEWS)
     with tab:
         if name in VIEWS[:1]:
             st.fragment(views[name], run_every=refresh)(row, judge)

@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import requests
-from app.components.new_run import data_preview, draft_menu, form_state, model_probe, spec_form, spec_summary
+from app.components.new_run import data_preview, form_state, spec_form, spec_summary
 from app.components.widgets import address_choice, notice
 from app.requests import TrainSpec, UserError
 
@@ -19,7 +19,7 @@ def _start() -> tuple[Mapping[str, object], str]:
     """Return the initial values of the form and a key that names them."""
     sources: dict[str, tuple[Callable[[str], Mapping[str, object]], str]] = {
         FROM: (_clone, "an earlier run"),
-        draft_menu.ADDRESS: (requests.load_draft, "a draft"),
+        form_state.DRAFT_ADDRESS: (requests.load_draft, "a draft"),
     }
     for name, (load, source_name) in sources.items():
         source = st.query_params.get(name)
@@ -63,9 +63,9 @@ def _launch(spec: TrainSpec, refused: DeltaGenerator) -> None:
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.title("New run", anchor=False, width="content")
-    opened = draft_menu.show_list()
+    opened = form_state.show_drafts()
 if opened is not None:
-    st.switch_page("app_pages/new_run.py", query_params={draft_menu.ADDRESS: opened})
+    st.switch_page("app_pages/new_run.py", query_params={form_state.DRAFT_ADDRESS: opened})
 form, summary = st.columns([5, 3], gap="large")
 with form:
     question = st.container()
@@ -76,7 +76,7 @@ with form:
     spec_form.show(state, where, checked.mistakes)
     if checked.spec is not None and not checked.mistakes:
         data_preview.show(checked.spec)
-        model_probe.show(checked.spec)
+        data_preview.show_probe(checked.spec)
 form_state.keep_in_address(state)
 with summary, st.container(key="new-run-summary"):
     launched, refused = spec_summary.show(checked, state)

@@ -16,17 +16,7 @@ from app.components.replay_buffer import (
 )
 from app.components.replay_buffer.chosen_bar import View
 from app.components.runs import run_progress
-from app.components.widgets import (
-    address_choice,
-    curves,
-    empty_state,
-    figures,
-    no_replay,
-    notice,
-    run_choice,
-    typed_run,
-    view_tabs,
-)
+from app.components.widgets import address_choice, curves, empty_state, figures, notice, run_choice
 from app.components.widgets.curves import Chart, MetricCurve, figure_of
 from app.formats import literal
 from app.queries.answers import ask
@@ -77,13 +67,13 @@ def _other(row: RunRow) -> RunRow:
     st.session_state[key] = other.run_id
 
     def take() -> None:
-        chosen = typed_run.find(st.session_state[key] or "", names, has_steps=True)
+        chosen = run_choice.find_run(st.session_state[key] or "", names, has_steps=True)
         if chosen is not None:
             address.put({"against": chosen})
 
     st.selectbox(
-        "of", list(names), format_func=typed_run.label_by(names),
-        key=key, on_change=take, accept_new_options=True, placeholder=typed_run.PLACEHOLDER,
+        "of", list(names), format_func=run_choice.label_by(names),
+        key=key, on_change=take, accept_new_options=True, placeholder=run_choice.PLACEHOLDER,
     )  # fmt: skip
     return other
 
@@ -210,7 +200,7 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired, _what_if), strict=True))
     if not row.has_settings:
         views.pop("What if")
-    name, tab = view_tabs.show(list(views))
+    name, tab = address_choice.tabs(list(views))
     with tab:
         views[name](view, algorithm, rows)
         bar = st.query_params.get(chosen_bar.ADDRESS)
@@ -222,7 +212,7 @@ run, _ = run_choice.show_header("Replay buffer")
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not may_replay(spec):
-        no_replay.show(run)
+        empty_state.show_no_replay(run)
     elif not run.step:
         empty_state.show("hourglass_empty", "No steps yet", "The buffer begins with the first step.")
     else:

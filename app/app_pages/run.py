@@ -7,31 +7,9 @@ import streamlit as st
 from app import requests
 from app.components.playground import playground
 from app.components.replay_buffer import bucket_heatmap, buffer_area
-from app.components.runs import (
-    asked_action,
-    attempts,
-    branch_form,
-    config_view,
-    evaluation_results,
-    judge_results,
-    run_controls,
-    run_curves,
-    run_header,
-    run_marks,
-    run_progress,
-    view_menu,
-)
+from app.components.runs import job_results, run_controls, run_curves, run_details, run_header, run_progress
 from app.components.trajectories import audit_banner
-from app.components.widgets import (
-    browser_title,
-    curve_view,
-    empty_state,
-    log_tail,
-    no_replay,
-    own_charts,
-    unreadable_settings,
-    view_tabs,
-)
+from app.components.widgets import address_choice, curve_view, empty_state, notice, own_charts, page_frame, shown_text
 from app.components.widgets.curve_view import Drawing
 from app.queries.answers import ask
 from app.queries.comparison import axis_points
@@ -77,7 +55,7 @@ def _header(seen: RunRow, was_asked: bool) -> None:
     if (
         row is None
         or (row.status, row.health, row.tags) != (seen.status, seen.health, seen.tags)
-        or (asked_action.pending(row) is not None) != was_asked
+        or (run_progress.pending(row) is not None) != was_asked
     ):
         st.rerun(scope="app")
     run_header.show_stop(row)
@@ -104,7 +82,7 @@ def _curves(row: RunRow) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         view = curve_view.choose()
         own_charts.choose(charts)
-        view_menu.show()
+        own_charts.show_views()
         curve_view.show_zoom(view)
     drawing = Drawing(view, axis_points(row.run_id, view.axis))
     run_curves.show_own(charts, series, drawing)
@@ -117,7 +95,7 @@ def _buffer(row: RunRow) -> None:
     spec = ask(runs.run_spec, row.run_id)
     series = metric_series(row.run_id, buffer_area.KEYS)
     if not may_replay(spec):
-        no_replay.show(row)
+        empty_state.show_no_replay(row)
         return
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
@@ -132,13 +110,13 @@ def _buffer(row: RunRow) -> None:
 
 def _results(row: RunRow) -> None:
     if row.kind == "eval":
-        evaluation_results.show(ask(benchmarks.list_scores, run_id=row.run_id))
+        job_results.show_scores(ask(benchmarks.list_scores, run_id=row.run_id))
         st.page_link(
             "app_pages/benchmarks.py", label="Compare these scores under Benchmarks", icon=":material/leaderboard:"
         )
         return
     judged = ask(runs.run_spec, row.run_id).get("judged", {})
-    judge_results.show(list_judge_results(row.run_id), ask(judging.count_reasons, row.run_id))
+    job_results.show_judge(list_judge_results(row.run_id), ask(judging.count_reasons, row.run_id))
     if judged.get("run_id"):
         address = {"run": str(judged["run_id"])}
         label = "See verdicts beside entropies under Entropy and judge"
@@ -147,7 +125,7 @@ def _results(row: RunRow) -> None:
 
 
 def _log(row: RunRow) -> None:
-    log_tail.show(read_log_tail(row.run_id, log_tail.NUM_LINES))
+    shown_text.show_log(read_log_tail(row.run_id, shown_text.NUM_LINES))
 
 
 def _configuration(row: RunRow) -> None:
@@ -156,18 +134,18 @@ def _configuration(row: RunRow) -> None:
         return
     spec = ask(runs.run_spec, row.run_id)
     if row.kind != TRAIN:
-        config_view.show_whole(spec)
+        run_details.show_whole(spec)
         return
     if row.is_adopted:
-        config_view.show_adopted(row)
+        run_details.show_adopted(row)
         return
     base = requests.load_preset(row.preset) if requests.preset_exists(row.preset) else requests.TrainSpec()
     name = f"preset {row.preset}" if requests.preset_exists(row.preset) else "paper defaults"
-    config_view.show(spec, base.model_dump(mode="json"), name)
+    run_details.show_configuration(spec, base.model_dump(mode="json"), name)
 
 
 def _attempts(row: RunRow) -> None:
-    attempts.show(row, ask(runs.list_attempts, row.run_id), ask(runs.list_checkpoints, row.run_id))
+    run_details.show_attempts(row, ask(runs.list_attempts, row.run_id), ask(runs.list_checkpoints, row.run_id))
 
 
 def _playground(row: RunRow) -> None:
@@ -178,13 +156,13 @@ def _checkpoint_actions(row: RunRow) -> None:
     checkpoints = ask(runs.list_checkpoints, row.run_id)
     with st.container(horizontal=True, wrap=False, gap="small", width="content"):
         run_controls.show_score(row, checkpoints)
-        branched = branch_form.show(row, checkpoints)
+        branched = run_controls.show_branch(row, checkpoints)
     if branched is not None:
         st.switch_page("app_pages/run.py", query_params={"run": branched})
 
 
 def _notes(row: RunRow) -> None:
-    run_marks.show_notes(ask(runs.get_run, row.run_id) or row, ask(runs.list_notes, row.run_id))
+    run_controls.show_notes(ask(runs.get_run, row.run_id) or row, ask(runs.list_notes, row.run_id))
 
 
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
@@ -201,8 +179,8 @@ def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
 
 
 def _show(row: RunRow) -> None:
-    browser_title.show("Run", row.name)
-    is_asked = asked_action.pending(row) is not None
+    page_frame.show_title("Run", row.name)
+    is_asked = run_progress.pending(row) is not None
     refresh = REFRESH_SECONDS if is_asked or run_progress.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
@@ -216,12 +194,12 @@ def _show(row: RunRow) -> None:
     if not is_asked:
         run_header.show_reason(row)
     run_header.show_faults(row)
-    unreadable_settings.show(row)
+    notice.show_unreadable_settings(row)
     if row.kind == TRAIN:
         st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row, is_asked)
     views = _views(row)
-    name, tab = view_tabs.show(list(views))
+    name, tab = address_choice.tabs(list(views))
     with tab:
         st.fragment(views[name], run_every=CHECK_SECONDS if refresh and name not in UNREFRESHED else None)(row)
 

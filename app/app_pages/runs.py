@@ -5,15 +5,8 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import requests
-from app.components.runs import (
-    bin_view,
-    list_actions,
-    run_columns,
-    run_groups,
-    run_marks,
-    run_table,
-)
-from app.components.system import machine_line
+from app.components.runs import list_actions, run_controls, run_groups, run_table
+from app.components.system import machine_view
 from app.components.widgets import empty_state, exports
 from app.queries.answers import ask
 from app.queries.runs import RUNS_PAGE_SIZE, list_runs
@@ -94,12 +87,12 @@ def _list(was_live: bool) -> None:
             "exgrpo demo",
         )
         return
-    machine_line.show(counts)
-    columns = run_columns.of_address()
+    machine_view.show_line(counts)
+    columns = run_table.columns_of_address()
     where, group, is_bin = _chosen()
-    bin_view.show_last()
+    list_actions.show_last()
     if is_bin:
-        bin_view.show()
+        list_actions.show_bin()
         return
     num_runs = ask(runs.count_runs, where)
     order = run_table.order_of_address()
@@ -133,12 +126,12 @@ def _show_table(rows: Sequence[RunRow], caption: str, columns: Sequence[str], or
     opened, ticked = run_table.show(rows, "runs-table", order, columns)
     with above:
         list_actions.show_compare(ticked)
-        run_marks.show_tags(ticked, "runs")
+        run_controls.show_tags(ticked, "runs")
         list_actions.show_rename(ticked)
         list_actions.show_archive(ticked)
         list_actions.show_delete(ticked)
         st.space("stretch")
-        run_columns.choose(columns)
+        run_table.choose_columns(columns)
         exports.show(lambda: run_table.table(rows, [name for name in columns if name != "Curve"]), "runs")
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})

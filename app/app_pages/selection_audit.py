@@ -7,7 +7,7 @@ import streamlit as st
 from app import address
 from app.components.replay_buffer import what_if
 from app.components.trajectories import audit_view, draw_effects_view, replayed_groups, weight_table
-from app.components.widgets import curves, empty_state, no_replay, run_choice, view_tabs
+from app.components.widgets import address_choice, curves, empty_state, run_choice
 from app.queries.answers import ask
 from app.queries.runs import metric_series
 from app.queries.selections import wrong_choices
@@ -103,8 +103,8 @@ if run is not None:
     if not run.has_settings:
         empty_state.show("fact_check", "No audit", "Without settings nobody knows by which rule this run chose.")
     elif not experience_ratio(spec):
-        no_replay.show(run)
+        empty_state.show_no_replay(run)
     else:
-        name, tab = view_tabs.show(VIEWS)
+        name, tab = address_choice.tabs(VIEWS)
         with tab:
             dict(zip(VIEWS, (_checks, _effects, _weights), strict=True))[name](run, algorithm_settings(spec))

@@ -12,7 +12,7 @@ from app.components.chains_of_thought import (
     thought_charts,
 )
 from app.components.runs import run_progress
-from app.components.widgets import empty_state, figures, run_choice, view_tabs
+from app.components.widgets import address_choice, empty_state, figures, run_choice
 from app.queries.answers import ask
 from db.queries import code_analysis
 from db.queries.cases import find_cases, sets_of_run
@@ -103,7 +103,7 @@ def _sets(_row: RunRow, _judge: str | None) -> None:
 def _show(row: RunRow, judge: str | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     views = dict(zip(VIEWS, (_code, _over_steps, _cases, _rules, _sets), strict=True))
-    name, tab = view_tabs.show(VIEWS)
+    name, tab = address_choice.tabs(VIEWS)
     with tab:
         is_live = name in VIEWS[:2]
         st.fragment(views[name], run_every=refresh if is_live else None)(row, judge)

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import paper_and_studies
-from app.components.runs import comparison, runs_choice
-from app.components.studies import study_launch, study_matrix, study_paper, study_results, study_state
-from app.components.widgets import address_choice, empty_state, view_tabs
+from app.components.studies import study_launch, study_matrix, study_results
+from app.components.widgets import address_choice, empty_state, run_choice
 from app.formats import with_code
 from app.paper_and_studies import RunKey, Scale, Study
 from app.queries.studies import read_study_results, study_runs
@@ -40,24 +39,25 @@ def _choices() -> tuple[Study, Scale, int]:
 def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
     runs = study_runs(study.name)
     return tuple(
-        sorted(run.run_id for key, run in runs.items() if key.scale is scale and run.status == study_state.FINISHED)
+        sorted(run.run_id for key, run in runs.items() if key.scale is scale and run.status == study_matrix.FINISHED)
     )
 
 
 def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     """Show progress, matrix and launch."""
-    cells = study_state.cell_states(study, keys, study_runs(study.name))
-    counts = study_state.count_states(cells)
-    finished = counts.pop(study_state.FINISHED, 0)
+    cells = study_matrix.cell_states(study, keys, study_runs(study.name))
+    counts = study_matrix.count_states(cells)
+    finished = counts.pop(study_matrix.FINISHED, 0)
     rest = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
     st.progress(
         finished / len(keys), text=f"{finished:,} of {len(keys):,} runs finished" + (f" · {rest}" if rest else "")
     )
-    compared = study_state.one_run_of_each_cell(cells)[: comparison.MAX_RUNS]
+    compared = study_matrix.one_run_of_each_cell(cells)[: run_choice.MAX_COMPARED]
     if len(compared) > 1:
         st.page_link(
             "app_pages/compare.py", label="Compare the cells", icon=":material/compare_arrows:",
-            query_params=runs_choice.parameters(compared), help="One run of each cell, the first seed that has begun",
+            query_params=run_choice.compared_parameters(compared),
+            help="One run of each cell, the first seed that has begun",
         )  # fmt: skip
     study_matrix.show(cells, study.name)
     study_launch.show(study, scale, cells)
@@ -70,13 +70,13 @@ def _beside(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
 
 
 def _paper(study: Study, _scale: Scale, _keys: Sequence[RunKey]) -> None:
-    study_paper.show(study)
+    study_results.show_paper(study)
 
 
 def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     names = VIEWS if paper_and_studies.number_rows(study) else VIEWS_WITHOUT_PAPER
     views = dict(zip(names, (_runs, _beside, _paper), strict=False))
-    name, tab = view_tabs.show(names)
+    name, tab = address_choice.tabs(names)
     with tab:
         if keys or name == VIEWS[-1]:
             st.fragment(views[name], run_every=REFRESH_SECONDS if name == VIEWS[0] else None)(study, scale, keys)

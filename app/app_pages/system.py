@@ -5,7 +5,7 @@ import streamlit as st
 
 from app import requests
 from app.components.system import audit_log, cluster_view, machine_view
-from app.components.widgets import exports, person_line, status_badge, view_tabs
+from app.components.widgets import address_choice, exports, page_frame, status_badge
 from app.formats import ago, byte_size, duration, escape_control_characters, exact
 from app.queries.answers import ask
 from app.queries.runs import list_runs
@@ -57,7 +57,7 @@ def _overview() -> None:
         st.caption(f"The supervisor has been running for {ago(heartbeat.since).removesuffix(' ago')}.")
     _queue()
     st.subheader("Users", anchor=False)
-    st.caption(person_line.access_sentence())
+    st.caption(page_frame.access_sentence())
 
 
 def _queue() -> None:
@@ -104,7 +104,7 @@ def _audit_log() -> None:
 
 with st.container(horizontal=True, vertical_alignment="center"):
     st.title("System", anchor=False, width="content")
-name, tab = view_tabs.show(VIEWS)
+name, tab = address_choice.tabs(VIEWS)
 with tab:
     st.fragment(
         {"Overview": _overview, "Machine": _machine, "Ray clusters": cluster_view.show, "Audit log": _audit_log}[name],

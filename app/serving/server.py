@@ -14,21 +14,48 @@ from importlib import import_module
 from pathlib import Path
 
 import streamlit
+import streamlit as st
 import uvicorn
 from starlette.middleware import Middleware
 from streamlit.web import bootstrap
 
-from app import failed_page, settings, theme
-from app.serving import refreshes, shell
-from app.serving.chart_script import ChangedChartScript
+from app import settings, theme
+from app.formats import with_code
+from app.queries.answers import UnavailableError
+from app.serving import shell, streamlit_changes
 from app.serving.gate import LOOPBACK_NAMES, MAX_HEADER_BYTES, TOKEN_PARAMETER, Gate, GateSettings
 from app.serving.sign_in import SignIn, read_sign_in
+from app.serving.streamlit_changes import ChangedChartScript
 from db import DATABASE_URL_VARIABLE
 from exgrpo_core.durable_files import keep_private
 from exgrpo_core.errors import UserError
 
+LOG = "streamlit.error_util"
+"""The log to which Streamlit writes the traceback of a failed page, before it asks what to show."""
+
+
+def is_fault(record: logging.LogRecord) -> bool:
+    """Return whether a record of `LOG` needs a traceback; an unavailable database does not."""
+    return not (record.exc_info and isinstance(record.exc_info[1], UnavailableError))
+
+
+def show_failure(error: Exception) -> bool:
+    """Show one sentence instead of a traceback. True tells Streamlit that the error is handled.
+
+    Several parts of a page may fail in the same run, so nothing has a key of its own.
+    """
+    detail = str(error).strip().splitlines()
+    sentence = detail[0] if detail else type(error).__name__
+    is_away = isinstance(error, UnavailableError)
+    with st.container(border=True, gap="xxsmall"):
+        st.markdown(f":red[:material/error:] **{'Database unavailable' if is_away else 'This page failed'}**")
+        st.markdown(with_code(sentence if is_away else f"{sentence} (The server's log has the details.)"))
+        st.button("Try again", icon=":material/refresh:", key=f"failure-retry-{id(error)}")
+    return True
+
+
 MAIN_SCRIPT = Path(__file__).parents[1] / "main.py"
-FIRST_PAGE = ("app.components.widgets.banners", "app.components.runs.run_table")
+FIRST_PAGE = ("app.components.widgets.page_frame", "app.components.runs.run_table")
 """Modules of the first page, loaded before the server answers."""
 _MAX_MEMORY_POOLS = 2
 _M_ARENA_MAX = -8
@@ -98,7 +125,7 @@ def serve(
         MAIN_SCRIPT,
         routes=shell.routes(),
         middleware=[Middleware(Gate, settings=gate), Middleware(ChangedChartScript)],
-        on_script_error=failed_page.show,
+        on_script_error=show_failure,
     )
     config = uvicorn.Config(
         application,
@@ -114,9 +141,9 @@ def serve(
     url_host = f"[{host}]" if ":" in host else host
     query = f"?{TOKEN_PARAMETER}={token}" if sign_in is None else ""
     _share_memory_pools()
-    refreshes.keep_unsent_messages()
-    refreshes.ignore_refreshes_of_other_pages()
-    logging.getLogger(failed_page.LOG).addFilter(failed_page.is_fault)
+    streamlit_changes.keep_unsent_messages()
+    streamlit_changes.ignore_refreshes_of_other_pages()
+    logging.getLogger(LOG).addFilter(is_fault)
     for name in FIRST_PAGE:
         import_module(name)
     # Modules stay loaded: without this, each garbage collection would go through them again.

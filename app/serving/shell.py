@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from app.page_list import PATHS
 from app.queries.runs import names_for_keyboard
-from app.serving import chart_script
+from app.serving import streamlit_changes
 from app.serving.gate import script_hash
 
 TITLE = "ExGRPO Workbench"
@@ -60,8 +60,8 @@ addEventListener("error", ({message}) => {
 </script>"""
 """Loads the page again where Streamlit's front end lost count of the page's parts, which leaves it white for good.
 
-`app/serving/refreshes.py` repairs the known causes; this catches the rest. The address keeps the choices; a text that
-was not sent yet is lost with the white page. A tab tries at most five times.
+`app/serving/streamlit_changes.py` repairs the known causes; this catches the rest. The address keeps the choices; a
+text that was not sent yet is lost with the white page. A tab tries at most five times.
 """
 
 
@@ -80,7 +80,7 @@ def html(path: str = "/") -> str:
 def _preloads(path: str) -> str:
     """Return the elements that load a page's scripts early, by the names that this version of Streamlit gave them."""
     wanted = [*(["PlotlyChart"] if path in WITH_CHARTS else []), *(["DataFrame"] if path in WITH_TABLES else [])]
-    files = [file for name in wanted for file in sorted(chart_script.FOLDER.glob(f"{name}.*.js"))]
+    files = [file for name in wanted for file in sorted(streamlit_changes.FOLDER.glob(f"{name}.*.js"))]
     return "".join(f'<link rel="modulepreload" crossorigin href="./static/js/{file.name}">' for file in files)
 
 

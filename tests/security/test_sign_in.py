@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import access, requests, settings
+from app import requests, settings
 from app.roles import LINK_HOLDER, Person, Role, Roles
 from app.serving.sign_in import SignInError, read_sign_in
 from jobs.runs.directory import RunDirectory
@@ -130,13 +130,13 @@ def test_the_journal_says_who_asked(root, monkeypatch):
 
 def test_without_sign_in_the_links_holder_may_do_everything(root):
     settings.configure(settings.AppSettings(root))
-    assert access.current_person() == LINK_HOLDER
+    assert settings.current_person() == LINK_HOLDER
 
 
 def test_with_sign_in_a_session_of_nobody_known_may_do_nothing(root):
     settings.configure(settings.AppSettings(root, roles=Roles({"*": Role.ADMIN})))
     try:
-        assert access.current_person() is None
+        assert settings.current_person() is None
         page = AppTest.from_function(lambda: None)
         page.run()
         with pytest.raises(CommandError, match="Nobody is signed in"):

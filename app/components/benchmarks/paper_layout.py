@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Score, ScoreLine
-from app.components.widgets.table_text import as_csv, latex, markdown
+from app.components.widgets.exports import as_csv, latex, markdown
 
 _DASH = "--"
 
@@ -67,7 +67,7 @@ FORMATS: dict[str, tuple[str, str, Callable[[Sequence[ScoreLine]], str]]] = {
     "Markdown": ("md", "text/markdown", as_table_markdown),
     "LaTeX": ("tex", "application/x-tex", as_table_latex),
 }
-"""As in `app.components.widgets.table_text`, for lines of scores."""
+"""As in `app.components.widgets.exports`, for lines of scores."""
 
 
 def grouped(lines: Sequence[ScoreLine]) -> list[tuple[str, list[ScoreLine]]]:

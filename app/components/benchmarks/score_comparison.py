@@ -11,7 +11,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from app import address, theme
 from app.components.benchmarks import answer_pair
 from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
-from app.components.widgets import address_choice, exports, figures, notice, table_selection
+from app.components.widgets import address_choice, exports, figures, notice
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.paper_and_studies import AVERAGES
 from app.queries.answers import ask
@@ -176,7 +176,7 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
     percent = st.column_config.NumberColumn(format="%.0f%%", help="Share of its samples that are correct")
     key = f"items-{name}"
     selected = next((number for number, item in enumerate(listed) if item.question_id == opened), None)
-    table_selection.select(key, selected, "Question")
+    address_choice.select_row(key, selected, "Question")
     most = 10 if opened is None else 5
     st.dataframe(
         frame, hide_index=True, key=key, on_select=lambda: _open(key, listed),
@@ -192,7 +192,7 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
 
 
 def _open(key: str, items: Sequence[ItemRow]) -> None:
-    index = table_selection.clicked(key, len(items))
+    index = address_choice.clicked_row(key, len(items))
     if index is not None:
         address.put({answer_pair.PARAMETER: items[index].question_id})
 

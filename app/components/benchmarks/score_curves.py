@@ -11,7 +11,7 @@ import streamlit as st
 from app import requests, settings, theme
 from app.components.benchmarks.score_table import ScoreLine, column_of
 from app.components.widgets import address_choice, figures, notice
-from app.components.widgets.curve_lines import Line
+from app.components.widgets.curve_view import Line
 from app.components.widgets.figures import Look
 from app.formats import escape_control_characters, literal
 from app.requests import ScoreCurve

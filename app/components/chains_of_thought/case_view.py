@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import requests
-from app.components.widgets import long_text, notice
+from app.components.widgets import notice, shown_text
 from app.formats import NONE_SHOWN, badge_label, escape_control_characters, literal, nats
 from db.rows.cases import CaseResponse, SavedCase, SnowballCase
 
@@ -59,7 +59,7 @@ def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) ->
             st.switch_page("app_pages/trajectories.py", query_params=query)
     is_long = len(response.text) > _LONG_TEXT or response.text.count("\n") > _LONG_LINES
     with st.container(height=_TEXT_HEIGHT if is_long else "content", border=False, key=f"text-{key}-{end}"):
-        long_text.show(response.text)
+        shown_text.show_long(response.text)
 
 
 def verdict_badge(is_valid: bool | None) -> None:

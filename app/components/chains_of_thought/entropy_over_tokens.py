@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.components.runs import comparison_charts, runs_choice
-from app.components.widgets import figures
-from app.components.widgets.curve_lines import aligned
+from app.components.runs import comparison_charts
+from app.components.widgets import figures, run_choice
+from app.components.widgets.curve_view import aligned
 from app.components.widgets.figures import Look
 from app.formats import escape_control_characters
 from app.queries.runs import metric_series
@@ -19,7 +19,7 @@ KEY = "policy/entropy"
 def show(row: RunRow) -> None:
     """Show the run's entropy and that of the runs chosen to compare; the choice is in the address."""
     st.caption("Runs to compare with")
-    others = runs_choice.show()
+    others = run_choice.choose_compared()
     names = {row.run_id: row.name} | {run_id: name for run_id, (_, name) in others.items()}
     series = {names[run_id]: metric_series(run_id, (KEY,))[KEY] for run_id in names}
     figures.show_card(

@@ -8,7 +8,7 @@ import streamlit as st
 from app import address, theme
 from app.components.chains_of_thought import thought_statistics
 from app.components.chains_of_thought.thought_statistics import RuleTable
-from app.components.widgets import empty_state, exports, table_selection
+from app.components.widgets import address_choice, empty_state, exports
 from app.formats import VALIDITY, escape_control_characters, share
 from app.queries.answers import ask
 from db.queries import code_analysis
@@ -34,7 +34,7 @@ def show(run_id: str) -> None:
     names = [PARSER, *(rule.rule_id for rule in rules.rules)]
     address.restore()
     wanted = st.query_params.get("rule")
-    table_selection.select(_KEY, names.index(wanted) if wanted in names else None, "Rule")
+    address_choice.select_row(_KEY, names.index(wanted) if wanted in names else None, "Rule")
     st.dataframe(
         frame,
         key=_KEY,
@@ -120,6 +120,6 @@ def _hits(run_id: str, wanted: str) -> None:
 
 
 def _choose(names: Sequence[str]) -> None:
-    index = table_selection.clicked(_KEY, len(names))
+    index = address_choice.clicked_row(_KEY, len(names))
     if index is not None:
         address.put({"rule": names[index]})

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import address, theme
-from app.components.widgets import empty_state, exports, table_selection
+from app.components.widgets import address_choice, empty_state, exports
 from app.formats import NONE_SHOWN, VALIDITY, escape_control_characters
 from app.queries import judging
 from app.queries.answers import ask
@@ -40,7 +40,7 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
     most = 6 if opened is not None else 14
     key = f"verdicts-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
     selected = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
-    table_selection.select(key, selected, "Id")
+    address_choice.select_row(key, selected, "Id")
     st.dataframe(
         frame,
         key=key,
@@ -122,6 +122,6 @@ def _why(which: VerdictFilter) -> str:
 
 
 def _open(key: str, rows: Sequence[JudgedRow]) -> None:
-    index = table_selection.clicked(key, len(rows))
+    index = address_choice.clicked_row(key, len(rows))
     if index is not None:
         address.put({"trajectory": str(rows[index].trajectory_id)})

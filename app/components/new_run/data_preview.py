@@ -1,4 +1,4 @@
-"""What the chosen data looks like: first prompts as the model will read them, and how long they are."""
+"""A look at data and model before a run: first prompts and their lengths, and a few answers on a button."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -7,7 +7,7 @@ import streamlit as st
 from app import requests, theme
 from app.components.widgets import figures, notice
 from app.formats import escape_control_characters, literal
-from app.requests import DataError, DataPreview, TrainSpec
+from app.requests import DataError, DataPreview, ProbeProcess, ProbeReport, TrainSpec
 
 _SECONDS = 60
 
@@ -71,3 +71,73 @@ def histogram(preview: DataPreview, max_prompt_tokens: int) -> go.Figure:
             x=max_prompt_tokens, line={"color": colours.warning, "dash": "dash"}, annotation_text="longest allowed"
         )
     return figure
+
+
+PROBE_STATE = "model-probe"
+"""The newest probe in the session: its settings and its process."""
+_POLL_SECONDS = 1.0
+
+
+def show_probe(spec: TrainSpec) -> None:
+    """Show the button that starts a probe, and the newest probe of these settings."""
+    key = spec.model_dump_json()
+    probed = st.session_state.get(PROBE_STATE)
+    process = probed[1] if probed is not None and probed[0] == key else None
+    with st.container(border=True, key="model-probe"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            is_asked = st.button("Probe the model", icon=":material/labs:", key="probe")
+            st.caption("Samples 4 answers to 4 questions, on this machine; a run needs no probe.")
+        if is_asked:
+            _forget()
+            process = requests.start_probe(spec)
+            st.session_state[PROBE_STATE] = (key, process)
+        if process is not None:
+            _follow(process)
+
+
+def _forget() -> None:
+    probed = st.session_state.pop(PROBE_STATE, None)
+    if probed is not None:
+        probed[1].stop()
+
+
+def _follow(process: ProbeProcess) -> None:
+    result = process.result()
+    if result is None:
+        _wait()
+    elif isinstance(result, str):
+        notice.show("error", "No probe", result)
+    else:
+        _show_report(result)
+
+
+@st.fragment(run_every=_POLL_SECONDS)
+def _wait() -> None:
+    """Look again each second; the whole page is drawn once there is a result."""
+    probed = st.session_state.get(PROBE_STATE)
+    if probed is None or probed[1].result() is not None:
+        st.rerun()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(":material/hourglass_top: The model answers; large models take minutes on a CPU.")
+        if st.button("Stop", key="stop-probe", type="tertiary"):
+            _forget()
+            st.rerun()
+
+
+def _show_report(report: ProbeReport) -> None:
+    figures = (
+        ("Pass rate", f"{report.pass_rate:.0%}", "Share of right answers"),
+        ("Format rate", f"{report.format_rate:.0%}", "Share of responses in which the grader finds an answer"),
+        ("Truncated", f"{report.truncation_rate:.0%}", "Share of responses that do not end within the longest allowed"),
+        ("Entropy", f"{report.mean_entropy:.2f}", "Nats a token"),
+    )
+    for column, (label, value, help_text) in zip(st.columns(len(figures)), figures, strict=True):
+        column.metric(label, value, help=help_text)
+    if report.advice():
+        notice.show("warning", "What to do", "\n".join(report.advice()))
+    with st.expander("Prompt and answers"):
+        st.caption("The first prompt, as the model gets it")
+        st.code(escape_control_characters(report.prompt), language=None, wrap_lines=True)
+        for answer in report.answers:
+            st.caption(f"{answer.verdict} · gold answer {literal(answer.gold_answer)}")
+            st.code(escape_control_characters(answer.text), language=None, wrap_lines=True)

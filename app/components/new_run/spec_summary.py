@@ -7,11 +7,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import requests
-from app.components.new_run import chosen_cluster, draft_menu, elsewhere, form_state, spec_form
+from app.components.new_run import form_state, spec_form, where
 from app.components.new_run.form_state import FormState
 from app.components.replay_buffer import bucket_weights
-from app.components.runs import spec_diff
-from app.components.widgets import notice
+from app.components.widgets import notice, spec_text
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
 from app.formats import byte_size, duration, escape_control_characters, with_code
 from app.requests import ResourceEstimate, RunRefusedError, SpecError, TrainSpec
@@ -48,7 +47,7 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
         _list_mistakes(check.mistakes, state)
         if check.disk_shortage:
             notice.show("warning", "The disk may become full", check.disk_shortage)
-        draft_menu.show_save(state.content)
+        form_state.show_save_draft(state.content)
         if spec is not None:
             st.caption(estimate(spec))
             needs = requests.estimate_resources(spec)
@@ -59,10 +58,10 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
         return None, refused
     is_verl = spec.engine == "verl"
     if is_verl:
-        chosen_cluster.show(spec)
+        where.show_cluster(spec)
     # What cannot start here has its way out beside the reasons.
     if is_verl and check.mistakes:
-        elsewhere.show(spec)
+        where.show_scripts(spec)
     if spec.algorithm.replays_experience and spec.algorithm.question_selection == GAUSSIAN:
         with st.container(border=True, key="bucket-weights-card"):
             algorithm, meaning = spec.algorithm, bucket_meaning(asdict(spec.algorithm))
@@ -70,10 +69,10 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
                 algorithm.rollouts_per_question, algorithm.bucket_center, algorithm.bucket_spread, meaning
             )
     with st.container(border=True, key="spec-diff"):
-        spec_diff.show(spec, base, f"preset {preset}" if preset else "paper defaults")
+        spec_text.show_differences(spec, base, f"preset {preset}" if preset else "paper defaults")
     _as_text(spec, preset, changes)
     if is_verl and not check.mistakes:
-        elsewhere.show(spec)
+        where.show_scripts(spec)
     return spec if is_launched else None, refused
 
 

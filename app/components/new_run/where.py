@@ -1,13 +1,16 @@
-"""The first question of a new run: where does it run, and what that needs."""
+"""Where a new run runs: the question, what the answer needs, a Ray cluster, and scripts for other machines."""
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 
 import streamlit as st
 
 from app import requests
 from app.components.new_run.form_state import FormState
-from app.formats import byte_size
+from app.components.widgets import ray_cluster
+from app.formats import byte_size, escape_control_characters, literal
+from app.requests import RunRefusedError, ScriptKind, SpecError, TrainSpec
 
 _ENGINE, _ADDRESS = "engine", "verl.ray.address"
 
@@ -96,3 +99,59 @@ def _needs(where: Where) -> str:
         "Needs the address of the cluster's Jobs API and this project on its machines; a cluster's token is read from "
         f"`{requests.RAY_TOKEN_VARIABLE}` of the workbench."
     )
+
+
+def show_cluster(spec: TrainSpec) -> None:
+    """Show the cluster where the System page knows its address, else nothing."""
+    address = spec.verl.ray.address
+    name = next((name for name, known in requests.list_clusters().items() if known == address), None)
+    if address is None or name is None:
+        return
+    with st.container(border=True, key="run-cluster"):
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.markdown(f"**Cluster {literal(name)}**", width="stretch")
+            ray_cluster.show_test(name, address)
+        nodes = f"{spec.verl.num_nodes} machine{'' if spec.verl.num_nodes == 1 else 's'}"
+        st.caption(f"GPUs that the run takes: {spec.verl.gpus_per_node} on each of {nodes}.")
+        state = ray_cluster.show_answer(name, address)
+        if state is not None and (problem := _problem(spec, state)):
+            st.caption(f":orange[:material/warning:] {problem}")
+
+
+def _problem(spec: TrainSpec, state: requests.RayClusterState) -> str:
+    """Return why the cluster would refuse the run at present, nothing where it would not."""
+    wanted, num_nodes = spec.verl.gpus_per_node, spec.verl.num_nodes
+    if sum(machine.num_gpus >= wanted for machine in state.machines) < num_nodes:
+        return "The cluster has not as many GPUs on as many machines."
+    if sum(machine.num_gpus - machine.num_used_gpus >= wanted for machine in state.machines) < num_nodes:
+        return "Too few of them are free at present: the cluster would refuse the run. Launch it later."
+    return ""
+
+
+_ICON = ":material/download:"
+
+
+def show_scripts(spec: TrainSpec) -> None:
+    """Show what starts the run on other machines; this machine needs no GPU for it."""
+    try:
+        scripts = {kind: requests.launch_script(spec, kind) for kind in ScriptKind}
+    except SpecError as error:
+        if not isinstance(error, RunRefusedError):  # those are beside the button already
+            st.caption(literal(f"To run it elsewhere: {error}"))
+        return
+    with st.container(border=True, key="run-elsewhere"):
+        st.markdown("**Run it elsewhere**")
+        st.caption("Each script holds this specification and needs a checkout with `make verl-env GPU=1` there.")
+        with st.container(horizontal=True):
+            for kind, label in ((ScriptKind.SHELL, "Shell script"), (ScriptKind.SLURM, "Slurm script")):
+                st.download_button(
+                    label, scripts[kind].text, file_name=scripts[kind].file_name, mime="application/x-sh", icon=_ICON,
+                    on_click="ignore", key=f"elsewhere-{kind}",
+                )  # fmt: skip
+            st.download_button(
+                "Dry run", partial(requests.dry_run_text, spec), file_name="dry-run.txt", mime="text/plain",
+                icon=_ICON, on_click="ignore", key="elsewhere-dry-run",
+                help="Settings of verl, memory of each GPU, disk",
+            )  # fmt: skip
+        st.caption("As a job of a Ray cluster, from a folder that holds the shell script alone:")
+        st.code(escape_control_characters(scripts[ScriptKind.RAY].text.rstrip()), language="bash", wrap_lines=True)

@@ -7,7 +7,7 @@ from app.components.paper import printed_figures, run_figures
 from app.components.paper.entries import ENTRIES, Entry, Home
 from app.components.paper.gallery import ADDRESS
 from app.components.paper.run_selection import RunSelection
-from app.components.runs import runs_choice
+from app.components.widgets import run_choice
 from app.page_list import PAGES
 
 _OF_ONE_RUN = ("run", "replay_buffer", "trajectories", "selection_audit", "snowball", "entropy_and_judge")
@@ -54,7 +54,7 @@ def query_of(home: Home, selection: RunSelection) -> dict[str, str]:
     if home.page in _OF_ONE_RUN and selection.first is not None:
         query["run"] = selection.first.run_id
     if home.page == "compare" and len(selection.rows) > 1:
-        query |= runs_choice.parameters(list(selection.rows))
+        query |= run_choice.compared_parameters(list(selection.rows))
     return query
 
 

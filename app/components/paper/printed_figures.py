@@ -7,7 +7,7 @@ from app import paper_and_studies, theme
 from app.components.benchmarks import printed_numbers
 from app.components.paper.entries import Drawing, Entry
 from app.components.paper.printed_rows import rows_of, tables_of
-from app.components.studies import study_paper
+from app.components.studies import study_results
 from app.components.widgets import figures
 
 _PER_ROW = 26
@@ -33,7 +33,7 @@ def show(entry: Entry) -> None:
         )  # fmt: skip
     with st.expander("The printed table", icon=":material/table:", key=f"printed-table-{entry.key}"):
         for table in tables_of(entry):
-            printed_numbers.show(study_paper.printed_table(table), _WORDS, f"The paper's {entry.label}")
+            printed_numbers.show(study_results.printed_table(table), _WORDS, f"The paper's {entry.label}")
 
 
 def bars(entry: Entry) -> go.Figure:

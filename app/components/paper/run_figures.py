@@ -11,7 +11,7 @@ from app.components.paper import held_out_scores, method_overview
 from app.components.paper.entries import Drawing, Entry
 from app.components.paper.run_selection import PRINTED, REPLAYING, RunSelection
 from app.components.replay_buffer import buffer_area
-from app.components.runs import comparison_charts, comparison_costs
+from app.components.runs import comparison_charts, comparison_tables
 from app.components.runs.comparison import Group
 from app.components.widgets import curves, empty_state, figures
 from app.components.widgets.curve_view import CurveView
@@ -168,7 +168,7 @@ def settings_table(selection: RunSelection) -> pd.DataFrame:
 
 
 def _costs(_entry: Entry, selection: RunSelection) -> None:
-    comparison_costs.show(list(selection.rows.values()), "paper-costs")
+    comparison_tables.show_costs(list(selection.rows.values()), "paper-costs")
 
 
 def _counts(entry: Entry, selection: RunSelection) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.components.paper.entries import Entry
-from app.components.runs import runs_choice
-from app.components.studies.study_state import FINISHED
+from app.components.studies.study_matrix import FINISHED
+from app.components.widgets import run_choice
 from app.paper_and_studies import Scale
 from app.queries.runs import TRAINING_RUNS, list_runs
 from app.queries.studies import study_runs
@@ -50,7 +50,7 @@ def show(entry: Entry | None) -> RunSelection:
         help=" \n\n".join(f"**{name}**: {_HELP[name]}" for name in kinds),
     )  # fmt: skip
     if kind == CHOSEN:
-        chosen = runs_choice.show()
+        chosen = run_choice.choose_compared()
         return RunSelection(
             kind,
             {run_id: row for run_id, (row, _) in chosen.items()},

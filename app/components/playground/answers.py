@@ -9,7 +9,7 @@ import streamlit as st
 from app.components.playground.prompt_form import name_of
 from app.components.trajectories import token_heatmap
 from app.components.trajectories.token_heatmap import TokenValues
-from app.components.widgets import marked_text
+from app.components.widgets import shown_text
 from app.formats import escape_control_characters, nats, token_count
 
 Record = Mapping[str, Any]
@@ -40,4 +40,4 @@ def _show_answer(record: Record, top: float) -> None:
     with st.container(border=True):
         st.caption(f"{token_count(len(entropies))} tokens · mean entropy {nats(float(entropies.mean()))}{cut}")
         values = TokenValues(record["token_ids"], record["texts"], record["entropies"], record["log_probs"], [])
-        marked_text.show(token_heatmap.parts(values, "Entropy", entropies, slice(None), top))
+        shown_text.show_marked(token_heatmap.parts(values, "Entropy", entropies, slice(None), top))

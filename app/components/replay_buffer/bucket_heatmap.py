@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import exports, figures
-from app.components.widgets.figure_data import figure_rows
+from app.components.widgets.figures import figure_rows
 from db.rows.algorithm_of_spec import bucket_meaning
 from db.rows.runs import BucketRow
 

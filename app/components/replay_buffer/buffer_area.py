@@ -6,8 +6,7 @@ import plotly.graph_objects as go
 
 from app import theme
 from app.components.widgets import curve_view, figures
-from app.components.widgets.curve_lines import cut
-from app.components.widgets.curve_view import Drawing
+from app.components.widgets.curve_view import Drawing, cut
 from app.components.widgets.curves import Series
 from app.components.widgets.figures import Look
 

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from app import theme
 from app.components.widgets import figures
-from app.components.widgets.curve_lines import Line
+from app.components.widgets.curve_view import Line
 from app.components.widgets.figures import Look
 from db.rows.buffer import ConcentrationPoint, DiversityPoint
 

@@ -7,11 +7,10 @@ from itertools import takewhile
 
 import numpy as np
 
-from app.components.widgets.curve_lines import Line
+from app.components.widgets.curve_view import Line
 from app.components.widgets.spec_text import flatten
 from db.rows.unreadable_specs import is_unreadable
 
-MAX_RUNS = 20
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
 _NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind", "is_unreadable"})
 _GRID_POINTS = 200

@@ -11,8 +11,7 @@ import streamlit as st
 from app import address, theme
 from app.components.runs.comparison import Group, mean_line
 from app.components.widgets import curve_view, curves, figures, own_charts
-from app.components.widgets.curve_lines import Line, aligned, paired
-from app.components.widgets.curve_view import TITLES, CurveView, in_unit, span_of
+from app.components.widgets.curve_view import TITLES, CurveView, Line, aligned, in_unit, paired, span_of
 from app.components.widgets.figures import Look
 from app.components.widgets.own_charts import Member, OwnChart
 from app.formats import escape_control_characters, literal

@@ -1,14 +1,98 @@
-"""The actions on ticked runs of the list: compare, rename, archive and delete them."""
+"""Actions on ticked runs of the list, which can be undone, and the bin of deleted runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import streamlit as st
 
 from app import requests
-from app.components.runs import bin_view, runs_choice
-from app.components.runs.comparison import MAX_RUNS
+from app.components.widgets import empty_state, notice, run_choice
+from app.components.widgets.run_choice import MAX_COMPARED
+from app.formats import escape_control_characters
 from db.rows.runs import RunRow
+
+_LAST = "last-bulk-action"
+_REFUSED = "bulk-refusals"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done in words, and the calls that take it back; none where nothing can."""
+
+    words: str
+    undo: tuple[Callable[[], object], ...]
+
+
+def do(words: str, actions: Sequence[tuple[Callable[[], object], Callable[[], object]]]) -> None:
+    """Carry out actions, each given with its opposite, and keep what was done; refused ones are named."""
+    undo, refused = [], []
+    for action, opposite in actions:
+        try:
+            action()
+        except requests.UserError as error:
+            refused.append(str(error))
+        else:
+            undo.append(opposite)
+    st.session_state[_REFUSED] = refused
+    if undo:
+        noun = "1 run" if len(undo) == 1 else f"{len(undo):,} runs"
+        st.session_state[_LAST] = Done(f"{words} {noun}.", tuple(undo))
+
+
+def show_last() -> None:
+    """Show what was just done with a button that undoes it, and what was refused."""
+    refused = st.session_state.pop(_REFUSED, None)
+    if refused:
+        notice.show("error", "Not done", "\n".join(refused))
+    last: Done | None = st.session_state.get(_LAST)
+    if last is not None:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bulk-undo"):
+            st.markdown(f":material/check: {last.words}", width="content")
+            st.button("Undo", icon=":material/undo:", key="undo", type="tertiary", on_click=_undo, args=(last,))
+            st.button("", icon=":material/close:", key="undo-close", type="tertiary", on_click=_forget, help="Close")
+
+
+def show_bin() -> None:
+    """Show the deleted runs, each with a button that restores it, and the one that removes all for good."""
+    deleted = requests.list_deleted()
+    if not deleted:
+        empty_state.show("delete", "The bin is empty", "Deleted runs are kept here until the bin is emptied.")
+        return
+    with st.popover("Empty bin", icon=":material/delete_forever:", key="empty-bin"):
+        st.markdown(f"This removes {len(deleted):,} runs with all their files. It cannot be undone.")
+        st.button("Remove for good", type="primary", key="empty-bin-now", on_click=_empty)
+    for run_id, name in deleted.items():
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.text(escape_control_characters(f"{name}  ·  {run_id}"), width="stretch")
+            st.button(
+                "Restore", icon=":material/restore_from_trash:", key=f"restore-{run_id}", type="tertiary",
+                on_click=do,
+                args=("Restored", [(partial(requests.restore, run_id), partial(requests.delete, run_id))]),
+            )  # fmt: skip
+
+
+def _undo(last: Done) -> None:
+    _forget()
+    refused = []
+    for opposite in last.undo:
+        try:
+            opposite()
+        except requests.UserError as error:
+            refused.append(str(error))
+    st.session_state[_REFUSED] = refused
+
+
+def _forget() -> None:
+    st.session_state.pop(_LAST, None)
+
+
+def _empty() -> None:
+    _forget()
+    try:
+        requests.empty_bin()
+    except requests.UserError as error:
+        st.session_state[_REFUSED] = [str(error)]
 
 
 def show_compare(rows: Sequence[RunRow]) -> None:
@@ -19,9 +103,9 @@ def show_compare(rows: Sequence[RunRow]) -> None:
         "app_pages/compare.py",
         label=f"Compare {len(run_ids)} runs" if len(run_ids) > 1 else "Compare",
         icon=":material/compare_arrows:",
-        disabled=not 2 <= len(run_ids) <= MAX_RUNS,
-        query_params=runs_choice.parameters(run_ids),
-        help=f"Tick two to {MAX_RUNS} training runs to see them side by side",
+        disabled=not 2 <= len(run_ids) <= MAX_COMPARED,
+        query_params=run_choice.compared_parameters(run_ids),
+        help=f"Tick two to {MAX_COMPARED} training runs to see them side by side",
     )
 
 
@@ -38,7 +122,7 @@ def show_archive(rows: Sequence[RunRow]) -> None:
         disabled=not rows,
         key="archive",
         help="Tick runs to hide them from this list; their files stay, and **Archived** shows them",
-        on_click=bin_view.do,
+        on_click=do,
         args=("Listed again" if is_back else "Archived", calls),
     )
 
@@ -49,7 +133,7 @@ def show_delete(rows: Sequence[RunRow]) -> None:
     st.button(
         f"Delete {_noun(rows)}" if rows else "Delete", icon=":material/delete:", disabled=not rows, key="delete",
         help="Tick runs that have ended to move them into the **Bin**, which keeps their files until it is emptied",
-        on_click=bin_view.do, args=("Deleted", calls),
+        on_click=do, args=("Deleted", calls),
     )  # fmt: skip
 
 
@@ -64,7 +148,7 @@ def show_rename(rows: Sequence[RunRow]) -> None:
         ]
         st.button(
             f"Rename {_noun(rows)}", type="primary", key="rename", disabled=not name.strip(),
-            on_click=bin_view.do, args=("Renamed", calls),
+            on_click=do, args=("Renamed", calls),
         )  # fmt: skip
 
 

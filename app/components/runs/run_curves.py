@@ -7,8 +7,7 @@ import streamlit as st
 
 from app.components.replay_buffer import buffer_area, ratio_bands
 from app.components.widgets import curves, own_charts
-from app.components.widgets.curve_lines import Line, paired
-from app.components.widgets.curve_view import Drawing
+from app.components.widgets.curve_view import Drawing, Line, paired
 from app.components.widgets.curves import Chart, Series
 from app.components.widgets.own_charts import Member, OwnChart
 from db.rows.runs import EvaluationRow, MetricPoint

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import streamlit as st
 
-from app.components.runs import run_columns
+from app.components.runs import run_table
 from app.components.runs.comparison import spread
-from app.components.widgets import exports, status_badge, table_selection
+from app.components.widgets import address_choice, exports, status_badge
 from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.paper_and_studies import mean_interval
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
@@ -30,7 +30,7 @@ _OF_ROWS: dict[str, Callable[[RunRow], str]] = {
 
 def choose() -> str | None:
     """Show the choice of what to group by and return it, None for no groups; it is in the address."""
-    names = [*_OF_ROWS, *run_columns.fields()]
+    names = [*_OF_ROWS, *run_table.spec_fields()]
     wanted = st.query_params.get(ADDRESS)
     st.session_state[_KEY] = wanted if wanted in names else None
     st.selectbox(
@@ -45,7 +45,7 @@ def choose() -> str | None:
 def show(rows: Sequence[RunRow], num_fitting: int, name: str) -> None:
     """Show a line a group, of the newest `MAX_RUNS` training runs at most; a click opens the group."""
     frame = table(rows, name)
-    table_selection.select(_TABLE, None, name)
+    address_choice.select_row(_TABLE, None, name)
     if num_fitting > len(rows):
         st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
     with st.container(horizontal=True, horizontal_alignment="right"):
@@ -89,7 +89,7 @@ def _groups(rows: Sequence[RunRow], name: str) -> dict[str, list[RunRow]]:
     if name in _OF_ROWS:
         values = [escape_control_characters(_OF_ROWS[name](row)) for row in rows]
     else:
-        values = [value or "none" for value in run_columns.values(rows, [name]).get(name, [])]
+        values = [value or "none" for value in run_table.field_values(rows, [name]).get(name, [])]
     groups: dict[str, list[RunRow]] = {}
     for value, row in zip(values, rows, strict=True):
         groups.setdefault(value, []).append(row)
@@ -100,7 +100,7 @@ def _groups(rows: Sequence[RunRow], name: str) -> dict[str, list[RunRow]]:
 
 
 def _open(values: Sequence[str]) -> None:
-    row = table_selection.clicked(_TABLE, len(values))
+    row = address_choice.clicked_row(_TABLE, len(values))
     if row is not None:
         st.query_params[OPENED] = values[row]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import requests
-from app.components.runs import asked_action, run_progress
+from app.components.runs import run_progress
 from app.components.widgets import notice, status_badge
 from app.formats import (
     NONE_SHOWN,
@@ -37,7 +37,7 @@ def show_identity(row: RunRow) -> None:
     with st.container(key="run-identity", width="content"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.title(literal(row.name), anchor=False, width="content")
-            status_badge.show(row, asked_action.pending(row))
+            status_badge.show(row, run_progress.pending(row))
             if row.is_synthetic:
                 st.badge(
                     "synthetic run", icon=":material/science:", color="orange",

@@ -1,6 +1,9 @@
-"""How far a run is and how long it still takes."""
+"""How far a run is, how long it still takes, and what this session just asked of it."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import streamlit as st
 
 from app import requests
 from app.formats import as_utc
@@ -37,3 +40,38 @@ def seconds_left(row: RunRow) -> float | None:
     if not done or row.started_at is None:
         return None
     return (datetime.now(UTC) - as_utc(row.started_at)).total_seconds() / done * (total - done)
+
+
+_KEY = "asked-of-run"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request; `seen` is the state in which the run was displayed then."""
+
+    run_id: str
+    seen: str
+    words: str
+
+
+def remember(row: RunRow, words: str) -> None:
+    """Keep what was asked of a run, such as "Resuming"."""
+    st.session_state[_KEY] = Asked(row.run_id, row.status, words)
+
+
+def pending(row: RunRow) -> str | None:
+    """Return what was asked of a run while the database still has its state from before, else None."""
+    asked: Asked | None = st.session_state.get(_KEY)
+    if asked is None or asked.run_id != row.run_id:
+        return None
+    if row.status == asked.seen and _status_by_files(row) != asked.seen:
+        return asked.words
+    del st.session_state[_KEY]
+    return None
+
+
+def _status_by_files(row: RunRow) -> str:
+    try:
+        return requests.status_by_files(row.run_id)
+    except (requests.UserError, OSError):
+        return row.status

@@ -1,19 +1,84 @@
-"""The list of runs as a table that opens a run on a click and lets several be ticked."""
+"""The list of runs as a table, whose columns the user chooses; a click opens a run, several can be ticked."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.components.runs import run_columns, run_progress
+from app import requests
+from app.components.runs import run_progress
 from app.components.widgets import status_badge
+from app.components.widgets.spec_text import flatten, option_text
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
+from app.queries.answers import ask
+from db.queries.run_fields import list_specs
 from db.queries.run_order import RunOrder, RunSortKey
 from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score, model_name
 from db.rows.runs import RunRow
+
+DEFAULT_COLUMNS = (
+    "State", "Run", "Method", "Progress", "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Health", "Reason",
+    "Created", "Tags", "Started", "Model", "Engine",
+)  # fmt: skip
+FURTHER_COLUMNS = ("Id", "Preset", "Data", "Step")
+COLUMNS_ADDRESS = "columns"
+_SEPARATOR = ","
+_KEY = "run-columns"
+
+
+def spec_fields() -> list[str]:
+    """Return the paths of all fields that a training run's specification has by default."""
+    return [path for path in flatten(requests.TrainSpec().model_dump(mode="json")) if path not in {"name", "kind"}]
+
+
+def columns_of_address() -> list[str]:
+    """Return the columns that the address asks for, else the usual ones; the run's name is always one."""
+    wanted = st.query_params.get(COLUMNS_ADDRESS)
+    if wanted is None:
+        return list(DEFAULT_COLUMNS)
+    known = {*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *spec_fields()}
+    chosen = [name for name in wanted.split(_SEPARATOR) if name in known]
+    return chosen if "Run" in chosen else ["Run", *chosen]
+
+
+def choose_columns(chosen: Sequence[str]) -> None:
+    """Show the menu of columns; the choice is written into the address."""
+    with st.popover("Columns", icon=":material/view_column:", key="columns-menu"):
+        st.session_state[_KEY] = list(chosen)
+        st.multiselect(
+            "Columns", [*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *spec_fields()], key=_KEY, on_change=_take_columns,
+            select_all=False, help="Columns in the order chosen; names with a dot are fields of the specification",
+        )  # fmt: skip
+        st.button("Usual columns", key="columns-usual", on_click=_reset, type="tertiary")
+
+
+def field_values(rows: Sequence[RunRow], paths: Sequence[str]) -> dict[str, list[str | None]]:
+    """Return the values of fields in each run, as `--set` writes them; None where a run has no such field."""
+    if not paths:
+        return {}
+    specs = {run_id: flatten(spec) for run_id, spec in ask(list_specs, tuple(row.run_id for row in rows)).items()}
+    return {path: [_text(specs.get(row.run_id, {}), path) for row in rows] for path in paths}
+
+
+def _text(spec: Mapping[str, object], path: str) -> str | None:
+    return escape_control_characters(option_text(spec[path])) if path in spec else None
+
+
+def _take_columns() -> None:
+    chosen = st.session_state[_KEY]
+    # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
+    if chosen and tuple(chosen) != DEFAULT_COLUMNS:
+        st.query_params[COLUMNS_ADDRESS] = _SEPARATOR.join(chosen)
+    else:
+        _reset()
+
+
+def _reset() -> None:
+    st.query_params.pop(COLUMNS_ADDRESS, None)
+
 
 _ROW_HEIGHT = 38
 _MAX_ROWS_SHOWN = 18
@@ -47,7 +112,7 @@ _CLICKS = "run-table-clicks"
 
 
 def show(
-    rows: Sequence[RunRow], key: str, order: RunOrder, columns: Sequence[str] = run_columns.DEFAULT
+    rows: Sequence[RunRow], key: str, order: RunOrder, columns: Sequence[str] = DEFAULT_COLUMNS
 ) -> tuple[str | None, list[RunRow]]:
     """Show the runs; return the id of the clicked one, and the ticked ones.
 
@@ -76,7 +141,7 @@ def show(
     return opened, [rows[index] for index in event.selection.rows if index < len(rows)]
 
 
-def table(rows: Sequence[RunRow], columns: Sequence[str] = run_columns.DEFAULT) -> pd.DataFrame:
+def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> pd.DataFrame:
     """Return the table of runs with these columns; those that name fields are read from the specifications."""
     now = datetime.now(UTC)
     names = distinct_names((row.run_id, row.name) for row in rows)
@@ -101,9 +166,9 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = run_columns.DEFAULT) 
         "Data": [escape_control_characters(row.dataset) for row in rows],
         "Step": [row.step for row in rows],
     }
-    cells |= run_columns.values(rows, [name for name in columns if name not in cells])
+    cells |= field_values(rows, [name for name in columns if name not in cells])
     frame = pd.DataFrame({name: cells[name] for name in columns})
-    if tuple(columns) != run_columns.DEFAULT:
+    if tuple(columns) != DEFAULT_COLUMNS:
         return frame
     return frame.drop(columns=[name for name in _LEFT_OUT_IF_EMPTY if not any(map(_has_content, cells[name]))])
 

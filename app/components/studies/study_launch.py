@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import paper_and_studies, requests
-from app.components.studies.study_state import LIVE, CellState, pending
+from app.components.studies.study_matrix import LIVE, CellState, pending
 from app.components.widgets import address_choice, notice
 from app.formats import escape_control_characters, literal
 from app.paper_and_studies import PendingRun, RunKey, Scale, Study

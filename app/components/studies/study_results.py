@@ -1,7 +1,8 @@
-"""The results of a study's finished runs beside the paper's numbers, and its report as a file."""
+"""What the paper prints about a study, the results of finished runs beside it, and its report as a file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -10,7 +11,7 @@ import streamlit as st
 from app import paper_and_studies, theme
 from app.components.benchmarks import printed_numbers
 from app.components.widgets import empty_state, exports, figures
-from app.paper_and_studies import ComparedRow, MeanInterval, RunKey, StudyResults
+from app.paper_and_studies import ComparedRow, MeanInterval, PaperTable, RunKey, Study, StudyResults
 
 _PER_CELL = 34
 _WORDS = ("Paper's row", "Cell", "Column", "Figure")
@@ -148,3 +149,60 @@ def _means(rows: Sequence[tuple[str, MeanInterval]], colour: str) -> go.Scatter:
         },
         hovertemplate="%{y}: %{x:.1f}<extra>mean</extra>",
     )
+
+
+_TEXT = "text"
+_PAPER_WORDS = ("Group", "Row", "Cells here", "What", "Column", "Setting")
+
+
+def show_paper(study: Study) -> None:
+    """Show the paper's tables as printed, numbers in the running text, and which of them disagree."""
+    for table in study.tables:
+        frame = printed_table(table)
+        exports.show_heading("The paper's table", frame, f"{study.name}-printed")
+        printed_numbers.show(frame, _PAPER_WORDS, "The paper's table")
+    texts = [row for row in paper_and_studies.number_rows(study) if row.table == _TEXT]
+    if texts:
+        frame = pd.DataFrame(
+            {"What": [row.row for row in texts], "Column": [row.column for row in texts],
+             "Number": [row.printed for row in texts]}
+        )  # fmt: skip
+        exports.show_heading("In the text", frame, f"{study.name}-text")
+        printed_numbers.show(frame, _PAPER_WORDS, "Numbers in the paper's text")
+    if study.gains:
+        frame = gains_table(study)
+        exports.show_heading("Gains by setting", frame, f"{study.name}-gains")
+        printed_numbers.show(frame, _PAPER_WORDS, "Gains in each setting, from the printed tables")
+    if not study.tables and not texts:
+        st.markdown(":gray[The paper prints no numbers for this study.]")
+    faults = paper_and_studies.disagreements(study)
+    if faults:
+        st.subheader("Printed numbers that do not agree with each other", anchor=False)
+        st.text("\n".join(f"{_without_label(study, fault.location)}: {fault.sentence}." for fault in faults))
+
+
+def printed_table(table: PaperTable) -> pd.DataFrame:
+    """Return a table of the paper, each cell as printed."""
+    frame = pd.DataFrame(
+        [[paper_and_studies.printed(value) for value in row.values] for row in table.rows], columns=list(table.columns)
+    )
+    frame.insert(0, "Cells here", [", ".join(row.cells) or "none" for row in table.rows])
+    frame.insert(0, "Row", [row.row for row in table.rows])
+    if any(row.group for row in table.rows):
+        frame.insert(0, "Group", [row.group for row in table.rows])
+    return frame
+
+
+def gains_table(study: Study) -> pd.DataFrame:
+    """Return what the method gains in each setting by the printed tables, and the mean over settings."""
+    gains, columns = paper_and_studies.setting_gains(study), list(study.gain_columns)
+    rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+.1f}" for name in columns} for gain in gains]
+    means = {name: f"{fmean(gain.gains[name] for gain in gains):+.2f}" for name in columns}
+    return pd.DataFrame([*rows, {"Setting": "Mean", **means}])
+
+
+def _without_label(study: Study, location: str) -> str:
+    """Return where a number is printed without the label that the paper's source gives its table."""
+    for table in study.tables:
+        location = location.removeprefix(f"{table.name}, ")
+    return location

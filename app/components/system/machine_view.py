@@ -1,13 +1,16 @@
-"""What this machine can run: findings, GPUs and versions as tables."""
+"""What this machine can run and how busy it is: findings, GPUs, versions, the queue."""
 
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
 
+from app import requests
 from app.components.widgets import exports
-from app.formats import NONE_SHOWN, byte_size, escape_control_characters
+from app.formats import NONE_SHOWN, byte_size, escape_control_characters, literal
+from app.queries.runs import list_runs
 from app.requests import Finding, Gpu
+from db.queries.run_filter import RunFilter
 
 _RESULTS = {"ok": "ok", "warning": "note", "failure": "not working"}
 _COLOURS = ["#1F7A5A", "#8A6D10", "#B83A4B"]
@@ -65,3 +68,37 @@ def show_versions(versions: Mapping[str, str | None]) -> None:
     )
     st.dataframe(rows, hide_index=True, key="versions", height="content", alt="Versions of packages")
     exports.show(rows, "versions")
+
+
+_GPU_SECONDS = 5.0
+_BUSY_PERCENT = 5.0
+
+
+def show_line(num_runs: Mapping[str, int]) -> None:
+    """Show the queue, counted from the runs in each state, and the GPUs."""
+    st.caption(f"{queue_sentence(num_runs)} · {gpu_sentence()}", width="content")
+
+
+def queue_sentence(num_runs: Mapping[str, int]) -> str:
+    """Return how many runs are running and how many are queued, with the next one."""
+    running = sum(num_runs.get(state, 0) for state in ("starting", "running", "stopping"))
+    waiting = num_runs.get("queued", 0)
+    queued = list_runs(RunFilter(statuses=("queued",))) if waiting else ()
+    if not queued:
+        return f"{running:,} running, 0 queued"
+    return f"{running:,} running, {waiting:,} queued, next: {literal(queued[-1].name)}"
+
+
+def gpu_sentence() -> str:
+    """Return how many of the GPUs are busy, and how full their memory is."""
+    gpus = _gpus()
+    if not gpus:
+        return "no GPU on this machine"
+    num_busy = sum((gpu.busy_percent or 0.0) > _BUSY_PERCENT for gpu in gpus)
+    used, total = sum(gpu.used_bytes for gpu in gpus), sum(gpu.total_bytes for gpu in gpus)
+    return f"{num_busy} of {len(gpus)} GPUs busy, {byte_size(used)} of {byte_size(total)} in use"
+
+
+@st.cache_data(ttl=_GPU_SECONDS, show_spinner=False)
+def _gpus() -> list[requests.Gpu]:
+    return requests.list_gpus()

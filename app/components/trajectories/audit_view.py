@@ -11,7 +11,7 @@ import streamlit as st
 from app import address, requests, theme
 from app.components.trajectories import audit_banner, selection_audit
 from app.components.trajectories.selection_audit import Check
-from app.components.widgets import exports, figures, notice, table_selection
+from app.components.widgets import address_choice, exports, figures, notice
 from app.formats import NONE_SHOWN
 from app.queries.answers import ask
 from app.queries.workbench import current_runs_root
@@ -75,7 +75,7 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
     """Show one row per selection; a click puts its question into the address."""
     key = f"audit-{step}-{len(rows)}"
     frame = table(rows)
-    table_selection.select(key, None if opened is None else rows.index(opened), "Question")
+    address_choice.select_row(key, None if opened is None else rows.index(opened), "Question")
     st.dataframe(
         frame,
         key=key,
@@ -195,7 +195,7 @@ def _tokens(
 
 
 def _open(key: str, rows: Sequence[Audited]) -> None:
-    index = table_selection.clicked(key, len(rows))
+    index = address_choice.clicked_row(key, len(rows))
     if index is not None:
         address.put({"question": str(rows[index].selection.question_index)})
 

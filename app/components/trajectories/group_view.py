@@ -7,8 +7,8 @@ from difflib import SequenceMatcher
 import streamlit as st
 
 from app import address, theme
-from app.components.widgets import empty_state, long_text, marked_text
-from app.components.widgets.marked_text import Part
+from app.components.widgets import empty_state, shown_text
+from app.components.widgets.shown_text import Part
 from app.formats import nats, number, token_count
 from db.rows.trajectories import MAX_MEMBERS, GroupMemberRow
 
@@ -80,10 +80,10 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
         if member.text is None or member.num_characters is None:
             st.markdown(":gray[Its text is in the run that generated it.]")
         else:
-            marked_text.show(
+            shown_text.show_marked(
                 [Part(member.text)] if is_reference else compare(member.text, reference.text or member.text)
             )
-            long_text.show_bound(member.num_characters)
+            shown_text.show_bound(member.num_characters)
 
 
 def _open(trajectory_id: int) -> None:

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.widgets import exports, figures, marked_text
-from app.components.widgets.marked_text import Part
+from app.components.widgets import exports, figures, shown_text
+from app.components.widgets.shown_text import Part
 from app.formats import escape_control_characters, number
 
 MAX_TOKENS = 1500
@@ -88,7 +88,7 @@ def show(values: TokenValues, key: str) -> None:
     span = slice(sheet * MAX_TOKENS, (sheet + 1) * MAX_TOKENS)
     st.caption(_legend(chosen, unit, numbers))
     with st.container(border=True, key=f"tokens-{key}"):
-        marked_text.show(parts(values, chosen, numbers, span))
+        shown_text.show_marked(parts(values, chosen, numbers, span))
     figures.show_card(
         f"{chosen} by position",
         unit,

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import address, requests
 from app.components.trajectories import group_view, lineage_view, question_view, token_heatmap, trajectory_marks
-from app.components.widgets import empty_state, long_text, mathematics
+from app.components.widgets import empty_state, shown_text
 from app.formats import NONE_SHOWN, escape_control_characters, nats, number, token_count
 from app.queries.answers import ask
 from db.queries import lineage, trajectories
@@ -70,10 +70,10 @@ def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
             st.markdown("**Response**", width="content")
             is_rendered = st.toggle("Render mathematics", key="mathematics", bind="query-params")
         if is_rendered and row.text:
-            mathematics.show(long_text.beginning(row.text))
-            long_text.show_bound(len(row.text))
+            shown_text.show_mathematics(shown_text.beginning(row.text))
+            shown_text.show_bound(len(row.text))
         else:
-            long_text.show(row.text)
+            shown_text.show_long(row.text)
 
 
 def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:

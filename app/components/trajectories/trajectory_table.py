@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, theme
-from app.components.widgets import exports, table_selection
+from app.components.widgets import address_choice, exports
 from app.formats import NONE_SHOWN, escape_control_characters
 from db.rows.trajectories import SnippetRow
 
@@ -21,7 +21,7 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
     key = f"trajectories-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
     frame = table(rows)
     selected = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
-    table_selection.select(key, selected, "Id")
+    address_choice.select_row(key, selected, "Id")
     st.dataframe(
         frame,
         key=key,
@@ -79,6 +79,6 @@ def _columns() -> dict[str, ColumnConfig]:
 
 
 def _open(key: str, rows: Sequence[SnippetRow]) -> None:
-    index = table_selection.clicked(key, len(rows))
+    index = address_choice.clicked_row(key, len(rows))
     if index is not None:
         address.put({"trajectory": str(rows[index].trajectory_id)})

@@ -1,12 +1,17 @@
-"""Choices that are kept in the address by name, not by label."""
+"""Choices kept in the address by name, not by label: values, steps, the open tab; and the selected row of a table."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Literal
 
 import streamlit as st
 
 from app import address
 from app.formats import escape_control_characters, literal
+
+if TYPE_CHECKING:
+    from streamlit.elements.arrow import DataframeState, DataframeStateInput
+
 
 _SEPARATOR = ","
 _MAX_CHARS = 60
@@ -102,3 +107,47 @@ def show_unknown(parameter: str, wanted: str, displayed: str) -> None:
         f":material/link_off: The address asks for {parameter}={literal(value)}, which does not exist: "
         f"{literal(displayed)}."
     )
+
+
+_TABS_ADDRESS = "view"
+_TABS_KEY = "view-tabs"
+
+
+def tabs(names: Sequence[str]) -> tuple[str, AbstractContextManager[object]]:
+    """Show the tabs and return the open one's name and container; the first one needs no value in the address.
+
+    The address is written here and not bound to the tabs: a bound value is lost when the user goes back to another
+    page that binds the same name.
+    """
+    wanted = st.query_params.get(_TABS_ADDRESS)
+    opened = wanted if wanted is not None and wanted in names else names[0]
+    st.session_state[_TABS_KEY] = opened
+    shown = st.tabs(names, key=_TABS_KEY, on_change=_take_tab, args=(names[0],))
+    return opened, shown[names.index(opened)]
+
+
+def _take_tab(first: str) -> None:
+    opened = st.session_state[_TABS_KEY]
+    address.put({_TABS_ADDRESS: None if opened == first else opened})
+
+
+def select_row(key: str, row: int | None, column: str) -> None:
+    """Select the row of this index, or none, in the table of this key, in a column; call it before the table is drawn.
+
+    A click on a selected row sends nothing to the server, so a closed row must be unselected to be opened again.
+    """
+    if _selected_row(key) != row:
+        cells = [] if row is None else [(row, column)]
+        st.session_state[key] = {"selection": {"cells": cells}}
+
+
+def clicked_row(key: str, num_rows: int) -> int | None:
+    """Return the index of the selected row, for a table's callback; None where there is none."""
+    row = _selected_row(key)
+    return row if row is not None and row < num_rows else None
+
+
+def _selected_row(key: str) -> int | None:
+    state: DataframeState | DataframeStateInput | None = st.session_state.get(key)
+    cells = state["selection"].get("cells") if state is not None else None
+    return cells[0][0] if cells else None

@@ -2,6 +2,8 @@
 
 import streamlit as st
 
+from db.rows.runs import RunRow
+
 
 def show(icon: str, title: str, text: str, command: str | None = None) -> None:
     """Show why there is no content and how to get some; `command` is a shell command for that."""
@@ -25,3 +27,11 @@ def show_no_such_run() -> None:
         "The address names a run that is not in this workbench. Choose one under **Runs**; it lists "
         "archived ones, too.",
     )
+
+
+def show_no_replay(row: RunRow) -> None:
+    """Show the reason in place of what a run that replays would show."""
+    if row.is_adopted:
+        show("help", "Unknown", "This run was adopted from verl's rollout dumps, which hold texts and scores only.")
+    else:
+        show("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")

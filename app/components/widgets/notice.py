@@ -5,6 +5,8 @@ from typing import Literal
 import streamlit as st
 
 from app.formats import escape_control_characters, with_code
+from db.rows.runs import RunRow
+from db.rows.unreadable_specs import UNREADABLE_KIND
 
 Kind = Literal["error", "warning", "info"]
 
@@ -23,3 +25,18 @@ def show(kind: Kind, title: str, text: str) -> None:
             st.markdown(with_code(text).replace("\n", "  \n"))
         elif text:
             st.text(escape_control_characters(text))
+
+
+def show_unreadable_settings(row: RunRow) -> None:
+    """Show what is unknown and how to mend it; nothing for other runs."""
+    if row.has_settings:
+        return
+    is_known = row.kind != UNREADABLE_KIND
+    shown = "What it recorded is shown." if is_known else "It recorded nothing that says what kind of job it is."
+    show(
+        "warning",
+        "Settings cannot be read",
+        f"spec.json of this run is damaged or missing. {shown}\n"
+        "Copy spec.json from a backup, or from a run with the same name and settings. Then end `exgrpo up`, run "
+        "`exgrpo db rebuild` and start `exgrpo up` again.",
+    )

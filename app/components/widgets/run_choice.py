@@ -1,12 +1,13 @@
-"""The head of a page about one run: its title, and the run, chosen by name and kept in the address."""
+"""Runs chosen by name and kept in the address: the one of a page, in its head, and those that are compared."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import address
-from app.components.widgets import browser_title, empty_state, typed_run, unreadable_settings
+from app.components.widgets import empty_state, notice, page_frame
+from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.runs import training_names
 from db.queries import runs
@@ -14,6 +15,32 @@ from db.queries.runs import RunName
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 from db.rows.unreadable_specs import UNREADABLE_KIND
+
+MAX_COMPARED = 20
+PLACEHOLDER = "Choose a run, or type to find an older one"
+
+
+def label_by(names: Mapping[str, str]) -> Callable[[str | None], str]:
+    """Return the function that labels a run's id in a choice: with its name, or unchanged if it was typed."""
+    return lambda run_id: escape_control_characters(names.get(run_id or "", run_id or ""))
+
+
+def find_run(typed: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:
+    """Return the id of the run that was chosen or typed: one that is offered, an id, or the newest with those words.
+
+    If no run matches, show a message and return None.
+    """
+    if typed in offered:
+        return typed
+    row = ask(runs.get_run, typed)
+    if row is not None and row.kind == "train":
+        return row.run_id
+    matches = training_names(typed, has_steps=has_steps) if typed.strip() else []
+    if matches:
+        return matches[0].run_id
+    st.toast(f"No training run is called, or has in its name, method, data or tags: {literal(typed)}")
+    return None
+
 
 _KEY = "run-choice"
 _RUN_PARAMETERS = ("trajectory", "question", "mark")
@@ -36,7 +63,7 @@ def show_header(page: str) -> tuple[RunRow | None, DeltaGenerator]:
         if training is not None:
             _show_choice(page, training, rows)
     if run is not None:
-        unreadable_settings.show(run)
+        notice.show_unreadable_settings(run)
     if training is None:
         _show_why_none(run, rows)
     return training, beside
@@ -67,25 +94,79 @@ def _show_choice(page: str, run: RunRow, rows: Sequence[RunName]) -> None:
     st.query_params["run"] = st.session_state["last-run"] = run.run_id
     names = distinct_names(({row.run_id: row.name for row in rows} | {run.run_id: run.name}).items())
     ids = list(names)
-    browser_title.show(page, run.name)
+    page_frame.show_title(page, run.name)
     st.session_state[_KEY] = run.run_id
     st.selectbox(
         "Run",
         ids,
-        format_func=typed_run.label_by(names),
+        format_func=label_by(names),
         key=_KEY,
         on_change=_choose,
         args=(ids,),
         accept_new_options=True,
-        placeholder=typed_run.PLACEHOLDER,
+        placeholder=PLACEHOLDER,
         label_visibility="collapsed",
         width=300,
     )
 
 
 def _choose(offered: list[str]) -> None:
-    chosen = typed_run.find(st.session_state[_KEY] or "", offered)
+    chosen = find_run(st.session_state[_KEY] or "", offered)
     if chosen is None:
         return
     st.session_state["last-run"] = chosen
     address.put({**dict.fromkeys(_RUN_PARAMETERS), "run": chosen})
+
+
+_COMPARED_KEY = "runs-choice"
+_COMPARED_ADDRESS = "runs"
+
+
+def choose_compared() -> dict[str, tuple[RunRow, str]]:
+    """Show the choice and return the chosen training runs by id, in their order, each with the name to show."""
+    chosen = _chosen()
+    offered = {row.run_id: row.name for row in training_names()} | {row.run_id: row.name for row in chosen}
+    names = distinct_names(offered.items())
+    st.session_state[_COMPARED_KEY] = [row.run_id for row in chosen]
+    st.multiselect(
+        "Runs to compare",
+        list(names),
+        format_func=label_by(names),
+        max_selections=MAX_COMPARED,
+        key=_COMPARED_KEY,
+        on_change=_choose_compared,
+        args=(list(names),),
+        accept_new_options=True,
+        select_all=False,
+        placeholder=f"Choose two to {MAX_COMPARED} runs, or type to find older ones",
+        label_visibility="collapsed",
+    )
+    return {row.run_id: (row, names[row.run_id]) for row in chosen}
+
+
+def compared_parameters(run_ids: Sequence[str]) -> dict[str, str]:
+    """Return the parameters of the address for a choice of runs."""
+    return {_COMPARED_ADDRESS: ",".join(run_ids)}
+
+
+def _chosen() -> list[RunRow]:
+    named = st.query_params.get(_COMPARED_ADDRESS)
+    wanted = list(dict.fromkeys(word for word in (named or "").split(",") if word))
+    if named is None:
+        wanted = st.session_state.get("last-compared", [])
+        st.query_params.update(compared_parameters(wanted) if wanted else {})
+    looked_up = [(run_id, ask(runs.get_run, run_id)) for run_id in wanted]
+    rows = [row for _, row in looked_up if row is not None and row.kind == "train"]
+    left_out = [run_id for run_id, row in looked_up if row is None or row.kind != "train"]
+    if left_out:
+        notice.show("warning", "Left out", f"No training run of this workbench: {', '.join(left_out)}")
+    if len(rows) > MAX_COMPARED:
+        notice.show("warning", "Too many", f"Of {len(rows)} runs in the address the first {MAX_COMPARED} are compared.")
+    st.session_state["last-compared"] = [row.run_id for row in rows[:MAX_COMPARED]]
+    return rows[:MAX_COMPARED]
+
+
+def _choose_compared(offered: Sequence[str]) -> None:
+    run_ids = [find_run(chosen, offered) for chosen in st.session_state[_COMPARED_KEY]]
+    st.session_state["last-compared"] = list(dict.fromkeys(run_id for run_id in run_ids if run_id))
+    address.put(compared_parameters(st.session_state["last-compared"]))

@@ -5,7 +5,18 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pandas as pd
+import streamlit as st
 import yaml
+
+from app import address
+from app.components.widgets import exports, run_choice
+from app.formats import escape_control_characters
+from app.queries.answers import ask
+from app.queries.runs import training_names
+from app.requests import TrainSpec
+from db.queries import runs
+from db.rows.display_names import distinct_names
 
 MAX_OPTIONS_IN_COMMAND = 12
 _MAX_PLAIN = 200
@@ -82,3 +93,51 @@ def _is_plain(text: str) -> bool:
         return bool(yaml.safe_load(text) == text)
     except (yaml.YAMLError, ValueError, RecursionError):  # also an impossible date, and deep nesting
         return False
+
+
+_KEY = "diff-choice"
+_ADDRESS = "against"
+
+
+def show_differences(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
+    """Show the fields that differ from the chosen one; the choice is in the address."""
+    wanted = st.query_params.get(_ADDRESS, "")
+    other = ask(runs.get_run, wanted) if wanted else None
+    rows = {row.run_id: row.name for row in training_names()}
+    if other is not None and other.kind == "train":
+        rows.setdefault(other.run_id, other.name)
+    names = {"": base_name} | {run_id: f"run {name}" for run_id, name in distinct_names(rows.items()).items()}
+    st.session_state[_KEY] = wanted if wanted in names else ""
+    st.selectbox(
+        "Differences from",
+        list(names),
+        format_func=run_choice.label_by(names),
+        key=_KEY,
+        on_change=_choose_other,
+        args=(list(names),),
+        accept_new_options=True,
+        placeholder=run_choice.PLACEHOLDER,
+    )
+    chosen = wanted if wanted in names else ""
+    before = ask(runs.run_spec, chosen) if chosen else base.model_dump(mode="json")
+    changes = differences(before, spec.model_dump(mode="json"))
+    if not changes:
+        st.caption("None.")
+        return
+    table = pd.DataFrame(
+        {
+            "Field": [change.path for change in changes],
+            "Other run" if chosen else "Preset": [
+                escape_control_characters(option_text(change.before)) for change in changes
+            ],
+            "This run": [escape_control_characters(option_text(change.after)) for change in changes],
+        }
+    )
+    st.dataframe(table, hide_index=True, key="spec-differences", alt=f"Fields that differ from {names[chosen]}")
+    exports.show(table, "differences")
+
+
+def _choose_other(offered: list[str]) -> None:
+    chosen = run_choice.find_run(st.session_state[_KEY] or "", offered)
+    if chosen is not None:
+        address.put({_ADDRESS: chosen or None})

@@ -18,9 +18,9 @@ def column(page, name):
 
 
 def delete(rows):
-    from app.components.runs import bin_view, list_actions
+    from app.components.runs import list_actions
 
-    bin_view.show_last()
+    list_actions.show_last()
     list_actions.show_delete(rows)
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.components.system import machine_line
+from app.components.system import machine_view
 from db.connections.opening import open_database
 from db.ingest import events
 from jobs.runs.journal import Journal, JournalKind
@@ -133,8 +133,8 @@ def test_queue_names_the_run_that_comes_next(runs_root, open_page):
 
 
 def test_run_that_left_the_queue_while_it_was_counted_is_not_waiting(monkeypatch):
-    monkeypatch.setattr(machine_line, "list_runs", lambda _: [])
-    assert machine_line.queue_sentence({"queued": 1, "running": 1}) == "1 running, 0 queued"
+    monkeypatch.setattr(machine_view, "list_runs", lambda _: [])
+    assert machine_view.queue_sentence({"queued": 1, "running": 1}) == "1 running, 0 queued"
 
 
 def test_run_that_chose_against_its_scores_has_a_red_banner(runs_root, open_page):

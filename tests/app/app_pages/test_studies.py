@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.components.studies import study_matrix, study_results, study_state
+from app.components.studies import study_matrix, study_results
 from app.paper_and_studies import (
     ComparedRow,
     MeanInterval,
@@ -141,10 +141,10 @@ def test_launch_queues_what_is_missing_once_and_resumes_what_failed(study_runs, 
 def test_one_run_of_each_cell_that_has_begun_is_compared():
     def cell(name, *steps):
         runs = tuple(None if step is None else SimpleNamespace(run_id=f"{name}-{step}", step=step) for step in steps)
-        return study_state.CellState(name, (), (), (), runs)
+        return study_matrix.CellState(name, (), (), (), runs)
 
     cells = [cell("a", None, 5), cell("b", 0, 0), cell("c", 7, 9)]
-    assert study_state.one_run_of_each_cell(cells) == ["a-5", "c-7"]
+    assert study_matrix.one_run_of_each_cell(cells) == ["a-5", "c-7"]
 
 
 def test_a_study_leads_to_the_comparison_of_its_cells(runs_root, open_page):
@@ -229,7 +229,7 @@ def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
     keys = wanted_keys(study, Scale.CHAINS, study.cells[:1], 3)
 
     def state(*states):
-        cell = study_state.CellState("c", (), tuple(keys), states, (None,) * 3)
+        cell = study_matrix.CellState("c", (), tuple(keys), states, (None,) * 3)
         return cell.state, cell.words
 
     assert state("finished", "running", "failed") == ("running", "running, 1/3 seeds")
@@ -257,7 +257,7 @@ def test_gains_by_setting_end_with_their_mean(open_page):
 def test_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(monkeypatch, column, page_name, address):
     keys = tuple(key("repo", seed) for seed in range(2))
     run = type("Run", (), {"run_id": "run-of-seed-1"})()
-    cell = study_state.CellState("repo", (), keys, ("missing", "running"), (None, run))
+    cell = study_matrix.CellState("repo", (), keys, ("missing", "running"), (None, run))
     asked = []
 
     def lead_on(page, query_params):

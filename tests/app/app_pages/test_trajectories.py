@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.components.trajectories import group_view, token_heatmap, trajectory_filter
-from app.components.widgets import marked_text
+from app.components.widgets import shown_text
 from db.rows.trajectories import TrajectoryFacets
 from tests.app import recorded
 from tests.app.page_texts import has_text, texts
@@ -128,7 +128,7 @@ def test_close_leads_back_to_the_list(open_page):
 
 
 def test_marked_text_escapes_everything():
-    markup = marked_text.html([marked_text.Part(recorded.HOSTILE, "red", '"><script>')])
+    markup = shown_text.html([shown_text.Part(recorded.HOSTILE, "red", '"><script>')])
     assert "<img" not in markup
     assert "<script" not in markup
     assert "&lt;img src=x onerror=alert(1)&gt;" in markup

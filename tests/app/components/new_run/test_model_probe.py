@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.components.new_run import model_probe
+from app.components.new_run import data_preview
 from jobs.specs.train import load_preset
 from tests.jobs.training.test_probe import GOOD
 
@@ -29,7 +29,7 @@ def spec():
 def open_with(open_page, spec, result):
     process = Process(result)
     page = open_page("new_run")
-    page.session_state[model_probe.STATE] = (spec.model_dump_json(), process)
+    page.session_state[data_preview.PROBE_STATE] = (spec.model_dump_json(), process)
     return page.run(), process
 
 

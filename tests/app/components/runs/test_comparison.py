@@ -4,8 +4,8 @@ import pytest
 from app.components.runs import comparison, comparison_charts
 from app.components.runs.comparison import Group
 from app.components.runs.comparison_charts import QUANTITIES
-from app.components.widgets.curve_lines import Line, aligned, cut, paired, smoothed
-from app.components.widgets.curve_view import CurveView
+from app.components.widgets import run_choice
+from app.components.widgets.curve_view import CurveView, Line, aligned, cut, paired, smoothed
 from db.rows.runs import MetricPoint
 from exgrpo_core.step_report import METRICS
 
@@ -77,7 +77,7 @@ def test_every_quantity_is_a_declared_metric_or_the_held_out_score():
 
 
 def test_twenty_runs_have_curves_of_their_own():
-    assert len({comparison_charts.style(index) for index in range(comparison.MAX_RUNS)}) == comparison.MAX_RUNS
+    assert len({comparison_charts.style(index) for index in range(run_choice.MAX_COMPARED)}) == run_choice.MAX_COMPARED
 
 
 def test_chart_has_a_curve_a_name_and_a_band_for_a_mean():

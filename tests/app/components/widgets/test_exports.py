@@ -11,8 +11,8 @@ from streamlit.testing.v1 import AppTest
 from app.components.replay_buffer import buffer_charts
 from app.components.replay_buffer.chosen_bar import View
 from app.components.widgets import curves
-from app.components.widgets.figure_data import figure_rows
-from app.components.widgets.table_text import FORMATS, as_csv, as_latex, as_markdown
+from app.components.widgets.exports import FORMATS, as_csv, as_latex, as_markdown
+from app.components.widgets.figures import figure_rows
 from db.rows.buffer import BufferState
 from db.rows.runs import MetricPoint
 

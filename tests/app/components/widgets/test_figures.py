@@ -6,12 +6,13 @@ import pytest
 from streamlit import error_util
 from streamlit.testing.v1 import AppTest
 
-from app import failed_page, theme
+from app import theme
 from app.components.replay_buffer import bucket_heatmap, buffer_area
 from app.components.widgets import curves, figures
 from app.components.widgets.curve_view import Drawing
 from app.components.widgets.status_badge import HEALTH, STATES
 from app.queries.answers import UnavailableError
+from app.serving import server
 from db.rows.runs import LIVE_STATES, BucketRow, MetricPoint
 from exgrpo_core.step_report import METRICS
 from jobs.runs.status import ENDED, RunStatus
@@ -92,9 +93,9 @@ def test_colours_by_meaning_are_distinct(palette):
 
 def test_failure_is_one_sentence_without_a_traceback():
     def page():
-        from app import failed_page
+        from app.serving import server
 
-        failed_page.show(ValueError("the file is gone\n  File x, line 3"))
+        server.show_failure(ValueError("the file is gone\n  File x, line 3"))
 
     opened = AppTest.from_function(page).run()
     assert not opened.exception
@@ -103,9 +104,9 @@ def test_failure_is_one_sentence_without_a_traceback():
 
 @pytest.mark.parametrize(("error", "is_fault"), [(UnavailableError("away"), False), (ValueError("odd"), True)])
 def test_tracebacks_are_logged_but_not_of_a_database_that_is_away(error, is_fault):
-    record = logging.LogRecord(failed_page.LOG, logging.ERROR, __file__, 1, "", (), (type(error), error, None))
-    assert failed_page.is_fault(record) is is_fault
-    assert error_util._LOGGER.name == failed_page.LOG
+    record = logging.LogRecord(server.LOG, logging.ERROR, __file__, 1, "", (), (type(error), error, None))
+    assert server.is_fault(record) is is_fault
+    assert error_util._LOGGER.name == server.LOG
 
 
 @pytest.mark.parametrize(("values", "wanted"), [([5e-5, 2e-5], "power"), ([0.5, 2e-5], None), (["a", "b"], None)])

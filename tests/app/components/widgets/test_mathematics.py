@@ -1,6 +1,6 @@
 import pytest
 
-from app.components.widgets.mathematics import MAX_FORMULAS, pieces
+from app.components.widgets.shown_text import MAX_FORMULAS, formula_pieces
 
 
 @pytest.mark.parametrize(
@@ -17,15 +17,15 @@ from app.components.widgets.mathematics import MAX_FORMULAS, pieces
     ],
 )
 def test_text_is_cut_into_prose_and_formulas(text, expected):
-    assert list(pieces(text)) == expected
+    assert list(formula_pieces(text)) == expected
 
 
 def test_text_that_closes_its_own_formula_stays_text():
     text = "\\[ a\n$$\n# Verified [click](http://evil)\n$$\nb \\]"
-    assert list(pieces(text)) == [(text, False)]
+    assert list(formula_pieces(text)) == [(text, False)]
 
 
 def test_what_comes_after_many_formulas_stays_as_it_was_written():
-    parts = list(pieces("$x$ " * (MAX_FORMULAS + 3)))
+    parts = list(formula_pieces("$x$ " * (MAX_FORMULAS + 3)))
     assert parts[-1] == ("$x$ $x$ $x$", False)
     assert sum(is_formula for _, is_formula in parts) == MAX_FORMULAS

@@ -1,5 +1,6 @@
 """Faults of Streamlit, and their repair. A test of `streamlit_itself` that fails says that a repair can go."""
 
+import re
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -14,7 +15,8 @@ from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, Scri
 from streamlit.runtime.state import SafeSessionState, SessionState
 from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 
-from app.serving import refreshes
+from app.serving import streamlit_changes
+from tests.house.tracked import read, source_files
 
 FRAGMENT = "a-fragment"
 
@@ -22,7 +24,7 @@ FRAGMENT = "a-fragment"
 @pytest.fixture
 def queue(monkeypatch):
     monkeypatch.setattr(ForwardMsgQueue, "clear", ForwardMsgQueue.clear)
-    refreshes.keep_unsent_messages()
+    streamlit_changes.keep_unsent_messages()
     return ForwardMsgQueue()
 
 
@@ -140,7 +142,7 @@ def test_streamlit_itself_runs_a_fragment_as_part_of_a_page_that_the_session_has
 
 
 def test_a_fragment_of_a_page_that_the_session_has_left_is_not_run(session):
-    refreshes.ignore_refreshes_of_other_pages()
+    streamlit_changes.ignore_refreshes_of_other_pages()
     session.ask(page_script_hash=session.hashes["shown"])
     assert session.refresh("") == []
     ((page, _),) = session.refresh("shown")
@@ -153,7 +155,7 @@ def served(monkeypatch):
     served = []
     monkeypatch.setattr(ScriptRunner, "_run_script", lambda _runner, asked: served.append(asked))
     monkeypatch.setattr(ScriptRunContext, "set_mpa_v2_page", lambda _context, _page: None)
-    refreshes.ignore_refreshes_of_other_pages()
+    streamlit_changes.ignore_refreshes_of_other_pages()
     return served
 
 
@@ -178,3 +180,25 @@ def test_what_the_page_before_asks_for_late_is_left_out(served):
     ask(whole)
     ask(late, pages_of_another)
     assert served[2:] == [timely, whole, late]
+
+
+ALWAYS_THERE = {"scatter"}
+
+
+def _kinds_of_pages() -> set[str]:
+    texts = [read(path) for path in source_files() if path.parts[0] == "app"]
+    return {kind.lower() for text in texts for kind in re.findall(r"\bgo\.(\w+)", text)} - {"figure"}
+
+
+def test_script_starts_the_kinds_of_charts_that_pages_have_and_no_others():
+    assert _kinds_of_pages() - ALWAYS_THERE == streamlit_changes.KINDS
+    text = streamlit_changes.script().decode()
+    kinds = dict(re.findall(r'([\w$]+)=_\(\{"lib/(\w+)\.js"', text))
+    (registered,) = re.findall(r"register\(\[([^]]*)\]\)", text)
+    assert {kinds[call.removesuffix("()")] for call in registered.split(",")} == streamlit_changes.KINDS
+
+
+def test_script_leaves_out_a_chart_whose_width_is_not_known():
+    before, after = streamlit_changes.path().read_text(), streamlit_changes.script().decode()
+    assert len(re.findall(r"\{width:(\w)\}=\w\(\w\);return \1\?", before)) == 1
+    assert len(re.findall(r"\{width:(\w)\}=\w\(\w\);return \1>0\?", after)) == 1

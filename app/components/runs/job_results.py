@@ -1,0 +1,168 @@
+"""Evaluations and judges: those under way, and their results."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+import pandas as pd
+import streamlit as st
+
+from app import requests
+from app.components.widgets import empty_state, exports, notice, status_badge
+from app.formats import ago, escape_control_characters, number, share
+from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
+from db.rows.judging import JudgeRow
+from db.rows.runs import BROKEN_STATES, RunRow
+from db.rows.score_intervals import half_interval_95
+from db.rows.scores import BenchmarkScoreRow
+
+
+def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
+    """Show one row per benchmark and scheme of scoring."""
+    if not rows:
+        empty_state.show(
+            "leaderboard", "No score yet", "A benchmark's score appears when its last question is answered."
+        )
+        return
+    frame = score_table(rows)
+    exports.show_heading("Scores", frame, "scores")
+    percent = st.column_config.NumberColumn(format="%.1f%%")
+    st.dataframe(
+        frame,
+        hide_index=True,
+        column_config={
+            "Score": percent,
+            "± 95%": st.column_config.NumberColumn(format="%.1f%%", help="Half interval, clustered over questions"),
+            "Truncated": st.column_config.NumberColumn(format="%.1f%%", help="Answers cut at the length limit"),
+            "Mean tokens": st.column_config.NumberColumn(format="%.0f"),
+        },
+        alt="Scores of the evaluation by benchmark and scheme",
+    )
+    _show_rewards(rows)
+
+
+def _show_rewards(rows: Sequence[BenchmarkScoreRow]) -> None:
+    frame = reward_table(rows)
+    if frame.empty:
+        return
+    exports.show_heading("Rewards", frame, "rewards")
+    st.dataframe(
+        frame, hide_index=True, column_config={"Mean": st.column_config.NumberColumn(format="%.4f")},
+        alt="Mean of each part of the training reward by benchmark",
+    )  # fmt: skip
+    st.caption(
+        "Means over all answers, before weights. A part that asks for right answers follows the score as rewarded."
+    )
+
+
+def reward_table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
+    """Return one row per benchmark and part of a training reward; the schemes of a benchmark have the same ones."""
+    means = {(row.title, part): mean for row in rows for part, mean in row.reward_means.items()}
+    return pd.DataFrame(
+        [
+            {"Benchmark": escape_control_characters(title), "Part": escape_control_characters(part), "Mean": mean}
+            for (title, part), mean in means.items()
+        ]
+    )
+
+
+def score_table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
+    """Return one row per benchmark and scheme of scoring, scores in percent."""
+    return pd.DataFrame(
+        {
+            "Benchmark": [escape_control_characters(row.title) for row in rows],
+            "Scored": [row.scheme for row in rows],
+            "Measure": [row.metric for row in rows],
+            "Score": [100 * row.score for row in rows],
+            "± 95%": [100 * half_interval_95(row.standard_error) for row in rows],
+            "Questions": [row.num_questions for row in rows],
+            "Mean tokens": [row.mean_tokens for row in rows],
+            "Truncated": [100 * row.truncated_share for row in rows],
+        }
+    )
+
+
+_COUNTS = (("Valid", "num_valid"), ("Not valid", "num_invalid"), ("Unjudged", "num_unjudged"))
+
+
+def show_judge(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
+    """Show counts of verdicts over responses, what they cost, and why votes gave no verdict."""
+    if not rows:
+        empty_state.show("gavel", "No verdict yet", "Verdicts appear after the judge's first votes.")
+        return
+    for row in rows:
+        tiles = st.columns(4, gap="small")
+        for tile, (name, field) in zip(tiles, _COUNTS, strict=False):
+            count = getattr(row, field)
+            tile.metric(
+                name, number(count), share(count / row.num_responses), delta_color="off", delta_arrow="off",
+                border=True, height="stretch", help="Responses, by the majority of their votes",
+            )  # fmt: skip
+        tiles[3].metric(
+            "Tokens", number(row.num_tokens), f"{number(row.num_votes)} votes", delta_color="off", delta_arrow="off",
+            border=True, height="stretch", help="Prompt and answer tokens that the judge took",
+        )  # fmt: skip
+        st.text(escape_control_characters(f"Judge {row.judge}, prompt {row.prompt}, on {row.source}"))
+    if reasons:
+        frame = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})
+        st.dataframe(frame, hide_index=True, alt="Reasons of votes without a verdict")
+        exports.show(frame, "unjudged-votes")
+
+
+REFRESH_SECONDS = 3
+CHECK_SECONDS = 5
+"""How often the list is read again while no evaluation is queued or running."""
+UNNAMED = "evaluation"
+
+
+def show_evaluations(num_scores: int, scheme: str) -> None:
+    """Show the evaluations; the page reruns when there are new scores."""
+    is_live = bool(live_evaluations())
+    st.fragment(_show_evaluations, run_every=REFRESH_SECONDS if is_live else CHECK_SECONDS)(num_scores, scheme, is_live)
+
+
+def _show_evaluations(num_scores: int, scheme: str, was_live: bool) -> None:
+    live, broken = live_evaluations(), broken_evaluations()
+    if len(list_scores(scheme)) != num_scores or bool(live) != was_live:
+        st.rerun(scope="app")
+    if not live and not broken:
+        return
+    with st.container(border=True, gap="xsmall", key="evaluations"):
+        st.markdown(f"**Evaluations** &nbsp; :gray[:small[{len(live):,} running]]")
+        for row in [*live, *broken]:
+            _evaluation_row(row)
+
+
+def _evaluation_row(row: RunRow) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        status_badge.show(row)
+        st.text(escape_control_characters(_title(row)), width="content")
+        st.space("stretch")
+        progress = requests.job_progress(row.run_id) if row.status == "running" else None
+        if progress is not None:
+            done, total = progress
+            st.progress(min(1.0, done / total) if total else 0.0, text=f"{done:,} of {total:,} questions", width=240)
+        else:
+            st.caption(ago(row.created_at), width="content")
+        st.page_link("app_pages/run.py", label="Open", icon=":material/open_in_new:", query_params={"run": row.run_id})
+        is_broken = row.status in BROKEN_STATES
+        if is_broken and st.button("Dismiss", key=f"dismiss-{row.run_id}", help="Archive it; Runs lists it on request"):
+            _dismiss(row)
+    if row.status_reason:
+        st.text(escape_control_characters(row.status_reason))
+
+
+def _title(row: RunRow) -> str:
+    """Return the evaluation's name, and where it was given none its model and benchmarks."""
+    if row.name != UNNAMED:
+        return row.name
+    path = PurePosixPath(row.model)
+    return f"{path.name if path.is_absolute() else row.model} on {row.dataset}"
+
+
+def _dismiss(row: RunRow) -> None:
+    try:
+        requests.archive(row.run_id, is_archived=True)
+    except requests.CommandError as error:
+        notice.show("error", "Not archived", str(error))
+        return
+    st.rerun()

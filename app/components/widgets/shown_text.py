@@ -1,0 +1,131 @@
+"""Text of models and logs as it is: cut where it is long, coloured, or with its mathematics rendered."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import islice
+
+import streamlit as st
+
+from app.components.widgets import empty_state
+from app.formats import NONE_SHOWN, escape_control_characters
+from db.rows.trajectories import MAX_CHARACTERS
+
+
+def show_long(text: str) -> None:
+    """Show the text, or the beginning of a long one with a note."""
+    st.code(escape_control_characters(beginning(text)) or NONE_SHOWN, language=None, wrap_lines=True)
+    show_bound(len(text))
+
+
+def beginning(text: str) -> str:
+    """Return the text up to the bound."""
+    return text[:MAX_CHARACTERS]
+
+
+def show_bound(num_characters: int) -> None:
+    """Show how much of a text was cut, if any."""
+    if num_characters > MAX_CHARACTERS:
+        st.caption(
+            f"The first {MAX_CHARACTERS:,} of {num_characters:,} characters; `exgrpo trajectory` prints all of them."
+        )
+
+
+NUM_LINES = 200
+NUM_LINES_IN_VIEW = 24
+HEIGHT = 520
+
+
+def show_log(lines: Sequence[str]) -> None:
+    """Show the lines as they are: no markup, control characters made visible, scrolled to the end."""
+    if not lines:
+        empty_state.show("article", "No log yet", "The run writes here as soon as its process starts.")
+        return
+    st.caption(f"Last {len(lines)} lines of `log.txt`")
+    with st.container(height=HEIGHT if len(lines) > NUM_LINES_IN_VIEW else "content", autoscroll=True, key="log-tail"):
+        st.code(escape_control_characters("\n".join(lines)), language=None, wrap_lines=True)
+
+
+_FRAME = (
+    "white-space:pre-wrap;overflow-wrap:anywhere;font-family:var(--font-mono,ui-monospace,monospace);"
+    "font-size:0.85rem;line-height:1.75"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of text with the colour behind it, as CSS names it, and its note on hover."""
+
+    text: str
+    background: str = ""
+    note: str = ""
+    is_underlined: bool = False
+
+
+def show_marked(parts: Iterable[Part]) -> None:
+    """Show the parts one after the other, as they are."""
+    st.html(f'<div style="{_FRAME}">{html(parts)}</div>')
+
+
+def html(parts: Iterable[Part]) -> str:
+    """Return the parts as HTML in which all of their text is escaped."""
+    return "".join(_span(part) for part in parts)
+
+
+def _span(part: Part) -> str:
+    text = escape(escape_control_characters(part.text))
+    style = ";".join(
+        rule
+        for rule in (
+            f"background:{part.background};border-radius:2px" if part.background else "",
+            "border-bottom:2px solid currentColor;font-weight:600" if part.is_underlined else "",
+        )
+        if rule
+    )
+    if not style and not part.note:
+        return text
+    note = f' title="{escape(part.note, quote=True)}"' if part.note else ""
+    return f'<span style="{style}"{note}>{text}</span>'
+
+
+MAX_FORMULAS = 100
+"""Further formulas stay as plain text: each one is a separate element of the page."""
+
+_PROSE = re.compile(r"\$|\n\s*\n")
+"""A dollar sign could close the formula in the renderer, and no formula has an empty line."""
+_FORMULA = re.compile(
+    r"\$\$(?P<dollars>.+?)\$\$|\\\[(?P<brackets>.+?)\\\]|\\\((?P<parens>.+?)\\\)|(?<!\\)\$(?P<dollar>[^$\n]+?)(?<!\\)\$"
+    r"|(?P<box>\\boxed\{(?:[^{}]|\{[^{}]*\})*\})",
+    re.DOTALL,
+)
+
+
+def show_mathematics(text: str) -> None:
+    """Show the text in pieces, one below the other."""
+    with st.container(border=True, gap="xxsmall"):
+        for piece, is_formula in formula_pieces(text):
+            if is_formula:
+                st.latex(escape_control_characters(piece), width="content")
+            else:
+                st.text(escape_control_characters(piece))
+
+
+def formula_pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the text's pieces in order, each with whether it is a formula; formulas come without their delimiters."""
+    end = 0
+    for formula in islice(filter(_is_formula, _FORMULA.finditer(text)), MAX_FORMULAS):
+        if before := text[end : formula.start()].strip():
+            yield before, False
+        yield _body(formula), True
+        end = formula.end()
+    if rest := text[end:].strip():
+        yield rest, False
+
+
+def _is_formula(formula: re.Match[str]) -> bool:
+    return not _PROSE.search(_body(formula))
+
+
+def _body(formula: re.Match[str]) -> str:
+    return next(part for part in formula.groups() if part is not None).strip()
