@@ -51,7 +51,7 @@ def restore(runs_root: Path, run_id: str) -> None:
     except RunDirectoryError as error:
         raise CommandError(str(error)) from None
     if not source.is_dir():
-        raise CommandError(f"{run_id} is not in the bin; `exgrpo bin` lists what is.")
+        raise CommandError(f"{run_id} is not in the bin; `exgrpo bin list` lists what is.")
     _move(source, runs_root / run_id)
     _record(runs_root, JournalKind.RESTORED, undo=(runs_root / run_id, source))
 

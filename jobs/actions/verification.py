@@ -49,7 +49,7 @@ def verify_root(runs_root: Path) -> list[Damage]:
     """Return all damage of a runs root: its workbench folder and every run."""
     remedy = "Entries before and after are whole; tags, notes and requests of those named must be made again."
     damaged = [(fault, remedy) for fault in Journal(runs_root).find_damage()]
-    damaged += [(fault, "Run `exgrpo contamination` again.") for fault in read_reports(runs_root)[1]]
+    damaged += [(fault, "Run `exgrpo eval --contamination` again.") for fault in read_reports(runs_root)[1]]
     kept = [fault for entries in (SAVED_VIEWS, RAY_CLUSTERS) if (fault := entries.find_fault(runs_root))]
     damaged += [(fault, "Nothing else depends on it.") for fault in [*kept, *_damaged_drafts(runs_root)]]
     of_workbench = [Damage("", what, remedy) for what, remedy in damaged] + _folders_without_info(runs_root)

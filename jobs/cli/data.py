@@ -1,5 +1,6 @@
-"""Commands that import and export runs and maintain the database."""
+"""The commands that import, export, back up and check files, and maintain the database."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -7,22 +8,23 @@ import typer
 
 from db.connections.opening import open_database
 from db.connections.schema import current_revision
-from jobs.actions.adoption import adopt as adopt_dump
+from jobs.actions.adoption import adopt
 from jobs.actions.archive import export_run, import_run
-from jobs.actions.model_export import export_model as export_policy
-from jobs.actions.verification import verify_run
+from jobs.actions.backup import back_up, restore
+from jobs.actions.model_export import export_model
+from jobs.actions.verification import Damage, verify_root, verify_run
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
+    AsJson,
     DatabaseUrl,
-    RunName,
     RunsRoot,
     command_group,
+    print_json,
     print_result,
     print_status,
 )
-from jobs.cli.verify import damage_sentence
 from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import find_run_id, open_run
+from jobs.runs.lookup import CommandError, find_run_id, open_run
 from jobs.supervisor.open_index import rebuild_index
 
 MAX_BAD_LINES = 20
@@ -33,35 +35,30 @@ database_app = command_group("The database, which is an index of the run folders
 
 def import_(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder or .tar.gz file of a run.")],
+    are_rollouts: Annotated[
+        bool, typer.Option("--rollouts", help="SOURCE holds a stock verl run's dumps: its trainer.rollout_data_dir.")
+    ] = False,
+    name: Annotated[str, typer.Option(help="Name of the run with these rollouts.")] = "adopted verl run",
+    model: Annotated[str, typer.Option(help="The model that was trained, as a note on rollouts.")] = "unknown",
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     trusts_pickles: Annotated[
         bool, typer.Option("--trust-pickles", help="Accept files that can run code when they are read (verl's).")
     ] = False,
 ) -> None:
-    """Copy a run from elsewhere into the runs root.
+    """Copy a run, or the rollout dumps of a stock verl run, into the runs root.
 
     What of it is damaged is said on stderr.
     """
+    if are_rollouts:
+        _adopt(source, runs_root, name, model)
+        return
     run_id = import_run(source, runs_root, trusts_pickles=trusts_pickles)
     _print_damage(open_run(runs_root, run_id))
     print_result(run_id)
 
 
-def _print_damage(run: RunDirectory) -> None:
-    for damage in verify_run(run):
-        print_status(damage_sentence(damage))
-
-
-def adopt(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of rollout dumps: verl's trainer.rollout_data_dir.")
-    ],
-    name: Annotated[str, typer.Option(help="Name of the run.")] = "adopted verl run",
-    model: Annotated[str, typer.Option(help="The model that was trained, as a note.")] = "unknown",
-    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-) -> None:
-    """Import the rollout dumps of a stock verl run, so that its samples can be browsed."""
-    adopted = adopt_dump(folder, runs_root, name, model)
+def _adopt(folder: Path, runs_root: Path, name: str, model: str) -> None:
+    adopted = adopt(folder, runs_root, name, model)
     for sentence in adopted.bad_lines[:MAX_BAD_LINES]:
         print_status(sentence)
     if len(adopted.bad_lines) > MAX_BAD_LINES:
@@ -70,30 +67,78 @@ def adopt(
     print_result(adopted.run_id)
 
 
+def _print_damage(run: RunDirectory) -> None:
+    for damage in verify_run(run):
+        print_status(_damage_sentence(damage))
+
+
 def export(
-    run: RunName,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run; RUN@STEP or RUN@last is a checkpoint's model.")],
     out: Annotated[
         Path | None, typer.Argument(metavar="OUT", help="A .tar.gz file, or a folder to copy it into.")
     ] = None,
     overwrites: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here.
+    """Write a run as one .tar.gz file or a folder, or the model of its checkpoint RUN@STEP as a folder.
 
-    What of it is damaged is said on stderr.
+    Without OUT it is RUN_ID.tar.gz here. What of the run is damaged is said on stderr. transformers and vLLM load the
+    folder of a model.
     """
+    if "@" in run:
+        if out is None:
+            raise CommandError(f"OUT: expected a new folder for the model of {run}.")
+        print_result(str(export_model(runs_root, run, out)))
+        return
     folder = open_run(runs_root, find_run_id(runs_root, run))
     _print_damage(folder)
     print_result(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
 
 
-def export_model(
-    target: Annotated[str, typer.Argument(metavar="RUN@STEP", help="Checkpoint of a run; RUN@last is its newest.")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the model.")],
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New tar file; with --restore, one written before.")],
+    restores: Annotated[
+        bool,
+        typer.Option("--restore", help="Unpack FILE into a new or empty runs root instead."),
+    ] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
 ) -> None:
-    """Write the model of a checkpoint as a new folder, which transformers and vLLM load."""
-    print_result(str(export_policy(runs_root, target, folder)))
+    """Write all runs, the workbench's journal and SQLite's database to one file; runs may continue."""
+    if restores:
+        restored = restore(file, runs_root)
+        print_result(f"{runs_root}: {restored.num_runs} runs.")
+        if not restored.has_database:
+            print_status("Restore PostgreSQL's dump with pg_restore, or build the database again: `exgrpo db rebuild`.")
+        return
+    written = back_up(runs_root, database_url, file)
+    print_result(f"{file}: {written.num_runs} runs, {written.num_bytes / 1e6:,.1f} MB.")
+    if not written.has_database:
+        print_status("Without the database: dump PostgreSQL with pg_dump, or build it again with `exgrpo db rebuild`.")
+
+
+def verify(
+    run: Annotated[str | None, typer.Argument(help="Id, beginning of an id, or name of a run; none means all.")] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    as_json: AsJson = False,
+) -> None:
+    """Check each file of a run, or of all and the journal; say what can be recovered; end with 1 on damage."""
+    folder = None if run is None else open_run(runs_root, find_run_id(runs_root, run))
+    damages = verify_root(runs_root) if folder is None else verify_run(folder)
+    if as_json:
+        print_json([dataclasses.asdict(damage) for damage in damages])
+    for damage in [] if as_json else damages:
+        print_result(_damage_sentence(damage))
+    if not damages and not as_json:
+        print_result("No damage found.")
+    if damages:
+        raise typer.Exit(1)
+
+
+def _damage_sentence(damage: Damage) -> str:
+    """Return what is damaged, and what can be recovered, after the run's id."""
+    run_prefix = f"{damage.run_id}: " if damage.run_id else ""
+    return f"{run_prefix}{damage.what} {damage.remedy}"
 
 
 @database_app.command("upgrade")

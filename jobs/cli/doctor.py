@@ -18,7 +18,16 @@ import typer
 
 from exgrpo_core.durable_files import is_disk_full
 from jobs.alerts.destinations import AlertError, read_destinations
-from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, EXIT_FAILURE, AsJson, DatabaseUrl, RunsRoot, print_json
+from jobs.cli.options import (
+    DEFAULT_PORT,
+    DEFAULT_RUNS_ROOT,
+    EXIT_FAILURE,
+    AsJson,
+    DatabaseUrl,
+    RunsRoot,
+    print_json,
+    print_result,
+)
 from jobs.cli.workbench_instance import read_workbench
 from jobs.machine.disk import GIB, MIN_FREE_GIB
 from jobs.machine.engine_environments import (
@@ -62,9 +71,15 @@ def doctor(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     port: Annotated[int, typer.Option(help="Port of the workbench.", min=0, max=65535)] = DEFAULT_PORT,
+    tests_alerts: Annotated[
+        bool, typer.Option("--test-alerts", help="Send a message to each destination of alerts instead.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do."""
+    if tests_alerts:
+        _test_alerts()
+        return
     checks = examine(runs_root, database_url, port)
     if as_json:
         print_json(checks)
@@ -73,6 +88,22 @@ def doctor(
             advice = f" - {check.advice}" if check.advice else ""
             typer.echo(f"{_MARKS[check.result]} {check.name:<11} {check.detail}{advice}")
     if any(check.result is CheckResult.FAILURE for check in checks):
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def _test_alerts() -> None:
+    """Send a message to every destination of EXGRPO_ALERT_URLS and EXGRPO_ALERTS_FILE, and print which accepted it."""
+    destinations = read_destinations(os.environ)
+    if not destinations:
+        raise AlertError(
+            "No destination is set: name Apprise URLs in EXGRPO_ALERT_URLS or a file in EXGRPO_ALERTS_FILE."
+        )
+    has_failed = False
+    for destination in destinations:
+        was_accepted = destination.send("ExGRPO Workbench: a test", "Alerts of this workbench arrive here.")
+        print_result(f"{destination.name}: {'sent' if was_accepted else 'not accepted; check the URL and the network'}")
+        has_failed |= not was_accepted
+    if has_failed:
         raise typer.Exit(EXIT_FAILURE)
 
 

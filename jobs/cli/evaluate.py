@@ -1,5 +1,6 @@
 """The command that scores a checkpoint or any other model on benchmarks."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,14 +9,19 @@ import typer
 from db.queries.benchmarks import list_scores
 from db.rows.score_intervals import half_interval_95
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
+from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
-from jobs.cli.train import exit_as, follow, leave_to_supervisor
-from jobs.evaluation.protocols import load_protocols, protocol_of
-from jobs.evaluation.user_benchmarks import benchmarks_folder, load_user_benchmarks
+from jobs.contamination.overlap import overlap_shares
+from jobs.contamination.report import LARGE_OVERLAP, ContaminationReport, write_report
+from jobs.evaluation.model_folder import find_shards
+from jobs.evaluation.protocols import protocol_of
+from jobs.evaluation.questions import load_benchmark
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.lookup import open_run
+from jobs.specs.mistakes import SpecError
 from jobs.specs.settings import apply_settings
 from jobs.supervisor.open_index import open_fresh_index
+from jobs.training.dataset import DataSource, read_rows
 
 if TYPE_CHECKING:
     from jobs.specs.evaluation import EvalSpec
@@ -27,13 +33,15 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     ],
     benchmarks: Annotated[
         list[str],
-        typer.Option(
-            "--benchmark", "-b", help="One of the paper's or of `exgrpo benchmarks`, or NAME=FILE for your own data."
-        ),
+        typer.Option("--benchmark", "-b", help="One of `exgrpo query benchmarks`, or NAME=FILE for your own data."),
     ],
     num_questions: Annotated[int | None, typer.Option(help="Only the first questions of each.", min=1)] = None,
     num_samples: Annotated[int | None, typer.Option(help="n of Avg@n; the protocol's if not given.", min=1)] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Another field: key=value.")] = None,
+    seeks_signs: Annotated[
+        bool, typer.Option("--contamination", help="Look for signs that the model has seen the questions instead.")
+    ] = False,
+    data: Annotated[str | None, typer.Option(help="Training data in verl's schema, to look there too.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
@@ -41,6 +49,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
 ) -> None:
     """Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues it."""
     spec = _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
+    if seeks_signs:
+        _report_contamination(runs_root, target, spec, data, as_json)
+        return
     run_id = submit_evaluation(runs_root, spec)
     if detach:
         leave_to_supervisor(runs_root, database_url)
@@ -49,22 +60,6 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     state = follow(runs_root, database_url, run_id)
     _print_scores(runs_root, database_url, run_id, as_json)
     exit_as(state)
-
-
-def benchmarks(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, as_json: AsJson = False) -> None:
-    """List the benchmarks that `eval` knows: the paper's, and your own in the workbench's folder."""
-    user_benchmarks = load_user_benchmarks(runs_root)
-    declared = user_benchmarks.choices
-    if as_json:
-        fields = {name: choice.model_dump(exclude_unset=True) for name, choice in declared.items()}
-        print_json({"paper": list(load_protocols()), "own": fields, "left_out": user_benchmarks.faults})
-        return
-    for protocol in (*load_protocols().values(), *map(protocol_of, declared.values())):
-        source = declared[protocol.name].source if protocol.name in declared else protocol.hub and protocol.hub.name
-        print_result(f"{protocol.name:<16} {protocol.title:<16} n = {protocol.samples_per_question:<3} {source}")
-    for fault in user_benchmarks.faults:
-        print_status(f"Left out: {fault}")
-    print_status(f"Your own: data files and YAML files in {benchmarks_folder(runs_root)}.")
 
 
 def _make_spec(
@@ -100,3 +95,41 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
     for benchmark, parts in means.items():
         for part, mean in parts.items():
             print_result(f"{benchmark:<14} reward {part} {mean:.4f}")
+
+
+def _report_contamination(runs_root: Path, target: str, spec: "EvalSpec", data: str | None, as_json: bool) -> None:
+    """Write a report of each benchmark, which the page Benchmarks keeps."""
+    if find_shards(Path(spec.model.source)) is not None:
+        raise SpecError(f"{target}: write the model of this verl run first, by `exgrpo export {target} FOLDER`.")
+    loaded = [load_benchmark(choice, protocol_of(choice)) for choice in spec.benchmarks]
+    training_texts = [] if data is None else [row.question_text for row in read_rows(DataSource(data)).rows]
+    from jobs.contamination.probes import probe_model
+    from jobs.engines.embedded.model import load_policy, resolve_device
+    from jobs.pretrained.conversion import prepare_model
+
+    policy = load_policy(prepare_model(spec.model.source), resolve_device(spec.model.device), spec.model.revision)
+    for benchmark in loaded:
+        questions = [question.text for question in benchmark.questions]
+        report = ContaminationReport(
+            model=target,
+            benchmark=benchmark.protocol.name,
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            num_questions=len(questions),
+            training_data=data,
+            num_overlapping=sum(share >= LARGE_OVERLAP for share in overlap_shares(questions, training_texts)),
+            probe=probe_model(policy, questions, spec.seed),
+        )
+        path = write_report(runs_root, report)
+        if as_json:
+            print_json({"report": str(path), "signs": report.signs()})
+            continue
+        for sign in report.signs() or [_without_signs(report)]:
+            print_status(f"{report.benchmark}: {sign}")
+        print_result(str(path))
+
+
+def _without_signs(report: ContaminationReport) -> str:
+    if not report.was_tested:
+        return "Nothing to compare: no question has a number to change, and there are no training data (--data)."
+    num_tested = report.num_questions if report.training_data is not None else report.probe.num_compared
+    return f"No sign of contamination in {num_tested:,} questions."

@@ -1,18 +1,30 @@
 """Following one run to its end, as its supervisor if there is no other."""
 
+import signal
 import time
 from pathlib import Path
+from types import TracebackType
 
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from sqlalchemy.exc import SQLAlchemyError
 
 from db.connections.opening import open_database
 from db.connections.session import Database, DatabaseError
 from db.queries.metrics import last_metrics
+from db.rows.display_names import BATCH_PASS_RATE
+from jobs.actions import run_actions
+from jobs.actions.progress import count_pieces
+from jobs.cli.options import EXIT_FAILURE, EXIT_STOPPED, print_status
+from jobs.runs import lookup
 from jobs.runs.lookup import open_run, state_of
 from jobs.runs.state import RunState
+from jobs.runs.status import RunStatus
 from jobs.supervisor.indexing import DatabaseIndex
-from jobs.supervisor.instance import SupervisorRunningError
+from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
 from jobs.supervisor.loop import Supervisor
+from jobs.supervisor.starting import start_supervisor
 
 POLL_SECONDS = 0.25
 TAKE_OVER_SECONDS = 2.0
@@ -72,3 +84,105 @@ class RunFollower:
             self._supervisor = Supervisor(self._runs_root, self._index)
         except SupervisorRunningError:
             self._supervisor = None
+
+
+METRICS_SECONDS = 1.0
+
+
+class RunProgress:
+    """Shows one run on stderr; without a terminal it prints only changes of the state."""
+
+    def __init__(self, runs_root: Path, run_id: str) -> None:
+        self._console = Console(stderr=True)
+        self._run = open_run(runs_root, run_id)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task: TaskID = self._progress.add_task("queued", total=count_pieces(self._run), figures="")
+        self._status = ""
+        self._metrics_at = 0.0
+
+    def __enter__(self) -> "RunProgress":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def show(self, state: RunState, follower: RunFollower) -> None:
+        """Show the run's state, step and newest figures."""
+        if state.status != self._status and not self._console.is_terminal:
+            self._console.print(f"{follower.run_id}: {state.status}")
+        self._status = state.status
+        step = state.heartbeat.step if state.heartbeat else 0
+        total = count_pieces(self._run)
+        self._progress.update(self._task, completed=step, total=total, description=state.status)
+        if self._console.is_terminal and time.monotonic() >= self._metrics_at:
+            self._metrics_at = time.monotonic() + METRICS_SECONDS
+            self._progress.update(self._task, figures=_figures(follower.metrics()))
+
+
+def _figures(metrics: dict[str, float]) -> str:
+    if not metrics:
+        return ""
+    return (
+        f"{BATCH_PASS_RATE} {metrics.get('reward/pass_at_1', 0.0):.3f}  "
+        f"buffer {metrics.get('buffer/num_questions', 0):.0f}  retired {metrics.get('buffer/num_retired', 0):.0f}"
+    )
+
+
+def leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
+    """Start a supervisor that ends when nothing is left to do, unless one is running already."""
+    if read_supervisor(runs_root) is None:
+        start_supervisor(runs_root, database_url)
+
+
+def follow(runs_root: Path, database_url: str | None, run_id: str) -> RunState:
+    """Show a run's progress until it has ended; Ctrl-C asks it to stop, a second one ends this command."""
+    print_status(f"{run_id} (log: {runs_root / run_id / 'log.txt'})")
+    interrupts: list[float] = []
+    previous = signal.signal(signal.SIGINT, lambda _number, _frame: interrupts.append(time.monotonic()))
+    follower = RunFollower(runs_root, database_url, run_id)
+    has_requested_stop = False
+    try:
+        with RunProgress(runs_root, run_id) as progress:
+            while not (state := follower.poll()).is_ended:
+                progress.show(state, follower)
+                if interrupts and not has_requested_stop:
+                    has_requested_stop = True
+                    _request_stop(runs_root, run_id)
+                if len(interrupts) > 1:
+                    print_status(f"{run_id} continues without this command; `exgrpo stop {run_id}` ends it.")
+                    raise typer.Exit(130)
+                time.sleep(POLL_SECONDS)
+            progress.show(state, follower)
+        follower.finish()
+        return state
+    finally:
+        follower.close()
+        signal.signal(signal.SIGINT, previous)
+
+
+def _request_stop(runs_root: Path, run_id: str) -> None:
+    print_status("Stopping after the current step; Ctrl-C again leaves the run running.")
+    try:
+        run_actions.stop(runs_root, run_id)
+    except lookup.CommandError as error:
+        print_status(str(error))
+
+
+def exit_as(state: RunState) -> None:
+    """End this command with the exit code of the run: 0, 3 if it was stopped, 1 if it failed or was lost."""
+    if state.status is RunStatus.STOPPED:
+        raise typer.Exit(EXIT_STOPPED)
+    if state.status is not RunStatus.FINISHED:
+        print_status(f"Run {state.status}: {state.reason}")
+        raise typer.Exit(EXIT_FAILURE)

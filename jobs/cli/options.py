@@ -33,6 +33,9 @@ Limit = Annotated[int, typer.Option(min=1, max=2**31, help="Print this many.")]
 TrajectoryNumber = Annotated[
     int, typer.Argument(metavar="TRAJECTORY", min=0, max=2**62, help="Number of the trajectory.")
 ]
+JudgeRun = Annotated[
+    str | None, typer.Option("--judge", help="Judge's job whose verdicts count; without it the task's oracle.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 DEFAULT_RUNS_ROOT = Path("runs")

@@ -1,6 +1,9 @@
-"""Commands that list, show, stop, resume, clone and mark runs."""
+"""The commands that list, show, stop, resume and clone runs."""
 
+import math
+import os
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +20,8 @@ from exgrpo_core.bounded_json import open_plain
 from jobs.actions import run_actions
 from jobs.actions.progress import describe_stop
 from jobs.actions.resubmission import read_job_spec, submit_job
+from jobs.cli.following import exit_as, follow
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, print_result
-from jobs.cli.train import exit_as, follow
 from jobs.runs import lookup
 from jobs.runs.lookup import find_run_id, open_run, state_of
 from jobs.runs.report import summarize_run
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 FOLLOW_SECONDS = 0.3
 _NARROW = 100
+_PIPED = 1000
+"""Columns of output that no terminal shows: a run is one line."""
 _NARROW_WIDTHS = {"State": 9, "Method": 10, BATCH_PASS_RATE: 6, held_out_score(): 8}
 """Widths at which columns break between words, in terminals narrower than `_NARROW`; the name takes the rest."""
 
@@ -144,36 +149,6 @@ def branch(
     _print_queued(runs_root, run_actions.branch(runs_root, find_run_id(runs_root, run), step, num_steps))
 
 
-def tag(
-    run: RunName,
-    name: Annotated[str, typer.Argument(metavar="TAG", help="The tag.")],
-    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-    removes: Annotated[bool, typer.Option("--remove", help="Remove the tag.")] = False,
-) -> None:
-    """Add a tag to a run, or remove it."""
-    run_actions.tag(runs_root, find_run_id(runs_root, run), name, is_set=not removes)
-
-
-def note(
-    run: RunName,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
-    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-) -> None:
-    """Add a note to a run."""
-    run_actions.note(runs_root, find_run_id(runs_root, run), text)
-
-
-def archive(
-    run: RunName,
-    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-    undoes: Annotated[bool, typer.Option("--undo", help="Show it again.")] = False,
-) -> None:
-    """Hide a run that has ended from the list; its files stay."""
-    run_id = find_run_id(runs_root, run)
-    run_actions.archive(runs_root, run_id, is_archived=not undoes)
-    print_result(f"{run_id} is listed again." if undoes else f"{run_id} is archived; `exgrpo runs --all` lists it.")
-
-
 def _print_queued(runs_root: Path, run_id: str) -> None:
     print_result(run_id)
     if read_supervisor(runs_root) is None:
@@ -202,6 +177,8 @@ def _without_curve(row: "RunRow") -> dict[str, Any]:
 
 def _print_table(rows: "list[RunRow]") -> None:
     console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPED
     widths = _NARROW_WIDTHS if console.width < _NARROW else {}
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("Run", "Name", "State", "Method", "Step", BATCH_PASS_RATE, held_out_score()):
@@ -251,11 +228,18 @@ def _print_summary(summary: dict[str, Any]) -> None:
             f"{score['num_questions']} questions x {score['samples_per_question']}"
         )
     for key, value in sorted(summary["metrics"].items()):
-        print_result(f"{key:<32} {value:.4g}")
+        print_result(f"{key:<32} {_plain(value)}")
     for attempt in summary["attempts"]:
         print_result(f"attempt {attempt['attempt']}: {attempt['status']} {attempt['status_reason']}".rstrip())
     steps = [str(checkpoint["step"]) for checkpoint in summary["checkpoints"]]
     print_result(f"checkpoints at steps: {', '.join(steps) or 'none'}")
+
+
+def _plain(value: float) -> str:
+    """Return a number with at least four digits that count, never as a power of ten."""
+    if not math.isfinite(value):
+        return str(value)
+    return f"{Decimal(f'{value:.{max(4, len(str(abs(int(value)))))}g}'):f}"
 
 
 def _rate(value: float | None) -> str:

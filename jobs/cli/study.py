@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jobs.cli.following import follow, leave_to_supervisor
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     EXIT_FAILURE,
@@ -19,7 +20,6 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.cli.train import follow, leave_to_supervisor
 from jobs.runs.lookup import CommandError
 from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError

@@ -1,6 +1,5 @@
-"""The commands that train and that list presets."""
+"""The command that trains."""
 
-import signal
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -9,32 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobs.actions import run_actions
-from jobs.cli.following import POLL_SECONDS, RunFollower
+from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
-    EXIT_FAILURE,
-    EXIT_STOPPED,
     AsJson,
     DatabaseUrl,
     RunsRoot,
     print_json,
     print_result,
-    print_status,
 )
-from jobs.cli.progress import RunProgress
 from jobs.preflight.dry_run import describe_plan, plan_run
 from jobs.preflight.launch_scripts import ScriptKind, write_script
-from jobs.runs import lookup
 from jobs.runs.report import describe_report, report_run
-from jobs.runs.status import ENDED, RunStatus
+from jobs.runs.status import ENDED
 from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, load_preset, load_spec, parse_spec, preset_description, preset_names
-from jobs.supervisor.instance import read_supervisor
+from jobs.specs.train import SpecError, load_preset, load_spec, parse_spec
 from jobs.supervisor.open_index import open_fresh_index
-from jobs.supervisor.starting import start_supervisor
 
 if TYPE_CHECKING:
-    from jobs.runs.state import RunState
     from jobs.specs.train import TrainSpec
 
 DEFAULT_PRESETS = {"embedded": "chains-exgrpo", "verl": "qwen-0.5b"}
@@ -84,16 +75,6 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     exit_as(state)
 
 
-def presets(as_json: AsJson = False) -> None:
-    """List the presets with the engine that each runs on; with --json, with every field."""
-    loaded = {name: load_preset(name) for name in preset_names()}
-    if as_json:
-        print_json({name: spec.model_dump(mode="json") for name, spec in loaded.items()})
-        return
-    for name, spec in loaded.items():
-        print_result(f"{name:<38} {spec.engine:<9} {preset_description(name)}")
-
-
 def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> "TrainSpec":
     if preset is not None and path is not None:
         raise SpecError("--preset, --spec: expected one of them; a file may name its preset in `extends`.")
@@ -115,46 +96,6 @@ def _print_plan(spec: "TrainSpec", runs_root: Path, as_json: bool) -> None:
     print_json(asdict(plan)) if as_json else print_result(describe_plan(plan))
 
 
-def leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
-    """Start a supervisor that ends when nothing is left to do, unless one is running already."""
-    if read_supervisor(runs_root) is None:
-        start_supervisor(runs_root, database_url)
-
-
-def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState":
-    """Show a run's progress until it has ended; Ctrl-C asks it to stop, a second one ends this command."""
-    print_status(f"{run_id} (log: {runs_root / run_id / 'log.txt'})")
-    interrupts: list[float] = []
-    previous = signal.signal(signal.SIGINT, lambda _number, _frame: interrupts.append(time.monotonic()))
-    follower = RunFollower(runs_root, database_url, run_id)
-    has_requested_stop = False
-    try:
-        with RunProgress(runs_root, run_id) as progress:
-            while not (state := follower.poll()).is_ended:
-                progress.show(state, follower)
-                if interrupts and not has_requested_stop:
-                    has_requested_stop = True
-                    _request_stop(runs_root, run_id)
-                if len(interrupts) > 1:
-                    print_status(f"{run_id} continues without this command; `exgrpo stop {run_id}` ends it.")
-                    raise typer.Exit(130)
-                time.sleep(POLL_SECONDS)
-            progress.show(state, follower)
-        follower.finish()
-        return state
-    finally:
-        follower.close()
-        signal.signal(signal.SIGINT, previous)
-
-
-def _request_stop(runs_root: Path, run_id: str) -> None:
-    print_status("Stopping after the current step; Ctrl-C again leaves the run running.")
-    try:
-        run_actions.stop(runs_root, run_id)
-    except lookup.CommandError as error:
-        print_status(str(error))
-
-
 def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str, object]:
     """Return the run's report once the database has its end, which another supervisor may still write."""
     with open_fresh_index(runs_root, database_url) as database:
@@ -162,12 +103,3 @@ def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str,
         while (report := report_run(database, run_id))["status"] not in ENDED and time.monotonic() < give_up_at:
             time.sleep(0.2)
         return report
-
-
-def exit_as(state: "RunState") -> None:
-    """End this command with the exit code of the run: 0, 3 if it was stopped, 1 if it failed or was lost."""
-    if state.status is RunStatus.STOPPED:
-        raise typer.Exit(EXIT_STOPPED)
-    if state.status is not RunStatus.FINISHED:
-        print_status(f"Run {state.status}: {state.reason}")
-        raise typer.Exit(EXIT_FAILURE)

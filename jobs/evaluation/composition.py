@@ -42,7 +42,7 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
         if Path(source, ADAPTER_CONFIG).is_file():
             raise TrainingError(
                 "generator: the checkpoint holds low-rank adapters, which vLLM is not given; write the model with "
-                "`exgrpo export-model RUN@STEP FOLDER` and score FOLDER, or choose embedded."
+                "`exgrpo export RUN@STEP FOLDER` and score FOLDER, or choose embedded."
             )
         from jobs.evaluation.vllm_generator import VllmGenerator
 

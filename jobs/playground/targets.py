@@ -46,7 +46,7 @@ def find_model(runs_root: Path, target: str) -> ChatModel:
         return ChatModel(resolve_source("model", target))
     if find_shards(checkpoint.policy) is not None:
         raise CommandError(
-            f"{target} has verl's sharded format; write it as a model with `exgrpo export-model {target} FOLDER`, and "
+            f"{target} has verl's sharded format; write it as a model with `exgrpo export {target} FOLDER`, and "
             "name FOLDER instead."
         )
     return _sampled_as(_spec_of(open_run(runs_root, checkpoint.run_id)), str(checkpoint.policy))

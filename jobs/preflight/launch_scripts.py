@@ -51,7 +51,7 @@ def write_script(spec: TrainSpec, runs_root: Path, kind: ScriptKind) -> LaunchSc
     preflight.raise_refusals(ignores_local=True)
     if preflight.start is not None or spec.model.source.startswith(f"{spec.waits_for}@"):
         raise SpecError(
-            f"model.source: {spec.model.source} is of this runs root; write it with `exgrpo export-model "
+            f"model.source: {spec.model.source} is of this runs root; write it with `exgrpo export "
             f"{spec.model.source} FOLDER` and give FOLDER to run elsewhere."
         )
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", spec.name)

@@ -156,7 +156,7 @@ def _refuse_adapters(spec: TrainSpec, start: NamedCheckpoint) -> None:
     if spec.engine == "verl" and (start.policy / ADAPTER_CONFIG).is_file():
         raise SpecError(
             f"model.source: {spec.model.source} holds low-rank adapters, which verl does not merge; write the model "
-            f"with `exgrpo export-model {spec.model.source} FOLDER`, and give FOLDER."
+            f"with `exgrpo export {spec.model.source} FOLDER`, and give FOLDER."
         )
 
 

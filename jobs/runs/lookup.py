@@ -65,7 +65,9 @@ def find_judge_id(runs_root: Path, text: str | None) -> str | None:
     run_id = find_run_id(runs_root, text)
     kind = open_run(runs_root, run_id).job_spec().kind
     if kind != "judge":
-        raise CommandError(f"--judge: expected a judge's job, {run_id} is of kind {kind}; `exgrpo judges` lists them.")
+        raise CommandError(
+            f"--judge: expected a judge's job, {run_id} is of kind {kind}; `exgrpo query judges` lists them."
+        )
     return run_id
 
 

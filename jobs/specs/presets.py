@@ -97,7 +97,7 @@ def preset_content(name: object) -> dict[str, Any]:
     """
     if not preset_exists(name):
         nearest = [f"the nearest is {known}, " for known in difflib.get_close_matches(str(name), preset_names(), n=1)]
-        raise SpecError(f"preset: there is no {name!r}; {''.join(nearest)}`exgrpo presets` lists all.")
+        raise SpecError(f"preset: there is no {name!r}; {''.join(nearest)}`exgrpo query presets` lists all.")
     content: dict[str, Any] = yaml.safe_load(_preset_file(name).read_text(encoding="utf-8"))
     base = content.pop("extends", None)
     return content if base is None else merge_settings(preset_content(base), content)

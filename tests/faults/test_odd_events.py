@@ -32,7 +32,10 @@ from tests.step_reports import make_report
 pytestmark = pytest.mark.fault_row(8)
 
 Events = list[dict[str, Any]]
-COMMANDS = ("runs", "show RUN", "curves RUN", "buffer RUN", "audit RUN", "trajectories RUN", "trajectory RUN 0")
+COMMANDS = (
+    "runs", "show RUN", "query curves RUN", "query buffer RUN", "query candidates RUN", "query trajectories RUN",
+    "query trajectory RUN 0",
+)  # fmt: skip
 PAGES = ("runs", "run", "compare", "replay_buffer", "trajectories", "selection_audit", "snowball", "system")
 
 
@@ -160,11 +163,10 @@ def test_what_commands_print_of_odd_numbers_is_valid_json(odd_run, figure):
     num_valid = 0
     for command in COMMANDS:
         words = [odd_run.run_id if word == "RUN" else word for word in command.split()]
-        as_json = [] if words[0] == "curves" else ["--json"]
-        for options in (as_json, []):
+        for options in (["--json"], []):
             result = CliRunner().invoke(command_line, [*words, *options, "--runs-root", str(odd_run.path.parent)])
             assert result.exit_code == 0, f"{command}: {result.output}"
-            if options or words[0] == "curves":
+            if options:
                 json.loads(result.stdout, parse_constant=pytest.fail)
         num_valid += 1
     figure("commands whose JSON of odd numbers is valid", f"{num_valid} of {len(COMMANDS)}")

@@ -56,11 +56,12 @@ def make_targets() -> set[str]:
 
 def exgrpo_commands() -> dict[str, object]:
     group = typer.main.get_command(command_line)
-    return {name: group.get_command(None, name) for name in COMMANDS}
+    return {name: group.get_command(None, name) for commands in COMMANDS.values() for name in commands}
 
 
 def options_of(command) -> set[str]:
-    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    return own.union(*map(options_of, getattr(command, "commands", {}).values()))
 
 
 def test_readme_tree_names_every_folder_of_the_house_and_no_other():

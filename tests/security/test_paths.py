@@ -52,12 +52,13 @@ CLI_COMMANDS = (
     ("resume",),
     ("clone",),
     ("branch", "--step", "1"),
-    ("tag", "x"),
-    ("note", "x"),
-    ("archive",),
+    ("annotate tag", "x"),
+    ("annotate note", "x"),
+    ("annotate archive",),
     ("export",),
-    ("buffer", "--step", "1"),
-    ("trajectory", "1"),
+    ("bin restore",),
+    ("query buffer", "--step", "1"),
+    ("query trajectory", "1"),
 )
 
 
@@ -90,7 +91,7 @@ def test_the_command_line_reaches_no_run_beyond_the_root(fenced, words, tried, m
         options = [word for word in rest if word.startswith("--")]
         position = rest.index(options[0]) if options else len(rest)
         result = CLI.invoke(
-            app, [name, *rest[position:], "--runs-root", str(fenced.root), "--", form, *rest[:position]]
+            app, [*name.split(), *rest[position:], "--runs-root", str(fenced.root), "--", form, *rest[:position]]
         )
         assert result.exit_code != 0, form
         assert outside.CANARY not in result.output

@@ -131,12 +131,18 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres, tried):
     archive = gzip.decompress(export_run(judged, tmp_path / "run.tar.gz").read_bytes())
     seen["export"] = archive.decode("latin-1")
     seen["printed"] = "\n".join(line for line in printed.splitlines() if not line.startswith("http://127.0.0.1"))
-    for words in (["doctor"], ["journal"], ["show", judged.run_id], ["verdicts", "trained"], ["judges"]):
+    for words in (
+        ["doctor"],
+        ["query", "journal"],
+        ["show", judged.run_id],
+        ["query", "verdicts", "trained"],
+        ["query", "judges"],
+    ):
         finished = subprocess.run(
             [sys.executable, "-m", "jobs.cli", *words, "--runs-root", str(runs_root)],
             cwd=REPOSITORY, env=os.environ | secrets, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        seen[f"exgrpo {words[0]}"] = finished.stdout + finished.stderr
+        seen[f"exgrpo {' '.join(words[:2])}"] = finished.stdout + finished.stderr
     settings.configure(settings.AppSettings(runs_root, postgres))
     for page in ("system", "entropy_and_judge"):
         page_test = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)

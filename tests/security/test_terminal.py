@@ -18,14 +18,14 @@ COMMANDS = (
     ["runs", "--all"],
     ["show", hostile.RUN],
     ["logs", hostile.RUN],
-    ["trajectories", hostile.PLAYED],
-    ["trajectory", hostile.PLAYED, "1"],
-    ["marks"],
-    ["scores"],
-    ["journal"],
-    ["audit", hostile.PLAYED],
-    ["verdicts", hostile.THOUGHTS],
-    ["cases", "find", hostile.THOUGHTS],
+    ["query", "trajectories", hostile.PLAYED],
+    ["query", "trajectory", hostile.PLAYED, "1"],
+    ["query", "marks"],
+    ["query", "scores"],
+    ["query", "journal"],
+    ["query", "candidates", hostile.PLAYED],
+    ["query", "verdicts", hostile.THOUGHTS],
+    ["case", "find", hostile.THOUGHTS],
 )
 
 
@@ -37,7 +37,7 @@ def runs_root(tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_prints_what_a_terminal_obeys(runs_root, words, tried):
     result = CLI.invoke(app, [*words, "--runs-root", str(runs_root)])
     assert result.exit_code == 0, result.output

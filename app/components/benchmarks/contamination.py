@@ -1,4 +1,4 @@
-"""Reports of `exgrpo contamination`: whether a model has seen the questions that it is scored on."""
+"""Reports of `exgrpo eval --contamination`: whether a model has seen the questions that it is scored on."""
 
 import pandas as pd
 import streamlit as st
@@ -17,7 +17,7 @@ def show() -> None:
         notice.show("warning", "Reports are damaged", "\n".join(faults))
     if not reports:
         st.caption("Has a model seen the questions? Compare it with training data and other numbers:")
-        st.code("exgrpo contamination RUN@last -b math500 --data TRAINING_DATA", language="shell")
+        st.code("exgrpo eval RUN@last -b math500 --contamination --data TRAINING_DATA", language="shell")
         return
     st.dataframe(
         table(reports), hide_index=True, placeholder=NONE_SHOWN, column_config=_columns(),

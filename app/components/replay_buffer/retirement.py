@@ -34,7 +34,9 @@ def show(lines: Sequence[RetirementLine], run_id: str) -> None:
         st.caption(EXPLANATION)
     st.caption("This asks a checkpoint every retired question again, and scores it under Benchmarks:")
     benchmark = "-b retired=retired.jsonl"
-    st.code(f"exgrpo retired {run_id} retired.jsonl\nexgrpo eval {run_id}@last {benchmark}", language=None)
+    st.code(
+        f"exgrpo query retired {run_id} --lines > retired.jsonl\nexgrpo eval {run_id}@last {benchmark}", language=None
+    )
 
 
 def table(lines: Sequence[RetirementLine]) -> pd.DataFrame:

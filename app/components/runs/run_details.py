@@ -24,7 +24,7 @@ def show_attempts(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequ
         empty_state.show("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
         return
     st.caption("This writes a checkpoint's model as a folder that transformers and vLLM load:")
-    st.code(f"exgrpo export-model {row.run_id}@{checkpoints[-1].step} FOLDER", language=None)
+    st.code(f"exgrpo export {row.run_id}@{checkpoints[-1].step} FOLDER", language=None)
 
 
 def _section(title: str, rows: pd.DataFrame) -> None:

@@ -28,7 +28,7 @@ def show_bound(num_characters: int) -> None:
     """Show how much of a text was cut, if any."""
     if num_characters > MAX_CHARACTERS:
         st.caption(
-            f"The first {MAX_CHARACTERS:,} of {num_characters:,} characters; `exgrpo trajectory` prints all of them."
+            f"The first {MAX_CHARACTERS:,} of {num_characters:,} characters; `exgrpo query trajectory` prints all."
         )
 
 

@@ -181,7 +181,7 @@ def test_wrong_target_is_refused_in_one_sentence(runs_root, open_page):
 
 
 def test_reports_on_contamination_are_listed_and_without_one_there_is_the_command(runs_root, open_page):
-    assert any("exgrpo contamination" in code.value for code in open_page("benchmarks").code)
+    assert any("--contamination" in code.value for code in open_page("benchmarks").code)
     probe = ModelProbe(num_compared=24, num_completed=20, num_completed_changed=1, num_likeliest=3, num_versions=9)
     write_report(runs_root, ContaminationReport("mine@last", "aime24", "2026-01-01T00:00:00+00:00", 30, None, 0, probe))
     page = open_page("benchmarks")

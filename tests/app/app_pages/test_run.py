@@ -162,7 +162,7 @@ def test_attempts_and_checkpoints_are_listed(open_page):
     attempts, checkpoints = (element.value for element in page.dataframe)
     assert list(attempts["Reason"]) == [recorded.FAILURE]
     assert list(checkpoints["Size"]) == ["1.4 MB"]
-    assert page.code[-1].value == "exgrpo export-model run-failed@10 FOLDER"
+    assert page.code[-1].value == "exgrpo export run-failed@10 FOLDER"
 
 
 @pytest.mark.parametrize("view", ["Curves", "Log", "Configuration", "Attempts"])

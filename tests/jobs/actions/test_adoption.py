@@ -127,7 +127,7 @@ def test_files_that_are_no_dump_of_a_step_are_passed_over(dump, tmp_path):
 
 def test_command_prints_the_run_and_names_what_it_left_out(dump, tmp_path):
     (dump / "2.jsonl").write_text("broken\n" + line(1, 0, 1.0, 2))
-    words = ["adopt", str(dump), "--name", "mine", "--runs-root", str(tmp_path / "runs")]
+    words = ["import", "--rollouts", str(dump), "--name", "mine", "--runs-root", str(tmp_path / "runs")]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0
     run_id = result.stdout.strip()
@@ -143,6 +143,8 @@ def test_name_that_cannot_be_shown_is_refused(dump, tmp_path):
 
 
 def test_command_refuses_a_folder_that_is_not_there(tmp_path):
-    result = CliRunner().invoke(app, ["adopt", str(tmp_path / "gone"), "--runs-root", str(tmp_path / "runs")])
+    result = CliRunner().invoke(
+        app, ["import", "--rollouts", str(tmp_path / "gone"), "--runs-root", str(tmp_path / "runs")]
+    )
     assert result.exit_code == 2
     assert "trainer.rollout_data_dir" in result.stderr

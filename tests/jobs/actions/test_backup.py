@@ -280,6 +280,6 @@ def test_the_commands_say_what_they_did(small, tmp_path):
     written = runner.invoke(app, ["backup", str(out), "--runs-root", str(small)])
     assert written.output.startswith(f"{out}: 1 runs, ")
     assert "exgrpo db rebuild" in written.stderr
-    restored = runner.invoke(app, ["restore", str(out), "--runs-root", str(again)])
+    restored = runner.invoke(app, ["backup", "--restore", str(out), "--runs-root", str(again)])
     assert restored.stdout == f"{again}: 1 runs.\n"
     assert "exgrpo db rebuild" in restored.stderr

@@ -12,7 +12,7 @@ from tests.jobs.alerts.receiver import SECRET
 
 
 def invoke(**variables: str):
-    return CliRunner().invoke(app, ["alerts", "test"], env={URLS_VARIABLE: "", FILE_VARIABLE: ""} | variables)
+    return CliRunner().invoke(app, ["doctor", "--test-alerts"], env={URLS_VARIABLE: "", FILE_VARIABLE: ""} | variables)
 
 
 def test_nothing_set_is_no_destination():

@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from jobs.cli.main import app
 from jobs.runs.directory import list_run_directories
+from tests.jobs.cli.invoked import printed_json
 from tests.jobs.evaluation.completion_server import completions, running
 
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
@@ -49,9 +50,9 @@ def test_declared_benchmarks_are_listed_and_scored_by_name(tmp_path, benchmark_f
     folder = tmp_path / "runs" / "workbench" / "benchmarks"
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text(f"sums: {{source: {benchmark_file}, samples_per_question: 4, temperature: 0.1}}")
-    listed = CLI.invoke(app, ["benchmarks", "--runs-root", str(tmp_path / "runs")])
-    assert [line.split()[0] for line in listed.stdout.splitlines()][-2:] == ["mmlu_pro", "sums"]
-    assert str(folder) in listed.stderr
+    rows = printed_json(tmp_path / "runs", "query", "benchmarks")
+    assert [row["name"] for row in rows][-2:] == ["mmlu_pro", "sums"]
+    assert rows[-1]["source"] == str(benchmark_file)
     result = evaluate(tmp_path / "runs", "owner/model", "-b", "sums", "--detach")
     assert result.exit_code == 0, result.output
     (choice,) = list_run_directories(tmp_path / "runs")[0].job_spec().benchmarks

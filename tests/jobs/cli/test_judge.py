@@ -32,7 +32,7 @@ def test_a_run_is_judged_shown_analysed_and_rebuilt_from_the_command_line(tmp_pa
     assert (summary["num_valid"], summary["num_invalid"], summary["num_unjudged"]) == (2, 4, 0)
     assert summary["issues"] == {"calculation": 2, "omission": 2}
     assert (summary["judge"], summary["prompt"], summary["source"]) == ("a judge", PROMPT_FILE.stem, "trained")
-    printed = exgrpo(tmp_path, "analyse", "run", "trained", "--judge", summary["run_id"])
+    printed = exgrpo(tmp_path, "query", "analysis", "trained", "--judge", summary["run_id"])
     assert printed["judge"] == "a judge"
     assert printed["cases"][0]["high"]["is_valid"] is False
     subprocess.run(
@@ -85,13 +85,3 @@ def test_a_wrong_order_is_refused_in_one_sentence(tmp_path, words, sentence):
     result = CliRunner().invoke(app, [*words, "--runs-root", str(tmp_path)])
     assert result.exit_code == 2
     assert sentence in result.stderr
-
-
-def test_the_rule_table_is_printed_for_people_and_for_programs(tmp_path):
-    texts = tmp_path / "texts.jsonl"
-    texts.write_text('{"solution": "import math\\nprint(3)"}\n{"solution": "It is 3."}', encoding="utf-8")
-    table = json.loads(CliRunner().invoke(app, ["analyse", "rules", str(texts), "--json"]).stdout)
-    assert {line["rule_id"]: line["rate"] for line in table["rules"] if line["rate"]} == {"R5": 0.5, "R7": 0.5}
-    assert "any       1  50.00%" in CliRunner().invoke(app, ["analyse", "rules", str(texts)]).stdout
-    refused = CliRunner().invoke(app, ["analyse", "rules", str(texts), "--field", "text"])
-    assert "line 1: expected a JSON object with text in 'text'" in refused.stderr

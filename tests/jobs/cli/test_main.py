@@ -131,9 +131,9 @@ def test_clone_prints_a_specification_that_can_be_read_back(runs_root):
 
 def test_tags_and_notes_are_shown_and_survive_a_rebuild_of_the_database(runs_root):
     run_id = submit(runs_root)
-    invoke(runs_root, "tag", run_id, "keep")
-    invoke(runs_root, "tag", run_id, "wrong")
-    invoke(runs_root, "tag", run_id, "wrong", "--remove")
+    invoke(runs_root, "annotate", "tag", run_id, "keep")
+    invoke(runs_root, "annotate", "tag", run_id, "wrong")
+    invoke(runs_root, "annotate", "tag", run_id, "wrong", "--remove")
     assert json.loads(invoke(runs_root, "runs", "--json").stdout)[0]["tags"] == ["keep"]
     result = invoke(runs_root, "db", "rebuild")
     assert result.exit_code == 0, result.output
@@ -147,26 +147,26 @@ def listed(runs_root, *options):
 def test_archived_run_is_hidden_until_asked_for_and_stays_so_after_a_rebuild(runs_root):
     archived_id, listed_id = submit(runs_root, "old"), submit(runs_root, "new")
     invoke(runs_root, "stop", archived_id)
-    assert invoke(runs_root, "archive", "old").exit_code == 0
+    assert invoke(runs_root, "annotate", "archive", "old").exit_code == 0
     assert (listed(runs_root), set(listed(runs_root, "--all"))) == ([listed_id], {archived_id, listed_id})
     assert "stopped, archived" in invoke(runs_root, "runs", "--all").stdout
     assert invoke(runs_root, "db", "rebuild").exit_code == 0
     assert listed(runs_root) == [listed_id]
-    assert invoke(runs_root, "archive", "old", "--undo").exit_code == 0
+    assert invoke(runs_root, "annotate", "archive", "old", "--undo").exit_code == 0
     assert set(listed(runs_root)) == {archived_id, listed_id}
     assert invoke(runs_root, "db", "rebuild").exit_code == 0
     assert set(listed(runs_root)) == {archived_id, listed_id}
 
 
 def test_run_that_has_not_ended_cannot_be_archived(runs_root):
-    result = invoke(runs_root, "archive", submit(runs_root))
+    result = invoke(runs_root, "annotate", "archive", submit(runs_root))
     assert (result.exit_code, result.stderr.strip().endswith("it is queued; stop it first.")) == (2, True)
 
 
 def test_list_of_nothing_but_archived_runs_says_so(runs_root):
     run_id = submit(runs_root)
     invoke(runs_root, "stop", run_id)
-    invoke(runs_root, "archive", run_id)
+    invoke(runs_root, "annotate", "archive", run_id)
     assert "All 1 runs" in invoke(runs_root, "runs").stdout
 
 
@@ -239,24 +239,16 @@ def test_missing_data_file_is_named_before_anything_starts(runs_root):
 
 def test_preset_like_none_there_is_names_the_command_that_lists_them(runs_root):
     result = invoke(runs_root, "train", "--preset", "nothing")
-    assert (result.exit_code, result.stderr) == (2, "preset: there is no 'nothing'; `exgrpo presets` lists all.\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "preset: there is no 'nothing'; `exgrpo query presets` lists all.\n",
+    )
 
 
 def test_preset_and_file_together_are_refused(runs_root, tmp_path):
     result = invoke(runs_root, "train", "--preset", "chains-exgrpo", "--spec", str(tmp_path / "spec.yaml"))
     assert result.exit_code == 2
     assert "expected one of them" in result.stderr
-
-
-def test_presets_are_listed_with_their_engine():
-    lines = CLI.invoke(app, ["presets"]).stdout.splitlines()
-    engines = {line.split()[0]: line.split()[1] for line in lines}
-    assert (engines["paper-exgrpo"], engines["chains-exgrpo"]) == ("verl", "embedded")
-
-
-def test_presets_as_json_hold_every_field():
-    presets = json.loads(CLI.invoke(app, ["presets", "--json"]).stdout)
-    assert presets["chains-exgrpo"]["algorithm"]["experience_ratio"] == 0.5
 
 
 def test_doctor_finds_this_machine_fit(runs_root):
@@ -327,8 +319,9 @@ def test_a_model_that_cannot_be_loaded_is_bad_input(runs_root, tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        ["verdicts", "mine", "--limit", 10**30], ["trajectory", "mine", 2**70], ["mark", "mine", 2**70, "odd"],
-        ["override", "mine", 2**70, "valid"], ["chat", "mine", "--seed", 2**64, "--prompt", "Hm?"],
+        ["query", "verdicts", "mine", "--limit", 10**30], ["query", "trajectory", "mine", 2**70],
+        ["annotate", "mark", "mine", 2**70, "odd"], ["annotate", "verdict", "mine", 2**70, "valid"],
+        ["chat", "mine", "--seed", 2**64, "--prompt", "Hm?"],
     ],
 )  # fmt: skip
 def test_a_number_that_no_database_and_no_generator_takes_is_bad_input(runs_root, words):

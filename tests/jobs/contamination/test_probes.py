@@ -61,7 +61,7 @@ def test_the_command_keeps_a_report_of_model_and_training_data(contaminated, tok
     ]
     for name, chosen in (("scored", rows[:24]), ("trained", rows[12:])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen), encoding="utf-8")
-    arguments = ["contamination", str(tmp_path / "model"), "-b", f"mine={tmp_path / 'scored.jsonl'}"]
+    arguments = ["eval", str(tmp_path / "model"), "--contamination", "-b", f"mine={tmp_path / 'scored.jsonl'}"]
     arguments += ["--data", str(tmp_path / "trained.jsonl"), "--runs-root", str(tmp_path / "runs"), "--json"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
@@ -72,5 +72,5 @@ def test_the_command_keeps_a_report_of_model_and_training_data(contaminated, tok
     assert len(report.signs()) == 3
     words = {**rows[0], "prompt": [{"role": "user", "content": "How many days has a week?"}]}
     (tmp_path / "scored.jsonl").write_text(json.dumps(words) + "\n", encoding="utf-8")
-    without_data = CliRunner().invoke(app, [*arguments[:4], "--runs-root", str(tmp_path / "runs")])
+    without_data = CliRunner().invoke(app, [*arguments[:5], "--runs-root", str(tmp_path / "runs")])
     assert "mine: Nothing to compare" in without_data.output

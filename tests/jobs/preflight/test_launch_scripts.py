@@ -123,5 +123,5 @@ def test_checkpoint_of_this_runs_root_is_exported_first(script, tmp_path):
     content = preset().model_dump(mode="json") | {"waits_for": run.run_id}
     assert "waits_for: null" in script(parse_spec(content, "test"), ScriptKind.SHELL)
     content["model"]["source"] = f"{run.run_id}@last"
-    with pytest.raises(SpecError, match=f"exgrpo export-model {run.run_id}@last FOLDER"):
+    with pytest.raises(SpecError, match=f"exgrpo export {run.run_id}@last FOLDER"):
         script(parse_spec(content, "test"), ScriptKind.SHELL)

@@ -198,7 +198,7 @@ def test_missing_file_is_named(tmp_path):
 
 
 def test_unknown_preset_is_told_of_the_nearest():
-    with pytest.raises(SpecError, match=r"there is no 'chains-exgpro'; the nearest is chains-exgrpo, `exgrpo presets`"):
+    with pytest.raises(SpecError, match="there is no 'chains-exgpro'; the nearest is chains-exgrpo, `exgrpo query"):
         load_preset("chains-exgpro")
 
 

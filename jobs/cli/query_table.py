@@ -1,0 +1,276 @@
+"""What `exgrpo query` prints: a table of names and functions, each of which returns the rows that a page shows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from db.connections.session import Database
+from db.queries import buffer, buffer_history, cases, judge_work, metrics, runs, selections, trajectory_marks
+from db.queries.benchmarks import list_scores
+from db.queries.code_analysis import rule_counts
+from db.queries.lineage import get_question, lineage
+from db.queries.replay_concentration import replay_concentration
+from db.queries.retirement import retired_questions
+from db.queries.score_comparison import compare_scores
+from db.queries.trajectories import get_trajectory
+from db.queries.trajectory_list import list_snippets
+from db.rows.runs import MetricPoint
+from db.rows.scores import ComparisonRow, ScoredRuns
+from db.rows.trajectories import SnippetRow, TrajectoryFacets
+from db.rows.verdicts import JudgedRow, VerdictFilter
+from jobs.analysis.code_detection import RuleTable, tabulate_counts
+from jobs.analysis.report import RunAnalysis, analyse_run, find_calibration
+from jobs.analysis.score_curves import read_score_curves
+from jobs.cli.options import (
+    print_status,
+)
+from jobs.evaluation.protocols import load_protocols, protocol_of
+from jobs.evaluation.user_benchmarks import load_user_benchmarks
+from jobs.grading.schemes import Scheme
+from jobs.runs.journal import Journal
+from jobs.runs.lookup import CommandError, find_run_id
+from jobs.specs.train import load_preset, preset_description, preset_names
+from jobs.studies.measures import AVERAGES
+
+Number = Annotated[int, typer.Argument(min=0, max=2**62)]
+Limit = Annotated[int, typer.Option(min=1, max=2**31, help="At most this many.")]
+Step = Annotated[int | None, typer.Option(min=0, max=2**62, help="Of or after this step; the newest if not given.")]
+
+
+def _step(database: Database, run_id: str, step: int | None) -> int:
+    """Return the asked step, by default the newest."""
+    row = runs.get_run(database, run_id)
+    newest = row.step if row else 0
+    if step is not None and step > newest:
+        raise CommandError(f"--step: {run_id} has {newest} steps, got {step}.")
+    return newest if step is None else step
+
+
+def buffer_after(database: Database, run_id: str, step: Step = None) -> dict[str, object]:
+    """The replay buffer after a step: the bucket of each question, the retired ones, draws and ages."""
+    at = _step(database, run_id, step)
+    state = buffer_history.state_at(database, run_id, at)
+    return {
+        "step": at,
+        "buckets": state.buckets,
+        "retired": sorted(state.retired),
+        "draws": buffer_history.buckets_at(database, run_id, at),
+        "trajectories_by_birth": buffer_history.births(database, run_id, at),
+        "trajectories_by_replays": buffer_history.replay_counts(database, run_id, at),
+    }
+
+
+def _replay_step(database: Database, run_id: str, step: int | None) -> int:
+    steps = selections.steps_with_selections(database, run_id)
+    if not steps or (step is not None and step not in steps):
+        replayed = f"steps {steps[0]} to {steps[-1]} did" if steps else "none did"
+        raise CommandError(f"--step: expected a step of {run_id} that replayed; {replayed}.")
+    return steps[-1] if step is None else step
+
+
+def selected(database: Database, run_id: str, step: Step = None) -> Sequence[object]:
+    """A step's questions drawn for replay, and the trajectory chosen of each."""
+    return selections.list_selections(database, run_id, _replay_step(database, run_id, step))
+
+
+def scored_candidates(database: Database, run_id: str, step: Step = None) -> Sequence[object]:
+    """A step's candidates for replay with their scores."""
+    return buffer.candidates(database, run_id, _replay_step(database, run_id, step))
+
+
+def retired(database: Database, run_id: str) -> list[dict[str, str]]:
+    """Retired questions with their answers; written by --lines they are a benchmark for `exgrpo eval`."""
+    return [{"problem": problem, "answer": answer} for problem, answer in retired_questions(database, run_id)]
+
+
+def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
+    database: Database,
+    run_id: str,
+    words: Annotated[str, typer.Option(help="Words in the response.")] = "",
+    question: Annotated[int | None, typer.Option(help="Of this question.")] = None,
+    step: Annotated[int | None, typer.Option(help="Rolled out in this step.")] = None,
+    correct: Annotated[bool | None, typer.Option("--correct/--wrong", help="By reward.")] = None,
+    replayed: Annotated[bool | None, typer.Option("--replayed/--never-replayed", help="Ever replayed or not.")] = None,
+    limit: Limit = 50,
+) -> list[SnippetRow]:
+    """Trajectories, newest first."""
+    facets = TrajectoryFacets(
+        run_id=run_id,
+        words=words,
+        step_from=step,
+        step_to=step,
+        question_index=question,
+        is_correct=correct,
+        is_replayed=replayed,
+    )
+    return list_snippets(database, facets, limit=limit)
+
+
+def trajectory(database: Database, run_id: str, trajectory_id: Number) -> dict[str, object]:
+    """One trajectory with its question and lineage: generation, bucket moves, replays, retirement."""
+    row = get_trajectory(database, run_id, trajectory_id)
+    if row is None:
+        raise CommandError(f"{run_id}: has no trajectory {trajectory_id}.")
+    return {
+        "trajectory": row,
+        "question": get_question(database, run_id, row.question_index),
+        "lineage": lineage(database, run_id, trajectory_id, row.question_index, row.step),
+    }
+
+
+def curves(
+    database: Database,
+    run_id: str,
+    metric: Annotated[list[str] | None, typer.Option("-m", "--metric", help="Key of a metric; repeatable.")] = None,
+) -> dict[str, list[MetricPoint]]:
+    """Curves by metric: pairs of step and value, thinned to about a thousand."""
+    recorded = sorted(metrics.last_metrics(database, run_id))
+    unknown = [key for key in metric or () if key not in recorded]
+    if unknown:
+        raise CommandError(f"--metric: {run_id} has recorded no {unknown[0]!r}; it has: {', '.join(recorded)}.")
+    return metrics.metric_series(database, run_id, tuple(metric or recorded))
+
+
+def judges(
+    database: Database, runs_root: Path, run: Annotated[str | None, typer.Argument(metavar="[RUN]")] = None
+) -> list[dict[str, object]]:
+    """Judges' jobs with votes, cost, calibration, and agreement with the oracle and with users."""
+    run_id = None if run is None else find_run_id(runs_root, run)
+    return [
+        asdict(job)
+        | {
+            "agreement": judge_work.agreement(database, run_id, job.judge_run_id) if run_id else [],
+            "calibration": find_calibration(database, job.judge, job.prompt),
+        }
+        for job in judge_work.list_judge_jobs(database, run_id)
+    ]
+
+
+def verdicts(
+    database: Database,
+    run_id: str,
+    judge_run_id: str | None = None,
+    which: Annotated[VerdictFilter, typer.Option()] = VerdictFilter.ALL,
+    limit: Limit = 50,
+) -> list[JudgedRow]:
+    """Answer-correct trajectories with the verdicts of judge, oracle and users, newest first."""
+    return judge_work.list_verdicts(database, run_id, judge_run_id, which, limit=limit)
+
+
+def analysis(database: Database, run_id: str, judge_run_id: str | None = None) -> RunAnalysis:
+    """Entropy and validity with and without code, their AUC, code's spread over the run, and cases."""
+    return analyse_run(database, run_id, judge_run_id)
+
+
+def code(database: Database, run_id: str, correct: Annotated[bool, typer.Option("--correct")] = False) -> RuleTable:
+    """How many trajectories match each of the paper's code-detection rules; --correct counts correct answers only."""
+    return tabulate_counts(rule_counts(database, run_id), only_correct=correct)
+
+
+def marked(database: Database, mark: Annotated[str, typer.Argument()]) -> list[dict[str, object]]:
+    """The trajectories with a mark."""
+    rows = map(asdict, trajectory_marks.marked_trajectories(database, mark))
+    return [row.pop("marked") | row for row in rows]
+
+
+def scores(database: Database, scheme: Scheme = Scheme.PAPER) -> Sequence[object]:
+    """Scores of benchmarks, newest evaluation first."""
+    return list_scores(database, scheme=scheme)
+
+
+def score_curves(
+    database: Database, runs_root: Path, run_id: str, scheme: Scheme = Scheme.PAPER
+) -> dict[str, Sequence[object]]:
+    """Scores of one evaluation over k answers: Pass@k, the majority of k, the best of k."""
+    scored = _scored_runs(database, runs_root, run_id, scheme)
+    return {name: read_score_curves(runs_root / evaluation, name, scheme) for name, evaluation in scored}
+
+
+def score_comparison(
+    database: Database,
+    runs_root: Path,
+    first: Annotated[str, typer.Argument(help="An evaluation; a comma joins training seeds.")],
+    second: Annotated[str, typer.Argument(help="Likewise.")],
+    scheme: Scheme = Scheme.PAPER,
+) -> list[ComparisonRow]:
+    """Two evaluations on the questions that both have: the second minus the first, with intervals."""
+    both = [
+        tuple(scored for name in names.split(",") for scored in _scored_runs(database, runs_root, name, scheme))
+        for names in (first, second)
+    ]
+    rows = compare_scores(database, both[0], both[1], scheme, tuple(AVERAGES.items()))
+    if not rows:
+        raise CommandError(f"{first}, {second}: expected a benchmark with common questions, has none.")
+    return rows
+
+
+def _scored_runs(database: Database, runs_root: Path, name: str, scheme: str) -> ScoredRuns:
+    rows = list_scores(database, run_id=find_run_id(runs_root, name), scheme=scheme)
+    if not rows:
+        raise CommandError(f"{name}: expected an evaluation with scores, has none; `exgrpo eval` adds some.")
+    return tuple((row.benchmark, row.run_id) for row in rows)
+
+
+def journal(runs_root: Path, limit: Limit = 50) -> Sequence[object]:
+    """The requests of users, newest first."""
+    return [*Journal(runs_root).entries()][::-1][:limit]
+
+
+def presets() -> list[dict[str, Any]]:
+    """The presets with the engine that each runs on, and every field."""
+    loaded = {name: load_preset(name) for name in preset_names()}
+    return [
+        {
+            "preset": name,
+            "engine": spec.engine,
+            "description": preset_description(name),
+            "spec": spec.model_dump(mode="json"),
+        }
+        for name, spec in loaded.items()
+    ]
+
+
+def benchmarks(runs_root: Path) -> list[dict[str, object]]:
+    """The benchmarks that `exgrpo eval` knows: the paper's, and your own in the workbench's folder."""
+    declared = load_user_benchmarks(runs_root)
+    for fault in declared.faults:
+        print_status(f"Left out: {fault}")
+    sources = {name: choice.source for name, choice in declared.choices.items()}
+    protocols = (*load_protocols().values(), *map(protocol_of, declared.choices.values()))
+    return [
+        asdict(protocol) | {"source": sources.get(protocol.name) or (protocol.hub and protocol.hub.name)}
+        for protocol in protocols
+    ]
+
+
+QUERIES: dict[str, Callable[..., object]] = {
+    "attempts": runs.list_attempts,
+    "checkpoints": runs.list_checkpoints,
+    "evaluations": metrics.list_evaluations,
+    "curves": curves,
+    "buffer": buffer_after,
+    "concentration": replay_concentration,
+    "selections": selected,
+    "candidates": scored_candidates,
+    "wrong-choices": selections.wrong_choices,
+    "retired": retired,
+    "trajectories": trajectories,
+    "trajectory": trajectory,
+    "marks": trajectory_marks.list_marks,
+    "marked": marked,
+    "judges": judges,
+    "verdicts": verdicts,
+    "case-sets": cases.list_case_sets,
+    "analysis": analysis,
+    "code": code,
+    "scores": scores,
+    "score-curves": score_curves,
+    "score-comparison": score_comparison,
+    "benchmarks": benchmarks,
+    "presets": presets,
+    "journal": journal,
+}
+"""Parameters named `database` and `runs_root` are given; all others are arguments and options of the command."""

@@ -1,0 +1,178 @@
+import inspect
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from db.connections.opening import open_database
+from jobs.cli.main import app
+from jobs.cli.query_table import QUERIES
+from jobs.evaluation.protocols import protocol_of
+from jobs.evaluation.questions import load_benchmark
+from jobs.specs.evaluation import BenchmarkChoice
+from tests.app import played
+from tests.db.queries.test_judging import job_of_votes
+from tests.db.recorded_scores import PARTS, event, record_scores
+from tests.jobs.analysis.recorded_samples import append
+from tests.jobs.cli.invoked import exgrpo, printed_json
+from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
+
+RUN = "play-finished"
+KINDS = ["valid", "lucky", "wrong", "code"]
+
+
+@pytest.fixture(scope="module")
+def runs_root(tmp_path_factory):
+    """A played run, a run of chains with the oracle's job and a calibrated judge's on it, and two evaluations.
+
+    The second evaluation is better and was asked with another template.
+    """
+    root = tmp_path_factory.mktemp("runs")
+    played.play(root, played.FINISHED)
+    record_chains(root, [KINDS, KINDS])
+    run_job(new_job(root, oracle_spec()))
+    labelled = [("a", None, "valid", True), ("b", None, "invalid", False), ("c", None, "valid", False)]
+    job_of_votes(root, labelled, source="labelled.jsonl", run_id="calibrated")
+    job_of_votes(root, [("1/0", 0, "valid", None)])
+    database = open_database(None, root)
+    record_scores(database, root, event([0, 2, 4]), run_id="eval-first")
+    better = event([4, 2, 3], comparability=PARTS | {"template": "none"}, source_run_id=None, source_step=None)
+    record_scores(database, root, better, event([1], benchmark="amc"), run_id="eval-second")
+    database.close()
+    return root
+
+
+def query(runs_root, *words):
+    return printed_json(runs_root, "query", *words)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_query_prints_the_same_rows_for_people_and_for_programs(runs_root, name):
+    words = {"run_id": RUN, "trajectory_id": "0", "mark": "odd", "first": "eval-first", "second": "eval-second"}
+    run = {"score-curves": "eval-first"}.get(name, RUN)
+    parameters = inspect.signature(QUERIES[name]).parameters.values()
+    required = [item.name for item in parameters if item.default is item.empty]
+    given = [run if item == "run_id" else words[item] for item in required if item not in {"database", "runs_root"}]
+    rows = query(runs_root, name, *given)
+    lines = exgrpo(runs_root, "query", name, *given).splitlines()
+    if isinstance(rows, list):
+        assert len(lines) == (len(rows) + 1 if rows else 0)
+        assert [json.loads(line) for line in exgrpo(runs_root, "query", name, *given, "--lines").splitlines()] == rows
+    else:
+        assert json.loads("".join(lines)) == rows
+
+
+def test_rows_are_printed_on_a_line_each_under_the_names_of_their_columns(runs_root):
+    head, first, *_ = exgrpo(runs_root, "query", "trajectories", RUN, "--step", "2").splitlines()
+    row = dict(zip(head.split("\t"), first.split("\t"), strict=True))
+    assert (row["step"], row["run_id"]) == ("2", RUN)
+
+
+def test_buffer_is_printed_after_the_asked_step_or_the_newest(runs_root):
+    early, late = query(runs_root, "buffer", RUN, "--step", "3"), query(runs_root, "buffer", RUN)
+    assert (early["step"], late["step"]) == (3, 14)
+    assert len(late["retired"]) > len(early["retired"])
+    assert sum(late["trajectories_by_birth"].values()) == sum(late["trajectories_by_replays"].values()) > 0
+
+
+def test_retired_questions_become_a_benchmark(runs_root, tmp_path):
+    file = tmp_path / "retired.jsonl"
+    file.write_text(exgrpo(runs_root, "query", "retired", RUN, "--lines"))
+    choice = BenchmarkChoice(name="retired", source=str(file))
+    questions = load_benchmark(choice, protocol_of(choice)).questions
+    assert len(questions) == len(query(runs_root, "buffer", RUN)["retired"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["buffer", RUN, "--step", "15"], f"--step: {RUN} has 14 steps, got 15."),
+        (["candidates", RUN, "--step", "999"], f"--step: expected a step of {RUN} that replayed; steps "),
+        (["trajectory", RUN, "999999"], "has no trajectory 999999"),
+        (["curves", RUN, "-m", "replay/num_replay"], f"--metric: {RUN} has recorded no 'replay/num_replay'; it has: "),
+        (["verdicts", "trained", "--which", "some"], "--which"),
+        (["score-comparison", "eval-first", "nobody"], "no run in"),
+        (["scores", "--scheme", "best"], "--scheme"),
+    ],
+)
+def test_what_is_not_there_is_refused(runs_root, words, sentence):
+    assert sentence in exgrpo(runs_root, "query", *words, code=2)
+
+
+def test_each_question_drawn_has_one_chosen_candidate(runs_root):
+    selections, candidates = query(runs_root, "selections", RUN), query(runs_root, "candidates", RUN)
+    assert query(runs_root, "wrong-choices", RUN) == []
+    chosen = {item["question_index"]: item["trajectory_id"] for item in candidates if item["is_chosen"]}
+    assert chosen == {entry["question_index"]: entry["chosen_trajectory_id"] for entry in selections}
+
+
+def test_trajectories_are_listed_by_what_is_asked_and_one_is_shown_with_its_life(runs_root):
+    rows = query(runs_root, "trajectories", RUN, "--replayed", "--correct", "--limit", "5")
+    assert 0 < len(rows) <= 5
+    assert all(row["num_replays"] and row["reward"] == 1.0 for row in rows)
+    printed = query(runs_root, "trajectory", RUN, str(rows[0]["trajectory_id"]))
+    assert printed["trajectory"]["question_index"] == printed["question"]["question_index"] == rows[0]["question_index"]
+    assert {"inserted", "replayed"} <= {event["kind"] for event in printed["lineage"]}
+    found = query(runs_root, "trajectories", RUN, "--words", "boxed", "--step", "2")
+    assert {row["step"] for row in found} == {2}
+    assert query(runs_root, "trajectories", RUN, "--words", "nowherefound") == []
+
+
+def test_curves_are_printed_by_metric(runs_root):
+    printed = query(runs_root, "curves", RUN, "-m", "reward/mean")
+    assert [step for step, _ in printed["reward/mean"]] == list(range(1, 15))
+    assert len(query(runs_root, "curves", RUN)) > 5
+
+
+def test_journal_lists_what_users_asked_for_newest_first(runs_root):
+    exgrpo(runs_root, "annotate", "tag", RUN, "first")
+    exgrpo(runs_root, "annotate", "tag", RUN, "second")
+    tags = [entry["data"]["tag"] for entry in query(runs_root, "journal", "--limit", "2")]
+    assert tags == ["second", "first"]
+
+
+def test_judges_are_printed_with_cost_agreement_and_calibration(runs_root):
+    found = {row["judge_run_id"]: row for row in query(runs_root, "judges", "trained")}
+    oracle = found["judged"]
+    assert (oracle["judge"], oracle["num_votes"], oracle["num_tokens"]) == ("chains oracle", 6, 0)
+    [agreed] = [row for row in oracle["agreement"] if row["other"] == "oracle"]
+    assert (agreed["num_both_valid"], agreed["num_both_invalid"]) == (2, 4)
+    assert oracle["calibration"] is None
+    assert found["voted"]["calibration"]["specificity"]["value"] == 0.5
+
+
+def test_code_of_a_run_is_counted_by_rule(runs_root):
+    table = query(runs_root, "code", "trained", "--correct")
+    assert (table["num_texts"], table["num_any"], table["num_python_blocks"]) == (6, 2, 2)
+    assert query(runs_root, "code", "trained")["num_texts"] == 8
+
+
+def test_scores_are_listed_with_their_errors(runs_root):
+    found = {(row["run_id"], row["benchmark"]): row for row in query(runs_root, "scores")}
+    first = found["eval-first", "aime24"]
+    assert (first["score"], first["standard_error"]) == (0.5, pytest.approx(0.5 / 3**0.5))
+    assert found["eval-second", "amc"]["standard_error"] is None
+
+
+def test_two_evaluations_are_compared_with_what_differs_and_a_comma_joins_seeds(runs_root):
+    (row,) = query(runs_root, "score-comparison", "eval-first", "eval-second")
+    assert (row["benchmark"], row["difference"], row["num_won"], row["num_lost"]) == ("aime24", 0.25, 1, 1)
+    assert row["differing"] == ["template"]
+    row, _ = query(runs_root, "score-comparison", "eval-first,eval-second", "eval-second")
+    assert (row["num_seeds"], row["first"], row["second"]) == ([2, 1], 0.625, 0.75)
+
+
+def test_one_evaluation_is_scored_over_the_number_of_answers(runs_root):
+    for number, boxes in enumerate(("44", "54", "55")):
+        append(runs_root / "eval-second", f"q{number}", [(box, None) for box in boxes], benchmark="amc")
+    curves = query(runs_root, "score-curves", "eval-second")
+    assert curves["amc"][0]["values"] == [0.5, pytest.approx(2 / 3)]
+    assert curves["aime24"] == []
+
+
+def test_presets_hold_every_field():
+    presets = {
+        row["spec"]["preset"]: row for row in json.loads(CliRunner().invoke(app, ["query", "presets", "--json"]).stdout)
+    }
+    assert (presets["paper-exgrpo"]["engine"], presets["chains-exgrpo"]["engine"]) == ("verl", "embedded")
+    assert presets["chains-exgrpo"]["spec"]["algorithm"]["experience_ratio"] == 0.5
