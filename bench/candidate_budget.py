@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.chains_run import open_chains_run
 from bench.report import report
-from exgrpo_core.experience_management.candidate_scores import within_budget
+from exgrpo_core.step.selection import within_budget
 from exgrpo_core.step_report import Selection
 
 BUDGETS = (2, 3, 4, 6)

@@ -8,10 +8,9 @@ after the policy update, since neither reads the other.
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.policy_optimization.advantages import assign_advantages
-from exgrpo_core.policy_optimization.batch_check import check_mini_batches
 from exgrpo_core.policy_optimization.gradient_weight import gradient_weight_metrics
-from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches, trained_groups
-from exgrpo_core.policy_optimization.sampler_correction import sampler_metrics
+from exgrpo_core.policy_optimization.importance import sampler_metrics
+from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches, check_mini_batches, trained_groups
 from exgrpo_core.policy_optimization.variance import variance_metrics
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.metrics import PhaseClock, batch_pass_rate, mini_batch_metrics, step_metrics

@@ -1,9 +1,11 @@
-"""The interface between the algorithm and the engine that holds the model."""
+"""The interface between the algorithm and the engine that holds the model, and the tokens that end its responses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
+from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
@@ -39,3 +41,27 @@ class PolicyEngine(Protocol):
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
         """Take one optimizer step a mini-batch, in order, and return metrics named as in `step_report.METRICS`."""
         ...
+
+
+_MAX_TOKEN = 2**31 - 1
+
+
+def read_end_tokens(source: str, *named: object) -> list[int]:
+    """Return the tokens that end a response; each place of a model's files names one, several or none.
+
+    Raises:
+        EngineError: None is named, or something that is no token.
+    """
+    lists = (value if isinstance(value, list) else [value] for value in named if value is not None)
+    end_tokens: set[int] = set()
+    for token in chain.from_iterable(lists):
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token <= _MAX_TOKEN:
+            raise EngineError(
+                f"model.source: {source} has the eos_token_id {token!r:.40}; expected the number of a token."
+            )
+        end_tokens.add(token)
+    if not end_tokens:
+        raise EngineError(
+            f"model.source: {source} names no end-of-sequence token; set eos_token_id in its config.json."
+        )
+    return sorted(end_tokens)

@@ -12,11 +12,10 @@ import numpy as np
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.config import ExGRPOConfig, RetiredRule
 from exgrpo_core.durable_files import write_whole
-from exgrpo_core.experience_management.delayed_start import DelayedStart
-from exgrpo_core.experience_management.question_stream import QuestionStream
+from exgrpo_core.experience_management.collection import DelayedStart
+from exgrpo_core.experience_management.question_stream import QuestionStream, RetiredSet
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from exgrpo_core.experience_management.retired_set import RetiredSet
-from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT
+from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT
 from exgrpo_core.methods.run_strategies import build_strategies
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import BoolArray, Experience, Int64Array, Question, RolloutGroup

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exgrpo_core.experience_management.difficulty import correctness_rates
 from exgrpo_core.types import Float64Array, Int64Array
 
 
@@ -32,6 +31,11 @@ class Partition:
     members: Sequence[Int64Array]
     sizes: Int64Array
     probabilities: Float64Array
+
+
+def correctness_rates(rollouts_per_question: int) -> Float64Array:
+    """Return k/K of the buckets k = 0..K, shape (K+1,)."""
+    return np.arange(rollouts_per_question + 1, dtype=np.float64) / rollouts_per_question
 
 
 def partition(members: Sequence[Int64Array], center: float, spread: float) -> Partition:

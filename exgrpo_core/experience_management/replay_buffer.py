@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.storage.bucket_membership import ABSENT, BucketMembership
-from exgrpo_core.experience_management.storage.checked_trajectories import checked_arrays
-from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT, BufferCorruptionError
-from exgrpo_core.experience_management.storage.duplicates import locate
-from exgrpo_core.experience_management.storage.question_history import QuestionHistory
+from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT, BufferCorruptionError
+from exgrpo_core.experience_management.storage.insertion import checked_arrays, locate
+from exgrpo_core.experience_management.storage.question_index import ABSENT, BucketMembership, QuestionHistory
 from exgrpo_core.experience_management.storage.row_index import RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore
 from exgrpo_core.experience_management.storage.segments import ROW, TOKEN_BYTES, SegmentExtent, checksums

@@ -13,7 +13,7 @@ import torch
 from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig
 from exgrpo_core.methods.columns import TokenRatios
 from exgrpo_core.methods.protocols import OffPolicyCorrection
-from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO
+from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO
 from exgrpo_core.types import Float64Array, Replay, RolloutGroup
 
 

@@ -1,14 +1,14 @@
 """The mixed objective of Eq. ExGRPO, as a loss on any micro-batch of whole trajectories."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from exgrpo_core.config import LossAggregation, clip_limits
 from exgrpo_core.methods.columns import TokenRatios
 from exgrpo_core.methods.run_strategies import ObjectiveSettings
-from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO, importance_ratios
+from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO, importance_ratios
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +180,24 @@ def _ratio_sums(
         "max_replayed": replayed.max() if replayed.numel() else zero,
         "shaped": shaped[replayed_mask].sum(),
     }
+
+
+@dataclass
+class UpdateSums:
+    """What the mini-batches of one update add up, each with one gradient norm unless it is skipped."""
+
+    skips_non_finite: bool = False
+    num_skipped: int = 0
+    sums: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    gradient_norms: list[float] = field(default_factory=list)
+    num_tokens: int = 0
+
+    def metrics(self) -> dict[str, float]:
+        """Return metrics named as in `step_report.METRICS`; of skipped mini-batches their number alone."""
+        skipped = {"optim/num_skipped": float(self.num_skipped)} if self.skips_non_finite else {}
+        if not self.gradient_norms:
+            return skipped
+        metrics = skipped | summarize_sums(self.sums, len(self.gradient_norms))
+        metrics["optim/gradient_norm"] = sum(self.gradient_norms) / len(self.gradient_norms)
+        metrics["optim/num_updated_tokens"] = float(self.num_tokens)
+        return metrics

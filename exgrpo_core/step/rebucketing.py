@@ -6,10 +6,15 @@ from itertools import islice
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind, ZeroCorrectRule
-from exgrpo_core.experience_management.collection import is_solved, num_correct, to_store
-from exgrpo_core.experience_management.difficulty import correct_bucket, spread_buckets
+from exgrpo_core.experience_management.collection import (
+    correct_bucket,
+    is_solved,
+    num_correct,
+    spread_buckets,
+    to_store,
+)
 from exgrpo_core.methods.protocols import Collected
-from exgrpo_core.policy_optimization.sampler_correction import stored_log_probs
+from exgrpo_core.policy_optimization.importance import stored_log_probs
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup, Trajectory

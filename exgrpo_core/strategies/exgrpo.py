@@ -22,7 +22,7 @@ import numpy as np
 from exgrpo_core.experience_management.bucket_sampler import draw_bucket_counts, partition, sample_members
 from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw, TokenRatios
 from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler, TrajectorySelector
-from exgrpo_core.policy_optimization.shaping import shape_ratio
+from exgrpo_core.policy_optimization.importance import shape_ratio
 from exgrpo_core.types import Float32Array
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
-from exgrpo_core.end_tokens import read_end_tokens
+from exgrpo_core.engine import read_end_tokens
 
 
 def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:

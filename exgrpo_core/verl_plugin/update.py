@@ -8,7 +8,7 @@ import torch
 
 from exgrpo_core.errors import EngineError
 from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
-from exgrpo_core.policy_optimization.update_metrics import UpdateSums
+from exgrpo_core.policy_optimization.objective import UpdateSums
 from exgrpo_core.verl_plugin.kept_rows import KeptRows
 from exgrpo_core.verl_plugin.loss import BEHAVIOR_SUM
 from exgrpo_core.verl_plugin.rows import QueuedRow, TokenRow

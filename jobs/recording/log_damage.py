@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT, BufferCorruptionError
+from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT, BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.experience_management.storage.step_log import LoggedStep, LogPosition, find_log_faults

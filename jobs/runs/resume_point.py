@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.experience_management.storage.step_log import LoggedStep, LogPosition, steps_after
 from exgrpo_core.state import BUFFER_FILE

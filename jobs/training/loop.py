@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from exgrpo_core.algorithm import exgrpo_step
-from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.state import ExGRPOState
 from jobs.recording.log_damage import find_log_damage
 from jobs.recording.recorder import RunRecorder

@@ -1,6 +1,6 @@
 import pytest
 
-from exgrpo_core.end_tokens import read_end_tokens
+from exgrpo_core.engine import read_end_tokens
 from exgrpo_core.errors import EngineError
 
 

@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, wait
 from pathlib import Path
 
-from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+
+class BufferCorruptionError(RuntimeError):
+    """A segment or snapshot is missing, cut or altered; the message names the file and what to do."""
+
+
+ODD_CONTENT = (IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What reading a file raises whose checksum is right, though another program wrote it."""
+
 
 # Systems other than Linux lack these: a file is then synced as a whole and read without read-ahead.
 _sync_data = getattr(os, "fdatasync", os.fsync)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.storage.question_history import distinct
+from exgrpo_core.experience_management.storage.question_index import distinct
 from exgrpo_core.types import BoolArray, Float32Array, Int32Array, Int64Array
 
 NO_ROW = -1

@@ -24,8 +24,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.storage.append_file import AppendFile
-from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.append_file import AppendFile, BufferCorruptionError
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array
 
 ROW = np.dtype(

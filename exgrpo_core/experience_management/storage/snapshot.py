@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.durable_files import whole_file
-from exgrpo_core.experience_management.storage.corruption import ODD_CONTENT, BufferCorruptionError
+from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT, BufferCorruptionError
 
 MAGIC = b"EXGRPOB1"
 _START = struct.Struct("<8sQI")

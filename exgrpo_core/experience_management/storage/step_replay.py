@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.storage.bucket_membership import ABSENT, BucketMembership
-from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
-from exgrpo_core.experience_management.storage.question_history import QuestionHistory
+from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
+from exgrpo_core.experience_management.storage.question_index import ABSENT, BucketMembership, QuestionHistory
 from exgrpo_core.experience_management.storage.row_index import RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore
 from exgrpo_core.experience_management.storage.segments import SegmentExtent

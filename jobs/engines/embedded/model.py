@@ -17,7 +17,7 @@ from transformers import (
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
-from exgrpo_core.end_tokens import read_end_tokens
+from exgrpo_core.engine import read_end_tokens
 from exgrpo_core.errors import EngineError, first_line
 from jobs.engines.embedded.backend import Backend, PackedBackend
 from jobs.engines.embedded.decoder import Decoder, is_supported

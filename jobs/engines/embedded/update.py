@@ -9,8 +9,7 @@ import torch
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
-from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, exgrpo_loss
-from exgrpo_core.policy_optimization.update_metrics import UpdateSums
+from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, UpdateSums, exgrpo_loss
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import PolicyOptimizer
 from jobs.engines.embedded.packing import TokenSequence

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from exgrpo_core.experience_management.candidate_scores import mean_scores, within_budget
 from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import TRAJECTORIES, build_part
+from exgrpo_core.step.selection import mean_scores, within_budget
 from exgrpo_core.types import TrajectoryScores
 
 RNG = np.random.default_rng(0)

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from exgrpo_core.experience_management.retired_set import RetiredSet
+from exgrpo_core.experience_management.question_stream import RetiredSet
 
 
 def test_members_are_counted_once_and_sorted():

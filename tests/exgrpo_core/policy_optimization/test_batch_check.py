@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from exgrpo_core.config import ExGRPOConfig
-from exgrpo_core.policy_optimization.batch_check import check_mini_batches
-from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, check_mini_batches
 
 CONFIG = ExGRPOConfig(batch_size=4, mini_batch_size=2, rollouts_per_question=2)
 

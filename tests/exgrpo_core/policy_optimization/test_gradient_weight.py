@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from exgrpo_core.policy_optimization.gradient_weight import gradient_weight_metrics, gradient_weights
-from exgrpo_core.policy_optimization.shaping import shape_ratio
+from exgrpo_core.policy_optimization.importance import shape_ratio
 from exgrpo_core.strategies.exgrpo import PolicyShaping
 from tests.exgrpo_core.builders import group, replay, small_config
 

@@ -1,18 +1,52 @@
-"""Correction for a sampler whose probabilities differ from the training model's, as vLLM's do from FSDP's.
+"""Importance ratios: of replayed tokens with their shaping, and of fresh tokens where the sampler is another program.
 
-A rollout is drawn from the sampler's distribution mu, while its gradient is that of the training model's pi_old. Each
-fresh token's advantage is weighted by c = pi_old / mu, truncated from above (Espeholt et al. 2018, V-trace; "truncated
-importance sampling" in RL libraries) or set to 0 outside of a range (rejection). The embedded engine samples with
-the model that it trains, so it has nothing to correct.
+A sampler's probabilities may differ from the training model's, as vLLM's do from FSDP's. A rollout is drawn from the
+sampler's distribution mu, while its gradient is that of the training model's pi_old. Each fresh token's advantage is
+weighted by c = pi_old / mu, truncated from above (Espeholt et al. 2018, V-trace; "truncated importance sampling" in RL
+libraries) or set to 0 outside of a range (rejection). The embedded engine samples with the model that it trains, so it
+has nothing to correct.
 """
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, SamplerCorrection
 from exgrpo_core.types import Float32Array, RolloutGroup, Trajectory
+
+if TYPE_CHECKING:
+    import torch
+
+
+MAX_LOG_RATIO = 20.0
+"""Log-ratios are clamped to this many nats, so that no ratio overflows float32."""
+
+
+def importance_ratios(log_probs: "torch.Tensor", behavior_log_probs: "torch.Tensor") -> "torch.Tensor":
+    """Return w_t = pi_theta / pi_behavior per token: exp of the difference of log-probs, of any one shape.
+
+    Raises:
+        ValueError: The shapes differ.
+    """
+    if log_probs.shape != behavior_log_probs.shape:
+        raise ValueError(
+            f"importance_ratios: expected equal shapes, got {tuple(log_probs.shape)} and "
+            f"{tuple(behavior_log_probs.shape)}."
+        )
+    return (log_probs - behavior_log_probs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+
+
+def shape_ratio(ratio: "torch.Tensor", beta: float) -> "torch.Tensor":
+    """Return f(w) = w / (w + beta), in [0, 1): large for rare tokens, saturating for likely ones (section 4.2).
+
+    Raises:
+        ValueError: `beta` is not above 0.
+    """
+    if beta <= 0.0:
+        raise ValueError(f"beta: expected a number above 0, got {beta}.")
+    return ratio / (ratio + beta)
 
 
 def sampler_weights(trajectory: Trajectory, config: ExGRPOConfig) -> Float32Array | None:
