@@ -3,18 +3,13 @@
 import streamlit as st
 
 from app.components.chains_of_thought import (
-    entropy_over_tokens,
-    failure_table,
-    judge_choice,
-    judge_form,
-    judge_jobs,
-    judge_trust,
+    calibration_view,
+    judges,
     thought_charts,
     thought_statistics,
-    validity_table,
-    verdict_detail,
-    verdict_list,
-    verdict_tiles,
+    validity,
+    verdicts,
+    votes,
 )
 from app.components.runs import run_progress
 from app.components.widgets import address_choice, empty_state, figures, run_choice
@@ -37,72 +32,65 @@ def _entropy(row: RunRow, judge: str | None) -> None:
         )
         return
     thought_charts.show_sampling(sample)
-    cards = (
-        ("Entropy by validity", "density", "entropy-validity",
-         thought_charts.entropy_densities(sample.points, thought_charts.VALIDITY),
+    figures.show_cards(
+        ("Entropy by validity", "density",
+         thought_charts.densities_of(sample.points, thought_charts.VALIDITY, "mean_entropy"), "entropy-validity",
          "Densities of mean token entropy of valid and of invalid chains of thought"),
-        ("Entropy of valid chains", "density", "entropy-difficulty",
-         thought_charts.entropy_densities(sample.points, thought_charts.VALID_BY_DIFFICULTY),
+        ("Entropy of valid chains", "density",
+         thought_charts.densities_of(sample.points, thought_charts.VALID_BY_DIFFICULTY, "mean_entropy"),
+         "entropy-difficulty",
          "Densities of mean token entropy of valid chains on easy, medium and hard questions"),
-        ("Signal strength", "AUC, 0.5: none", "signal-auc", thought_charts.signal_strength(lines),
+        ("Signal strength", "AUC, 0.5: none", thought_charts.signal_strength(lines), "signal-auc",
          "Area under the curve of entropy and of perplexity by difficulty of the question"),
-        ("Perplexity by validity", "density", "perplexity-validity",
-         thought_charts.perplexity_densities(sample.points, thought_charts.VALIDITY),
+        ("Perplexity by validity", "density",
+         thought_charts.densities_of(sample.points, thought_charts.VALIDITY, "perplexity"), "perplexity-validity",
          "Densities of perplexity of valid and of invalid chains of thought"),
-        ("Mean entropy", "nats per token", "mean-entropy", thought_charts.mean_signals(lines, "entropy"),
+        ("Mean entropy", "nats per token", thought_charts.mean_signals(lines, "entropy"), "mean-entropy",
          "Mean entropy of valid and invalid chains by difficulty"),
-        ("Mean perplexity", "exp of the mean NLL", "mean-perplexity", thought_charts.mean_signals(lines, "perplexity"),
+        ("Mean perplexity", "exp of the mean NLL", thought_charts.mean_signals(lines, "perplexity"), "mean-perplexity",
          "Mean perplexity of valid and invalid chains by difficulty"),
     )  # fmt: skip
-    columns = st.columns(2, gap="small")
-    for index, (title, subtitle, key, figure, alt) in enumerate(cards):
-        with columns[index % 2]:
-            figures.show_card(title, subtitle, figure, key, alt)
-    validity_table.show(lines)
+    validity.show_validity(lines)
 
 
 def _failures(row: RunRow, judge: str | None) -> None:
-    failure_table.show_cells(ask(failures.outcome_cells, row.run_id, judge))
+    validity.show_cells(ask(failures.outcome_cells, row.run_id, judge))
     if judge is None:
-        failure_table.show_near_misses(thought_statistics.read_wrong_answers(ask(failures.wrong_answers, row.run_id)))
-
-
-def _policy_entropy(row: RunRow, _judge: str | None) -> None:
-    entropy_over_tokens.show(row)
+        validity.show_near_misses(thought_statistics.read_wrong_answers(ask(failures.wrong_answers, row.run_id)))
 
 
 def _verdicts(row: RunRow, judge: str | None) -> None:
-    verdict_tiles.show(
-        ask(code_analysis.code_lines, row.run_id, judge), judge_trust.calibration_of(row.run_id, judge),
-        is_oracle=judge is None and judge_choice.has_oracle(row.run_id),
+    verdicts.show_tiles(
+        ask(code_analysis.code_lines, row.run_id, judge), calibration_view.calibration_of(row.run_id, judge),
+        is_oracle=judge is None and verdicts.has_oracle(row.run_id),
     )  # fmt: skip
     wanted = st.query_params.get("trajectory", "")
     opened = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 16 else None
-    verdict_list.show(row.run_id, judge, opened)
+    verdicts.show_list(row.run_id, judge, opened)
     if opened is None:
         return
-    verdicts = ask(judge_work.get_verdicts, row.run_id, opened, judge)
-    if verdicts is None:
+    judged = ask(judge_work.get_verdicts, row.run_id, opened, judge)
+    if judged is None:
         empty_state.show(
             "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
         )
     else:
-        verdict_detail.show(verdicts)
+        votes.show(judged)
 
 
 def _jobs(row: RunRow) -> None:
-    judge_jobs.show(ask(judge_work.list_judge_jobs, row.run_id))
+    judges.show(ask(judge_work.list_judge_jobs, row.run_id))
 
 
 def _judges(row: RunRow, judge: str | None) -> None:
     st.fragment(_jobs, run_every=REFRESH_SECONDS)(row)
     st.subheader("Start a judge", anchor=False)
-    judge_form.show(row.run_id, has_oracle=judge_choice.has_oracle(row.run_id))
-    judge_trust.show_agreement(ask(judge_work.agreement, row.run_id, judge))
+    judges.show_form(row.run_id, has_oracle=verdicts.has_oracle(row.run_id))
+    calibration_view.show_agreement(ask(judge_work.agreement, row.run_id, judge))
     if judge is not None:
-        judge_trust.show_calibration(judge_trust.calibration_of(row.run_id, judge))
+        calibration_view.show_calibration(calibration_view.calibration_of(row.run_id, judge))
         _issues(judge)
-    judge_jobs.show_prompts(ask(judging.list_judges))
+    judges.show_prompts(ask(judging.list_judges))
 
 
 def _issues(judge: str) -> None:
@@ -117,7 +105,7 @@ def _issues(judge: str) -> None:
 
 def _show(row: RunRow, judge: str | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
-    views = dict(zip(VIEWS, (_entropy, _failures, _policy_entropy, _verdicts, _judges), strict=True))
+    views = dict(zip(VIEWS, (_entropy, _failures, thought_charts.show_policy_entropy, _verdicts, _judges), strict=True))
     name, tab = address_choice.tabs(VIEWS)
     with tab:
         if name in VIEWS[:1]:
@@ -129,7 +117,7 @@ def _show(row: RunRow, judge: str | None) -> None:
 run, beside = run_choice.show_header("Entropy and judge")
 if run is not None:
     with beside:
-        chosen = judge_choice.show(run)
+        chosen = verdicts.choose_judge(run)
     if run.step:
         _show(run, chosen)
     else:

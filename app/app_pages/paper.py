@@ -2,16 +2,72 @@
 
 import streamlit as st
 
-from app.components.paper import entry_view, gallery, run_selection
-from app.components.paper.entries import BY_KEY
-from app.components.widgets import address_choice
+from app import address
+from app.components.paper import gallery, printed_figures, run_figures, run_selection
+from app.components.paper.entries import BY_KEY, ENTRIES, Entry, Home
+from app.components.paper.gallery import ADDRESS
+from app.components.paper.run_selection import RunSelection
+from app.components.widgets import address_choice, run_choice
+from app.page_list import PAGES
+
+_OF_ONE_RUN = ("run", "replay_buffer", "trajectories", "selection_audit", "snowball", "entropy_and_judge")
+
+
+def _show_head(entry: Entry) -> None:
+    """Show the entry's title with the ways back to the index and to its neighbours."""
+    position = ENTRIES.index(entry)
+    neighbours = {
+        "Previous": ENTRIES[position - 1] if position else None,
+        "Next": ENTRIES[position + 1] if position + 1 < len(ENTRIES) else None,
+    }
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "All figures and tables", icon=":material/arrow_back:", type="tertiary", key="back", on_click=address.put,
+            args=({ADDRESS: None},),
+        )  # fmt: skip
+        st.space("stretch")
+        for label, other in neighbours.items():
+            st.button(
+                label, type="tertiary", key=f"paper-{label.lower()}", disabled=other is None, on_click=address.put,
+                args=({ADDRESS: other.key if other else None},),
+                help=f"{other.label}: {other.title}" if other else None,
+            )  # fmt: skip
+    st.subheader(f"{entry.label}: {entry.title}", anchor=False)
+    st.markdown(entry.finding)
+
+
+def _show_entry(entry: Entry, selection: RunSelection) -> None:
+    """Show the printed numbers, the same of the runs, and the pages where it lives."""
+    printed_figures.show(entry)
+    run_figures.show(entry, selection)
+    with st.container(horizontal=True, key="homes"):
+        st.markdown("See it live:", width="content")
+        for home in entry.homes:
+            st.page_link(
+                f"app_pages/{home.page}.py", label=home.label, icon=_icon(home), query_params=query_of(home, selection)
+            )
+
+
+def query_of(home: Home, selection: RunSelection) -> dict[str, str]:
+    """Return the parameters with which a page shows the selected runs."""
+    query = dict(home.query)
+    if home.page in _OF_ONE_RUN and selection.first is not None:
+        query["run"] = selection.first.run_id
+    if home.page == "compare" and len(selection.rows) > 1:
+        query |= run_choice.compared_parameters(list(selection.rows))
+    return query
+
+
+def _icon(home: Home) -> str:
+    return f":material/{next(page.icon for page in PAGES if page.name == home.page)}:"
+
 
 with st.container(horizontal=True, vertical_alignment="center"):
     st.title("Paper", anchor=False, width="content")
 wanted = st.query_params.get(gallery.ADDRESS, "")
 opened = BY_KEY.get(wanted)
 if opened is not None:
-    entry_view.show_head(opened)
+    _show_head(opened)
 else:
     st.markdown(
         "**ExGRPO: Learning to Reason from Experience**, figure by figure and table by table. Open one for its printed "
@@ -23,4 +79,4 @@ selected = run_selection.show(opened)
 if opened is None:
     gallery.show(selected)
 else:
-    entry_view.show(opened, selected)
+    _show_entry(opened, selected)

@@ -1,36 +1,54 @@
 """The replay buffer as a time machine: its state at any step, what moved, and what other settings would change."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from app import address
-from app.components.replay_buffer import (
-    bucket_heatmap,
-    buffer_area,
-    buffer_charts,
-    chosen_bar,
-    concentration,
-    retirement,
-    what_if_view,
-)
+from app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar, what_if_view
 from app.components.replay_buffer.chosen_bar import View
 from app.components.runs import run_progress
-from app.components.widgets import address_choice, curves, empty_state, figures, notice, run_choice
+from app.components.widgets import address_choice, curves, data_table, empty_state, figures, notice, run_choice
 from app.components.widgets.curves import Chart, MetricCurve, figure_of
-from app.formats import literal
+from app.formats import known, literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
 from db.queries import buffer, buffer_history, replay_concentration, runs
 from db.queries import retirement as retirement_queries
 from db.rows.algorithm_of_spec import algorithm_settings, bucket_meaning, has_continuous_rewards, may_replay
+from db.rows.buffer import RetirementLine
 from db.rows.display_names import distinct_names
 from db.rows.runs import BucketRow, RunRow
+
+RETIRED = (
+    "A question of success rate p that is tried n times is solved in all with probability pⁿ, and then retired: "
+    "**by luck** adds this up with p = k/K over the attempts at each bucket; n is K, or K - 1 beside a replay. k/K is "
+    "of one group, so rates near 1 are overestimated, and luck with them. **Tried again** are later attempts at "
+    "retired questions, which reviews (`review_interval`) and `retired: redraw` make."
+)
+
+
+def retired_table(lines: Sequence[RetirementLine]) -> pd.DataFrame:
+    """Return one row per bucket."""
+    return pd.DataFrame(
+        {
+            "Bucket before": ["none" if line.bucket is None else str(line.bucket) for line in lines],
+            "Attempts": [line.num_attempts for line in lines],
+            "Retired": [line.num_retired for line in lines],
+            "By luck": [known(line.num_expected) for line in lines],
+            "Tried again": [line.num_retests for line in lines],
+            "% correct again": [known(100 * line.retest_rate) for line in lines],
+            "% all correct again": [known(100 * line.retest_solved) for line in lines],
+        }
+    )
+
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
 ENTROPY_STEPS = 10
 REFRESH_SECONDS = 3
-DEFICITS = Chart(
+SHORTFALL = Chart(
     "Replays planned and done",
     "trajectories per step",
     (
@@ -38,7 +56,7 @@ DEFICITS = Chart(
         MetricCurve("replay/shortfall", "replay shortfall", lambda p: p.warning, "dot"),
     ),
 )
-_KEYS = (*buffer_area.KEYS, *(curve.key for chart in (DEFICITS, curves.EVER_SOLVED) for curve in chart.curves))
+_KEYS = (*buffer_over_steps.KEYS, *(curve.key for chart in (SHORTFALL, curves.EVER_SOLVED) for curve in chart.curves))
 
 
 def _steps(row: RunRow) -> tuple[int, int, RunRow]:
@@ -91,44 +109,28 @@ def _newer(run_id: str, seen: int) -> None:
 
 def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> None:
     num_buckets, meaning = algorithm["rollouts_per_question"], bucket_meaning(algorithm)
-    left, right = st.columns(2, gap="small")
-    with left:
-        figures.show_card(
-            "Bucket sizes", "questions", buffer_charts.sizes(view, num_buckets, meaning), "sizes",
-            "Bars: questions in each bucket after the step, with lines for the step compared with",
-        )  # fmt: skip
-        figures.show_card(
-            "Entropy by bucket",
-            f"nats per token, last {ENTROPY_STEPS} steps",
-            buffer_charts.entropies(
-                ask(buffer_history.scores_by_bucket, view.run_id, max(1, view.step - ENTROPY_STEPS + 1), view.step)
-            ),
-            "entropies",
-            "Boxes: entropy of chosen and rejected candidates by bucket",
-        )
-    with right:
-        figures.show_card(
-            f"Draws of step {view.step:,}", "questions", buffer_charts.draws(rows, meaning), "draws",
-            "Bars: questions drawn from each bucket, with lines for the number that the probabilities expect",
-        )  # fmt: skip
-        bars = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
-        with st.container(border=True, key="choose-bucket"):
-            st.markdown(
-                f"**{len(view.state.buckets):,}** questions in the buffer, **{len(view.state.retired):,}** retired"
-            )
-            chosen_bar.choose("Show questions", [*bars, "retired:all"], "bar-buckets")
+    first = max(1, view.step - ENTROPY_STEPS + 1)
+    scores = ask(buffer_history.scores_by_bucket, view.run_id, first, view.step)
+    figures.show_cards(
+        ("Bucket sizes", "questions", buffer_charts.sizes(view, num_buckets, meaning), "sizes",
+         "Bars: questions in each bucket after the step, with lines for the step compared with"),
+        (f"Draws of step {view.step:,}", "questions", buffer_charts.draws(rows, meaning), "draws",
+         "Bars: questions drawn from each bucket, with lines for the number that the probabilities expect"),
+        ("Entropy by bucket", f"nats per token, last {ENTROPY_STEPS} steps", buffer_charts.entropies(scores),
+         "entropies", "Boxes: entropy of chosen and rejected candidates by bucket"),
+    )  # fmt: skip
+    st.markdown(f"**{len(view.state.buckets):,}** questions in the buffer, **{len(view.state.retired):,}** retired")
+    bars = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
+    chosen_bar.choose("Show questions", [*bars, "retired:all"], "bar-buckets")
 
 
 def _flow(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     view = view.forward()
     figure = buffer_charts.flow(view)
     figures.show_card(
-        f"From {literal(view.then)} to {view.now}",
-        "questions; blue: easier now, orange: harder now, violet: retired",
-        figure,
-        "flow",
-        f"Flow of questions between buckets, from {view.then} to {view.now}",
-    )
+        f"From {literal(view.then)} to {view.now}", "questions; blue: easier now, orange: harder now, violet: retired",
+        figure, "flow", f"Flow of questions between buckets, from {view.then} to {view.now}",
+    )  # fmt: skip
     ways = sorted(view.flows(), key=lambda way: -view.flows()[way])
     chosen_bar.choose("Show questions", [f"flow:{was}:{now}" for was, now in ways], "bar-flow")
 
@@ -137,50 +139,57 @@ def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
     births = ask(buffer_history.births, view.run_id, view.step)
     ages = {view.step - born: count for born, count in sorted(births.items(), reverse=True)}
     replays = ask(buffer_history.replay_counts, view.run_id, view.step)
+    figures.show_cards(
+        ("Age of stored trajectories", "trajectories", buffer_charts.counts(ages, "age, steps", "age"), "ages",
+         "Bars: stored trajectories by age in steps"),
+        ("Replays of stored trajectories", "trajectories", buffer_charts.counts(replays, "times replayed", "replays"),
+         "replays", "Bars: stored trajectories by how often they were replayed"),
+    )  # fmt: skip
     left, right = st.columns(2, gap="small")
     with left:
-        figures.show_card(
-            "Age of stored trajectories", "trajectories", buffer_charts.counts(ages, "age, steps", "age"), "ages",
-            "Bars: stored trajectories by age in steps",
-        )  # fmt: skip
         chosen_bar.choose("Show questions", [f"born:{born}" for born in sorted(births)], "bar-born")
     with right:
-        figures.show_card(
-            "Replays of stored trajectories", "trajectories",
-            buffer_charts.counts(replays, "times replayed", "replays"), "replays",
-            "Bars: stored trajectories by how often they were replayed",
-        )  # fmt: skip
         chosen_bar.choose("Show questions", [f"replays:{count}" for count in replays], "bar-replays")
 
 
 def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     series = metric_series(view.run_id, _KEYS)
-    bucket_heatmap.show(ask(buffer.bucket_grid, view.run_id), algorithm, "heatmap")
+    buffer_over_steps.show_heatmap(ask(buffer.bucket_grid, view.run_id), algorithm, "heatmap")
     left, right = st.columns(2, gap="small")
     with left:
-        buffer_area.show(series, "buffer-area")
+        buffer_over_steps.show_area(series, "buffer-area")
         curves.card(curves.EVER_SOLVED, figure_of(curves.EVER_SOLVED, series), "buffer")
     with right:
-        figures.show_card(
-            DEFICITS.title, DEFICITS.unit, figure_of(DEFICITS, series), "deficits",
-            "Curves: replayed trajectories and the replay shortfall, over steps",
-        )  # fmt: skip
+        curves.card(SHORTFALL, figure_of(SHORTFALL, series), "buffer")
 
 
 def _concentration(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     left, right = st.columns(2, gap="small")
     with left:
-        concentration.show_replays(ask(replay_concentration.replay_concentration, view.run_id))
+        buffer_over_steps.show_replays(ask(replay_concentration.replay_concentration, view.run_id))
     with right:
-        concentration.show_answers(ask(replay_concentration.answer_diversity, view.run_id))
+        buffer_over_steps.show_answers(ask(replay_concentration.answer_diversity, view.run_id))
 
 
 def _retired(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     if has_continuous_rewards(algorithm):
         empty_state.show("task_alt", "No question retires", "With continuous rewards no question counts as solved.")
         return
-    lines = ask(retirement_queries.retirement_lines, view.run_id, algorithm["rollouts_per_question"])
-    retirement.show(lines, view.run_id)
+    run_id = view.run_id
+    lines = ask(retirement_queries.retirement_lines, run_id, algorithm["rollouts_per_question"])
+    if not any(line.num_retired for line in lines):
+        empty_state.show("task_alt", "Nothing was retired yet", "A question retires when all K trajectories are right.")
+        return
+    rate = st.column_config.NumberColumn(format="%.1f")
+    data_table.show_card(
+        "Retired questions", retired_table(lines), "retired-questions",
+        "Attempts, retired questions, those by luck alone, and later attempts, by bucket",
+        dict.fromkeys(("By luck", "% correct again", "% all correct again"), rate), RETIRED,
+    )  # fmt: skip
+    st.caption("This asks a checkpoint every retired question again, and scores it under Benchmarks:")
+    benchmark = "-b retired=retired.jsonl"
+    ask_again = f"exgrpo query retired {run_id} --lines > retired.jsonl\nexgrpo eval {run_id}@last {benchmark}"
+    st.code(ask_again, language=None)
 
 
 def _what_if(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> None:
@@ -208,7 +217,7 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
             chosen_bar.show(view.forward() if bar.startswith("flow:") else view, bar)
 
 
-run, _ = run_choice.show_header("Replay buffer")
+run, _ = run_choice.show_header("Replay buffer", replays=True)
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not may_replay(spec):

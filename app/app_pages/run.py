@@ -6,16 +6,13 @@ import streamlit as st
 
 from app import requests
 from app.components.playground import playground
-from app.components.replay_buffer import bucket_heatmap, buffer_area
+from app.components.replay_buffer import buffer_over_steps
 from app.components.runs import job_results, run_controls, run_curves, run_details, run_header, run_progress
-from app.components.trajectories import audit_banner
+from app.components.trajectories import audit_view
 from app.components.widgets import address_choice, curve_view, empty_state, notice, own_charts, page_frame, shown_text
 from app.components.widgets.curve_view import Drawing
 from app.queries.answers import ask
-from app.queries.comparison import axis_points
-from app.queries.judging import list_judge_results
-from app.queries.runs import TRAINING_RUNS, list_runs, metric_series
-from app.queries.selections import wrong_choices
+from app.queries.runs import TRAINING_RUNS, axis_points, list_judge_results, list_runs, metric_series, wrong_choices
 from app.queries.workbench import has_folder, read_log_tail
 from db.queries import benchmarks, buffer, judging, metrics, runs
 from db.queries.run_filter import RunFilter
@@ -66,7 +63,7 @@ def _header(seen: RunRow, was_asked: bool) -> None:
 
 
 def _audit(run_id: str) -> None:
-    audit_banner.show(wrong_choices(run_id))
+    audit_view.show_banner(wrong_choices(run_id))
     run_header.show_notices(ask(metrics.step_notices, run_id))
 
 
@@ -93,15 +90,15 @@ def _curves(row: RunRow) -> None:
 
 def _buffer(row: RunRow) -> None:
     spec = ask(runs.run_spec, row.run_id)
-    series = metric_series(row.run_id, buffer_area.KEYS)
+    series = metric_series(row.run_id, buffer_over_steps.KEYS)
     if not may_replay(spec):
         empty_state.show_no_replay(row)
         return
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
     grid = ask(buffer.bucket_grid, row.run_id)
-    bucket_heatmap.show(grid, algorithm_settings(spec), "heatmap", num_retired)
-    buffer_area.show(series, "buffer-area")
+    buffer_over_steps.show_heatmap(grid, algorithm_settings(spec), "heatmap", num_retired)
+    buffer_over_steps.show_area(series, "buffer-area")
     st.page_link(
         "app_pages/selection_audit.py", label="What a replay changed: drawn against undrawn questions",
         icon=":material/balance:", query_params={"run": row.run_id, "view": "Drawn against undrawn"},

@@ -1,22 +1,72 @@
 """The selection audit: what a step chose for replay, checked against its records, and what replays changed."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from app import address
 from app.components.replay_buffer import what_if
-from app.components.trajectories import audit_view, draw_effects_view, replayed_groups, weight_table
-from app.components.widgets import address_choice, curves, empty_state, run_choice
+from app.components.trajectories import audit_view, replay_effects
+from app.components.widgets import address_choice, curves, data_table, empty_state, run_choice
+from app.formats import known
 from app.queries.answers import ask
-from app.queries.runs import metric_series
-from app.queries.selections import wrong_choices
+from app.queries.runs import metric_series, wrong_choices
 from db.queries import draw_effects, runs, selections, trajectory_weights
 from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio, has_continuous_rewards
 from db.rows.runs import RunRow
+from db.rows.selections import ReplayedGroupRow, age
 from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods.loading import QUESTIONS, find_part
+
+GROUPS = (
+    "The method replays what it draws: it chooses among no candidates, so there is no choice to check. A stored group "
+    "is as it was rolled out, so all its trajectories were generated in one step."
+)
+
+
+def show_groups(rows: Sequence[ReplayedGroupRow], step: int) -> None:
+    """Show one row per question that the step replayed."""
+    number = st.column_config.NumberColumn
+    data_table.show_card(
+        f"Replayed in step {step:,}", group_table(rows, step), "replayed-groups",
+        "What the step replayed of each question",
+        {
+            "Mean tokens": number(format="%.1f"),
+            "Entropy": number(format="%.4f", help="Under the policy that replays, nats"),
+            "Mean ratio": number(format="%.3f"),
+            "|Advantage|": number(format="%.3f", help="0 of a group without a gradient"),
+        },
+        GROUPS,
+    )  # fmt: skip
+
+
+def group_table(rows: Sequence[ReplayedGroupRow], step: int) -> pd.DataFrame:
+    """Return one row per question."""
+    return pd.DataFrame(
+        {
+            "Question": [row.question_index for row in rows],
+            "Trajectories": [row.num_trajectories for row in rows],
+            "Correct": [row.num_correct for row in rows],
+            "Generated in step": [_born(row) for row in rows],
+            "Age": [None if row.is_external else age(step, row.last_born_step) for row in rows],
+            "Mean tokens": [known(row.num_tokens) for row in rows],
+            "Entropy": [known(row.mean_entropy) for row in rows],
+            "Mean ratio": [known(row.mean_ratio) for row in rows],
+            "|Advantage|": [known(row.advantage_size) for row in rows],
+        }
+    )
+
+
+def _born(row: ReplayedGroupRow) -> str:
+    if row.is_external:
+        return "from a file"
+    if row.first_born_step == row.last_born_step:
+        return f"{row.first_born_step:,}"
+    return f"{row.first_born_step:,} to {row.last_born_step:,}"
+
 
 VIEWS = ["Checks of a step", "Drawn against undrawn", "Weights and variance"]
 
@@ -64,7 +114,7 @@ def _replays(row: RunRow) -> None:
         empty_state.show("fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays.")
         return
     step = _step(steps)
-    replayed_groups.show(ask(selections.list_replayed_groups, row.run_id, step), step)
+    show_groups(ask(selections.list_replayed_groups, row.run_id, step), step)
 
 
 def _is_an_experiment(question_selection: str) -> bool:
@@ -85,7 +135,7 @@ def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
     with st.spinner("Comparing questions", show_time=False):
         num_rollouts = None if has_continuous_rewards(algorithm) else algorithm["rollouts_per_question"]
         effects = ask(draw_effects.draw_effects, row.run_id, num_rollouts)
-    draw_effects_view.show(effects, has_changes=num_rollouts is not None)
+    replay_effects.show(effects, has_changes=num_rollouts is not None)
 
 
 def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
@@ -94,10 +144,10 @@ def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
     for chart, column in zip(charts, st.columns(2, gap="small"), strict=True):
         with column:
             curves.card(chart, curves.figure_of(chart, series), "audit")
-    weight_table.show(ask(trajectory_weights.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
+    replay_effects.show_weights(ask(trajectory_weights.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
 
 
-run, _ = run_choice.show_header("Selection audit")
+run, _ = run_choice.show_header("Selection audit", replays=True)
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not run.has_settings:

@@ -1,16 +1,10 @@
 """Snowball: code in trajectories, how it spreads, what it does to chains of thought, and cases worth keeping."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
-from app.components.chains_of_thought import (
-    case_sets,
-    case_view,
-    code_table,
-    judge_choice,
-    judge_trust,
-    rule_view,
-    thought_charts,
-)
+from app.components.chains_of_thought import calibration_view, case_view, code_view, thought_charts, verdicts
 from app.components.runs import run_progress
 from app.components.widgets import address_choice, empty_state, figures, run_choice
 from app.queries.answers import ask
@@ -32,22 +26,17 @@ def _code(row: RunRow, judge: str | None) -> None:
     if not any(line.num_trajectories for line in lines):
         empty_state.show("code_off", "No correct answer yet", "The table is over answer-correct trajectories.")
         return
-    code_table.show(lines, judge_trust.calibration_of(row.run_id, judge))
+    code_view.show_code(lines, calibration_view.calibration_of(row.run_id, judge))
     sample = ask(code_analysis.entropy_points, row.run_id, judge)
     thought_charts.show_sampling(sample)
-    left, right = st.columns(2, gap="small")
-    with left:
-        figures.show_card(
-            "Entropy by code", "density",
-            thought_charts.entropy_densities(sample.points, thought_charts.CODE), "entropy-code",
-            "Densities of mean token entropy of correct answers without and with code",
-        )  # fmt: skip
-    with right:
-        figures.show_card(
-            "Entropy by code and verdict", "density",
-            thought_charts.entropy_densities(sample.points, thought_charts.CODE_AND_VALIDITY), "entropy-code-valid",
-            "Densities of mean token entropy by code and by verdict on the chain of thought",
-        )  # fmt: skip
+    by_code = thought_charts.densities_of(sample.points, thought_charts.CODE, "mean_entropy")
+    by_verdict = thought_charts.densities_of(sample.points, thought_charts.CODE_AND_VALIDITY, "mean_entropy")
+    figures.show_cards(
+        ("Entropy by code", "density", by_code, "entropy-code",
+         "Densities of mean token entropy of correct answers without and with code"),
+        ("Entropy by code and verdict", "density", by_verdict, "entropy-code-valid",
+         "Densities of mean token entropy by code and by verdict on the chain of thought"),
+    )  # fmt: skip
 
 
 def _over_steps(row: RunRow, judge: str | None) -> None:
@@ -56,19 +45,14 @@ def _over_steps(row: RunRow, judge: str | None) -> None:
         bind="query-params", width=180,
         help="Few trajectories are replayed in a step; each point is the mean of this many steps up to it",
     )  # fmt: skip
-    left, right = st.columns(2, gap="small")
-    with left:
-        figures.show_card(
-            "With code", "share of trajectories",
-            thought_charts.shares(ask(share_timeline, row.run_id, Spreading.CODE), window), "code-shares",
-            "Share of trajectories with code in rollouts, successes, replay buffer and replays over steps",
-        )  # fmt: skip
-    with right:
-        figures.show_card(
-            "Chains not valid", "share of judged",
-            thought_charts.shares(ask(share_timeline, row.run_id, Spreading.INVALID, judge), window), "invalid-shares",
-            "Share of invalid chains of thought in rollouts, successes, replay buffer and replays over steps",
-        )  # fmt: skip
+    code = ask(share_timeline, row.run_id, Spreading.CODE)
+    invalid = ask(share_timeline, row.run_id, Spreading.INVALID, judge)
+    figures.show_cards(
+        ("With code", "share of trajectories", thought_charts.shares(code, window), "code-shares",
+         "Share of trajectories with code in rollouts, successes, replay buffer and replays over steps"),
+        ("Chains not valid", "share of judged", thought_charts.shares(invalid, window), "invalid-shares",
+         "Share of invalid chains of thought in rollouts, successes, replay buffer and replays over steps"),
+    )  # fmt: skip
 
 
 def _cases(row: RunRow, judge: str | None) -> None:
@@ -92,17 +76,11 @@ def _cases(row: RunRow, judge: str | None) -> None:
         st.rerun()
 
 
-def _rules(row: RunRow, _judge: str | None) -> None:
-    rule_view.show(row.run_id)
-
-
-def _sets(_row: RunRow, _judge: str | None) -> None:
-    case_sets.show()
-
-
 def _show(row: RunRow, judge: str | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
-    views = dict(zip(VIEWS, (_code, _over_steps, _cases, _rules, _sets), strict=True))
+    views: dict[str, Callable[[RunRow, str | None], None]] = dict(
+        zip(VIEWS, (_code, _over_steps, _cases, code_view.show_rules, case_view.show_sets), strict=True)
+    )
     name, tab = address_choice.tabs(VIEWS)
     with tab:
         is_live = name in VIEWS[:2]
@@ -112,7 +90,7 @@ def _show(row: RunRow, judge: str | None) -> None:
 run, beside = run_choice.show_header("Snowball")
 if run is not None:
     with beside:
-        chosen = judge_choice.show(run)
+        chosen = verdicts.choose_judge(run)
     if run.step:
         _show(run, chosen)
     else:

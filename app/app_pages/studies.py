@@ -9,7 +9,7 @@ from app.components.studies import study_launch, study_matrix, study_results
 from app.components.widgets import address_choice, empty_state, run_choice
 from app.formats import with_code
 from app.paper_and_studies import RunKey, Scale, Study
-from app.queries.studies import read_study_results, study_runs
+from app.queries.benchmarks import read_study_results, study_runs
 
 VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
 VIEWS_WITHOUT_PAPER = ["Runs", "Results"]

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app.components.runs import run_progress
-from app.components.trajectories import trajectory_detail, trajectory_filter, trajectory_marks, trajectory_table
+from app.components.trajectories import trajectory_detail, trajectory_marks, trajectory_search
 from app.components.widgets import empty_state, run_choice
 from app.queries.answers import ask, ask_pages
 from db.queries import runs, trajectories, trajectory_list
@@ -18,14 +18,11 @@ def _list_snippets(facets: TrajectoryFacets, num_pages: int = 1) -> list[Snippet
     """Return the first pages of matching trajectories, newest first."""
     return ask_pages(
         lambda last: ask(
-            trajectory_list.list_snippets,
-            facets,
-            before=last.trajectory_key if last else None,
-            limit=PAGE_SIZE,
+            trajectory_list.list_snippets, facets, before=last.trajectory_key if last else None, limit=PAGE_SIZE,
         ),
         PAGE_SIZE,
         num_pages,
-    )
+    )  # fmt: skip
 
 
 def _pages() -> dict[TrajectoryFacets, int]:
@@ -48,7 +45,7 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         total = ask(trajectory_list.count_trajectories, where)
         st.caption(
-            f"{num_listed:,} of {trajectory_filter.count(total, where)} trajectories, newest first", width="content"
+            f"{num_listed:,} of {trajectory_search.count(total, where)} trajectories, newest first", width="content"
         )
         first = _list_snippets(where)[:1]
         if (
@@ -69,7 +66,7 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
         return
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     st.fragment(_count, run_every=refresh)(where, len(rows), rows[0].trajectory_key)
-    trajectory_table.show(rows, opened)
+    trajectory_search.show_table(rows, opened)
     if opened is None and len(rows) >= PAGE_SIZE * _pages().get(where, 1):
         st.button(
             "Show more", icon=":material/expand_more:", key="more-trajectories", on_click=_show_more, args=(where,)
@@ -94,8 +91,8 @@ if mark is not None:
 if run is not None:
     algorithm = ask(runs.run_spec, run.run_id).get("algorithm", {})
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        words = trajectory_filter.words()
-    wanted = trajectory_filter.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))
+        words = trajectory_search.words()
+    wanted = trajectory_search.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))
     trajectory = _opened()
     _list(run, wanted, trajectory)
     if trajectory is not None:

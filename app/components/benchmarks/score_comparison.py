@@ -8,14 +8,14 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import address, theme
-from app.components.benchmarks import answer_pair
+from app import address, requests, theme
 from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
-from app.components.widgets import address_choice, exports, figures, notice
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.components.widgets import address_choice, data_table, exports, figures, notice
+from app.formats import NONE_SHOWN, escape_control_characters, share
 from app.paper_and_studies import AVERAGES
 from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
+from app.requests import RecordedQuestion
 from db.queries import score_comparison
 from db.rows.score_intervals import describe_intervals
 from db.rows.scores import ComparisonRow, ItemRow
@@ -119,7 +119,7 @@ def _choose(label: str, parameter: str, lines: Sequence[ScoreLine], default: int
         st.query_params[parameter] = ",".join(keys)  # an older evaluation of the same model may be named
     names = {line.key: f"{line.name} ({line.group})" for line in lines}
     usual = lines[default]
-    drops = [answer_pair.PARAMETER]
+    drops = [ITEM]
     chosen = address_choice.select_several(label, names, parameter, [usual.key], "Choose a model", drops=drops)
     return _mean_of([line for line in lines if line.key in chosen] or [usual])
 
@@ -141,17 +141,17 @@ def _warn(rows: Sequence[ComparisonRow]) -> None:
 def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str]) -> None:
     st.subheader("Questions won and lost", anchor=False)
     titles = {name: column_of(name) for name in names}
-    benchmark = address_choice.select("Benchmark", titles, "on", names[0], [answer_pair.PARAMETER], 240)
+    benchmark = address_choice.select("Benchmark", titles, "on", names[0], [ITEM], 240)
     items = ask(score_comparison.list_items, first.scored, second.scored, scheme, benchmark)
     if not items:
         st.markdown(":gray[Both answer every question correctly equally often.]")
         return
-    opened = answer_pair.wanted()
+    opened = wanted_question()
     _item_table(items, f"{first.key}-{second.key}-{scheme}-{benchmark}", opened)
     item = next((item for item in items if item.question_id == opened), None)
     if item is not None:
         runs = dict(first.scored)[benchmark], dict(second.scored)[benchmark]
-        answer_pair.show(item, runs, (first.name, second.name))
+        show_answers(item, runs, (first.name, second.name))
 
 
 def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None:
@@ -174,27 +174,14 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
         st.caption(f"{won:,} won, {len(items) - won:,} lost{cut}; click one for both answers", width="content")
         exports.show(frame, "questions-won-and-lost")
     percent = st.column_config.NumberColumn(format="%.0f%%", help="Share of its samples that are correct")
-    key = f"items-{name}"
-    selected = next((number for number, item in enumerate(listed) if item.question_id == opened), None)
-    address_choice.select_row(key, selected, "Question")
+    points = st.column_config.NumberColumn(format="%+.0f", help="Points")
     most = 10 if opened is None else 5
-    st.dataframe(
-        frame, hide_index=True, key=key, on_select=lambda: _open(key, listed),
-        selection_mode="single-cell", height=theme.table_height(len(listed), most),
-        row_height=theme.ROW_HEIGHT,
-        column_config={
-            "First": percent,
-            "Second": percent,
-            "Difference": st.column_config.NumberColumn(format="%+.0f", help="Points"),
-        },
-        alt="Questions on which the two models differ",
+    data_table.choose(
+        frame, f"items-{name}", "Questions on which the two models differ",
+        next((number for number, item in enumerate(listed) if item.question_id == opened), None),
+        lambda row: address.put({ITEM: listed[row].question_id}),
+        {"First": percent, "Second": percent, "Difference": points}, most,
     )  # fmt: skip
-
-
-def _open(key: str, items: Sequence[ItemRow]) -> None:
-    index = address_choice.clicked_row(key, len(items))
-    if index is not None:
-        address.put({answer_pair.PARAMETER: items[index].question_id})
 
 
 def _columns() -> dict[str, ColumnConfig]:
@@ -212,3 +199,55 @@ def _columns() -> dict[str, ColumnConfig]:
         "Lost": number(help="Questions that the second answers correctly less often"),
         "Differs in": st.column_config.TextColumn(help="Settings in which the two scores differ"),
     }
+
+
+ITEM = "item"
+"""The parameter of the address that names the question."""
+
+
+def wanted_question() -> str | None:
+    """Return the question that the address names."""
+    return st.query_params.get(ITEM)
+
+
+def show_answers(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]) -> None:
+    """Show the question and what each model answered, one sample at a time, with its outcome by every scheme."""
+    recorded = [requests.evaluation_answers(run_id, item.benchmark, item.question_id) for run_id in run_ids]
+    with st.container(border=True, key="answers"):
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.text(escape_control_characters(f"Question {item.question_id}"))
+            st.button("Close", icon=":material/close:", key="close-item", on_click=_close, type="tertiary")
+        _show_question(next((question for question in recorded if question is not None and question.text), None))
+        sides = zip(st.columns(2, gap="medium"), run_ids, names, (item.first, item.second), recorded, strict=True)
+        for column, run_id, name, rate, question in sides:
+            with column:
+                with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+                    st.text(escape_control_characters(f"{name}: {share(rate)} correct"))
+                    st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": run_id})
+                damage = requests.answer_damage(run_id, item.benchmark)
+                if damage:
+                    notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
+                _samples(question, f"{run_id}-{item.question_id}")
+
+
+def _show_question(question: RecordedQuestion | None) -> None:
+    if question is not None:
+        st.code(escape_control_characters(question.text), language=None, wrap_lines=True)
+        st.text(escape_control_characters(f"Gold answer: {question.gold}"))
+
+
+def _samples(question: RecordedQuestion | None, key: str) -> None:
+    if question is None:
+        st.markdown(":gray[The answers are not in the evaluation's folder.]")
+        return
+    number = 1
+    if len(question.answers) > 1:
+        number = st.number_input("Sample", 1, len(question.answers), key=f"sample-{key}", width=140)
+    answer = question.answers[int(number) - 1]
+    outcomes = ", ".join(f"{scheme} {outcome}" for scheme, outcome in answer.outcomes.items())
+    st.caption(f"{outcomes} · {answer.num_tokens:,} tokens" + (", cut at the limit" if answer.is_truncated else ""))
+    st.code(escape_control_characters(answer.text), language=None, wrap_lines=True)
+
+
+def _close() -> None:
+    address.put({ITEM: None})

@@ -214,14 +214,10 @@ def _measured_line(
             scores[average] = _mean(whole)
     first = rows[0]
     return ScoreLine(
-        key=first.run_id,
-        group=first.backbone if first.source_run_id else OTHER_MODELS,
-        name=_name(first) + setting,
-        scores=scores,
-        scored=tuple((name, row.run_id) for name, row in counted.items()),
-        evaluations=tuple(dict.fromkeys(row.run_id for row in rows)),
-        source_run_id=first.source_run_id,
-    )
+        key=first.run_id, group=first.backbone if first.source_run_id else OTHER_MODELS, name=_name(first) + setting,
+        scores=scores, scored=tuple((name, row.run_id) for name, row in counted.items()),
+        evaluations=tuple(dict.fromkeys(row.run_id for row in rows)), source_run_id=first.source_run_id,
+    )  # fmt: skip
 
 
 def _score(row: BenchmarkScoreRow, newest: BenchmarkScoreRow) -> Score:

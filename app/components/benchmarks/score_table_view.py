@@ -1,7 +1,8 @@
 """Scores in the paper's layout: groups as headings, the best bold, the second best underlined."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -10,16 +11,13 @@ import streamlit as st
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from app import theme
-from app.components.benchmarks.paper_layout import FORMATS, grouped
 from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Score, ScoreLine, remarks
 from app.components.widgets import exports, figures
+from app.components.widgets.exports import markdown, pipe_table
 from app.formats import NONE_SHOWN, escape_control_characters
 
 OFF_PROTOCOL, DIFFERING, DISAGREEING = "†", "‡", "*"
-_SPANS = [
-    (title, len(block))
-    for title, block in zip(("In-distribution", "Out-of-distribution"), BLOCKS.values(), strict=True)
-]
+_BLOCKS = dict(zip(("In-distribution", "Out-of-distribution"), BLOCKS.values(), strict=True))
 
 
 def show(lines: Sequence[ScoreLine], name: str) -> None:
@@ -30,8 +28,10 @@ def show(lines: Sequence[ScoreLine], name: str) -> None:
             "underlined: second best.",
             width="content",
         )
-        exports.show(lambda: lines, name, formats=FORMATS)
-    st.html(html(lines, dict(zip(COLUMNS, COLUMNS, strict=True)), _SPANS))
+        exports.show(lambda: lines, name, formats=_FORMATS)
+    st.html(
+        html(lines, dict(zip(COLUMNS, COLUMNS, strict=True)), [(title, len(block)) for title, block in _BLOCKS.items()])
+    )
     _remark(
         OFF_PROTOCOL,
         "Not measured by the paper's protocol, so not ranked",
@@ -45,29 +45,66 @@ def show_user_benchmarks(lines: Sequence[ScoreLine], titles: Mapping[str, str]) 
     """Show the scores on the user's benchmarks, of which `titles` has the columns."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption("Percent correct; ± half of the 95% interval, clustered over questions.", width="content")
-        exports.show(lambda: as_user_frame(lines, titles), "own-benchmarks")
+        exports.show(lambda: as_rows(lines, titles), "own-benchmarks")
     st.html(html(lines, titles))
     _remark_differing(lines, "-own")
 
 
-def as_user_frame(lines: Sequence[ScoreLine], titles: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row per line: scores on the user's benchmarks in percent, with half of their 95% intervals."""
+def as_rows(lines: Sequence[ScoreLine], columns: Iterable[str] = COLUMNS) -> list[dict[str, object]]:
+    """Return one row per line: its source, and scores in percent with half of their 95% intervals."""
     rows = []
     for line in lines:
-        row: dict[str, object] = {"Group": line.group, "Line": line.name}
-        for column in titles:
+        row: dict[str, object] = {"Group": line.group, "Line": line.name, "From": "paper" if line.is_printed else "own"}
+        for column in columns:
             score = line.scores.get(column)
             row[column] = None if score is None else round(score.value, 3)
             row[f"{column}, ± 95%"] = None if score is None else score.half_interval
         rows.append(row)
-    return pd.DataFrame(rows)
+    return rows
+
+
+def as_markdown(lines: Sequence[ScoreLine]) -> str:
+    """Return a pipe table with the best of each column bold and the second best underlined."""
+    marks = {1: "**{}**", 2: "<u>{}</u>"}
+    names = pd.DataFrame([(markdown(line.group), markdown(line.name)) for line in lines], columns=["", " "])
+    return pipe_table(names.join(_cells(lines, marks, " ± {:.1f}")))
+
+
+def as_latex(lines: Sequence[ScoreLine]) -> str:
+    """Return a `tabular` with the blocks of the paper, the best bold, the second best underlined."""
+    marks = {1: "\\textbf{{{}}}", 2: "\\underline{{{}}}"}
+    frame = _cells(lines, marks, "$_{{\\pm {:.1f}}}$")
+    frame.columns = pd.MultiIndex.from_tuples([(title, name) for title, block in _BLOCKS.items() for name in block])
+    frame.index = pd.MultiIndex.from_tuples([(line.group, line.name) for line in lines])
+    styled = frame.style.format_index(escape="latex").format_index(escape="latex", axis="columns")
+    return f"% needs \\usepackage{{booktabs,multirow}}\n{styled.to_latex(hrules=True, multicol_align='c')}"
+
+
+def _cells(lines: Sequence[ScoreLine], marks: Mapping[int, str], error: str) -> pd.DataFrame:
+    """Return scores as texts, by rank in `marks`, with `error` after those that have an interval."""
+
+    def cell(score: Score | None) -> str:
+        if score is None:
+            return "--"
+        half = score.half_interval
+        return marks.get(score.rank, "{}").format(score.text) + ("" if half is None else error.format(half))
+
+    return pd.DataFrame([[cell(line.scores.get(column)) for column in COLUMNS] for line in lines], columns=COLUMNS)
+
+
+_FORMATS: exports.Formats = {
+    "CSV": ("csv", "text/csv", lambda lines: exports.as_csv(as_rows(lines))),
+    "Markdown": ("md", "text/markdown", as_markdown),
+    "LaTeX": ("tex", "application/x-tex", as_latex),
+}
 
 
 def html(lines: Sequence[ScoreLine], titles: Mapping[str, str], spans: Sequence[tuple[str, int]] = ()) -> str:
     """Return the table as HTML in which every text is escaped; `spans` are headings above so many columns each."""
     colours = theme.palette()
+    groups = [(group, list(members)) for group, members in groupby(lines, lambda line: line.group)]
     return _template().render(
-        groups=grouped(lines), titles=titles, spans=spans, blocks=BLOCKS, colours=colours, none_shown=NONE_SHOWN,
+        groups=groups, titles=titles, spans=spans, blocks=BLOCKS, colours=colours, none_shown=NONE_SHOWN,
         tint=figures.faded(colours.muted, 0.09), yours=figures.faded(colours.fresh, 0.10),
         address=_address, form_address=_form_address, signs=_signs, explanation=_explanation,
     )  # fmt: skip
@@ -76,12 +113,9 @@ def html(lines: Sequence[ScoreLine], titles: Mapping[str, str], spans: Sequence[
 @cache
 def _template() -> Template:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
-    )
+    )  # fmt: skip
     environment.filters["clean"] = escape_control_characters
     return environment.get_template("score_table.html.jinja")
 

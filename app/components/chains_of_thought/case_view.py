@@ -1,13 +1,17 @@
-"""Snowball cases side by side as in the paper: question, truth, low- and high-entropy response with verdicts."""
+"""Snowball cases side by side as in the paper, and saved sets of them with downloads."""
 
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import requests
-from app.components.widgets import notice, shown_text
+from app import address, requests
+from app.components.chains_of_thought import thought_statistics
+from app.components.widgets import address_choice, empty_state, figures, notice, shown_text
 from app.formats import NONE_SHOWN, badge_label, escape_control_characters, literal, nats
+from app.queries.answers import ask
+from db.queries.cases import list_case_sets, saved_cases
 from db.rows.cases import CaseResponse, SavedCase, SnowballCase
+from db.rows.runs import RunRow
 
 _TEXT_HEIGHT = 420
 _LONG_TEXT, _LONG_LINES = 1_200, 16
@@ -93,3 +97,37 @@ def _mark(name: str, saved: SavedCase, *, is_kept: bool) -> None:
         notice.show("error", "Not saved", str(error))
         return
     st.toast("Saved", icon=":material/check:")
+
+
+def show_sets(_row: RunRow, _judge: str | None) -> None:
+    """Show the choice of a set, which is in the address, its files and its cases."""
+    rows = ask(list_case_sets)
+    if not rows:
+        empty_state.show("bookmark", "No saved cases", "Keep a case under **Cases**; sets are kept with the runs.")
+        return
+    names = {row.name: f"{row.name} ({row.num_cases})" for row in rows}
+    address.restore()
+    name = address_choice.select("Set", names, "set", rows[0].name, width=320)
+    cases = ask(saved_cases, name)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        runs = len({case.run_id for case in cases})
+        caption = f"{len(cases):,} case{_s(len(cases))} of {runs:,} run{_s(runs)}"
+        st.caption(caption, width="content")
+        st.space("stretch")
+        _downloads(name, cases)
+    show_all(cases, {case.saved: (name,) for case in cases}, "saved")
+
+
+def _downloads(name: str, cases: Sequence[SnowballCase]) -> None:
+    for label, ending, mime, written in (
+        ("Markdown", "md", "text/markdown", thought_statistics.cases_as_markdown),
+        ("JSON", "json", "application/json", thought_statistics.cases_as_json),
+    ):
+        st.download_button(
+            label, written(name, cases), file_name=f"{figures.file_name(name) or 'cases'}.{ending}", mime=mime,
+            on_click="ignore", icon=":material/download:", key=f"cases-{ending}",
+        )  # fmt: skip
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

@@ -1,4 +1,4 @@
-"""Charts of chains of thought: densities of entropy, entropy against perplexity, and shares over steps."""
+"""Charts of chains of thought: densities of entropy, entropy against perplexity, and curves over steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,15 @@ import streamlit as st
 from app import theme
 from app.components.chains_of_thought.densities import densities
 from app.components.chains_of_thought.thought_statistics import ValidityLine
-from app.components.widgets import figures
+from app.components.runs import comparison_charts
+from app.components.widgets import figures, run_choice
+from app.components.widgets.curve_view import aligned
+from app.components.widgets.figures import Look
+from app.formats import escape_control_characters
+from app.queries.runs import metric_series
 from app.theme import Palette
 from db.rows.analysis import Difficulty, EntropyPoint, EntropyPoints, ShareLine
+from db.rows.runs import MetricPoint, RunRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,7 @@ class Group:
 
 
 _NARROW_LEGEND = 3
+_SIGNALS = {"mean_entropy": "entropy, nats per token", "perplexity": "perplexity"}
 
 VALIDITY = (
     Group("valid", lambda point: point.is_valid is True, lambda p: p.valid),
@@ -62,16 +69,28 @@ def show_sampling(sample: EntropyPoints) -> None:
         st.caption(f"Charts show one in every {sample.stride:,} correct answers, {len(sample.points):,} in all.")
 
 
-def entropy_densities(points: Sequence[EntropyPoint], groups: Sequence[Group]) -> go.Figure | None:
-    """Return one density of entropy for each group of points; None where no group has enough."""
-    samples = {group.name: [point.mean_entropy for point in points if group.holds(point)] for group in groups}
-    return _densities(samples, groups, "entropy, nats per token")
-
-
-def perplexity_densities(points: Sequence[EntropyPoint], groups: Sequence[Group]) -> go.Figure | None:
-    """Return one density of perplexity for each group of points; None where no group has enough."""
-    samples = {group.name: [point.perplexity for point in points if group.holds(point)] for group in groups}
-    return _densities(samples, groups, "perplexity")
+def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal: str) -> go.Figure | None:
+    """Return one density of a signal, `mean_entropy` or `perplexity`, for each group; None where none has enough."""
+    samples = {group.name: [getattr(point, signal) for point in points if group.holds(point)] for group in groups}
+    grid, curves = densities(samples)
+    if not curves:
+        return None
+    colours = theme.palette()
+    figure = figures.new_figure()
+    for group in groups:
+        if group.name in curves:
+            figure.add_trace(
+                go.Scatter(
+                    x=grid.astype(np.float32), y=curves[group.name].astype(np.float32),
+                    name=f"{group.name} ({len(samples[group.name]):,})", mode="lines",
+                    line={"color": group.colour(colours), "width": 2, "dash": group.dash}, hovertemplate="%{y:.3~g}",
+                )
+            )  # fmt: skip
+    # Room for a second row of the legend, which plotly leaves to the curves.
+    figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})
+    figure.update_xaxes(title={"text": _SIGNALS[signal]}, hoverformat=".4~g")
+    figure.update_yaxes(showticklabels=False)
+    return figure
 
 
 def signal_strength(lines: Sequence[ValidityLine]) -> go.Figure | None:
@@ -80,22 +99,9 @@ def signal_strength(lines: Sequence[ValidityLine]) -> go.Figure | None:
     if not known:
         return None
     colours = theme.palette()
-    figure = figures.new_figure()
-    groups = [line.group for line in known]
-    for name, values, colour, pattern in (
-        ("entropy", [line.entropy_auc for line in known], colours.fresh, ""),
-        ("perplexity", [line.perplexity_auc for line in known], colours.muted, "/"),
-    ):
-        figure.add_trace(
-            go.Bar(
-                x=groups, y=np.array(values, dtype=np.float32), name=name, hovertemplate="%{y:.3f}",
-                marker={"color": colour, "cornerradius": 3, "pattern": {"shape": pattern, "size": 5}},
-                text=[f"{value:.2f}" for value in values], textposition="outside", cliponaxis=False,
-            )
-        )  # fmt: skip
+    figure = _pairs(known, {"entropy": ("entropy_auc", colours.fresh), "perplexity": ("perplexity_auc", colours.muted)})
+    figure.update_traces(texttemplate="%{y:.2f}", textposition="outside", cliponaxis=False, hovertemplate="%{y:.3f}")
     figure.add_hline(y=0.5, line={"color": colours.text, "width": 1, "dash": "dot"})
-    figure.update_layout(hovermode="closest", bargap=0.35, showlegend=True)
-    figure.update_xaxes(title={"text": "questions"}, type="category")
     figure.update_yaxes(range=[0, 1.12], tickvals=[0, 0.25, 0.5, 0.75, 1.0])
     return figure
 
@@ -106,25 +112,25 @@ def mean_signals(lines: Sequence[ValidityLine], name: str) -> go.Figure | None:
     if not known:
         return None
     colours = theme.palette()
-    figure = figures.new_figure()
-    for label, field, colour, pattern in (
-        ("valid", f"{name}_valid", colours.valid, ""),
-        ("not valid", f"{name}_invalid", colours.invalid, "/"),
-    ):
-        figure.add_trace(
-            go.Bar(
-                x=[line.group for line in known], y=np.array([getattr(line, field) for line in known], np.float32),
-                name=label, marker={"color": colour, "cornerradius": 3, "pattern": {"shape": pattern, "size": 5}},
-                hovertemplate="%{y:.4~g}",
-            )
-        )  # fmt: skip
-    figure.update_layout(hovermode="closest", bargap=0.35, showlegend=True)
-    figure.update_xaxes(title={"text": "questions"}, type="category")
+    pairs = {"valid": (f"{name}_valid", colours.valid), "not valid": (f"{name}_invalid", colours.invalid)}
+    figure = _pairs(known, pairs)
     if name == "perplexity":  # exp of a number that is not negative: 1 is its zero
         most = max(
             value for line in known for value in (line.perplexity_valid, line.perplexity_invalid, 1.0) if value > 0
         )
         figure.update_yaxes(range=[1.0, 1.0 + 1.1 * (most - 1.0)], rangemode="normal")
+    return figure
+
+
+def _pairs(lines: Sequence[ValidityLine], pairs: Mapping[str, tuple[str, str]]) -> go.Figure:
+    """Return two bars by group of questions, the second hatched, each of a field and in a colour."""
+    figure = figures.new_figure()
+    for (name, (field, colour)), pattern in zip(pairs.items(), ("", "/"), strict=True):
+        values = np.array([getattr(line, field) for line in lines], np.float32)
+        trace = figures.bars([line.group for line in lines], values, name, colour, "%{y:.4~g}")
+        figure.add_trace(trace.update(marker={"pattern": {"shape": pattern, "size": 5}}))
+    figure.update_layout(hovermode="closest", bargap=0.35, showlegend=True)
+    figure.update_xaxes(title={"text": "questions"}, type="category")
     return figure
 
 
@@ -171,23 +177,30 @@ def _running_mean(points: Sequence[tuple[int, float]], window: int) -> list[tupl
     return means
 
 
-def _densities(samples: Mapping[str, Sequence[float]], groups: Sequence[Group], title: str) -> go.Figure | None:
-    grid, curves = densities(samples)
-    if not curves:
+KEY = "policy/entropy"
+
+
+def show_policy_entropy(row: RunRow, _judge: str | None) -> None:
+    """Show the run's entropy and that of the runs chosen to compare; the choice is in the address."""
+    st.caption("Runs to compare with")
+    others = run_choice.choose_compared()
+    names = {row.run_id: row.name} | {run_id: name for run_id, (_, name) in others.items()}
+    series = {names[run_id]: metric_series(run_id, (KEY,))[KEY] for run_id in names}
+    figures.show_card(
+        "Policy entropy", "nats per token, mean of fresh rollouts", policy_entropy(series), "policy-entropy",
+        f"Entropy of the policy over steps, one line each of {len(names)} runs",
+    )  # fmt: skip
+
+
+def policy_entropy(series: Mapping[str, Sequence[MetricPoint]]) -> go.Figure | None:
+    """Return one line per run, distinguished by colour and, beyond six runs, by dashes."""
+    drawn = {name: points for name, points in series.items() if points}
+    if not drawn:
         return None
-    colours = theme.palette()
-    figure = figures.new_figure()
-    for group in groups:
-        if group.name in curves:
-            figure.add_trace(
-                go.Scatter(
-                    x=grid.astype(np.float32), y=curves[group.name].astype(np.float32),
-                    name=f"{group.name} ({len(samples[group.name]):,})", mode="lines",
-                    line={"color": group.colour(colours), "width": 2, "dash": group.dash}, hovertemplate="%{y:.3~g}",
-                )
-            )  # fmt: skip
-    # Room for a second row of the legend, which plotly leaves to the curves.
-    figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})
-    figure.update_xaxes(title={"text": title}, hoverformat=".4~g")
-    figure.update_yaxes(showticklabels=False)
+    figure = figures.new_figure(height=340)
+    for index, (name, points) in enumerate(drawn.items()):
+        look = comparison_charts.style(index)
+        label = escape_control_characters(name).replace("<", "&lt;")
+        figures.add_line(figure, label, aligned(points, None), Look(look.colour, look.dash))
+    figure.update_layout(showlegend=True)
     return figure

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app import requests
 from app.components.new_run import form_state, spec_form, where
 from app.components.new_run.form_state import FormState
-from app.components.replay_buffer import bucket_weights
+from app.components.replay_buffer import buffer_charts
 from app.components.widgets import notice, spec_text
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
 from app.formats import byte_size, duration, escape_control_characters, with_code
@@ -65,7 +65,7 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
     if spec.algorithm.replays_experience and spec.algorithm.question_selection == GAUSSIAN:
         with st.container(border=True, key="bucket-weights-card"):
             algorithm, meaning = spec.algorithm, bucket_meaning(asdict(spec.algorithm))
-            bucket_weights.show(
+            buffer_charts.show_weights(
                 algorithm.rollouts_per_question, algorithm.bucket_center, algorithm.bucket_spread, meaning
             )
     with st.container(border=True, key="spec-diff"):

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import address, theme
-from app.components.paper import thumbnails
+from app.components.paper import method_overview
 from app.components.paper.entries import ENTRIES, PARTS, Drawing, Entry
-from app.components.paper.printed_rows import rows_of
+from app.components.paper.printed_figures import rows_of
 from app.components.paper.run_selection import RunSelection
 from app.queries.answers import ask
 from app.queries.runs import metric_series
@@ -19,7 +19,6 @@ ADDRESS = "figure"
 _COLUMNS = 4
 _MAX_RUNS = 3
 _TABLES = {Drawing.RULES: 6, Drawing.SETTINGS: 6, Drawing.CASES: 4}
-_DENSITIES = (Drawing.VALIDITY, Drawing.VALID_BY_DIFFICULTY, Drawing.SIGNALS)
 Series = Mapping[str, Sequence[Sequence[MetricPoint]]]
 """The curves of each metric, one a run."""
 
@@ -51,14 +50,12 @@ def picture(entry: Entry, series: Series, colours: Palette) -> str:
     """Return the small picture: of printed numbers where there are any, else of the runs, else a sketch."""
     rows = rows_of(entry)
     if rows:
-        return thumbnails.bars([row.value for row in rows], [row.is_ours for row in rows], colours)
+        return method_overview.bars([row.value for row in rows], [row.is_ours for row in rows], colours)
     if entry.drawing is Drawing.METHOD:
-        return thumbnails.method(colours)
+        return method_overview.svg(colours)
     if entry.drawing in _TABLES:
-        return thumbnails.table(_TABLES[entry.drawing], colours)
-    if entry.drawing in _DENSITIES:
-        return thumbnails.sketch_densities(colours)
-    return thumbnails.lines(series.get(entry.quantities[0], ()), colours)
+        return method_overview.table(_TABLES[entry.drawing], colours)
+    return method_overview.lines([curve for key in entry.quantities[:1] for curve in series.get(key, ())], colours)
 
 
 def _held_out(run_id: str) -> list[MetricPoint]:
@@ -68,7 +65,7 @@ def _held_out(run_id: str) -> list[MetricPoint]:
 
 def _card(entry: Entry, series: Series) -> None:
     with st.container(border=True, gap="xsmall", key=f"entry-{entry.key}", height="stretch"):
-        st.html(thumbnails.as_image(picture(entry, series, theme.palette()), f"{entry.label}: {entry.title}"))
+        st.html(method_overview.as_image(picture(entry, series, theme.palette()), f"{entry.label}: {entry.title}"))
         st.button(
             f"**{entry.label}** {entry.title}", key=f"paper-open-{entry.key}", type="tertiary", on_click=address.put,
             args=({ADDRESS: entry.key},),

@@ -1,14 +1,49 @@
 """What the paper prints of an entry: its picture as bars, and its table."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import plotly.graph_objects as go
 import streamlit as st
 
 from app import paper_and_studies, theme
-from app.components.benchmarks import printed_numbers
 from app.components.paper.entries import Drawing, Entry
-from app.components.paper.printed_rows import rows_of, tables_of
 from app.components.studies import study_results
-from app.components.widgets import figures
+from app.components.widgets import data_table, figures
+from app.paper_and_studies import PaperTable
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedRow:
+    """One row's printed number; `is_ours` marks rows of ExGRPO as the paper recommends it."""
+
+    group: str
+    name: str
+    value: float
+    text: str
+    is_ours: bool
+
+
+def tables_of(entry: Entry) -> Iterator[PaperTable]:
+    """Yield the printed tables of an entry, as far as studies hold their rows."""
+    for name in (entry.study, *entry.others):
+        if entry.table:
+            yield from (table for table in paper_and_studies.load_study(name).tables if table.name == entry.table)
+
+
+def rows_of(entry: Entry) -> list[PrintedRow]:
+    """Return the number that the entry's picture draws of each row; dashes and repeated rows are left out."""
+    rows: dict[tuple[str, float], PrintedRow] = {}
+    for table in tables_of(entry):
+        for row in table.rows:
+            printed = row.values[table.columns.index(entry.column)]
+            value = paper_and_studies.number_of(printed)
+            if value is not None and not paper_and_studies.printed(printed).endswith("%"):
+                is_ours = row.row.startswith("ExGRPO")
+                key = (row.row, value)
+                rows.setdefault(key, PrintedRow(row.group, row.row, value, paper_and_studies.printed(printed), is_ours))
+    return list(rows.values())
+
 
 _PER_ROW = 26
 _WORDS = ("Group", "Row", "Cells here")
@@ -33,7 +68,7 @@ def show(entry: Entry) -> None:
         )  # fmt: skip
     with st.expander("The printed table", icon=":material/table:", key=f"printed-table-{entry.key}"):
         for table in tables_of(entry):
-            printed_numbers.show(study_results.printed_table(table), _WORDS, f"The paper's {entry.label}")
+            data_table.show_numbers(study_results.printed_table(table), _WORDS, f"The paper's {entry.label}")
 
 
 def bars(entry: Entry) -> go.Figure:

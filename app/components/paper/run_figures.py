@@ -1,16 +1,20 @@
 """An entry drawn from runs, by the components of the pages where it lives."""
 
+import html
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
+from app import theme
 from app.components.benchmarks import backbone_bars, score_table, score_table_view
-from app.components.chains_of_thought import case_view, code_table, rule_view, thought_charts, thought_statistics
-from app.components.paper import held_out_scores, method_overview
+from app.components.chains_of_thought import case_view, code_view, thought_charts, thought_statistics
+from app.components.paper import method_overview
 from app.components.paper.entries import Drawing, Entry
 from app.components.paper.run_selection import PRINTED, REPLAYING, RunSelection
-from app.components.replay_buffer import buffer_area
+from app.components.replay_buffer import buffer_over_steps
 from app.components.runs import comparison_charts, comparison_tables
 from app.components.runs.comparison import Group
 from app.components.widgets import curves, empty_state, figures
@@ -21,9 +25,10 @@ from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
 from app.queries.runs import metric_series
 from app.requests import load_preset
-from db.queries import code_analysis, runs
+from db.queries import code_analysis, metrics, runs
 from db.queries.cases import find_cases
 from db.rows.runs import RunRow
+from db.rows.score_intervals import half_interval_95
 
 _SCHEME = "paper"
 _PAPER_PRESET = "paper-exgrpo"
@@ -53,7 +58,7 @@ def _scores(entry: Entry, selection: RunSelection) -> None:
     lines = [line for line in score_table.measured_lines(list_scores(_SCHEME)) if line.source_run_id in selection.rows]
     if lines:
         score_table_view.show(score_table.rank(lines), "paper-scores")
-    figure = held_out_scores.held_out_bars(selection)
+    figure = held_out_bars(selection)
     figures.show_card(
         "Held-out questions", "Avg@n with 95% interval, last evaluation", figure, f"measured-{entry.key}",
         "Bars: the last held-out score of each run with its interval",
@@ -77,11 +82,11 @@ def _buffer(_entry: Entry, selection: RunSelection) -> None:
     replaying = [run_id for run_id, row in selection.rows.items() if row.method == REPLAYING]
     for run_id in replaying or list(selection.rows):
         name = selection.names[run_id]
-        series = metric_series(run_id, (*buffer_area.KEYS, *(curve.key for curve in share.curves)))
+        series = metric_series(run_id, (*buffer_over_steps.KEYS, *(curve.key for curve in share.curves)))
         st.markdown(f"**{literal(name)}**")
         left, right = st.columns(2, gap="small")
         with left:
-            buffer_area.show(series, f"paper-buffer-{run_id}")
+            buffer_over_steps.show_area(series, f"paper-buffer-{run_id}")
         with right:
             curves.card(share, curves.figure_of(share, series), f"paper-{run_id}")
 
@@ -105,7 +110,7 @@ def _validity(entry: Entry, selection: RunSelection) -> None:
     sample = ask(code_analysis.entropy_points, _first(selection).run_id, None)
     thought_charts.show_sampling(sample)
     figures.show_card(
-        entry.title, "density over right answers", thought_charts.entropy_densities(sample.points, groups),
+        entry.title, "density over right answers", thought_charts.densities_of(sample.points, groups, "mean_entropy"),
         f"measured-{entry.key}", f"Densities of mean token entropy: {', '.join(group.name for group in groups)}",
     )  # fmt: skip
 
@@ -123,7 +128,7 @@ def _signals(_entry: Entry, selection: RunSelection) -> None:
 
 
 def _code(_entry: Entry, selection: RunSelection) -> None:
-    code_table.show(ask(code_analysis.code_lines, _first(selection).run_id, None), None)
+    code_view.show_code(ask(code_analysis.code_lines, _first(selection).run_id, None), None)
 
 
 def _cases(_entry: Entry, selection: RunSelection) -> None:
@@ -136,11 +141,11 @@ def _cases(_entry: Entry, selection: RunSelection) -> None:
 
 def _rules(_entry: Entry, selection: RunSelection) -> None:
     if selection.rows:
-        rule_view.show(_first(selection).run_id)
+        code_view.show_rules(_first(selection), None)
     else:
-        rules = rule_view.table(thought_statistics.tabulate_counts(()))
+        rules = code_view.rule_table(thought_statistics.tabulate_counts(()))
         st.dataframe(
-            rules[["Rule", "Kind", "Cue of the paper", "Held to"]], hide_index=True, alt="The rules that detect code"
+            rules[["Rule", "Kind", "Cue of the paper", "Applied as"]], hide_index=True, alt="The rules that detect code"
         )
 
 
@@ -209,3 +214,38 @@ _DRAWINGS: dict[Drawing, Callable[[Entry, RunSelection], None]] = {
     Drawing.COSTS: _costs,
     Drawing.COUNTS: _counts,
 }
+
+
+_PER_RUN = 34
+
+
+def held_out_bars(selection: RunSelection) -> go.Figure | None:
+    """Return one bar a run with its 95% interval; None where no run has held-out questions."""
+    last = {}
+    for run_id in selection.rows:
+        held_out = [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == "held_out"]
+        if held_out:
+            last[run_id] = held_out[-1]
+    if not last:
+        return None
+    figure = figures.new_figure(height=_PER_RUN * len(last) + 80)
+    run_ids = list(last)[::-1]
+    colours = theme.palette()
+    figure.add_trace(
+        go.Bar(
+            orientation="h",
+            y=[html.escape(escape_control_characters(selection.names[run_id])) for run_id in run_ids],
+            x=np.array([last[run_id].avg_at_n for run_id in run_ids], dtype=np.float32),
+            error_x={
+                "array": [half_interval_95(last[run_id].standard_error) for run_id in run_ids],
+                "color": colours.text,
+                "thickness": 1,
+            },
+            marker={"color": colours.held_out, "cornerradius": 3},
+            hovertemplate="%{y}: %{x:.1%}<extra></extra>",
+        )
+    )
+    figure.update_layout(hovermode="closest", showlegend=False, bargap=0.35)
+    figure.update_xaxes(title={"text": "held-out score"}, tickformat=".0%", showgrid=True, rangemode="tozero")
+    figure.update_yaxes(type="category")
+    return figure

@@ -9,18 +9,19 @@ from app.components.paper.entries import Entry
 from app.components.studies.study_matrix import FINISHED
 from app.components.widgets import run_choice
 from app.paper_and_studies import Scale
+from app.queries.benchmarks import study_runs
 from app.queries.runs import TRAINING_RUNS, list_runs
-from app.queries.studies import study_runs
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 
-PRINTED, DEMO, CHOSEN, STUDY = "Printed numbers", "Demo", "Chosen runs", "The study's runs"
-_HELP = {
-    PRINTED: "What the paper prints, alone",
-    DEMO: "The newest ExGRPO and on-policy runs of the presets that `make demo` trains, finished ones first",
-    CHOSEN: "Runs of your choice, kept in the address",
-    STUDY: "One finished run of each cell of the study that this figure belongs to",
+PRINTED, DEMO, CHOSEN, STUDY = "printed", "demo", "chosen", "study"
+_KINDS = {
+    DEMO: ("Demo", "The newest ExGRPO and on-policy runs of the presets that `make demo` trains, finished ones first"),
+    CHOSEN: ("Chosen runs", "Runs of your choice, kept in the address"),
+    STUDY: ("The study's runs", "One finished run of each cell of the study that this figure belongs to"),
+    PRINTED: ("Printed numbers", "What the paper prints, alone"),
 }
+"""Label and meaning of each kind of selection."""
 _DEMO_PRESETS = ("chains-exgrpo", "chains-on-policy")
 _MAX_STUDY_RUNS = 12
 REPLAYING = "ExGRPO"
@@ -44,21 +45,20 @@ class RunSelection:
 
 def show(entry: Entry | None) -> RunSelection:
     """Show the choice and return it; a study's runs are offered where `entry` belongs to one."""
-    kinds = [DEMO, CHOSEN, *([STUDY] if entry is not None and entry.study else []), PRINTED]
+    kinds = [kind for kind in _KINDS if kind != STUDY or (entry is not None and entry.study)]
     kind = st.segmented_control(
-        "Beside the paper", kinds, default=DEMO, required=True, key="beside", bind="query-params",
-        help=" \n\n".join(f"**{name}**: {_HELP[name]}" for name in kinds),
+        "Beside the paper", kinds, format_func=lambda kind: _KINDS[kind][0], default=DEMO, required=True, key="beside",
+        bind="query-params", help=" \n\n".join("**{}**: {}".format(*_KINDS[kind]) for kind in kinds),
     )  # fmt: skip
     if kind == CHOSEN:
         chosen = run_choice.choose_compared()
-        return RunSelection(
-            kind,
-            {run_id: row for run_id, (row, _) in chosen.items()},
-            {run_id: name for run_id, (_, name) in chosen.items()},
-        )
+        rows = {run_id: row for run_id, (row, _) in chosen.items()}
+        return RunSelection(kind, rows, {run_id: name for run_id, (_, name) in chosen.items()})
+    found = demo_rows() if kind == DEMO else []
     if kind == STUDY and entry is not None:
-        return _named(STUDY, _study_rows(entry.study))
-    return _named(DEMO, demo_rows()) if kind == DEMO else RunSelection(PRINTED, {}, {})
+        found = _study_rows(entry.study)
+    names = distinct_names((row.run_id, row.name) for row in found)
+    return RunSelection(kind, {row.run_id: row for row in found}, names)
 
 
 def demo_rows() -> list[RunRow]:
@@ -78,8 +78,3 @@ def _study_rows(name: str) -> list[RunRow]:
         if row.status == FINISHED:
             by_cell.setdefault(key.cell, row)
     return list(by_cell.values())[:_MAX_STUDY_RUNS]
-
-
-def _named(kind: str, rows: list[RunRow]) -> RunSelection:
-    names = distinct_names((row.run_id, row.name) for row in rows)
-    return RunSelection(kind, {row.run_id: row for row in rows}, names)

@@ -2,15 +2,43 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from app import requests
-from app.components.playground import answers, prompt_form
-from app.components.playground.prompt_form import Question
-from app.components.widgets import empty_state, notice
+from app.components.trajectories import token_heatmap
+from app.components.trajectories.token_heatmap import TokenValues
+from app.components.widgets import empty_state, notice, shown_text
+from app.formats import escape_control_characters, nats, token_count
+from db.rows.algorithm_of_spec import algorithm_settings
 from db.rows.runs import CheckpointRow, RunRow
+
+Record = Mapping[str, Any]
+START = "start"
+MAX_ANSWERS = 8
+_NOBODY = "nobody"
+_ANSWER_TOKENS = 256
+"""Longest answer offered first, where the run's is longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the form asks; `steps` are checkpoints, or `start`."""
+
+    prompt: str
+    steps: list[str]
+    num_answers: int
+    temperature: float
+    max_tokens: int
+
+    @property
+    def options(self) -> list[str]:
+        """Options of `exgrpo chat`."""
+        numbers = {"-n": self.num_answers, "--temperature": self.temperature, "--max-tokens": self.max_tokens}
+        return [word for option, value in numbers.items() for word in (option, str(value))]
 
 
 def show(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointRow]) -> None:
@@ -18,12 +46,12 @@ def show(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointR
     if not checkpoints:
         empty_state.show("forum", "No checkpoint yet", "Once there is one, it answers prompts here.")
         return
-    question = prompt_form.show(row, spec, checkpoints)
+    question = show_form(row, spec, checkpoints)
     key = f"playground-answers-{row.run_id}"
     if question is not None:
         st.session_state[key] = question.steps, _ask(row.run_id, question)
     if key in st.session_state:
-        answers.show(*st.session_state[key])
+        show_answers(*st.session_state[key])
 
 
 def _ask(run_id: str, question: Question) -> list[dict[str, Any]]:
@@ -46,3 +74,62 @@ def _ask(run_id: str, question: Question) -> list[dict[str, Any]]:
 
 def _share_done(records: Sequence[dict[str, Any]], question: Question) -> float:
     return len(records) / ((question.num_answers + 1) * len(question.steps))
+
+
+def show_answers(steps: Sequence[str], records: Sequence[Record]) -> None:
+    """Show one column for each model; colours of all answers have one scale."""
+    answers = [record for record in records if "sample" in record]
+    top = max((max(record["entropies"]) for record in answers), default=0.0)
+    for column, step in zip(st.columns(len(steps), gap="medium"), steps, strict=True):
+        of_step = [record for record in answers if record["step"] == step]
+        with column:
+            st.markdown(f"**{name_of(step)}**")
+            for record in of_step:
+                _show_answer(record, top)
+    for record in records:
+        if "prompt" in record:
+            with st.expander("The prompt as the model gets it", icon=":material/notes:"):
+                st.code(escape_control_characters(record["prompt"]), language=None, wrap_lines=True)
+            break
+    if answers:
+        st.caption("The stronger the colour, the higher the entropy of what the token was drawn from, on one scale.")
+
+
+def _show_answer(record: Record, top: float) -> None:
+    entropies = np.asarray(record["entropies"])
+    cut = " · cut at the length limit" if record["is_truncated"] else ""
+    with st.container(border=True):
+        st.caption(f"{token_count(len(entropies))} tokens · mean entropy {nats(float(entropies.mean()))}{cut}")
+        values = TokenValues(record["token_ids"], record["texts"], record["entropies"], record["log_probs"], [])
+        shown_text.show_marked(token_heatmap.parts(values, "Entropy", entropies, slice(None), top))
+
+
+def show_form(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointRow]) -> Question | None:
+    """Show the form; return what is asked when it is sent."""
+    steps = [str(checkpoint.step) for checkpoint in reversed(checkpoints)]
+    algorithm = algorithm_settings(spec)
+    usual = max(0.0, float(algorithm["temperature"]))
+    with st.form(f"playground-{row.run_id}", enter_to_submit=False):
+        prompt = st.text_area(
+            "Prompt", key=f"playground-prompt-{row.run_id}", placeholder="A question, as in the training data"
+        )
+        columns = st.columns(5, gap="small", vertical_alignment="bottom")
+        first = columns[0].selectbox("Model", [*steps, START], format_func=name_of)
+        second = columns[1].selectbox("Beside it", [START, *steps, _NOBODY], format_func=name_of)
+        number = columns[2].number_input("Answers of each", 1, MAX_ANSWERS, 2)
+        temperature = columns[3].number_input(
+            "Temperature", 0.0, max(2.0, usual), usual, step=0.1, help="The run's at first; 0 is greedy"
+        )
+        longest = max(1, int(algorithm["max_response_tokens"]))
+        tokens = columns[4].number_input("Longest answer, tokens", 1, longest, min(longest, _ANSWER_TOKENS))
+        is_sent = st.form_submit_button("Ask", icon=":material/send:", type="primary")
+    if not is_sent or not prompt.strip():
+        return None
+    # Before training on the left.
+    models = sorted({first, second} - {_NOBODY}, key=lambda step: -1 if step == START else int(step))
+    return Question(prompt, models, int(number), float(temperature), int(tokens))
+
+
+def name_of(step: str) -> str:
+    """Return a model's name on the page."""
+    return "Before training" if step == START else "None" if step == _NOBODY else f"Step {int(step):,}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
+import streamlit as st
 
 from app import theme
 from app.components.replay_buffer.chosen_bar import OUTSIDE, RETIRED, View, location_name
@@ -11,6 +12,7 @@ from app.components.widgets import figures
 from app.formats import escape_control_characters
 from db.rows.buffer import ScoredRow
 from db.rows.runs import BucketRow
+from exgrpo_core import bucket_probabilities
 
 _WAY_OPACITY = 0.45
 
@@ -23,53 +25,30 @@ def sizes(view: View, num_buckets: int, meaning: str) -> go.Figure:
     now, then = (
         [list(state.buckets.values()).count(bucket) for bucket in buckets] for state in (view.state, view.base_state)
     )
-    figure.add_trace(
-        go.Bar(
-            x=buckets, y=now, name=f"after {view.now}", marker={"color": colours.replay, "cornerradius": 3},
-            hovertemplate="bucket %{x}: %{y:,} questions<extra></extra>",
-        )
-    )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=buckets, y=then, mode="markers",
-            name=escape_control_characters(f"after {view.then}").replace("<", "&lt;"),
-            marker={"color": colours.text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}},
-            hovertemplate="bucket %{x}: %{y:,} questions then<extra></extra>",
-        )
-    )  # fmt: skip
+    hover = "bucket %{x}: %{y:,} questions<extra></extra>"
+    figure.add_trace(figures.bars(buckets, now, f"after {view.now}", colours.replay, hover))
+    name = escape_control_characters(f"after {view.then}").replace("<", "&lt;")
+    figure.add_trace(_ticks(buckets, then, name, "bucket %{x}: %{y:,} questions then<extra></extra>"))
     figure.update_layout(showlegend=True)
     return figure
 
 
 def draws(rows: Sequence[BucketRow], meaning: str) -> go.Figure | None:
-    """Return draws by bucket against what the probabilities expect, and deficits."""
+    """Return draws by bucket against what the probabilities expect, and the overflow."""
     total = sum(row.num_drawn for row in rows)
     if not total:
         return None
     colours = theme.palette()
     buckets = [row.bucket for row in rows]
     figure = _bars(meaning)
-    figure.add_trace(
-        go.Bar(
-            x=buckets, y=[row.num_drawn for row in rows], name="drawn",
-            marker={"color": colours.fresh, "cornerradius": 3}, hovertemplate="bucket %{x}: %{y} drawn<extra></extra>",
-        )
-    )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=buckets, y=[row.probability * total for row in rows], name="expected", mode="markers",
-            marker={"color": colours.text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}},
-            hovertemplate="bucket %{x}: %{y:.2f} expected<extra></extra>",
-        )
-    )  # fmt: skip
-    if any(row.deficit for row in rows):
-        figure.add_trace(
-            go.Bar(
-                x=buckets, y=[row.deficit for row in rows], name="deficit, moved to other buckets",
-                marker={"color": colours.warning, "cornerradius": 3},
-                hovertemplate="bucket %{x}: deficit %{y}<extra></extra>",
-            )
-        )  # fmt: skip
+    hover = "bucket %{x}: %{y} drawn<extra></extra>"
+    figure.add_trace(figures.bars(buckets, [row.num_drawn for row in rows], "drawn", colours.fresh, hover))
+    expected = [row.probability * total for row in rows]
+    figure.add_trace(_ticks(buckets, expected, "expected", "bucket %{x}: %{y:.2f} expected<extra></extra>"))
+    moved = [row.deficit for row in rows]
+    if any(moved):
+        hover = "bucket %{x}: overflow %{y}<extra></extra>"
+        figure.add_trace(figures.bars(buckets, moved, "overflow, moved to other buckets", colours.warning, hover))
     figure.update_layout(barmode="stack", showlegend=True)
     if max(row.num_drawn for row in rows) <= figures.MAX_TICKED_STEPS:
         figure.update_yaxes(tick0=0, dtick=1)
@@ -141,14 +120,9 @@ def counts(values: Mapping[int, int], title: str, unit: str) -> go.Figure | None
     if not values:
         return None
     figure = _bars(title)
-    figure.add_trace(
-        go.Bar(
-            x=np.array(list(values), dtype=np.int32),
-            y=np.array(list(values.values()), dtype=np.int32),
-            marker={"color": theme.palette().replay},
-            hovertemplate=f"{unit} %{{x}}: %{{y:,}} trajectories<extra></extra>",
-        )
-    )
+    hover = f"{unit} %{{x}}: %{{y:,}} trajectories<extra></extra>"
+    x, y = (np.array(list(numbers), dtype=np.int32) for numbers in (values, values.values()))
+    figure.add_trace(figures.bars(x, y, "", theme.palette().replay, hover))
     return figure
 
 
@@ -157,6 +131,12 @@ def _bars(title: str) -> go.Figure:
     figure.update_layout(hovermode="closest", bargap=0.25, dragmode=False)
     figure.update_xaxes(title={"text": title})
     return figure
+
+
+def _ticks(x: Sequence[int], y: Sequence[float], name: str, hover: str) -> go.Scatter:
+    """Return short lines across the bars."""
+    marker = {"color": theme.palette().text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}}
+    return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, hovertemplate=hover)
 
 
 def _way_colour(was: str, now: str) -> str:
@@ -178,3 +158,20 @@ def _heights(locations: Sequence[str], counts: Mapping[str, int]) -> list[float]
         centres.append((above + share / 2) / total)
         above += share
     return centres
+
+
+def show_weights(rollouts_per_question: int, center: float, spread: float, meaning: str) -> None:
+    """Show the probability of every bucket, which `meaning` names, when all buckets hold questions."""
+    rates = np.arange(1, rollouts_per_question) / rollouts_per_question
+    shares = [float(value) for value in bucket_probabilities(rates, center, spread)]
+    figure = figures.new_figure(height=170)
+    buckets = [f"{correct}/{rollouts_per_question}" for correct in range(1, rollouts_per_question)]
+    hover = "bucket %{x}: %{y:.1%}<extra></extra>"
+    figure.add_trace(figures.bars(buckets, shares, "", theme.palette().replay, hover))
+    figure.update_layout(hovermode="closest", bargap=0.25)
+    figure.update_xaxes(title=None, type="category")
+    figure.update_yaxes(tickformat=".0%")
+    st.markdown(f"**Bucket draws** &nbsp; :gray[:small[probability by {meaning}]]")
+    alt = "Bars: probability that a replayed question comes from each bucket"
+    st.plotly_chart(figure, key="bucket-weights", config={"displayModeBar": False}, alt=alt)
+    st.caption(f"Most likely bucket : least likely = {max(shares) / min(shares):.3g}")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from app import address, theme
-from app.components.widgets import exports
-from app.formats import NONE_SHOWN, escape_control_characters, literal
+from app import address
+from app.components.widgets import data_table, exports
+from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import buffer_history
 from db.rows.buffer import BufferedQuestionRow, BufferState
@@ -83,22 +83,12 @@ def show(view: View, bar: str) -> None:
         )
         rows = ask(buffer_history.buffered_questions, view.run_id, view.step, listed)
         frame = _table(view, rows)
-        event = st.dataframe(
-            frame,
-            key=f"behind-{bar}-{view.step}-{view.base}",
-            hide_index=True,
-            on_select="rerun",
-            selection_mode="single-cell",
-            row_height=theme.ROW_HEIGHT,
-            height=theme.table_height(len(rows), 9),
-            placeholder=NONE_SHOWN,
-            alt="Questions behind the chosen bar",
+        picked = data_table.pick(
+            frame, f"behind-{bar}-{view.step}-{view.base}", "Questions behind the chosen bar", most=9
         )
         exports.show(frame, f"questions-after-step-{view.step}", "behind")
-    cells = event.selection.cells
-    if cells and cells[0][0] < len(rows):
-        question = rows[cells[0][0]].question_index
-        query = {"run": view.run_id, "question-index": str(question)}
+    if picked is not None:
+        query = {"run": view.run_id, "question-index": str(rows[picked].question_index)}
         st.switch_page("app_pages/trajectories.py", query_params=query)
 
 
@@ -140,16 +130,9 @@ def choose(label: str, bars: Sequence[str], key: str) -> None:
     current = st.query_params.get(ADDRESS)
     st.session_state[key] = current if current in bars else None
     st.selectbox(
-        label,
-        bars,
-        index=None,
-        placeholder="Choose a bar",
-        format_func=describe,
-        key=key,
-        on_change=_take,
-        args=(key,),
-        width=320,
-    )
+        label, bars, index=None, placeholder="Choose a bar", format_func=describe, key=key, on_change=_take,
+        args=(key,), width=320,
+    )  # fmt: skip
 
 
 def location_name(location: str) -> str:

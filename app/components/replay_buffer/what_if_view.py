@@ -1,6 +1,7 @@
 """What a step would have replayed with another mu, sigma, rho or estimator."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import pandas as pd
@@ -10,8 +11,8 @@ import streamlit as st
 from app import theme
 from app.components.replay_buffer import what_if
 from app.components.replay_buffer.what_if import Candidate, QuestionDraw, RecordedDraw, Settings
-from app.components.widgets import empty_state, exports, figures
-from app.formats import NONE_SHOWN, number
+from app.components.widgets import data_table, empty_state, figures
+from app.formats import number
 from app.queries.answers import ask
 from db.queries import buffer, buffer_history
 from db.rows.algorithm_of_spec import bucket_meaning
@@ -20,11 +21,20 @@ from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.methods.protocols import TrajectorySelector
 
 
+class Change(StrEnum):
+    """What becomes of a question; those that change come first."""
+
+    OTHER_TRAJECTORY = "other trajectory"
+    ADDED = "drawn instead"
+    DROPPED = "not drawn"
+    SAME = "same"
+
+
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     question_index: int
     bucket: int
-    change: str
+    change: Change
     recorded_id: int | None
     choice: Candidate | None
 
@@ -54,13 +64,11 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
             "Probability of each bucket as recorded and under the settings",
         )  # fmt: skip
     with right:
-        frame = table(outcomes, step)
-        st.dataframe(
-            frame, hide_index=True, key="what-if-table", height=300, placeholder=NONE_SHOWN,
-            column_config=dict.fromkeys(("Entropy", "NLL"), st.column_config.NumberColumn(format="%.4f")),
-            alt="Questions with the recorded and the other choice",
+        nats = st.column_config.NumberColumn(format="%.4f")
+        data_table.show(
+            table(outcomes, step), f"what-if-step-{step}", "Questions with the recorded and the other choice",
+            {"Entropy": nats, "NLL": nats}, most=8, key="what-if",
         )  # fmt: skip
-        exports.show(frame, f"what-if-step-{step}", "what-if")
     st.caption(
         "Nothing is changed. Questions: one possible draw that keeps as many recorded ones as the new probabilities "
         "allow. Questions that were not drawn have their newest scores from before this step, with the age in steps "
@@ -141,13 +149,10 @@ def _recorded(
     for index, bucket in sorted(ask(buffer_history.state_at, run_id, step - 1).buckets.items()):
         members.setdefault(bucket, []).append(index)
     return RecordedDraw(
-        step=step,
-        batch_size=algorithm["batch_size"],
-        rollouts_per_question=algorithm["rollouts_per_question"],
-        members=members,
-        drawn={row.question_index: row.bucket for row in rows},
+        step=step, batch_size=algorithm["batch_size"], rollouts_per_question=algorithm["rollouts_per_question"],
+        members=members, drawn={row.question_index: row.bucket for row in rows},
         probabilities={row.bucket: row.probability for row in buckets},
-    )
+    )  # fmt: skip
 
 
 def _outcomes(
@@ -166,17 +171,17 @@ def _outcomes(
     for index, bucket in draw.kept.items():
         choice = what_if.rechoose(scored[index], estimator, chosen[index])
         is_same = choice is not None and choice.trajectory_id == chosen[index]
-        outcomes.append(_Outcome(index, bucket, "same" if is_same else "other trajectory", chosen[index], choice))
+        change = Change.SAME if is_same else Change.OTHER_TRAJECTORY
+        outcomes.append(_Outcome(index, bucket, change, chosen[index], choice))
     for index, bucket in draw.added.items():
         choice = what_if.rechoose(scored.get(index, []), estimator, None)
-        outcomes.append(_Outcome(index, bucket, "drawn instead", None, choice))
-    outcomes += [_Outcome(index, bucket, "not drawn", chosen[index], None) for index, bucket in draw.dropped.items()]
-    order = {"other trajectory": 0, "drawn instead": 1, "not drawn": 2, "same": 3}
-    return sorted(outcomes, key=lambda row: (order[row.change], row.question_index))
+        outcomes.append(_Outcome(index, bucket, Change.ADDED, None, choice))
+    outcomes += [_Outcome(index, bucket, Change.DROPPED, chosen[index], None) for index, bucket in draw.dropped.items()]
+    return sorted(outcomes, key=lambda row: (list(Change).index(row.change), row.question_index))
 
 
 def _show_counts(draw: QuestionDraw, outcomes: list[_Outcome]) -> None:
-    num_others = sum(row.change == "other trajectory" for row in outcomes)
+    num_others = sum(row.change is Change.OTHER_TRAJECTORY for row in outcomes)
     if not (num_others or draw.added or draw.dropped):
         st.markdown(f"**Nothing changes:** the same {len(draw.kept):,} questions and trajectories.")
         return

@@ -16,8 +16,7 @@ from app.components.widgets.figures import Look
 from app.components.widgets.own_charts import Member, OwnChart
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
-from app.queries.comparison import axis_points
-from app.queries.runs import metric_series
+from app.queries.runs import axis_points, metric_series
 from db.queries import metrics
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import MetricPoint

@@ -12,7 +12,7 @@ from app.components.widgets import exports, status_badge
 from app.components.widgets.spec_text import option_text
 from app.formats import NONE_SHOWN, escape_control_characters, in_percent
 from app.queries.answers import ask
-from app.queries.comparison import Axis, axis_points
+from app.queries.runs import Axis, axis_points
 from db.queries import metrics, runs
 from db.rows.algorithm_of_spec import algorithm_settings, may_replay
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score

@@ -5,14 +5,14 @@ from functools import partial
 
 import streamlit as st
 
-from app.components.replay_buffer import buffer_area, ratio_bands
+from app.components.replay_buffer import buffer_over_steps
 from app.components.widgets import curves, own_charts
 from app.components.widgets.curve_view import Drawing, Line, paired
 from app.components.widgets.curves import Chart, Series
 from app.components.widgets.own_charts import Member, OwnChart
 from db.rows.runs import EvaluationRow, MetricPoint
 
-KEYS = (*curves.KEYS, *buffer_area.KEYS)
+KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
 """Every metric that these charts need, to be read at once."""
 
 
@@ -42,9 +42,9 @@ def show(
             if (is_live and not chart.is_hidden_if_empty) or any(series.get(curve.key) for curve in chart.curves)
         ]
         if title == curves.BUFFER_GROUP:
-            cards.insert(0, lambda: buffer_area.show(series, f"{key}-buffer-area", drawing))
+            cards.insert(0, lambda: buffer_over_steps.show_area(series, f"{key}-buffer-area", drawing))
         elif title == curves.RATIO_GROUP and ratios is not None:
-            cards.append(lambda: ratio_bands.show(ratios, f"{key}-ratio-bands", drawing))
+            cards.append(lambda: buffer_over_steps.show_ratios(ratios, f"{key}-ratio-bands", drawing))
         if cards:
             show_cards(title, cards)
 

@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import paper_and_studies, theme
-from app.components.benchmarks import printed_numbers
-from app.components.widgets import empty_state, exports, figures
+from app.components.widgets import data_table, empty_state, exports, figures
 from app.paper_and_studies import ComparedRow, MeanInterval, PaperTable, RunKey, Study, StudyResults
 
 _PER_CELL = 34
@@ -26,7 +25,7 @@ def show(results: StudyResults) -> None:
     if rows:
         frame = beside_table(rows, by_column=by_column)
         exports.show_heading("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
-        printed_numbers.show(frame, _WORDS, "The paper's numbers beside yours")
+        data_table.show_numbers(frame, _WORDS, "The paper's numbers beside yours")
     sentences = [
         paper_and_studies.differences_sentence(results.study, results),
         "" if by_column else paper_and_studies.reading(results),
@@ -43,7 +42,7 @@ def show(results: StudyResults) -> None:
         )  # fmt: skip
     frame = figures_table(results)
     exports.show_heading("Your figures", frame, f"{results.study.name}-own-figures")
-    printed_numbers.show(frame, _WORDS, "Every figure of every cell")
+    data_table.show_numbers(frame, _WORDS, "Every figure of every cell")
 
 
 def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFrame:
@@ -160,7 +159,7 @@ def show_paper(study: Study) -> None:
     for table in study.tables:
         frame = printed_table(table)
         exports.show_heading("The paper's table", frame, f"{study.name}-printed")
-        printed_numbers.show(frame, _PAPER_WORDS, "The paper's table")
+        data_table.show_numbers(frame, _PAPER_WORDS, "The paper's table")
     texts = [row for row in paper_and_studies.number_rows(study) if row.table == _TEXT]
     if texts:
         frame = pd.DataFrame(
@@ -168,11 +167,11 @@ def show_paper(study: Study) -> None:
              "Number": [row.printed for row in texts]}
         )  # fmt: skip
         exports.show_heading("In the text", frame, f"{study.name}-text")
-        printed_numbers.show(frame, _PAPER_WORDS, "Numbers in the paper's text")
+        data_table.show_numbers(frame, _PAPER_WORDS, "Numbers in the paper's text")
     if study.gains:
         frame = gains_table(study)
         exports.show_heading("Gains by setting", frame, f"{study.name}-gains")
-        printed_numbers.show(frame, _PAPER_WORDS, "Gains in each setting, from the printed tables")
+        data_table.show_numbers(frame, _PAPER_WORDS, "Gains in each setting, from the printed tables")
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers for this study.]")
     faults = paper_and_studies.disagreements(study)

@@ -9,16 +9,29 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import address, requests, theme
-from app.components.trajectories import audit_banner, selection_audit
+from app.components.trajectories import selection_audit
 from app.components.trajectories.selection_audit import Check
-from app.components.widgets import address_choice, exports, figures, notice
-from app.formats import NONE_SHOWN
+from app.components.widgets import data_table, exports, figures, notice
 from app.queries.answers import ask
 from app.queries.workbench import current_runs_root
 from db.queries import buffer, selections
 from db.rows.runs import CandidateRow
 from db.rows.selections import SelectionRow, WrongChoiceRow, age
 from exgrpo_core.methods.protocols import TrajectorySelector
+
+MAX_WRONG_NAMED = 5
+
+
+def show_banner(wrong: Sequence[WrongChoiceRow]) -> None:
+    """Show the banner where any selection contradicts its scores, nothing otherwise."""
+    if wrong:
+        named = ", ".join(f"step {row.step} question {row.question_index}" for row in wrong[:MAX_WRONG_NAMED])
+        notice.show(
+            "error",
+            "This run has choices that contradict their scores",
+            f"{len(wrong)} selections, first {named}. Later results of this run rest on them.",
+        )
+
 
 MAX_NAMED = 5
 
@@ -62,7 +75,7 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
         named = [f"question {row.selection.question_index}: {_named(row.violations)}" for row in bad[:MAX_NAMED]]
         more = f"; and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
         notice.show("error", f"{len(bad)} of {len(rows)} selections of this step are wrong", "; ".join(named) + more)
-    audit_banner.show(wrong)
+    show_banner(wrong)
     if not bad and not wrong:
         num_checks = sum(check.is_good is True for row in rows for check in row.checks)
         num_open = sum(check.is_good is None for row in rows for check in row.checks)
@@ -73,26 +86,19 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
 
 def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> None:
     """Show one row per selection; a click puts its question into the address."""
-    key = f"audit-{step}-{len(rows)}"
+    columns = {
+        "Entropy": st.column_config.NumberColumn(format="%.4f", help="As recorded, nats per token"),
+        "Entropy recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats per token"),
+        "NLL recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats per token"),
+        "Mean ratio": st.column_config.NumberColumn(format="%.3f"),
+    }
     frame = table(rows)
-    address_choice.select_row(key, None if opened is None else rows.index(opened), "Question")
-    st.dataframe(
-        frame,
-        key=key,
-        hide_index=True,
-        row_height=theme.ROW_HEIGHT,
-        height=theme.table_height(len(rows), 12),
-        column_config={
-            "Entropy": st.column_config.NumberColumn(format="%.4f", help="As recorded, nats per token"),
-            "Entropy recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats per token"),
-            "NLL recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats per token"),
-            "Mean ratio": st.column_config.NumberColumn(format="%.3f"),
-        },
-        on_select=lambda: _open(key, rows),
-        selection_mode="single-cell",
-        placeholder=NONE_SHOWN,
-        alt="Selections of the step with recorded and recomputed scores and the result of the checks",
-    )
+    data_table.choose(
+        frame, f"audit-{step}-{len(rows)}",
+        "Selections of the step with recorded and recomputed scores and the result of the checks",
+        None if opened is None else rows.index(opened),
+        lambda row: address.put({"question": str(rows[row].selection.question_index)}), columns,
+    )  # fmt: skip
     exports.show(frame, f"selections-step-{step}", "selections")
 
 
@@ -107,8 +113,8 @@ def table(rows: Sequence[Audited]) -> pd.DataFrame:
             "Chosen": [row.selection.chosen_trajectory_id for row in rows],
             "Age": [_age(row) for row in rows],
             "Entropy": [row.selection.mean_entropy for row in rows],
-            "Entropy recomputed": [_recomputed(row, "entropy") for row in rows],
-            "NLL recomputed": [_recomputed(row, "NLL") for row in rows],
+            "Entropy recomputed": [_recomputed(row, selection_audit.ENTROPY) for row in rows],
+            "NLL recomputed": [_recomputed(row, selection_audit.NLL) for row in rows],
             "Mean ratio": [row.selection.mean_ratio for row in rows],
             "Tokens": [row.selection.num_tokens for row in rows],
         }
@@ -117,35 +123,25 @@ def table(rows: Sequence[Audited]) -> pd.DataFrame:
 
 def show_one(row: Audited) -> None:
     """Show one selection: its candidates and every check."""
-    st.subheader(f"Question {row.selection.question_index:,}", anchor=False)
+    question = row.selection.question_index
+    st.subheader(f"Question {question:,}", anchor=False)
     left, right = st.columns(2, gap="small")
     with left:
         figures.show_card(
             "Candidates", "entropy in nats per token, oldest first", chart(row.candidates), "audit-candidates",
             "Bars: entropy of each candidate, the chosen one marked",
         )  # fmt: skip
-        frame = _candidates(row.candidates)
-        nats = st.column_config.NumberColumn(format="%.4f")
-        st.dataframe(
-            frame, hide_index=True, key="audit-candidate-table", alt="Candidates", placeholder=NONE_SHOWN,
-            column_config={"Entropy": nats, "NLL": nats, "Score": nats},
-        )  # fmt: skip
-        exports.show(frame, f"candidates-question-{row.selection.question_index}", "candidates")
+        columns = dict.fromkeys(("Entropy", "NLL", "Score"), st.column_config.NumberColumn(format="%.4f"))
+        data_table.show(
+            _candidates(row.candidates), f"candidates-question-{question}", "Candidates", columns, key="candidates"
+        )
     with right:
         signs = {True: "passes", False: "VIOLATED", None: "not checked"}
-        checks = pd.DataFrame(
-            {
-                "Check": [check.name for check in row.checks],
-                "Result": [signs[check.is_good] for check in row.checks],
-                "Compared": [check.message for check in row.checks],
-            }
-        )
-        st.dataframe(
-            checks, hide_index=True, key="audit-checks", row_height=theme.ROW_HEIGHT,
-            height=theme.table_height(len(checks)),
-            alt="Every check and what it compared",
+        checks = [(check.name, signs[check.is_good], check.message) for check in row.checks]
+        data_table.show(
+            pd.DataFrame(checks, columns=["Check", "Result", "Compared"]), f"checks-question-{question}",
+            "Every check and what it compared", key="checks",
         )  # fmt: skip
-        exports.show(checks, f"checks-question-{row.selection.question_index}", "checks")
 
 
 def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
@@ -158,14 +154,11 @@ def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
         bars = [row for row in candidates if row.is_chosen is is_chosen]
         figure.add_trace(
             go.Bar(
-                x=[f"{row.trajectory_id}" for row in bars],
-                y=np.array([row.entropy for row in bars], dtype=np.float32),
-                name=name,
-                width=0.5 if len(candidates) > 3 else 0.2,
-                marker={"color": colour, "cornerradius": 3},
+                x=[f"{row.trajectory_id}" for row in bars], y=np.array([row.entropy for row in bars], dtype=np.float32),
+                name=name, width=0.5 if len(candidates) > 3 else 0.2, marker={"color": colour, "cornerradius": 3},
                 hovertemplate="trajectory %{x}: %{y:.4~g}",
             )
-        )
+        )  # fmt: skip
     order = [f"{row.trajectory_id}" for row in candidates]
     figure.update_layout(hovermode="closest", bargap=0.4, showlegend=True)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=order, title={"text": "trajectory"})
@@ -194,12 +187,6 @@ def _tokens(
     return requests.token_data(run_id, file, trajectory_id, replayed_in=replayed_in, has_texts=False)
 
 
-def _open(key: str, rows: Sequence[Audited]) -> None:
-    index = address_choice.clicked_row(key, len(rows))
-    if index is not None:
-        address.put({"question": str(rows[index].selection.question_index)})
-
-
 def _result(row: Audited) -> str:
     num_bad = len(row.violations)
     num_made = sum(check.is_good is not None for check in row.checks)
@@ -211,11 +198,7 @@ def _named(checks: Sequence[Check]) -> str:
 
 
 def _recomputed(row: Audited, name: str) -> float | None:
-    message = next((check.message for check in row.checks if check.name == name), "")
-    try:
-        return float(message.removeprefix("recomputed ").partition(",")[0])
-    except ValueError:
-        return None
+    return next((check.recomputed for check in row.checks if check.name == name), None)
 
 
 def _age(row: Audited) -> int | None:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.widgets import exports, figures
+from app.components.widgets import data_table, figures
 from app.formats import NONE_SHOWN, nats, number
 from db.rows.display_names import LINEAGE_EVENTS
 from db.rows.runs import TrajectoryRow
@@ -25,9 +25,8 @@ def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
         f"lineage-{row.trajectory_id}",
         "Entropy of the trajectory whenever it was scored, and the bucket of its question, over steps",
     )
-    frame = table(row, rows)
-    st.dataframe(frame, hide_index=True, key=f"lineage-table-{row.trajectory_id}", alt="What happened, step by step")
-    exports.show(frame, f"lineage-{row.trajectory_id}", f"lineage-table-{row.trajectory_id}")
+    name = f"lineage-{row.trajectory_id}"
+    data_table.show(table(row, rows), name, "What happened, step by step", key=f"lineage-table-{row.trajectory_id}")
 
 
 def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
@@ -62,14 +61,11 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
             go.Scatter(
                 x=[*(entry.step for entry in bucket_changes), last],
                 y=[*(entry.bucket_to for entry in bucket_changes), bucket_changes[-1].bucket_to],
-                name="bucket of the question",
-                yaxis="y2",
-                mode="lines+markers",
+                name="bucket of the question", yaxis="y2", mode="lines+markers",
                 line={"color": colours.muted, "width": 1.5, "shape": "hv", "dash": "dot"},
-                marker={"color": colours.muted, "size": 4},
-                hovertemplate="bucket %{y}",
+                marker={"color": colours.muted, "size": 4}, hovertemplate="bucket %{y}",
             )
-        )
+        )  # fmt: skip
     series = (
         ("at rollout", [(row.step, row.mean_entropy)], colours.fresh, "circle"),
         ("candidate, not chosen", _entropies(rows, "scored"), colours.muted, "circle-open"),
@@ -110,13 +106,9 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
 def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
     """Return one row per event, the rollout first; values before and after are in a column each."""
     birth = LineageRow(
-        row.step,
-        "generated",
-        entropy=row.mean_entropy,
-        nll=-row.mean_log_prob,
-        reward=row.reward,
+        row.step, "generated", entropy=row.mean_entropy, nll=-row.mean_log_prob, reward=row.reward,
         advantage=row.advantage,
-    )
+    )  # fmt: skip
     entries = [birth, *rows]
     return pd.DataFrame(
         {

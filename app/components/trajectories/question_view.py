@@ -1,36 +1,41 @@
-"""The results of one question over steps and runs."""
+"""What else answers a question: the group of a trajectory side by side, and every attempt over steps and runs."""
 
+import re
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.widgets import empty_state, exports, figures
-from app.formats import escape_control_characters
+from app import address, theme
+from app.components.widgets import data_table, empty_state, figures, shown_text
+from app.components.widgets.shown_text import Part
+from app.formats import escape_control_characters, nats, number, token_count
+from app.queries.answers import ask
+from db.queries import lineage
 from db.rows.display_names import distinct_names
-from db.rows.trajectories import AttemptedRow
+from db.rows.runs import TrajectoryRow
+from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow
 
 
-def show(rows: Sequence[AttemptedRow], run_id: str) -> None:
-    """Show the share of correct rollouts by step, one line per run, and every attempt as a table."""
+def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
+    """Show the share of correct rollouts of its question by step, one line per run, and every attempt as a table."""
+    rows = ask(lineage.attempts_at_question, row.question_id)
     if not rows:
         empty_state.show("history", "No attempts", "No step has tried this question yet.")
         return
-    names = distinct_names({row.run_id: row.run_name for row in rows}.items())
+    names = distinct_names({attempt.run_id: attempt.run_name for attempt in rows}.items())
     num_runs = len(names)
     figures.show_card(
         "Correct rollouts of this question",
         f"share of fresh rollouts, in {num_runs} run{'s' if num_runs > 1 else ''} that tried it",
-        chart(rows, names, run_id),
+        chart(rows, names, row.run_id),
         "question-course",
         "Share of correct fresh rollouts of one question over steps, one line per run",
     )
-    frame = table(rows, names)
-    st.dataframe(frame, hide_index=True, key="question-table", alt="Every step that tried the question")
-    exports.show(frame, "attempts-at-question")
+    data_table.show(table(rows, names), "attempts-at-question", "Every step that tried the question")
 
 
 def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> go.Figure:
@@ -75,3 +80,78 @@ def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
             "With replay": ["yes" if row.is_replayed else "no" for row in rows],
         }
     )
+
+
+NUM_COLUMNS = 2
+MAX_COMPARED_CHARACTERS = 12_000
+_PIECES = re.compile(r"\w+|\s+|[^\w\s]", re.UNICODE)
+
+
+def show_group(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
+    """Show the figures and texts of its group; what is not in its own text is underlined."""
+    members, reference_id = ask(lineage.group_members, row.run_id, row.step, row.question_index), row.trajectory_id
+    if not members:
+        empty_state.show("groups", "No group", "The group of this trajectory is not in the database.")
+        return
+    reference = next((member for member in members if member.trajectory_id == reference_id), members[0])
+    num_correct = sum(member.reward >= 1.0 for member in members)
+    which = "the first " if len(members) >= MAX_MEMBERS else ""
+    st.caption(
+        f"{num_correct} of {which}{len(members)} correct. Underlined: not in the open one, {reference.trajectory_id}."
+    )
+    ordered = sorted(members, key=lambda member: member.trajectory_id != reference.trajectory_id)
+    columns = st.columns(NUM_COLUMNS, gap="small")
+    for index, member in enumerate(ordered):
+        with columns[index % NUM_COLUMNS]:
+            _member(member, reference)
+
+
+def compare(text: str, reference: str) -> list[Part]:
+    """Return the text in parts; those that are not in the reference at this position are underlined."""
+    if max(len(text), len(reference)) > MAX_COMPARED_CHARACTERS:
+        return [Part(text)]
+    pieces, other = _PIECES.findall(text), _PIECES.findall(reference)
+    colour = theme.palette().empty_cell
+    parts = []
+    for kind, _, _, start, end in SequenceMatcher(None, other, pieces, autojunk=False).get_opcodes():
+        piece = "".join(pieces[start:end])
+        if piece:
+            parts.append(Part(piece) if kind == "equal" else Part(piece, colour, is_underlined=True))
+    return parts
+
+
+def _member(member: GroupMemberRow, reference: GroupMemberRow) -> None:
+    is_reference = member.trajectory_id == reference.trajectory_id
+    with st.container(border=True, gap="xsmall", key=f"member-{member.trajectory_id}-{member.is_replayed}"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown(f"**{member.trajectory_id}**", width="content")
+            is_correct = member.reward >= 1.0
+            st.badge(
+                "correct" if is_correct else "not correct",
+                icon=f":material/{'check' if is_correct else 'close'}:",
+                color="blue" if is_correct else "orange",
+            )
+            if member.is_replayed:
+                st.badge(f"replayed, generated in step {member.born_step}", icon=":material/replay:", color="green")
+            if is_reference:
+                st.badge("open", icon=":material/visibility:", color="gray")
+            else:
+                st.button(
+                    "Open", key=f"open-{member.trajectory_id}", type="tertiary", on_click=_open,
+                    args=(member.trajectory_id,), help="Open this trajectory instead of the other",
+                )  # fmt: skip
+        st.caption(
+            f"{token_count(member.num_tokens)} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
+            f"{number(member.advantage)}"
+        )
+        if member.text is None or member.num_characters is None:
+            st.markdown(":gray[Its text is in the run that generated it.]")
+        else:
+            shown_text.show_marked(
+                [Part(member.text)] if is_reference else compare(member.text, reference.text or member.text)
+            )
+            shown_text.show_bound(member.num_characters)
+
+
+def _open(trajectory_id: int) -> None:
+    address.put({"trajectory": str(trajectory_id)})

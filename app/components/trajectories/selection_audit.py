@@ -14,6 +14,8 @@ from exgrpo_core.methods.protocols import TrajectorySelector
 FLOAT16_STEP = 2.0**-11
 """Largest relative error of a number stored as float16, as token entropies are."""
 _FLOAT32_TOLERANCE = 2e-5
+ENTROPY, NLL = "entropy", "NLL"
+"""Names of the checks whose recomputed values a table shows."""
 
 Tokens = Mapping[str, Sequence[float] | None]
 
@@ -25,6 +27,8 @@ class Check:
     name: str
     is_good: bool | None
     message: str
+    recomputed: float | None = None
+    """The value from the tokens, of a check that compares one with the record."""
 
 
 def check_choice(
@@ -74,8 +78,8 @@ def check_tokens(
     if not lengths.is_good:
         return [lengths]
     ratio = float(np.exp(log_probs - behavior).mean())
-    recorded = [("entropy", entropies.mean(), selection.mean_entropy, FLOAT16_STEP)]
-    recorded.append(("NLL", -log_probs.mean(), _negative(selection.mean_log_prob), _FLOAT32_TOLERANCE))
+    recorded = [(ENTROPY, entropies.mean(), selection.mean_entropy, FLOAT16_STEP)]
+    recorded.append((NLL, -log_probs.mean(), _negative(selection.mean_log_prob), _FLOAT32_TOLERANCE))
     recorded.append(("importance ratio", ratio, selection.mean_ratio, _FLOAT32_TOLERANCE))
     if chosen is not None:
         recorded.append(("entropy that chose", entropies.mean(), chosen.entropy, FLOAT16_STEP))
@@ -132,9 +136,9 @@ def _ranges(entropies: np.ndarray, log_probs: np.ndarray, behavior: np.ndarray) 
 
 def _equal(name: str, recomputed: float, recorded: float | None, tolerance: float) -> Check:
     if recorded is None or np.isnan(recorded):
-        return Check(name, False, f"recomputed {recomputed:.6g}, recorded nothing")
+        return Check(name, False, f"recomputed {recomputed:.6g}, recorded nothing", recomputed)
     is_good = abs(recomputed - recorded) <= tolerance * max(abs(recorded), 1e-3)
-    return Check(name, is_good, f"recomputed {recomputed:.6g}, recorded {recorded:.6g}")
+    return Check(name, is_good, f"recomputed {recomputed:.6g}, recorded {recorded:.6g}", recomputed)
 
 
 def _negative(value: float | None) -> float | None:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.widgets import exports, figures, shown_text
+from app.components.widgets import data_table, figures, shown_text
 from app.components.widgets.shown_text import Part
 from app.formats import escape_control_characters, number
 
@@ -70,18 +70,11 @@ def show(values: TokenValues, key: str) -> None:
     if not offered:
         st.markdown(":gray[Token ids were kept without entropies or log-probs.]")
         return
-    if st.query_params.get("colour") == "Surprise":  # the name of -log p in older links
-        st.session_state["colour"] = st.query_params["colour"] = "-log p"
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         chosen = st.segmented_control(
-            "Colour by",
-            offered,
-            default=offered[0],
-            required=True,
-            key="colour",
-            bind="query-params",
+            "Colour by", offered, default=offered[0], required=True, key="colour", bind="query-params",
             label_visibility="collapsed",
-        )
+        )  # fmt: skip
         sheet = _sheet(len(values.token_ids), key)
     unit, of = _QUANTITIES[chosen]
     numbers = np.asarray(of(values), dtype=np.float64)
@@ -90,16 +83,12 @@ def show(values: TokenValues, key: str) -> None:
     with st.container(border=True, key=f"tokens-{key}"):
         shown_text.show_marked(parts(values, chosen, numbers, span))
     figures.show_card(
-        f"{chosen} by position",
-        unit,
-        course(numbers, chosen),
-        f"course-{key}-{chosen}",
+        f"{chosen} by position", unit, course(numbers, chosen), f"course-{key}-{chosen}",
         f"{chosen} of each token by its position in the response",
-    )
+    )  # fmt: skip
     with st.expander("Raw tokens", icon=":material/table_rows:", key=f"raw-{key}"):
         listed = table(values, span if len(values.token_ids) > MAX_LISTED else slice(None))
-        st.dataframe(listed, hide_index=True, key=f"raw-table-{key}", height=320, alt="Tokens and their values")
-        exports.show(listed, "tokens", f"tokens-{key}")
+        data_table.show(listed, "tokens", "Tokens and their values", most=8, key=f"tokens-{key}")
 
 
 def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice, top: float | None = None) -> list[Part]:
@@ -127,13 +116,10 @@ def course(numbers: np.ndarray, name: str) -> go.Figure | None:
     colour = theme.palette().held_out if name == "Ratio" else theme.palette().fresh
     figure.add_trace(
         go.Scatter(
-            x=np.arange(1, numbers.size + 1, dtype=np.int32),
-            y=numbers.astype(np.float32),
-            mode="lines",
-            line={"color": colour, "width": 1},
-            hovertemplate="token %{x}: %{y:.4~g}<extra></extra>",
+            x=np.arange(1, numbers.size + 1, dtype=np.int32), y=numbers.astype(np.float32), mode="lines",
+            line={"color": colour, "width": 1}, hovertemplate="token %{x}: %{y:.4~g}<extra></extra>",
         )
-    )
+    )  # fmt: skip
     figure.update_xaxes(title={"text": "position, tokens"})
     figure.update_yaxes(rangemode="normal" if name == "Ratio" else "tozero")
     return figure

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from app import address, requests
-from app.components.trajectories import group_view, lineage_view, question_view, token_heatmap, trajectory_marks
+from app.components.trajectories import lineage_view, question_view, token_heatmap, trajectory_marks
 from app.components.widgets import empty_state, shown_text
 from app.formats import NONE_SHOWN, escape_control_characters, nats, number, token_count
 from app.queries.answers import ask
@@ -14,7 +14,6 @@ from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import LineageRow
 
 PARTS = ["Text", "Tokens", "Lineage", "Group", "Question"]
-AT_BIRTH = "at rollout"
 
 
 def show(row: TrajectoryRow) -> None:
@@ -31,7 +30,7 @@ def show(row: TrajectoryRow) -> None:
     rows = ask(lineage.lineage, row.run_id, row.trajectory_id, row.question_index, row.step)
     _tiles(row, rows)
     views: list[Callable[[TrajectoryRow, list[LineageRow]], None]] = [
-        _text, _tokens, lineage_view.show, _group, _question,
+        _text, _tokens, lineage_view.show, question_view.show_group, question_view.show,
     ]  # fmt: skip
     tabs = st.tabs(PARTS, key="part", bind="query-params", on_change="rerun")
     for tab, view in zip(tabs, views, strict=True):
@@ -77,13 +76,16 @@ def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
 
 
 def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
-    replays = {f"replayed in step {entry.step}": entry for entry in rows if entry.kind == "replayed"}
-    chosen = AT_BIRTH
+    replays = {entry.step: entry for entry in rows if entry.kind == "replayed"}
+    chosen = 0
     if replays:
-        chosen = st.selectbox("Under the policy", [AT_BIRTH, *replays], key="under", bind="query-params", width=260)
+        chosen = st.selectbox(
+            "Under the policy", [0, *replays], key="under", bind="query-params", width=260,
+            format_func=lambda step: f"replayed in step {step}" if step else "at rollout",
+        )  # fmt: skip
     entry = replays.get(chosen)
     file = ask(trajectories.find_trajectory_file, row.run_id, row.trajectory_id) if entry is None else entry.file
-    step = None if entry is None else entry.step
+    step = chosen or None
     data = requests.token_data(row.run_id, file, row.trajectory_id, replayed_in=step) if file else None
     values = token_heatmap.from_recorded(data)
     if values is None:
@@ -94,15 +96,7 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
             "is gone. Replayed ones always keep theirs.",
         )
     else:
-        token_heatmap.show(values, f"{row.trajectory_id}-{entry.step if entry else 0}")
-
-
-def _group(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
-    group_view.show(ask(lineage.group_members, row.run_id, row.step, row.question_index), row.trajectory_id)
-
-
-def _question(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
-    question_view.show(ask(lineage.attempts_at_question, row.question_id), row.run_id)
+        token_heatmap.show(values, f"{row.trajectory_id}-{chosen}")
 
 
 def _close() -> None:

@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from app import address, requests
-from app.components.widgets import empty_state, exports, notice
-from app.formats import NONE_SHOWN, escape_control_characters, literal
+from app.components.widgets import data_table, empty_state, exports, notice
+from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import trajectory_marks
 from db.rows.marks import MarkedRow, MarkedTrajectory
@@ -35,16 +35,10 @@ def choose() -> str | None:
     chosen = wanted if wanted in counts else None
     st.session_state["mark-choice"] = chosen
     st.selectbox(
-        "Marked trajectories",
-        list(counts),
-        index=None,
-        placeholder="Marked trajectories",
+        "Marked trajectories", list(counts), index=None, placeholder="Marked trajectories",
         format_func=lambda name: f"{escape_control_characters(name)} ({counts[name].num_trajectories:,})",
-        key="mark-choice",
-        on_change=_choose,
-        label_visibility="collapsed",
-        width=240,
-    )
+        key="mark-choice", on_change=_choose, label_visibility="collapsed", width=240,
+    )  # fmt: skip
     return chosen
 
 
@@ -57,18 +51,9 @@ def show_marked(mark: str) -> None:
             empty_state.show("bookmark", "No trajectory has this mark", "Open a trajectory and mark it.")
             return
         exports.show(_files(rows), "marked-trajectories")
-        event = st.dataframe(
-            _table(rows),
-            key=f"marked-{mark}",
-            hide_index=True,
-            on_select="rerun",
-            selection_mode="single-cell",
-            placeholder=NONE_SHOWN,
-            alt="Trajectories that have the mark",
-        )
-    cells = event.selection.cells
-    if cells and cells[0][0] < len(rows):
-        marked = rows[cells[0][0]].marked
+        picked = data_table.pick(_table(rows), f"marked-{mark}", "Trajectories that have the mark")
+    if picked is not None:
+        marked = rows[picked].marked
         query = {"run": marked.run_id, "trajectory": str(marked.trajectory_id)}
         st.switch_page("app_pages/trajectories.py", query_params=query)
 

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import address
-from app.queries.comparison import Axis
+from app.queries.runs import Axis
 from db.rows.runs import MetricPoint
 from exgrpo_core.types import Float32Array
 

@@ -98,6 +98,13 @@ def add_line(figure: go.Figure, name: str, line: Line, look: Look, view: CurveVi
     )  # fmt: skip
 
 
+def bars(
+    x: Sequence[object] | np.ndarray, y: Sequence[float] | np.ndarray, name: str, colour: str, hover: str
+) -> go.Bar:
+    """Return bars of one colour; `hover` is plotly's template of a bar under the pointer."""
+    return go.Bar(x=x, y=y, name=name, marker={"color": colour, "cornerradius": 3}, hovertemplate=hover)
+
+
 def show_shares(figure: go.Figure) -> None:
     """Label the y axis in percent, as the values under the pointer are."""
     figure.update_yaxes(tickformat=".3~%")
@@ -131,6 +138,18 @@ def faded(colour: str, opacity: float) -> str:
     """Return a colour given as #RRGGBB with an opacity, as CSS and plotly write it."""
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity:.2f})"
+
+
+Card = tuple[str, str, go.Figure | None, str, str]
+"""Title, unit, figure, key and description of a framed figure."""
+
+
+def show_cards(*cards: Card) -> None:
+    """Show figures framed in two columns, row by row."""
+    columns = st.columns(2, gap="small")
+    for index, (title, unit, figure, key, alt) in enumerate(cards):
+        with columns[index % 2]:
+            show_card(title, unit, figure, key, alt)
 
 
 def show_card(

@@ -12,6 +12,7 @@ from app.queries.answers import ask
 from app.queries.runs import training_names
 from db.queries import runs
 from db.queries.runs import RunName
+from db.rows.algorithm_of_spec import experience_ratio
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 from db.rows.unreadable_specs import UNREADABLE_KIND
@@ -47,14 +48,15 @@ _RUN_PARAMETERS = ("trajectory", "question", "mark")
 """Parameters of the address that are valid for one run only."""
 
 
-def show_header(page: str) -> tuple[RunRow | None, DeltaGenerator]:
+def show_header(page: str, *, replays: bool = False) -> tuple[RunRow | None, DeltaGenerator]:
     """Show the page's title and the choice of its run; return the run, and a container beside it for other choices.
 
-    The run is the one in the address, else the one seen last, else the newest. The browser's tab is named after it and
-    the page. Without runs, or if the address names an unknown run, show why and return None.
+    The run is the one in the address, else the one seen last, else the newest that has steps and, with `replays`,
+    replays experience, else the newest. The browser's tab is named after it and the page. Without runs, or if the
+    address names an unknown run, show why and return None.
     """
     rows = training_names()
-    run = _run_of_address(rows)
+    run = _run_of_address(rows, replays)
     training = run if run is not None and run.kind == "train" else None
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.title(page, anchor=False, width="content")
@@ -69,13 +71,15 @@ def show_header(page: str) -> tuple[RunRow | None, DeltaGenerator]:
     return training, beside
 
 
-def _run_of_address(rows: Sequence[RunName]) -> RunRow | None:
-    """Return the run in the address, else the training run seen last, else the newest, if there is one."""
+def _run_of_address(rows: Sequence[RunName], replays: bool) -> RunRow | None:
+    """Return the run in the address, else the training run seen last, else the newest with what the page shows."""
     named = st.query_params.get("run")
     wanted = named or st.session_state.get("last-run")
     run = ask(runs.get_run, wanted) if wanted else None
     if not named and (run is None or run.kind != "train"):
-        run = ask(runs.get_run, rows[0].run_id) if rows else None
+        fits = (row for row in rows if row.step and (not replays or experience_ratio(ask(runs.run_spec, row.run_id))))
+        newest = next(fits, rows[0] if rows else None)
+        run = ask(runs.get_run, newest.run_id) if newest else None
     return run
 
 

@@ -1,7 +1,7 @@
 import pytest
 import streamlit as st
 
-from app.queries import judging
+from app.components.chains_of_thought import verdicts
 from db.connections.opening import open_database
 from db.queries.judge_work import get_verdicts, list_judge_jobs
 from jobs.judging.prompt import PROMPT_FILE
@@ -61,7 +61,7 @@ def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
 
 @pytest.mark.usefixtures("judged_runs")
 def test_more_verdicts_are_shown_on_request(open_page, monkeypatch):
-    monkeypatch.setattr(judging, "VERDICTS_PAGE_SIZE", 15)
+    monkeypatch.setattr(verdicts, "VERDICTS_PAGE_SIZE", 15)
     st.cache_data.clear()  # answers are shared for a second
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
     assert len(page.dataframe[0].value) == 15
@@ -148,7 +148,7 @@ def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_
     job_id = Journal(judged_runs).entries()[-1].run_id
     spec = RunDirectory.open(judged_runs, job_id).job_spec()
     assert (spec.judge, spec.judged.run_id, spec.judged.limit) == ("oracle", "thoughts-running", 5)
-    page.segmented_control(key="judge-kind").set_value("language model behind a server").run()
+    page.segmented_control(key="judge-kind").set_value("server").run()
     page.text_input(key="judge-address").set_value("http://127.0.0.1:9/v1")
     page.number_input(key="judge-tokens").set_value(4000)
     next(element for element in page.button if element.label == "Start judge job").click().run()
@@ -164,7 +164,7 @@ def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_
 @pytest.mark.usefixtures("judged_runs")
 def test_a_wrong_endpoint_is_refused_in_one_sentence(open_page):
     page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
-    page.segmented_control(key="judge-kind").set_value("language model behind a server").run()
+    page.segmented_control(key="judge-kind").set_value("server").run()
     page.text_input(key="judge-address").set_value("nowhere")
     next(element for element in page.button if element.label == "Start judge job").click().run()
     assert not page.exception

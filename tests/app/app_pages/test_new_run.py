@@ -39,7 +39,7 @@ def test_change_shows_in_command_and_chart(open_page):
     page = open_page("new_run", section="Algorithm")
     field(page, "algorithm.bucket_spread").set_value(0.125).run()
     assert "--set algorithm.bucket_spread=0.125" in page.code[0].value
-    assert any("Largest over smallest weight: 90" in text for text in texts(page))
+    assert any("Most likely bucket : least likely = 90" in text for text in texts(page))
     assert any("1 change" in text for text in texts(page))
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from app.components.paper.entries import BY_KEY, ENTRIES
-from app.components.paper.run_selection import CHOSEN, PRINTED, STUDY, demo_rows
+from app.components.paper.run_selection import demo_rows
 from app.paper_and_studies import RunKey, Scale, load_study
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
@@ -33,7 +33,7 @@ def test_a_card_opens_its_entry_and_leads_back_and_on(open_page):
 
 
 def test_printed_numbers_stand_alone_without_any_run(open_page):
-    page = open_page("paper", figure="main-table", beside=PRINTED)
+    page = open_page("paper", figure="main-table", beside="Printed numbers")
     assert not page.exception
     assert len(page.get("plotly_chart")) == 1
     printed = page.dataframe[0].value
@@ -43,7 +43,7 @@ def test_printed_numbers_stand_alone_without_any_run(open_page):
 
 @pytest.mark.usefixtures("recorded_runs")
 def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(open_page):
-    page = open_page("paper", figure="shaping-entropy", beside=CHOSEN, runs="run-finished,run-on-policy")
+    page = open_page("paper", figure="shaping-entropy", beside="Chosen runs", runs="run-finished,run-on-policy")
     assert not page.exception
     assert len(page.get("plotly_chart")) == 1
     compare = next(link for link in page.get("page_link") if link.proto.label == "Compare")
@@ -52,14 +52,14 @@ def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(o
 
 @pytest.mark.usefixtures("recorded_runs")
 def test_costs_of_chosen_runs_are_beside_the_printed_table(open_page):
-    page = open_page("paper", figure="overhead", beside=CHOSEN, runs="run-finished,run-on-policy")
+    page = open_page("paper", figure="overhead", beside="Chosen runs", runs="run-finished,run-on-policy")
     costs = next(frame.value for frame in page.dataframe if "Overhead" in frame.value.columns)
     assert list(costs["Avg. step, s"]) == [0.25, 0.25]
 
 
 @pytest.mark.usefixtures("recorded_runs")
 def test_mean_of_questions_left_is_the_tables_number(open_page):
-    page = open_page("paper", figure="mini-batch-counts", beside=CHOSEN, runs="run-finished")
+    page = open_page("paper", figure="mini-batch-counts", beside="Chosen runs", runs="run-finished")
     counts = next(
         frame.value for frame in page.dataframe if "# Avg. Mini-Batch" in frame.value.columns and "Run" in frame.value
     )
@@ -82,7 +82,7 @@ def test_a_study_is_beside_its_figure_with_one_finished_run_of_each_cell(runs_ro
         record_run(runs_root, study, RunKey("ablations", Scale.CHAINS, cell, seed), num_correct=5)
     with open_fresh_index(runs_root, None):
         pass
-    page = open_page("paper", figure="variants", beside=STUDY)
+    page = open_page("paper", figure="variants", beside="The study's runs")
     assert not page.exception
     legend = [button.label for button in page.button if (button.key or "").startswith("legend-")]
     assert sorted(legend) == ["ablations exgrpo seed 0", "ablations without-shaping seed 0"]

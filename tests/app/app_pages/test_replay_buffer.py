@@ -12,6 +12,12 @@ def test_page_without_runs_says_how_to_begin(open_page):
     assert "No runs yet" in texts(open_page("replay_buffer"))
 
 
+@pytest.mark.parametrize("page", ["replay_buffer", "selection_audit"])
+def test_page_opens_on_the_newest_run_that_replayed(runs_root, open_page, page):
+    recorded.record(runs_root, recorded.QUEUED, recorded.ON_POLICY, recorded.FINISHED, recorded.FAILED)
+    assert open_page(page).selectbox(key="run-choice").value == "run-finished"
+
+
 @pytest.mark.usefixtures("played_runs")
 @pytest.mark.parametrize(
     ("run_id", "title"),

@@ -126,7 +126,7 @@ def test_buffer_view_has_heatmap_and_area(open_page):
     page = open_page("run", run="run-finished", view="Replay buffer")
     assert not page.exception
     assert len(page.get("plotly_chart")) == 2
-    page.segmented_control(key="buckets").set_value("Draws").run()
+    page.segmented_control(key="buckets").set_value("draws").run()
     assert not page.exception
     assert len(page.get("plotly_chart")) == 2
 

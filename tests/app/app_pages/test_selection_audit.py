@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import streamlit as st
 
-from app.queries import selections as selection_queries
-from app.queries.selections import wrong_choices
+from app.queries import runs as selection_queries
+from app.queries.runs import wrong_choices
 from db.queries import selections
 from exgrpo_core.config import RetiredRule, RewardKind
 from tests.app import played, recorded

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.components.trajectories import group_view, token_heatmap, trajectory_filter
+from app.components.trajectories import question_view, token_heatmap, trajectory_search
 from app.components.widgets import shown_text
 from db.rows.trajectories import TrajectoryFacets
 from tests.app import recorded
@@ -108,7 +108,7 @@ def test_every_part_of_a_replayed_trajectory_is_shown(open_page, part):
         assert "replayed" in list(page.dataframe[1].value["Event"])
     if part == "Tokens":
         assert page.selectbox(key="under").options[0] == "at rollout"
-        page.selectbox(key="under").select_index(1).run()
+        page.selectbox(key="under").select(int(page.selectbox(key="under").options[1].split()[-1])).run()
         assert not page.exception
         assert "Ratio" in page.segmented_control(key="colour").options
 
@@ -136,16 +136,9 @@ def test_marked_text_escapes_everything():
 
 
 def test_compared_texts_add_up_and_only_differences_are_marked():
-    parts = group_view.compare("6;a*2=3;b*9=8", "6;a*2=2;b*9=8")
+    parts = question_view.compare("6;a*2=3;b*9=8", "6;a*2=2;b*9=8")
     assert "".join(part.text for part in parts) == "6;a*2=3;b*9=8"
     assert [part.text for part in parts if part.is_underlined] == ["3"]
-
-
-@pytest.mark.usefixtures("played_runs")
-def test_older_link_to_the_surprise_of_tokens_opens_their_negative_log_probs(open_page):
-    page = open_page("trajectories", run="play-finished", trajectory="1", part="Tokens", colour="Surprise")
-    assert not page.exception
-    assert page.segmented_control(key="colour").value == "-log p"
 
 
 def test_colour_grows_with_the_value_and_ratios_have_two_sides():
@@ -162,8 +155,8 @@ def test_colour_grows_with_the_value_and_ratios_have_two_sides():
 
 def test_counts_are_exact_up_to_ten_thousand():
     every, some = TrajectoryFacets(), TrajectoryFacets(words="therefore")
-    assert [trajectory_filter.count(value, some) for value in (12, 10_000, 10_001)] == ["12", "10,000", "10,000+"]
-    assert trajectory_filter.count(18_184, every) == "18,184"
+    assert [trajectory_search.count(value, some) for value in (12, 10_000, 10_001)] == ["12", "10,000", "10,000+"]
+    assert trajectory_search.count(18_184, every) == "18,184"
 
 
 def test_trajectories_of_a_run_whose_specification_is_cut_are_listed(recorded_runs, open_page):

@@ -75,7 +75,7 @@ def test_statistics_magic_and_tracebacks_are_off():
 def test_app_loads_no_engine_libraries():
     program = (
         "import sys, app.serving.server, app.requests, app.queries\n"
-        "import app.components.new_run.spec_form, app.components.replay_buffer.bucket_weights\n"
+        "import app.components.new_run.spec_form, app.components.replay_buffer.buffer_charts\n"
         "print(sorted({'torch', 'ray', 'verl', 'vllm', 'transformers'} & set(sys.modules)))"
     )
     result = subprocess.run(

@@ -19,6 +19,6 @@ def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
 def test_densities_tell_groups_apart_and_leave_out_those_of_too_few():
     points = [EntropyPoint(Difficulty.EASY, False, True, 0.1 + 0.01 * index, -0.1) for index in range(9)]
     points += [EntropyPoint(Difficulty.EASY, False, False, 0.5, -0.1)]
-    figure = thought_charts.entropy_densities(points, thought_charts.VALIDITY)
+    figure = thought_charts.densities_of(points, thought_charts.VALIDITY, "mean_entropy")
     assert [trace.name for trace in figure.data] == ["valid (9)"]
-    assert thought_charts.entropy_densities([], thought_charts.VALIDITY) is None
+    assert thought_charts.densities_of([], thought_charts.VALIDITY, "mean_entropy") is None

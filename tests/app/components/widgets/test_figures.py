@@ -7,7 +7,7 @@ from streamlit import error_util
 from streamlit.testing.v1 import AppTest
 
 from app import theme
-from app.components.replay_buffer import bucket_heatmap, buffer_area
+from app.components.replay_buffer import buffer_over_steps
 from app.components.widgets import curves, figures
 from app.components.widgets.curve_view import Drawing
 from app.components.widgets.status_badge import HEALTH, STATES
@@ -23,20 +23,20 @@ def points(*values):
 
 
 def test_every_curve_is_a_declared_metric():
-    assert set(curves.KEYS) | set(buffer_area.KEYS) <= set(METRICS)
+    assert set(curves.KEYS) | set(buffer_over_steps.KEYS) <= set(METRICS)
 
 
 def test_chart_without_values_is_no_figure():
     assert curves.figure_of(curves.CHARTS[0], {}) is None
-    assert buffer_area.area({"buffer/num_questions": []}, Drawing()) is None
+    assert buffer_over_steps.area({"buffer/num_questions": []}, Drawing()) is None
 
 
 def test_buffer_and_retired_set_are_drawn_under_the_size_of_the_data_set():
     series = {"buffer/num_questions": points(2, 3), "buffer/num_retired": points(1, 1)}
-    whole = buffer_area.area(series | {"buffer/num_in_data": points(8, 8)}, Drawing())
+    whole = buffer_over_steps.area(series | {"buffer/num_in_data": points(8, 8)}, Drawing())
     assert [trace.name for trace in whole.data] == ["replay buffer", "retired", "all questions, |D|"]
     assert [trace.stackgroup for trace in whole.data] == ["all", "all", None]
-    assert len(buffer_area.area(series, Drawing()).data) == 2
+    assert len(buffer_over_steps.area(series, Drawing()).data) == 2
 
 
 def test_every_bound_of_the_theory_has_a_curve_and_a_line_of_explanation():
@@ -52,16 +52,16 @@ def test_chart_draws_the_series_that_have_values():
 
 def test_heatmap_has_a_row_for_every_bucket_and_zero_where_nothing_was_recorded():
     rows = [BucketRow(1, 2, 5, 0.5, 1, 0), BucketRow(3, 1, 7, 0.5, 2, 0)]
-    sizes = bucket_heatmap.heatmap(rows, 4, "Questions").data[0]
+    sizes = buffer_over_steps.heatmap(rows, 4, "questions").data[0]
     assert list(sizes.x) == [1, 3]
     assert list(sizes.y) == ["0/4", "1/4", "2/4", "3/4"]
     assert np.array(sizes.z).tolist() == [[0, 0], [0, 7], [5, 0], [0, 0]]
-    assert np.array(bucket_heatmap.heatmap(rows, 4, "Draws").data[0].z).max() == 2
+    assert np.array(buffer_over_steps.heatmap(rows, 4, "draws").data[0].z).max() == 2
 
 
 def test_heatmap_of_an_empty_buffer_is_no_figure():
-    assert bucket_heatmap.heatmap([BucketRow(1, 1, 0, 0.0, 0, 0)], 8, "Questions") is None
-    assert bucket_heatmap.heatmap([], 8, "Questions") is None
+    assert buffer_over_steps.heatmap([BucketRow(1, 1, 0, 0.0, 0, 0)], 8, "questions") is None
+    assert buffer_over_steps.heatmap([], 8, "questions") is None
 
 
 @pytest.mark.parametrize(("last_step", "dtick"), [(1, 1), (6, 1), (13, 1), (14, None), (300, None)])
@@ -73,8 +73,8 @@ def test_few_steps_are_ticked_one_by_one_and_never_between(last_step, dtick):
 
 def test_long_runs_keep_the_last_step_in_the_heatmap():
     rows = [BucketRow(step, 1, 1, 1.0, 0, 0) for step in range(1, 1001)]
-    steps = bucket_heatmap.heatmap(rows, 8, "Questions").data[0].x
-    assert len(steps) <= bucket_heatmap.MAX_COLUMNS
+    steps = buffer_over_steps.heatmap(rows, 8, "questions").data[0].x
+    assert len(steps) <= buffer_over_steps.MAX_COLUMNS
     assert steps[-1] == 1000
 
 

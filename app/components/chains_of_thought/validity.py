@@ -1,14 +1,40 @@
-"""Failures that may be worth replaying: answers against reasoning with entropy, and near misses."""
+"""Valid against invalid chains of thought in numbers, and failures that may be worth replaying."""
 
 from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
-from app.components.chains_of_thought.thought_statistics import ReadAnswer
-from app.components.widgets import exports
-from app.formats import NONE_SHOWN, escape_control_characters, known, share
+from app.components.chains_of_thought.thought_statistics import ReadAnswer, ValidityLine
+from app.components.widgets import data_table
+from app.formats import escape_control_characters, known, share
 from db.rows.failures import OutcomeCell
+
+_FIELDS = {
+    "Valid": ("num_valid", "localized"),
+    "Not valid": ("num_invalid", "localized"),
+    "Entropy, valid": ("entropy_valid", "%.4f"),
+    "Entropy, not valid": ("entropy_invalid", "%.4f"),
+    "Entropy AUC": ("entropy_auc", "%.3f"),
+    "Perplexity, valid": ("perplexity_valid", "%.4f"),
+    "Perplexity, not valid": ("perplexity_invalid", "%.4f"),
+    "Perplexity AUC": ("perplexity_auc", "%.3f"),
+}
+"""The field of `ValidityLine` and the format of each column."""
+
+
+def show_validity(lines: Sequence[ValidityLine]) -> None:
+    """Show one row for each group of questions; a value that cannot be computed is left empty."""
+    fields = {name: [getattr(line, field) for line in lines] for name, (field, _) in _FIELDS.items()}
+    data_table.show_card(
+        "Valid against invalid chains", pd.DataFrame({"Questions": [line.group for line in lines], **fields}),
+        "entropy-validity-table",
+        "Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty",
+        {name: st.column_config.NumberColumn(format=text) for name, (_, text) in _FIELDS.items()},
+        "Correct answers with a verdict. An AUC is the chance that an invalid chain scores higher than a valid one: "
+        "1 = perfect separation.",
+    )  # fmt: skip
+
 
 MAX_SHOWN = 50
 _VERDICTS = {True: "valid", False: "not valid", None: "no verdict"}
@@ -17,40 +43,29 @@ _SHOWN_CHARACTERS = 200
 
 def show_cells(cells: Sequence[OutcomeCell]) -> None:
     """Show one row for each answer and verdict."""
-    frame = cell_table(cells)
-    entropy = st.column_config.NumberColumn(format="%.4f", help="Mean over trajectories, nats per token")
-    with st.container(border=True, gap="xxsmall", key="outcome-cells"):
-        exports.show_heading("Answers against reasoning", frame, "answers-against-reasoning")
-        st.dataframe(
-            frame, hide_index=True, placeholder=NONE_SHOWN,
-            column_config={
-                "Trajectories": st.column_config.NumberColumn(format="localized"),
-                "%": st.column_config.NumberColumn(format="%.1f"),
-                "Entropy": entropy, "Deviation": entropy,
-            },
-            alt="Trajectories and their entropy by answer and verdict on the reasoning",
-        )  # fmt: skip
-        st.caption(
-            "The oracles of the built-in tasks call reasoning valid only where the answer is right too: their failures "
-            "are below, by the steps before the first fault. Deviations are between trajectories."
-        )
+    number = st.column_config.NumberColumn
+    entropy = number(format="%.4f", help="Mean over trajectories, nats per token")
+    data_table.show_card(
+        "Answers against reasoning", cell_table(cells), "answers-against-reasoning",
+        "Trajectories and their entropy by answer and verdict on the reasoning",
+        {"Trajectories": number(format="localized"), "%": number(format="%.1f"), "Entropy": entropy,
+         "Deviation": entropy},
+        "The oracles of the built-in tasks call reasoning valid only where the answer is right too: their failures "
+        "are below, by the steps before the first fault. Deviations are between trajectories.",
+    )  # fmt: skip
 
 
 def show_near_misses(read: Sequence[ReadAnswer]) -> None:
     """Show how far wrong answers were right, and the nearest misses."""
-    if not read:
-        return
-    frame = near_miss_table(read[:MAX_SHOWN])
-    with st.container(border=True, gap="xxsmall", key="near-misses"):
-        exports.show_heading("Near misses", frame, "near-misses")
-        st.markdown(near_miss_sentence(read))
-        st.dataframe(
-            frame, hide_index=True, placeholder=NONE_SHOWN,
-            column_config={
+    if read:
+        data_table.show_card(
+            "Near misses", near_miss_table(read[:MAX_SHOWN]), "near-misses",
+            "Wrong answers with the most right steps first",
+            {
                 "Right steps": st.column_config.TextColumn(help="Before the first fault, of those that are needed"),
                 "Entropy": st.column_config.NumberColumn(format="%.4f", help="Nats per token"),
             },
-            alt="Wrong answers with the most right steps first",
+            near_miss_sentence(read),
         )  # fmt: skip
 
 

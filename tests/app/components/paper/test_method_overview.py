@@ -2,7 +2,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.components.paper import thumbnails
+from app.components.paper import method_overview
 from app.components.paper.entries import ENTRIES
 from app.components.paper.gallery import picture
 from app.theme import DARK, LIGHT
@@ -22,7 +22,7 @@ def test_every_entry_has_a_picture_without_any_run(colours):
 
 
 def test_bars_grow_with_their_values_and_those_of_exgrpo_stand_out():
-    low, high = elements(thumbnails.bars([45.3, 48.3], [False, True], LIGHT), "rect")
+    low, high = elements(method_overview.bars([45.3, 48.3], [False, True], LIGHT), "rect")
     assert float(low.get("height")) < float(high.get("height"))
     assert high.get("fill") == LIGHT.replay
     assert low.get("fill") != LIGHT.replay
@@ -30,15 +30,15 @@ def test_bars_grow_with_their_values_and_those_of_exgrpo_stand_out():
 
 def test_curves_fill_the_picture_and_numbers_that_are_not_finite_are_left_out():
     curve = [MetricPoint(1, 0.0), MetricPoint(2, float("nan")), MetricPoint(3, 1.0)]
-    [line] = elements(thumbnails.lines([curve], LIGHT), "polyline")
+    [line] = elements(method_overview.lines([curve], LIGHT), "polyline")
     (left, bottom), (right, top) = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
     assert left < right
     assert bottom > top
 
 
 def test_a_figure_without_numbers_says_that_it_is_a_sketch():
-    assert elements(thumbnails.lines([], LIGHT), "text")[0].text == "sketch: no numbers"
+    assert elements(method_overview.lines([], LIGHT), "text")[0].text == "sketch: no numbers"
 
 
 def test_an_image_names_what_it_shows():
-    assert 'alt="a &quot;b&quot;"' in thumbnails.as_image("<svg/>", 'a "b"')
+    assert 'alt="a &quot;b&quot;"' in method_overview.as_image("<svg/>", 'a "b"')

@@ -7,8 +7,8 @@ import streamlit as st
 
 from app.components.chains_of_thought import thought_statistics
 from app.components.chains_of_thought.thought_statistics import Calibration
-from app.components.widgets import exports
-from app.formats import NONE_SHOWN, number, share
+from app.components.widgets import data_table
+from app.formats import number, share
 from app.queries.answers import ask
 from db.queries import judge_work
 from db.rows.analysis import AgreementRow
@@ -29,14 +29,10 @@ def show_calibration(calibration: Calibration | None) -> None:
         st.caption("None for this judge and prompt. Rates are not corrected for the judge's errors. To calibrate it:")
         st.code("exgrpo judge --labelled processbench.jsonl --server http://127.0.0.1:8000/v1", language="bash")
         return
-    frame = calibration_table(calibration)
-    st.dataframe(
-        frame, hide_index=True, placeholder=NONE_SHOWN, key="calibration",
-        alt="Sensitivity, specificity, unjudged share and flips with 95% intervals",
-    )  # fmt: skip
+    alt = "Sensitivity, specificity, unjudged share and flips with 95% intervals"
+    data_table.show(calibration_table(calibration), "judge-calibration", alt)
     accuracy = share(calibration.accuracy)
     st.caption(f"Cohen's kappa {number(calibration.kappa)}, accuracy {accuracy}, {calibration.num_items:,} items.")
-    exports.show(frame, "judge-calibration")
 
 
 def calibration_table(calibration: Calibration) -> pd.DataFrame:
@@ -68,12 +64,8 @@ def show_agreement(rows: Sequence[AgreementRow]) -> None:
             "**Verdicts**, against either."
         )
         return
-    frame = agreement_table(rows)
-    st.dataframe(
-        frame, hide_index=True, placeholder=NONE_SHOWN, key="agreement",
-        alt="Agreement of the judge with the oracle and with users: share, kappa and the four counts",
-    )  # fmt: skip
-    exports.show(frame, "judge-agreement")
+    alt = "Agreement of the judge with the oracle and with users: share, kappa and the four counts"
+    data_table.show(agreement_table(rows), "judge-agreement", alt)
 
 
 def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:

@@ -57,15 +57,9 @@ def _override(row: JudgedRow) -> None:
     key = f"override-{row.run_id}-{row.attempt}-{row.trajectory_id}"
     with st.container(border=True, key="override"):
         st.segmented_control(
-            "Your verdict",
-            list(_CHOICES),
-            default=names[row.user],
-            key=key,
-            required=True,
-            on_change=_set,
-            args=(row, key),
-            help="It replaces every judge's verdict in all tables; judges are compared with it",
-        )
+            "Your verdict", list(_CHOICES), default=names[row.user], key=key, required=True, on_change=_set,
+            args=(row, key), help="It replaces every judge's verdict in all tables; judges are compared with it",
+        )  # fmt: skip
 
 
 def _set(row: JudgedRow, key: str) -> None:

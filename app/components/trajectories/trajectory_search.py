@@ -1,10 +1,17 @@
-"""Search and facets of the trajectories page; every one of them is in the address."""
+"""Search and facets of trajectories, all in the address, and the list of matches that opens one on a click."""
 
+from collections.abc import Sequence
+
+import pandas as pd
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
+from app import address
+from app.components.widgets import data_table, exports
+from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries.answers import ask
 from db.queries import trajectory_list
-from db.rows.trajectories import TrajectoryFacets
+from db.rows.trajectories import SnippetRow, TrajectoryFacets
 
 MAX_COUNT = 10_000
 ANY = "any"
@@ -38,14 +45,10 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
             _fields(rollouts_per_question)
         counts = st.container()
     where = TrajectoryFacets(
-        run_id=run_id,
-        words=searched,
-        **{field: _flag(key) for key, (_, field, _) in _FLAGS.items()},
-        **{name: st.session_state.get(name) for name in _RANGES},
-        question_index=st.session_state.get("question-index"),
-        bucket=_chosen_bucket(),
-        verdict=_chosen("verdict"),
-    )
+        run_id=run_id, words=searched, **{field: _flag(key) for key, (_, field, _) in _FLAGS.items()},
+        **{name: st.session_state.get(name) for name in _RANGES}, question_index=st.session_state.get("question-index"),
+        bucket=_chosen_bucket(), verdict=_chosen("verdict"),
+    )  # fmt: skip
     if panel.open:
         with counts:
             _counts(where)
@@ -116,14 +119,9 @@ def _range(label: str, low: str, high: str, step: float) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         for key, name in ((low, f"{label}, from"), (high, "to")):
             st.number_input(
-                name,
-                0 if is_whole else 0.0,
-                value=None,
-                step=step,
-                format="%d" if is_whole else "%.3f",
-                key=key,
+                name, 0 if is_whole else 0.0, value=None, step=step, format="%d" if is_whole else "%.3f", key=key,
                 bind="query-params",
-            )
+            )  # fmt: skip
 
 
 def _chosen(key: str) -> str | None:
@@ -159,3 +157,59 @@ def _bounds(where: TrajectoryFacets, name: str) -> str:
 def _clear() -> None:
     for key in _KEYS:
         st.session_state[key] = ANY if key in _FLAGS or key in {"verdict", "bucket"} else None
+
+
+_SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
+
+
+def show_table(rows: Sequence[SnippetRow], opened: int | None) -> None:
+    """Show the rows; a click writes the trajectory into the address. An open one below makes the table lower."""
+    frame = trajectory_table(rows)
+    data_table.choose(
+        frame, data_table.key_of("trajectories", [row.trajectory_key for row in rows]),
+        "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
+        next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None),
+        lambda row: address.put({"trajectory": str(rows[row].trajectory_id)}), _columns(), 15 if opened is None else 6,
+    )  # fmt: skip
+    exports.show(frame, "trajectories")
+
+
+def trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
+    """Return the table of trajectories, one row each."""
+    return pd.DataFrame(
+        {
+            "Id": [row.trajectory_id for row in rows],
+            "Step": [row.step for row in rows],
+            "Question": [row.question_index for row in rows],
+            "Verdict": [[row.verdict] for row in rows],
+            "Tokens": [row.num_tokens or None for row in rows],
+            "Entropy": [row.mean_entropy for row in rows],
+            "Replays": [row.num_replays for row in rows],
+            "Valid": [_SIGNS[row.is_valid] for row in rows],
+            "Code": [_SIGNS[row.has_code] for row in rows],
+            "Text": [escape_control_characters(row.snippet) for row in rows],
+        }
+    )
+
+
+def _columns() -> dict[str, ColumnConfig]:
+    config = st.column_config
+    verdicts = {
+        "correct": "#0072B2",
+        "wrong": "#C8553D",
+        "unparsed": "#8A6D10",
+        "timeout": "#7C4FB0",
+        "crash": "#64748B",
+    }
+    return {
+        "Id": config.NumberColumn(width=64, format="%d", help="Click a row to open the trajectory"),
+        "Step": config.NumberColumn(width=56, format="%d"),
+        "Question": config.NumberColumn(width=76, format="%d"),
+        "Verdict": config.MultiselectColumn(width=92, options=list(verdicts), color=list(verdicts.values())),
+        "Tokens": config.NumberColumn(width=64, format="%d"),
+        "Entropy": config.NumberColumn(width=70, format="%.3f", help="Mean token entropy at rollout, nats"),
+        "Replays": config.NumberColumn(width=68, format="%d", help="How often it was replayed since"),
+        "Valid": config.TextColumn(width=56, help="Whether the chain of thought is valid, by the task's oracle"),
+        "Code": config.TextColumn(width=56),
+        "Text": config.TextColumn(width="large"),
+    }

@@ -1,19 +1,19 @@
-"""What a replay changed: questions that a step drew against those of the same bucket that it did not."""
+"""What replays changed: drawn against undrawn questions of a bucket, and importance weights of trajectories."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
-from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import theme
-from app.components.widgets import empty_state, exports, figures
+from app.components.widgets import data_table, empty_state, figures
 from app.formats import NONE_SHOWN
 from db.rows.draw_effects import Difference, DrawEffect
 from db.rows.score_intervals import half_interval_95
+from db.rows.selections import WeightLine
 
 EXPLANATION = (
     "Within a bucket, chance decides which questions a step replays. **Drawn** questions were trained on once more, "
@@ -44,16 +44,19 @@ def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
         "Drawn against undrawn", "percent points of correctness at the next attempt, with 95% intervals",
         chart(effects), "draw-effects", "Points with intervals: difference of drawn and undrawn questions by group",
     )  # fmt: skip
-    frame = table(effects, "change" if has_changes else "correct")
-    with st.container(border=True, gap="xxsmall", key="draw-effects-table"):
-        exports.show_heading("In numbers", frame, "drawn-against-undrawn")
-        st.dataframe(
-            frame, hide_index=True, placeholder=NONE_SHOWN, row_height=theme.ROW_HEIGHT,
-            height=theme.table_height(len(frame)),
-            column_config=_columns(frame.columns),
-            alt="Drawn and undrawn questions by group, their changes, and the difference with its interval",
-        )  # fmt: skip
-        st.caption(EXPLANATION.format(values=_CHANGES if has_changes else _SHARES))
+    number = st.column_config.NumberColumn
+    counts = dict.fromkeys(("Drawn", "Undrawn", "Retired"), number(format="localized"))
+    waits = dict.fromkeys(("Steps, drawn", "Steps, undrawn"), number(format="%.1f"))
+    value = "change" if has_changes else "correct"
+    shares = dict.fromkeys(
+        (f"% {value}, drawn", f"% {value}, undrawn"), number(format="%+.1f" if has_changes else "%.1f")
+    )
+    data_table.show_card(
+        "In numbers", table(effects, value), "drawn-against-undrawn",
+        "Drawn and undrawn questions by group, their changes, and the difference with its interval",
+        {"Questions": st.column_config.TextColumn(width=156), **counts, **waits, **shares},
+        EXPLANATION.format(values=_CHANGES if has_changes else _SHARES),
+    )  # fmt: skip
 
 
 def table(effects: Sequence[DrawEffect], value: str) -> pd.DataFrame:
@@ -98,16 +101,46 @@ def chart(effects: Sequence[DrawEffect]) -> go.Figure:
     return figure
 
 
-def _columns(names: Iterable[str]) -> dict[str, ColumnConfig]:
-    number = st.column_config.NumberColumn
-    counts = dict.fromkeys(("Drawn", "Undrawn", "Retired"), number(format="localized"))
-    values = {
-        name: number(format="%+.1f" if "change" in name else "%.1f") for name in names if "%" in name or "Steps" in name
-    }
-    return {"Questions": st.column_config.TextColumn(width=156), **counts, **values}
-
-
 def _text(difference: Difference) -> str:
     if math.isnan(difference.value):
         return NONE_SHOWN
     return f"{100 * difference.value:+.1f} ± {100 * half_interval_95(difference.standard_error):.1f}"
+
+
+WEIGHTS = (
+    "W is the product of a trajectory's token ratios, new policy over the one that wrote it; E[W²] is what the bounds "
+    "A and B weigh squared gradients by, M what A' and B' put in its place, f(W) = W / (W + β). A larger E[W²] "
+    "of the candidates not replayed suggests that choosing low entropy tightens the bound. Means of W and W² follow a "
+    "few large weights: effective says what share of the trajectories they amount to. M is the largest weight of a "
+    "row, so it grows with the number of trajectories."
+)
+
+
+def show_weights(lines: Sequence[WeightLine]) -> None:
+    """Show one row for each group."""
+    if not lines:
+        empty_state.show("scale", "No weights yet", "They begin with the first candidate that is scored.")
+        return
+    number = st.column_config.NumberColumn
+    data_table.show_card(
+        "Weights by age and entropy", weight_table(lines), "trajectory-weights",
+        "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
+        dict.fromkeys(_WEIGHT_FIELDS, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS,
+    )  # fmt: skip
+
+
+_WEIGHT_FIELDS = {
+    "Token ratio": "token_ratio", "E[W]": "mean", "E[f(W)]": "shaped_mean", "E[W²]": "square_mean", "M": "largest",
+}  # fmt: skip
+
+
+def weight_table(lines: Sequence[WeightLine]) -> pd.DataFrame:
+    """Return one row per group."""
+    return pd.DataFrame(
+        {
+            "Trajectories": [line.group for line in lines],
+            "Number": [line.num_trajectories for line in lines],
+            **{name: [getattr(line, field) for line in lines] for name, field in _WEIGHT_FIELDS.items()},
+            "Effective": [100 * line.effective_share for line in lines],
+        }
+    )

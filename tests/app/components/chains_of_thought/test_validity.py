@@ -1,4 +1,4 @@
-from app.components.chains_of_thought.failure_table import near_miss_sentence
+from app.components.chains_of_thought.validity import near_miss_sentence
 from db.rows.failures import WrongAnswer
 from jobs.analysis.near_misses import ReadAnswer
 

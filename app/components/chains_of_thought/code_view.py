@@ -1,0 +1,220 @@
+"""Code in trajectories: the paper's code table for a run, and the rules that detect code with what fits them."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
+
+from app import address
+from app.components.chains_of_thought import thought_statistics
+from app.components.chains_of_thought.thought_statistics import Calibration, PaperCodeLine, RuleTable
+from app.components.widgets import data_table, empty_state, exports
+from app.formats import VALIDITY, escape_control_characters, known, share
+from app.queries.answers import ask
+from db.queries import code_analysis
+from db.rows.analysis import CodeLine, RuleHit
+from db.rows.runs import RunRow
+
+_PERCENT = 100.0
+
+
+def show_code(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:
+    """Show one row of the run and one of the paper for each difficulty, and how many answers were judged."""
+    data_table.show_card(
+        "Entropy and CoT correctness, code off and on",
+        code_frame(lines, thought_statistics.paper_code_lines(), calibration), "code-table",
+        "Entropy and share of valid chains of thought without and with code, this run beside the paper",
+        _code_columns(), _note(lines, calibration),
+    )  # fmt: skip
+
+
+def code_frame(
+    lines: Sequence[CodeLine], paper: Sequence[PaperCodeLine], calibration: Calibration | None
+) -> pd.DataFrame:
+    """Return the rows: this run, the paper's where it prints one, and all questions together."""
+    lines_of_run = {(line.group, line.has_code): line for line in lines}
+    printed = {row.group: row for row in paper}
+    rows = []
+    for group in dict.fromkeys(line.group for line in lines):
+        off, on = lines_of_run[group, False], lines_of_run[group, True]
+        rows.append(_run_row(group, off, on))
+        if calibration is not None:
+            rows.append(_corrected_row(group, off, on, calibration))
+        if group in printed:
+            rows.append(_paper_row(printed[group]))
+    return pd.DataFrame(rows)
+
+
+def _run_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
+    return {
+        "Questions": group,
+        "Source": "this run",
+        "Entropy, no code": known(off.mean_entropy),
+        "Entropy, code": known(on.mean_entropy),
+        "CoT %, no code": known(_PERCENT * off.cot_correctness),
+        "CoT %, code": known(_PERCENT * on.cot_correctness),
+        "Difference": known(_PERCENT * (on.cot_correctness - off.cot_correctness)),
+        "Interval, no code": _interval(thought_statistics.wilson(round(_valid(off)), off.num_judged)),
+        "Interval, code": _interval(thought_statistics.wilson(round(_valid(on)), on.num_judged)),
+        "Answers, no code": off.num_trajectories,
+        "Answers, code": on.num_trajectories,
+    }
+
+
+def _corrected_row(group: str, off: CodeLine, on: CodeLine, calibration: Calibration) -> dict[str, object]:
+    rates = [
+        thought_statistics.correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration) for line in (off, on)
+    ]
+    values = [_PERCENT * rate.value for rate in rates]
+    return {
+        "Questions": group,
+        "Source": "corrected",
+        "CoT %, no code": known(values[0]),
+        "CoT %, code": known(values[1]),
+        "Difference": known(values[1] - values[0]),
+        "Interval, no code": _interval(rates[0]),
+        "Interval, code": _interval(rates[1]),
+    }
+
+
+def _paper_row(row: PaperCodeLine) -> dict[str, object]:
+    return {
+        "Questions": row.group,
+        "Source": "paper",
+        "Entropy, no code": row.entropy_without,
+        "Entropy, code": row.entropy_with,
+        "CoT %, no code": row.correctness_without,
+        "CoT %, code": row.correctness_with,
+        "Difference": row.difference,
+    }
+
+
+def _code_columns() -> dict[str, ColumnConfig]:
+    config = st.column_config
+    numbers = {
+        "Entropy": config.NumberColumn(format="%.4f", help="Mean token entropy, nats", width=104),
+        "CoT %": config.NumberColumn(
+            format="%.1f", help="Share of valid chains of thought among the judged", width=104
+        ),
+        "Answers": config.NumberColumn(format="localized", help="Correct answers, judged or not", width=116),
+    }
+    pairs = {f"{name}, {end}": column for name, column in numbers.items() for end in ("no code", "code")}
+    others = {
+        "Questions": config.TextColumn(width=84),
+        "Source": config.TextColumn(width=84),
+        "Difference": config.NumberColumn(format="%+.1f", help="With code minus without, in points", width=88),
+    }
+    return pairs | others
+
+
+def _note(lines: Sequence[CodeLine], calibration: Calibration | None) -> str:
+    num_judged = sum(line.num_judged for line in lines if line.group == "all")
+    num_all = sum(line.num_trajectories for line in lines if line.group == "all")
+    note = f"{num_judged:,} of {num_all:,} correct answers have a verdict; intervals are Wilson's of 95%, which "
+    note += "take answers to one question as independent. The paper's rows are on-policy rollouts judged by Qwen3-32B."
+    if calibration is not None:
+        note += (
+            f" Corrected for the judge's errors: sensitivity {share(calibration.sensitivity.value)}, specificity "
+            f"{share(calibration.specificity.value)} on {calibration.num_items:,} labelled items."
+        )
+    return note
+
+
+def _valid(line: CodeLine) -> float:
+    return line.num_judged * line.cot_correctness if line.num_judged else 0.0
+
+
+def _interval(rate: thought_statistics.Rate | thought_statistics.CorrectedRate) -> str | None:
+    has_items = rate.num_items if isinstance(rate, thought_statistics.Rate) else rate.is_informative
+    return f"{_PERCENT * rate.low:.1f} \N{EN DASH} {_PERCENT * rate.high:.1f}" if has_items else None
+
+
+PARSER = "parser"
+
+
+def show_rules(row: RunRow, _judge: str | None) -> None:
+    """Show how many trajectories fit each rule; for the rule in the address also its newest trajectories."""
+    counts = ask(code_analysis.rule_counts, row.run_id)
+    if not counts:
+        empty_state.show(
+            "code_off", "No rules applied yet", "Older databases have no matches of code rules; rebuild the database.",
+            "exgrpo db rebuild",
+        )  # fmt: skip
+        return
+    only_correct = st.toggle("Correct answers only", key="only-correct", bind="query-params")
+    rules = thought_statistics.tabulate_counts(counts, only_correct=only_correct)
+    _show_counts(rules)
+    frame = rule_table(rules)
+    names = [PARSER, *(rule.rule_id for rule in rules.rules)]
+    address.restore()
+    wanted = st.query_params.get("rule")
+    columns = {
+        "Rule": st.column_config.TextColumn(width=64, help="Click a row for its trajectories"),
+        "Trajectories": st.column_config.NumberColumn(format="localized", width=100),
+        "Share": st.column_config.NumberColumn(format="%.1f%%", width=72),
+        "Kind": st.column_config.TextColumn(width=80),
+        "Cue of the paper": st.column_config.TextColumn(width=320),
+    }
+    data_table.choose(
+        frame, "rule-table", "The paper's rules for code with the number and share of trajectories that fit each",
+        names.index(wanted) if wanted in names else None, lambda row: address.put({"rule": names[row]}), columns,
+        len(frame),
+    )  # fmt: skip
+    exports.show(frame, "code-rules")
+    if wanted in names:
+        _hits(row.run_id, wanted)
+
+
+def rule_table(rules: RuleTable) -> pd.DataFrame:
+    """Return one row per rule, the parser first."""
+    rows = [
+        (PARSER, rules.num_python_blocks, 100 * rules.python_block_rate, "parser", "fence that holds Python", "parsed")
+    ]
+    rows += [(rule.rule_id, rule.num_texts, 100 * rule.rate, rule.kind, rule.cue, rule.form) for rule in rules.rules]
+    return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Applied as"])
+
+
+def hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
+    """Return the table of trajectories."""
+    return pd.DataFrame(
+        {
+            "Id": [row.trajectory_id for row in rows],
+            "Step": [row.step for row in rows],
+            "Question": [row.question_index for row in rows],
+            "Answer": ["correct" if row.is_correct else "not correct" for row in rows],
+            "Chain": [VALIDITY[row.is_valid] for row in rows],
+            "Entropy": [row.mean_entropy for row in rows],
+            "Text": [escape_control_characters(row.snippet) for row in rows],
+        }
+    )
+
+
+def _show_counts(rules: RuleTable) -> None:
+    st.markdown(
+        f"**{rules.num_any:,}** of {rules.num_texts:,} trajectories fit at least one rule ({share(rules.any_rate)}), "
+        f"**{rules.num_python_blocks:,}** hold a Python block by the parser ({share(rules.python_block_rate)})."
+    )
+
+
+def _hits(run_id: str, wanted: str) -> None:
+    rows = ask(
+        code_analysis.list_rule_hits, run_id, None if wanted == PARSER else thought_statistics.rules_to_bits([wanted])
+    )
+    st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
+    if not rows:
+        empty_state.show("search_off", "No trajectory matches", "Choose another rule.")
+        return
+    st.caption(f"The newest {len(rows):,}; a click opens one")
+    frame = hit_table(rows)
+    columns = {
+        "Text": st.column_config.TextColumn(width="large"),
+        "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
+    }
+    picked = data_table.pick(
+        frame, f"rule-hits-{run_id}-{wanted}", "Trajectories that fit the rule, newest first", columns
+    )
+    exports.show(frame, f"code-rule-{wanted}".lower(), "code-rule-hits")
+    if picked is not None:
+        query = {"run": run_id, "trajectory": str(rows[picked].trajectory_id)}
+        st.switch_page("app_pages/trajectories.py", query_params=query)

@@ -1,0 +1,184 @@
+"""Verdicts on correct answers: whose they are, how many are valid, and the list of judged and disputed ones."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app import address
+from app.components.chains_of_thought import calibration_view, thought_statistics
+from app.components.chains_of_thought.thought_statistics import Calibration
+from app.components.widgets import data_table, empty_state, exports
+from app.formats import NONE_SHOWN, VALIDITY, escape_control_characters, share
+from app.queries.answers import ask, ask_pages
+from db.queries import judge_work, runs
+from db.rows.analysis import ALL, CodeLine
+from db.rows.display_names import id_end
+from db.rows.runs import RunRow
+from db.rows.verdicts import JudgedRow, JudgeJobRow, VerdictFilter
+
+ORACLE = "oracle"
+ORACLE_SOURCES = ("chains", "word_problems")
+
+
+def choose_judge(row: RunRow) -> str | None:
+    """Show the choice and return the judge's job, None for the oracle; a run without a judge has the oracle's column.
+
+    The oracle comes first where the task has one, else the newest judge that voted.
+    """
+    jobs = {job.judge_run_id: job for job in ask(judge_work.list_judge_jobs, row.run_id) if job.num_votes}
+    names = ([ORACLE] if has_oracle(row.run_id) or not jobs else []) + list(jobs)
+    wanted = st.query_params.get("judge")
+    chosen = wanted if wanted in names else names[0]
+    key = f"judge-choice-{row.run_id}"
+    st.session_state[key] = chosen
+    st.selectbox(
+        "Verdicts by", names, format_func=lambda name: escape_control_characters(_label(name, jobs, row.run_id)),
+        key=key, on_change=lambda: address.put({"judge": st.session_state[key]}), label_visibility="collapsed",
+        width=170,
+    )  # fmt: skip
+    return None if chosen == ORACLE else chosen
+
+
+def has_oracle(run_id: str) -> bool:
+    """Return whether the run's task has an oracle."""
+    return bool(ask(runs.run_spec, run_id).get("data", {}).get("source") in ORACLE_SOURCES)
+
+
+def _label(name: str, jobs: dict[str, JudgeJobRow], run_id: str) -> str:
+    if name == ORACLE:
+        return "Verdicts: oracle" if has_oracle(run_id) else "Verdicts: none yet"
+    return f"{jobs[name].judge.rpartition('/')[2]} {id_end(name)}"
+
+
+def show_tiles(lines: Sequence[CodeLine], calibration: Calibration | None, *, is_oracle: bool) -> None:
+    """Show how many answers are judged, the share of valid ones, and the corrected share."""
+    all_lines = [line for line in lines if line.group == ALL]
+    num_all, num_judged = sum(line.num_trajectories for line in all_lines), sum(line.num_judged for line in all_lines)
+    num_valid = sum(round(line.cot_correctness * line.num_judged) for line in all_lines if line.num_judged)
+    rate = thought_statistics.wilson(num_valid, num_judged)
+    figures = [
+        ("Correct answers", f"{num_all:,}", "fresh rollouts"),
+        ("Judged", f"{num_judged:,}", share(num_judged / num_all) if num_all else NONE_SHOWN),
+        ("Valid chains", share(rate.value), calibration_view.interval(rate) if num_judged else "no verdict yet"),
+        ("Corrected", *_corrected(all_lines, calibration, is_oracle=is_oracle)),
+    ]
+    for column, (label, value, below) in zip(st.columns(len(figures), gap="small"), figures, strict=True):
+        column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")
+
+
+def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is_oracle: bool) -> tuple[str, str]:
+    if is_oracle:
+        return NONE_SHOWN, "the oracle is exact"
+    if calibration is None:
+        return NONE_SHOWN, "judge not calibrated"
+    num_valid, num_judged = sum(line.num_valid_by_judge for line in lines), sum(line.num_by_judge for line in lines)
+    rate = thought_statistics.correct_rate(num_valid, num_judged, calibration)
+    if not rate.is_informative:
+        return NONE_SHOWN, "judge no better than chance"
+    return share(rate.value), calibration_view.interval(rate)
+
+
+MAX_COUNT = 10_000
+VERDICTS_PAGE_SIZE = 50
+_NAMES = {
+    VerdictFilter.ALL: "All",
+    VerdictFilter.JUDGED: "Judged",
+    VerdictFilter.UNJUDGED: "Unjudged",
+    VerdictFilter.DISPUTED: "Disputed",
+}
+
+
+def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
+    """Show the choice, which is in the address, and the list; a click writes the trajectory into the address."""
+    counts = ask(judge_work.count_verdicts, run_id, judge_run_id)
+    which = _choose_filter(counts)
+    pages = st.session_state.setdefault("verdict-pages", {})
+    page_key = (run_id, judge_run_id, which)
+    rows = _list_verdicts(run_id, judge_run_id, which, pages.get(page_key, 1))
+    if not rows:
+        title = "No correct answer yet" if which is VerdictFilter.ALL else f"None {_NAMES[which].lower()}"
+        empty_state.show("gavel", title, _why(which))
+        return
+    frame = verdict_table(rows)
+    if judge_run_id is None:
+        frame = frame.drop(columns=["Judge", "Votes", "Why unjudged"])  # these columns describe judges only
+    columns = {
+        "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
+        **dict.fromkeys(("Judge", "Oracle", "User"), st.column_config.TextColumn(width=84)),
+        "Votes": st.column_config.TextColumn(help="Valid, not valid, unjudged"),
+        "Why unjudged": st.column_config.TextColumn(width="medium"),
+    }
+    data_table.choose(
+        frame, data_table.key_of("verdicts", [row.trajectory_key for row in rows]),
+        "Correct answers with the verdicts of judge, oracle and users",
+        next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None),
+        lambda row: address.put({"trajectory": str(rows[row].trajectory_id)}), columns, 14 if opened is None else 6,
+    )  # fmt: skip
+    with st.container(horizontal=True, gap="small"):
+        exports.show(frame, "verdicts")
+        if len(rows) >= VERDICTS_PAGE_SIZE * pages.get(page_key, 1) and st.button(
+            "Show more", icon=":material/expand_more:", key="more-verdicts", type="tertiary"
+        ):
+            pages[page_key] = pages.get(page_key, 1) + 1
+            st.rerun()
+
+
+def verdict_table(rows: Sequence[JudgedRow]) -> pd.DataFrame:
+    """Return the table of trajectories, one row each."""
+    return pd.DataFrame(
+        {
+            "Id": [row.trajectory_id for row in rows],
+            "Step": [row.step for row in rows],
+            "Question": [row.question_index for row in rows],
+            "Entropy": [row.mean_entropy for row in rows],
+            "Code": [{True: "yes", False: "no", None: NONE_SHOWN}[row.has_code] for row in rows],
+            "Judge": [VALIDITY[row.by_judge] for row in rows],
+            "Votes": [_votes(row) for row in rows],
+            "Oracle": [VALIDITY[row.oracle] for row in rows],
+            "User": [VALIDITY[row.user] for row in rows],
+            "Why unjudged": [escape_control_characters(row.reason) or None for row in rows],
+        }
+    )
+
+
+def _choose_filter(counts: Mapping[VerdictFilter, int]) -> VerdictFilter:
+    wanted = st.query_params.get("which")
+    chosen = VerdictFilter(wanted) if wanted in list(VerdictFilter) else VerdictFilter.ALL
+    st.session_state["which"] = chosen
+    st.segmented_control(
+        "Which", list(VerdictFilter), format_func=lambda which: f"{_NAMES[which]} {_count(counts[which])}", key="which",
+        on_change=lambda: address.put({"which": st.session_state["which"]}), required=True,
+        label_visibility="collapsed",
+    )  # fmt: skip
+    return chosen
+
+
+def _count(value: int) -> str:
+    return f"{value:,}" if value <= MAX_COUNT else f"{MAX_COUNT:,}+"
+
+
+def _votes(row: JudgedRow) -> str | None:
+    counts = (row.num_valid, row.num_invalid, row.num_unjudged)
+    return " / ".join(map(str, counts)) if any(counts) else None
+
+
+def _why(which: VerdictFilter) -> str:
+    return {
+        VerdictFilter.ALL: "Judges read answer-correct responses, as in the paper.",
+        VerdictFilter.JUDGED: "Start a judge under **Judges**.",
+        VerdictFilter.UNJUDGED: "Every correct answer has a verdict.",
+        VerdictFilter.DISPUTED: "No two verdicts on the same answer contradict each other.",
+    }[which]
+
+
+def _list_verdicts(run_id: str, judge_run_id: str | None, which: VerdictFilter, num_pages: int = 1) -> list[JudgedRow]:
+    """Return the first pages of answer-correct trajectories with their verdicts, newest first."""
+    return ask_pages(
+        lambda last: ask(
+            judge_work.list_verdicts, run_id, judge_run_id, which, before=last.trajectory_key if last else None,
+            limit=VERDICTS_PAGE_SIZE,
+        ),
+        VERDICTS_PAGE_SIZE,
+        num_pages,
+    )  # fmt: skip

@@ -1,0 +1,212 @@
+"""The replay buffer over steps: its size, its buckets, ratios of replays, and whether replay narrows training."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from app.components.widgets import curve_view, exports, figures
+from app.components.widgets.curve_view import Drawing, Line, cut
+from app.components.widgets.curves import Series
+from app.components.widgets.figures import Look, figure_rows
+from db.rows.algorithm_of_spec import bucket_meaning
+from db.rows.buffer import ConcentrationPoint, DiversityPoint
+from db.rows.runs import BucketRow, MetricPoint
+
+_AREAS = ("buffer/num_questions", "buffer/num_retired")
+_ALL = "buffer/num_in_data"
+KEYS = (*_AREAS, _ALL)
+
+
+def show_area(series: Series, key: str, drawing: Drawing | None = None) -> None:
+    """Show the replay buffer and the retired set as stacked areas over the steps, under the data set's size."""
+    figures.show_card(
+        "Replay buffer and retired set", "questions", area(series, drawing or Drawing()), key,
+        "Stacked areas: questions in the replay buffer, questions retired; a line: all questions",
+    )  # fmt: skip
+
+
+def area(series: Series, drawing: Drawing) -> go.Figure | None:
+    """Return the stacked areas, or None without values."""
+    if not any(series.get(key) for key in _AREAS):
+        return None
+    colours = theme.palette()
+    figure = figures.new_figure()
+    for key, name, colour in zip(_AREAS, ("replay buffer", "retired"), (colours.replay, colours.retired), strict=True):
+        figures.add_line(figure, name, cut(drawing.line(series.get(key, [])), drawing.view.zoom), Look(colour))
+    figure.update_traces(stackgroup="all", line={"width": 1})
+    if series.get(_ALL):
+        line = cut(drawing.line(series[_ALL]), drawing.view.zoom)
+        figures.add_line(figure, "all questions, |D|", line, Look(colours.muted, "dot"))
+    curve_view.dress(figure, replace(drawing.view, has_log_axis=False), drawing.span)
+    return figure
+
+
+_BANDS = ((0, 100, "least to largest", 0.14), (25, 75, "middle half", 0.30))
+
+
+def show_ratios(ratios: Mapping[int, Sequence[float]], key: str, drawing: Drawing) -> None:
+    """Show the median and two bands of the trajectories' mean ratios over the steps."""
+    figures.show_card(
+        "Importance ratios by trajectory", "mean π now / π then, logarithmic", bands(ratios, drawing), key,
+        "Median, middle half and range of replayed trajectories' mean importance ratios over steps",
+    )  # fmt: skip
+
+
+def bands(ratios: Mapping[int, Sequence[float]], drawing: Drawing) -> go.Figure | None:
+    """Return median, middle half and range; None where nothing was replayed."""
+    steps = [step for step, values in ratios.items() if len(values)]
+    if not steps:
+        return None
+    colour = theme.palette().replay
+    figure = figures.new_figure()
+    x = drawing.line([MetricPoint(step, 0.0) for step in steps]).x
+    for low, high, name, opacity in _BANDS:
+        edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "legendgroup": name}
+        figure.add_trace(go.Scatter(x=x, y=_quantile(ratios, steps, low), name=f"{low}%", showlegend=False, **edge))
+        figure.add_trace(
+            go.Scatter(
+                x=x, y=_quantile(ratios, steps, high), name=name, fill="tonexty",
+                fillcolor=figures.faded(colour, opacity), **edge,
+            )
+        )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=x, y=_quantile(ratios, steps, 50), name="median", mode="lines" if len(steps) > 1 else "markers",
+            line={"color": colour, "width": 2}, hovertemplate="%{y:.4~g}",
+        )
+    )  # fmt: skip
+    curve_view.dress(figure, replace(drawing.view, has_log_axis=True), drawing.span)
+    return figure
+
+
+def _quantile(ratios: Mapping[int, Sequence[float]], steps: Sequence[int], percent: int) -> np.ndarray:
+    return np.array([np.percentile(ratios[step], percent) for step in steps], dtype=np.float32)
+
+
+MAX_COLUMNS = 240
+_QUANTITIES = {
+    "questions": ("Questions", "questions in the bucket"),
+    "draws": ("Draws", "questions drawn from the bucket"),
+}
+"""Label and meaning of what colours the cells."""
+
+
+def show_heatmap(rows: Sequence[BucketRow], algorithm: Mapping[str, Any], key: str, num_retired: int = 0) -> str:
+    """Show buckets against steps, coloured by size or by draws; return the chosen quantity.
+
+    `num_retired` explains a buffer that never held a question because every solved question retired at once.
+    """
+    with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
+        with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
+            meaning = bucket_meaning(algorithm)
+            st.markdown(f"**Buckets** &nbsp; :gray[:small[questions by {meaning}]]", width="stretch")
+            chosen = st.segmented_control(
+                "Colour by", list(_QUANTITIES), default="questions", format_func=lambda name: _QUANTITIES[name][0],
+                required=True, key="buckets", bind="query-params", label_visibility="collapsed", width="content",
+            )  # fmt: skip
+            figure = heatmap(rows, algorithm["rollouts_per_question"], chosen)
+            if figure is not None:
+                exports.show(lambda: figure_rows(figure), f"buckets-{chosen}", key)
+        if figure is None:
+            st.markdown(f":gray[{_why_empty(num_retired)}]")
+        else:
+            figures.mark_whole_steps(figure)
+            st.plotly_chart(
+                figure,
+                key=f"{key}-{chosen}",
+                config={"displaylogo": False},
+                alt=f"Heat-map of steps against buckets, coloured by {_QUANTITIES[chosen][1]}",
+            )
+    return chosen
+
+
+def _why_empty(num_retired: int) -> str:
+    if num_retired:
+        return f"No bucket held a question: the {num_retired:,} solved in all rollouts are retired, none is left over."
+    return "The buffer is empty. Collection begins with the delayed start, when Pass@1 of a batch is high enough."
+
+
+def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str) -> go.Figure | None:
+    """Return the heat-map, or None when no bucket ever held a question."""
+    steps = _spread(sorted({row.step for row in rows}), MAX_COLUMNS)
+    if not steps or not any(row.num_questions for row in rows):
+        return None
+    values = {(row.step, row.bucket): row.num_drawn if quantity == "draws" else row.num_questions for row in rows}
+    top = max(max(row.bucket for row in rows if row.num_questions), rollouts_per_question - 1)
+    buckets = list(range(top + 1))
+    colours = theme.palette()
+    figure = figures.new_figure(height=60 + 27 * len(buckets))
+    figure.add_trace(
+        go.Heatmap(
+            x=steps, y=[f"{bucket}/{rollouts_per_question}" for bucket in buckets],
+            z=np.array([[values.get((step, bucket), 0) for step in steps] for bucket in buckets], dtype=np.int32),
+            colorscale=[[0, colours.empty_cell], [1, colours.full_cell]], zmin=0, ygap=2,
+            colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}},
+            hovertemplate=f"step %{{x}}<br>bucket %{{y}}<br>%{{z}} {_QUANTITIES[quantity][1]}<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.update_layout(hovermode="closest")
+    figure.update_yaxes(showgrid=False, type="category")
+    return figure
+
+
+def _spread(steps: list[int], most: int) -> list[int]:
+    """Return at most `most` steps, evenly spread, the last one included."""
+    if len(steps) <= most:
+        return steps
+    stride = -(-len(steps) // most)
+    return steps[::-1][::stride][::-1]
+
+
+def show_replays(points: Sequence[ConcentrationPoint]) -> None:
+    """Show the share of replays that a tenth of the questions has, beside that of even draws."""
+    last = f"{points[-1].num_replays:,} replays of {points[-1].num_questions:,} questions" if points else "none yet"
+    figures.show_card(
+        "Replays on the most replayed tenth", f"share of all replays so far; {last}", replays(points),
+        "concentration", "Curves: share of replays on the most replayed tenth of stored questions, and of even draws",
+        "Above the grey curve, replay returns to the same questions more often than chance would: a sign of premature "
+        "convergence if the answers become fewer too.",
+    )  # fmt: skip
+
+
+def show_answers(points: Sequence[DiversityPoint]) -> None:
+    """Show how many different answers questions get."""
+    figures.show_card(
+        "Different answers", "per question: among K fresh rollouts, or K-1 beside a replay",
+        answers(points), "answer-diversity", "Curves: different answers per question, fresh and replayed",
+    )  # fmt: skip
+
+
+def replays(points: Sequence[ConcentrationPoint]) -> go.Figure | None:
+    """Return both shares over steps, or None without replays."""
+    if not points:
+        return None
+    colours = theme.palette()
+    figure = figures.new_figure()
+    steps = _numbers([point.step for point in points])
+    top, even = (_numbers([getattr(point, name) for point in points]) for name in ("top_share", "even_share"))
+    figures.add_line(figure, "this run", Line(steps, top), Look(colours.replay, is_share=True))
+    figures.add_line(figure, "even draws", Line(steps, even), Look(colours.muted, "dot", is_share=True))
+    figures.show_shares(figure)
+    return figure
+
+
+def answers(points: Sequence[DiversityPoint]) -> go.Figure | None:
+    """Return different answers per question over steps, or None without any."""
+    colours = theme.palette()
+    figure = figures.new_figure()
+    for name, colour in (("fresh", colours.fresh), ("replayed", colours.replay)):
+        seen = [(point.step, getattr(point, name)) for point in points if not np.isnan(getattr(point, name))]
+        if seen:
+            steps, values = map(_numbers, zip(*seen, strict=True))
+            figures.add_line(figure, name, Line(steps, values), Look(colour))
+    return figure if figure.data else None
+
+
+def _numbers(values: Sequence[float]) -> np.ndarray:
+    return np.array(values, dtype=np.float32)
