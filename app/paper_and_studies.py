@@ -7,9 +7,9 @@ from jobs.studies.intervals import MeanInterval, interval_text, mean_interval
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS
 from jobs.studies.numbers import disagreements, number_rows, printed, setting_gains
-from jobs.studies.report import render_report
-from jobs.studies.results import StudyResults, find_runs, read_results
 from jobs.studies.running import PendingRun, estimate_hours
+from jobs.studies.study_report import render_report
+from jobs.studies.study_results import StudyResults, find_runs, read_results
 
 __all__ = [
     "AVERAGES",

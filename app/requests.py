@@ -47,8 +47,7 @@ from jobs.specs.reward_parts import PARTS as REWARD_PARTS
 from jobs.specs.train import SpecError, TrainSpec, load_preset, preset_exists, preset_names
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies import definition, running
-from jobs.studies.gpu_hours import estimate_step_seconds
-from jobs.studies.running import PendingRun
+from jobs.studies.running import PendingRun, estimate_step_seconds
 from jobs.supervisor import instance
 from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport

@@ -28,7 +28,7 @@ from jobs.cli.options import (
     print_json,
     print_result,
 )
-from jobs.cli.workbench_instance import read_workbench
+from jobs.cli.workbench import read_workbench
 from jobs.machine.disk import GIB, MIN_FREE_GIB
 from jobs.machine.engine_environments import (
     GPU_PINS,

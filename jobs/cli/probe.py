@@ -1,4 +1,4 @@
-"""The command that looks at a model before a run."""
+"""The commands that ask a model: a look before a run, and a chat with checkpoints."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,8 +92,7 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     as_json: AsJson = False,
 ) -> None:
     """Ask checkpoints or other models a prompt, in the prompt template of their run."""
-    from jobs.playground.answering import ChatRequest, answer
-    from jobs.playground.targets import find_model
+    from jobs.playground.answering import ChatRequest, answer, find_model
 
     prompt = _read_prompt() if prompt is None else prompt
     models = [find_model(runs_root, target) for target in targets]

@@ -28,9 +28,19 @@ from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.intervals import interval_text
 from jobs.studies.matrix import wanted_keys
 from jobs.studies.numbers import number_rows
-from jobs.studies.plan import MOST_SEEDS, POWER, detectable, measured_spread, plan_seeds
-from jobs.studies.results import CellResult, StudyResults, find_runs, read_results, state_of_keys
 from jobs.studies.running import pending_runs, start
+from jobs.studies.study_results import (
+    MOST_SEEDS,
+    POWER,
+    CellResult,
+    StudyResults,
+    detectable,
+    find_runs,
+    measured_spread,
+    plan_seeds,
+    read_results,
+    state_of_keys,
+)
 from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
@@ -253,7 +263,7 @@ def report(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Write a study's page: one HTML file with the paper's numbers beside those of the runs that are done."""
-    from jobs.studies.report import render_report  # loads Plotly, which no other command needs
+    from jobs.studies.study_report import render_report  # loads Plotly, which no other command needs
 
     study, study_scale = _study_at(name, scale)
     keys = wanted_keys(study, study_scale, study.cells, num_seeds)

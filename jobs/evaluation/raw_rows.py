@@ -7,8 +7,7 @@ from typing import Any
 
 from exgrpo_core.errors import first_line
 from jobs.evaluation.protocols import HubDataSet
-from jobs.training.data_rows import FILE_SUFFIXES, DataError, iterate_parquet, iterate_raw_rows
-from jobs.training.named_data_sets import load_data_set
+from jobs.training.data_rows import FILE_SUFFIXES, DataError, iterate_parquet, iterate_raw_rows, load_data_set
 
 RawRow = Mapping[str, Any]
 _LETTERS = "ABCDEFGHIJ"

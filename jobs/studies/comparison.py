@@ -1,14 +1,19 @@
-"""A study's own figures beside the paper's numbers, row by row, and what their intervals can tell."""
+"""A study's own figures beside the paper's numbers, row by row, what their intervals can
+tell, and the settings that tell its cells apart.
+"""
 
+import importlib.metadata
 import math
-from collections.abc import Iterator
+import platform
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from db.queries.multiple_comparisons import holm
 from jobs.studies.definition import PaperRow, PaperTable, Study, number_of
 from jobs.studies.intervals import CONFIDENCE, MeanInterval
 from jobs.studies.numbers import printed
-from jobs.studies.results import CellResult, StudyResults
+from jobs.studies.study_results import CellResult, StudyResults
 
 _MAX_NAMED = 10
 
@@ -187,3 +192,62 @@ def _whole_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[Comp
 def _base_row(study: Study, paper_table: PaperTable, result: CellResult) -> PaperRow | None:
     name = study.baseline_of(result.cell)
     return next((row for row in paper_table.rows if name in row.cells), None)
+
+
+_PACKAGES = ("exgrpo-workbench", "torch", "transformers", "numpy", "verl", "vllm")
+_OWN_TO_A_RUN = frozenset({"name", "tags", "seed", "algorithm.seed", "model.warm_seed", "preset"})
+_NOT_SET = "(not set)"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Fields of specifications as dotted paths, with their values in words."""
+
+    common: dict[str, str]
+    by_cell: dict[str, dict[str, str]]
+    """For each cell, the fields in which cells differ."""
+    unequal: tuple[str, ...]
+    """Sentences on cells whose runs differ in more than the seed."""
+
+
+def read_configuration(cells: tuple[CellResult, ...]) -> Configuration:
+    """Return what the finished runs were asked for, as their specifications recorded it."""
+    specs = {result.cell.name: [_flat(seed.spec) for seed in result.seeds] for result in cells if result.seeds}
+    everything = [fields for spec in specs.values() for fields in spec]
+    names = sorted({name for fields in everything for name in fields} - _OWN_TO_A_RUN)
+    values = {name: {fields.get(name, _NOT_SET) for fields in everything} for name in names}
+    differing = [name for name in names if len(values[name]) > 1]
+    return Configuration(
+        common={name: next(iter(values[name])) for name in names if len(values[name]) == 1},
+        by_cell={
+            cell: {name: " or ".join(sorted({fields.get(name, _NOT_SET) for fields in item})) for name in differing}
+            for cell, item in specs.items()
+        },
+        unequal=tuple(
+            f"{cell}: its runs differ in {name}, so its interval is not over seeds alone."
+            for cell, entry in specs.items()
+            for name in differing
+            if len({fields.get(name, _NOT_SET) for fields in entry}) > 1
+        ),
+    )
+
+
+def read_versions() -> dict[str, str]:
+    """Return the versions of this machine's Python, of the packages that matter, and its processor."""
+    versions = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            fields |= _flat(value, f"{prefix}{name}.")
+        else:
+            fields[prefix + name] = "none" if value is None else str(value)
+    return fields

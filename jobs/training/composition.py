@@ -24,13 +24,12 @@ from jobs.specs.lora import LoraSpec
 from jobs.specs.reward_parts import ANSWER_ALONE
 from jobs.specs.train import OptimSpec, TrainSpec
 from jobs.training.data_rows import DataError
-from jobs.training.demonstrations import read_demonstrations
-from jobs.training.loop import TrainingLoop
-from jobs.training.off_policy_trajectories import read_external
+from jobs.training.demonstrations import read_demonstrations, read_external
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from jobs.training.sft_loop import SftLoop, SftParts
+from jobs.training.training_loop import TrainingLoop
 
 
 def run_training(

@@ -1,4 +1,4 @@
-"""A run's questions, initial model and reward function, for every engine."""
+"""A run's questions, read or made, its initial model and reward function, for every engine."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -24,11 +24,53 @@ from jobs.specs.train import (
     TrainSpec,
 )
 from jobs.tasks.chains.question_set import split_questions
+from jobs.tasks.word_problems.question_set import make_question, make_stories
+from jobs.tasks.word_problems.story import Story
 from jobs.training.answer_format import AnswerFormatSettings
+from jobs.training.data_rows import DataError
 from jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, read_rows
 from jobs.training.templates import PromptTokenizer, TemplateName
 from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
-from jobs.training.word_problems_data import DEFAULT_NUM_MADE, WordProblemsData
+
+DEFAULT_NUM_MADE = 512
+"""Made questions of a specification that asks for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordProblemsData:
+    """Stories to train on and held-out ones, which have sets of numbers of their own."""
+
+    spec: DataSpec
+    max_prompt_tokens: int
+    model_source: str
+
+    def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
+        """Return the questions to train on and those held out.
+
+        Raises:
+            DataError: A prompt is too long, or there are too few stories.
+        """
+        num_questions = self.spec.num_questions or DEFAULT_NUM_MADE
+        training = draw_stories(self.spec, num_questions, is_held_out=False)
+        stories = [*training, *draw_stories(self.spec, self.spec.num_held_out, is_held_out=True)]
+        made = [make_question(index, story, tokenizer) for index, story in enumerate(stories)]
+        source = DataSource(self.spec.source, template=TemplateName(self.spec.template))
+        questions = encode_made(made, source, tokenizer, self.max_prompt_tokens)
+        return questions[:num_questions], questions[num_questions:]
+
+
+def draw_stories(data: DataSpec, num_stories: int, *, is_held_out: bool) -> list[Story]:
+    """Return the first stories of a specification, to train on or held out.
+
+    Raises:
+        DataError: There are too few.
+    """
+    limits = (data.min_operations, data.max_operations, data.number_size)
+    try:
+        return make_stories(num_stories, data.seed, *limits, is_held_out=is_held_out)
+    except ValueError as error:
+        raise DataError(f"data: {error}") from error
+
 
 logger = logging.getLogger(__name__)
 

@@ -17,15 +17,20 @@ from jobs.runs.status import RunStatus
 from jobs.specs.reward_parts import ANSWER_ALONE
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
-from jobs.training.loop import TrainingLoop
-from jobs.training.off_policy_trajectories import read_external
+from jobs.training.demonstrations import read_external
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
-from jobs.training.reward_model_files import with_checked_reward_model
 from jobs.training.reward_parts import open_reward_parts
 from jobs.training.run_data import RunData, log_first_prompt, open_data, open_reward
+from jobs.training.training_loop import TrainingLoop
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from jobs.specs.model_code import CONFIG_FILES, named_code
 
 logger = logging.getLogger(__name__)
 
@@ -137,3 +142,40 @@ def _last_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     line = lines[-1] if lines else type(error).__name__
     return line if line.endswith((".", "!", "?")) else f"{line}."
+
+
+def with_checked_reward_model(spec: TrainSpec) -> TrainSpec:
+    """Return the specification with its reward model as a folder that holds no code; unchanged without one.
+
+    Raises:
+        EngineError: The model names code, or cannot be downloaded.
+    """
+    if spec.reward_model is None:
+        return spec
+    source = spec.reward_model.source
+    folder = Path(source) if Path(source).is_dir() else _download(source)
+    for name in CONFIG_FILES:
+        field = _code_of(folder / name) if (folder / name).is_file() else None
+        if field is not None:
+            raise EngineError(
+                f"reward_model.source: {source} comes with code ({field} in {name}), which is never run; choose a "
+                "model whose architecture transformers knows."
+            )
+    checked = spec.reward_model.model_copy(update={"source": str(folder)})
+    return spec.model_copy(update={"reward_model": checked})
+
+
+def _download(source: str) -> Path:
+    try:
+        return Path(snapshot_download(source))
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise EngineError(f"reward_model.source: {source} cannot be downloaded ({reason[:200]}).") from None
+
+
+def _code_of(path: Path) -> str | None:
+    """Return the field that names code; a file that cannot be read may have one, so it counts as if it had."""
+    try:
+        return named_code(read_json(path))
+    except (OSError, UnreadableFileError):
+        return "perhaps a field"

@@ -2,8 +2,8 @@ import pytest
 
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.matrix import RunKey
-from jobs.studies.report import render_report
-from jobs.studies.results import read_results
+from jobs.studies.study_report import render_report
+from jobs.studies.study_results import read_results
 from jobs.supervisor.open_index import open_fresh_index
 from tests.jobs.studies.recorded import record_run
 

@@ -11,7 +11,7 @@ from typing import Any
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
-from jobs.training.loop import TrainingLoop
+from jobs.training.training_loop import TrainingLoop
 from tests.faults.small_training import EightNumbers, StepControl, small_parts
 
 PHASES = {"o": "opening", "r": "rollout", "s": "score", "u": "update", "c": "collecting", "w": "checkpoint"}

@@ -21,8 +21,8 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec, ValidationSpec
-from jobs.training.loop import TrainingLoop
 from jobs.training.parts import RunParts
+from jobs.training.training_loop import TrainingLoop
 from tests.exgrpo_core.builders import question, small_config
 
 NUM_QUESTIONS = 20

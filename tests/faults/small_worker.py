@@ -9,7 +9,7 @@ from jobs.runs.control import Control
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
-from jobs.training.loop import TrainingLoop
+from jobs.training.training_loop import TrainingLoop
 from jobs.worker.worker import main
 from tests.faults.small_training import EightNumbers, small_parts
 

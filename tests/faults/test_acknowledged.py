@@ -13,7 +13,7 @@ from jobs.actions.verification import verify_run
 from jobs.recording.log_damage import find_log_damage
 from jobs.runs.directory import RunDirectory
 from jobs.specs.resume import ResumeSpec
-from jobs.training.loop import TrainingLoop
+from jobs.training.training_loop import TrainingLoop
 from tests.faults.phased_training import PHASES, Trainer
 from tests.faults.recorded import recorded_tokens
 from tests.faults.small_training import EightNumbers, StepControl, small_parts, small_spec

@@ -19,7 +19,7 @@ from jobs.specs.any_job import load_any_spec
 from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 from jobs.specs.verl import RewardModelSpec
-from jobs.training import reward_model_files, verl_composition
+from jobs.training import verl_composition
 from tests.house.tracked import read, source_files
 from tests.jobs.engines.tiny_models import qwen2_tied, tiny_tokenizer
 
@@ -206,18 +206,18 @@ def test_engines_refuse_it_again_when_they_load_it(model, tmp_path, name):
 @pytest.mark.parametrize("name", CONFIG_FILES)
 @pytest.mark.parametrize("is_downloaded", [False, True])
 def test_a_reward_model_with_code_is_refused_once_it_is_on_the_machine(model, monkeypatch, name, is_downloaded):
-    monkeypatch.setattr(reward_model_files, "snapshot_download", lambda _source: str(model))
+    monkeypatch.setattr(verl_composition, "snapshot_download", lambda _source: str(model))
     source = "someone/scorer" if is_downloaded else str(model)
     spec = load_preset("paper-wildchat-if")
     spec = spec.model_copy(update={"reward_model": RewardModelSpec(source=source)})
-    assert reward_model_files.with_checked_reward_model(spec).reward_model.source == str(model)
+    assert verl_composition.with_checked_reward_model(spec).reward_model.source == str(model)
     plant(model, name)
     with pytest.raises(EngineError, match=rf"reward_model\.source: {source} comes with code \(auto_map in {name}\)"):
-        reward_model_files.with_checked_reward_model(spec)
+        verl_composition.with_checked_reward_model(spec)
 
 
 def test_verl_is_given_the_folder_that_was_checked_and_none_if_it_has_code(model, monkeypatch, tmp_path):
-    monkeypatch.setattr(reward_model_files, "snapshot_download", lambda _source: str(model))
+    monkeypatch.setattr(verl_composition, "snapshot_download", lambda _source: str(model))
     # verl itself is not needed: the settings that it would get are looked at.
     settings_alone = SimpleNamespace(compose_config=list)
     monkeypatch.setitem(sys.modules, "jobs.engines.verl_ray.compose_config", settings_alone)

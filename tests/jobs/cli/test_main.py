@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from jobs.actions import run_actions
 from jobs.cli.main import app
-from jobs.cli.workbench_instance import WorkbenchInstance
+from jobs.cli.workbench import WorkbenchInstance
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus

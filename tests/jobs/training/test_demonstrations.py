@@ -10,7 +10,7 @@ from jobs.specs.train import DataSpec, TrainSpec
 from jobs.tasks.chains.question_set import make_questions
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.data_rows import DataError
-from jobs.training.off_policy_trajectories import load_external, read_external, read_external_column
+from jobs.training.demonstrations import load_external, read_external, read_external_column
 
 TOKENIZER = make_tokenizer()
 QUESTIONS = make_questions(4, 1, TOKENIZER)

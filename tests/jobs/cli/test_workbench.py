@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from jobs.cli.workbench_instance import WorkbenchInstance, WorkbenchRunningError, read_workbench
+from jobs.cli.workbench import WorkbenchInstance, WorkbenchRunningError, read_workbench
 
 
 def test_second_workbench_is_told_of_the_first_without_its_token(tmp_path):

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from jobs.studies.plan import detectable, plan_seeds
+from jobs.studies.study_results import detectable, plan_seeds
 
 
 def exact_power(num_seeds, effect, level):

@@ -1,5 +1,5 @@
-"""A killed run continues with its checkpoint's experience or with the newest, and says which and how much."""
-
+import contextlib
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,29 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.resume_point import describe_resume
 from jobs.runs.status import RunStatus
 from tests.faults import recorded
-from tests.faults.small_training import StepControl, small_spec, train
+from tests.faults.small_training import EightNumbers, StepControl, small_spec, train
 from tests.jobs.training.killed_runs import KilledError, killed_run, killing_at
+
+
+def open_files(folder):
+    opened = []
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            opened.append(os.readlink(path))
+    return [path for path in opened if path.startswith(str(folder))]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only Linux lists a process's open files")
+def test_a_run_leaves_no_file_of_its_buffer_open_however_it_ends(tmp_path):
+    run = RunDirectory.create(tmp_path, small_spec(4, 2))
+    train(run)
+    assert open_files(run.path) == []
+    engine = EightNumbers()
+    engine.update = None
+    broken = RunDirectory.create(tmp_path, small_spec(4, 2))
+    with pytest.raises(TypeError, match="not callable"):
+        train(broken, engine=engine)
+    assert open_files(broken.path) == []
 
 
 def events_of(run: RunDirectory, attempt: int) -> list[dict[str, Any]]:
