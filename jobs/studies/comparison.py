@@ -1,6 +1,4 @@
-"""A study's own figures beside the paper's numbers, row by row, what their intervals can
-tell, and the settings that tell its cells apart.
-"""
+"""A study's own figures beside the paper's numbers row by row, and the settings that tell its cells apart."""
 
 import importlib.metadata
 import math

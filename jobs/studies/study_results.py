@@ -1,6 +1,4 @@
-"""What has come out of a study so far: its runs by their tags, their figures over seeds, what is missing, and how many seeds
-a difference needs.
-"""
+"""What has come out of a study so far: runs by their tags, figures over seeds; and how many seeds a study needs."""
 
 import math
 from collections.abc import Mapping, Sequence

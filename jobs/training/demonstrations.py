@@ -1,7 +1,7 @@
 """Responses that others wrote: demonstrations for fine-tuning, and off-policy trajectories (LUFFY-style).
 
-Both come from a column of the data or a file, demonstrations also from a made demonstrator. An off-policy trajectory has
-behavior probability 1, and a question has at most one.
+Both come from a column of the data or a file, demonstrations also from a made demonstrator. An off-policy trajectory
+has behavior probability 1, and a question has at most one.
 """
 
 import json
