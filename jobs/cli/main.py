@@ -48,7 +48,7 @@ COMMANDS = {
         "eval": ("evaluate:evaluate", "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues it."),
         "chat": ("probe:chat", "Ask checkpoints or other models a prompt, in the prompt template of their run."),
         "judge": (
-            "judge:judge",
+            "evaluate:judge",
             "Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues it without repeating requests.",
         ),
         "case": ("annotations:case_app", "Snowball cases, and the paper's rules for code in chains of thought."),
