@@ -4,8 +4,8 @@ import math
 import re
 from datetime import UTC, datetime
 
-from db.rows.adopted_runs import UNKNOWN
 from db.rows.display_names import escape_control_characters as escape_control_characters
+from db.rows.spec_fields import UNKNOWN
 
 NONE_SHOWN = "\N{EN DASH}"
 VALIDITY = {True: "valid", False: "not valid", None: NONE_SHOWN}

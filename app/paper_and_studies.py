@@ -1,9 +1,9 @@
 """The paper's numbers and its studies: a page's second way to `jobs`, which only reads."""
 
+from db.statistics.intervals import MeanInterval, interval_text, mean_interval
 from jobs.evaluation.protocols import load_protocols
 from jobs.studies.comparison import ComparedRow, compare, coverage, differences_sentence, is_by_column, reading
 from jobs.studies.definition import PaperTable, Scale, Study, load_study, number_of, study_names
-from jobs.studies.intervals import MeanInterval, interval_text, mean_interval
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS
 from jobs.studies.numbers import disagreements, number_rows, printed, setting_gains

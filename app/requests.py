@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from app import settings
 from app.roles import Role
 from app.settings import current_person
-from db.rows.analysis import Difficulty
+from db.rows.chains_of_thought import Difficulty
 from exgrpo_core.errors import UserError
 from jobs.actions import annotations, evaluations, judgements, progress, ray_clusters, run_actions, run_bin
 from jobs.actions.probe_process import ProbeProcess

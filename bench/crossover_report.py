@@ -14,9 +14,9 @@ import numpy as np
 from bench.crossover import RESULT_FILE, START, read_lines
 from bench.crossover_picture import Point, draw
 from bench.robust import Values, interquartile_mean, probability_of_improvement, stratified_interval
-from db.queries.multiple_comparisons import holm
+from db.statistics.differences import holm
+from db.statistics.intervals import CONFIDENCE, DASH, MeanInterval, interval_text, mean_interval
 from jobs.analysis.best_of_k import pass_at_k
-from jobs.studies.intervals import CONFIDENCE, DASH, MeanInterval, interval_text, mean_interval
 
 BASELINE = "on-policy"
 LEAST_RUNS = 4

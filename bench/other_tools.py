@@ -1,6 +1,6 @@
 """How fast the metrics of many runs come back from TensorBoard, MLflow and Trackio, and from this workbench.
 
-Made-up runs (`exgrpo seed-demo`) with the metrics that every step has are given to every tool by its own package, and
+Made-up runs (`bench.synthetic_runs`) with the metrics that every step has are given to every tool by its package, and
 read by another process (`bench.tool_process`, in the environment of `--python`): the list of runs, as each tool
 gives it, every value of one metric in one run, and in all runs. None of the three can search or filter a run's
 trajectories: nothing is asked about those.
@@ -23,12 +23,11 @@ import numpy as np
 
 from app.components.widgets import curves
 from bench.report import Figure, report
+from bench.synthetic_runs import SYNTHETIC, SyntheticSize, add_made_up_runs, recorded_run
 from bench.tool_process import KEY, REPEATS, TOOLS, milliseconds
 from db.connections.opening import open_database
 from db.queries import metrics, runs
 from db.queries.run_filter import RunFilter
-from db.synthetic.runs import SYNTHETIC, SyntheticSize
-from jobs.cli.seeding import add_made_up_runs, recorded_run
 
 FULL = SyntheticSize(20, 500, 2000)
 SHORT = SyntheticSize(10, 100, 1000)

@@ -2,7 +2,7 @@
 
 Run `python -m bench.pages` (`--short`: 50 runs with 24 k points each and 50 k trajectories; else 1,000 runs with 100 k
 points each and a million trajectories; `--times-ten`: 20 runs with ten million trajectories without texts, and lists of
-them alone). The database is made by `exgrpo seed-demo` in a temporary folder, or taken from
+them alone). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken from
 `--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the page's
 script run without a cache; and, if Chromium is installed, time until the first content, the view's own content and
 everything in the window show, bytes by web socket, and how many of ten browsers at once show nothing within a minute. A
@@ -27,15 +27,14 @@ from app.components.widgets import curves
 from bench import page_browser, page_scripts
 from bench.report import Figure, report
 from bench.stopwatch import Stopwatch
+from bench.synthetic_runs import SyntheticSize, add_made_up_runs, recorded_run
 from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events
 from db.queries import buffer, metrics, runs, trajectories, trajectory_list
 from db.queries.run_filter import RunFilter
 from db.rows.trajectories import TrajectoryFacets
-from db.synthetic.runs import SyntheticSize
 from db.tables import models
-from jobs.cli.seeding import add_made_up_runs, recorded_run
 
 FULL = SyntheticSize(1000, 2128, 1_000_000)
 SHORT = SyntheticSize(50, 500, 50_000)
@@ -169,7 +168,7 @@ def _options() -> argparse.Namespace:
     size.add_argument("--short", action="store_true", help="a small database")
     size.add_argument("--times-ten", action="store_true", help="ten million trajectories, lists alone")
     parser.add_argument("--repeats", type=int, default=7, help="runs of each view")
-    parser.add_argument("--runs-root", type=Path, help="a runs root that `exgrpo seed-demo` was used on")
+    parser.add_argument("--runs-root", type=Path, help="a runs root that `python -m bench.synthetic_runs` was used on")
     parser.add_argument("--database-url", help="its database; by default SQLite in the runs root")
     parser.add_argument("--no-browser", action="store_true", help="leave out what needs Chromium")
     return parser.parse_args()

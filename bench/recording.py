@@ -33,8 +33,7 @@ import numpy as np
 from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.report import report
-from db.connections.opening import open_database
-from db.connections.schema import reset
+from db.connections.opening import open_database, reset
 from db.queries.metrics import metric_series
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs

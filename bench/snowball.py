@@ -17,7 +17,7 @@ import torch
 
 from bench.crossover import read_lines, score
 from bench.learning import NUM_WARM_MODELS
-from db.rows.analysis import EASY_ABOVE, HARD_UP_TO, Difficulty
+from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup, Trajectory

@@ -11,8 +11,8 @@ from typing import Any
 
 from bench.crossover import read_lines
 from bench.snowball import METHODS, NUM_SAMPLES, NUM_STEPS, RESULT_FILE
-from db.queries.multiple_comparisons import holm
-from jobs.studies.intervals import CONFIDENCE, DASH, MeanInterval, interval_text, mean_interval
+from db.statistics.differences import holm
+from db.statistics.intervals import CONFIDENCE, DASH, MeanInterval, interval_text, mean_interval
 
 PAGE = RESULT_FILE.parents[1] / "snowball.md"
 MARK = "<!-- tables -->"

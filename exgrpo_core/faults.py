@@ -20,6 +20,10 @@ class FaultKind(StrEnum):
     """The line that begins at the byte `position[0]`."""
     MISSING_LINES = "missing_lines"
     """The lines with the numbers `position[0]` to `position[1]`."""
+    MISSING_EVENTS = "missing_events"
+    """The events with the numbers `position[0]` to `position[1]`."""
+    DAMAGED_ANSWERS = "damaged_answers"
+    """Recorded answers of an evaluation; `details` says which."""
     NO_END = "no_end"
     """It is missing; the last event says that the attempt ended with the state `details`."""
     LOST_STEPS = "lost_steps"
@@ -27,7 +31,7 @@ class FaultKind(StrEnum):
     LOST_EXPERIENCE = "lost_experience"
     """Steps that a resume cannot keep, as the replay buffer's sentence in `details` says."""
     NOT_SHOWN = "not_shown"
-    """The run is not shown completely; `details` says why. `file` is empty."""
+    """No damage: the program or the database could not show the run; `details` says why. `file` is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +60,24 @@ _SENTENCES = {
     FaultKind.OUTSIDE: "is outside of the run's folder; use another copy of the run",
     FaultKind.DAMAGED_LINE: "the line at byte {0} is damaged and was skipped",
     FaultKind.MISSING_LINES: "lines {0} to {1} are missing",
+    FaultKind.MISSING_EVENTS: "events {0} to {1} are missing",
+    FaultKind.DAMAGED_ANSWERS: "{details}",
     FaultKind.NO_END: "is missing; the last event says {details}",
     FaultKind.LOST_STEPS: "its log lacks steps of attempt {0}, of which {1} is the last",
     FaultKind.LOST_EXPERIENCE: "{details}",
-    FaultKind.NOT_SHOWN: "The run is not shown completely: {details}",
+    FaultKind.NOT_SHOWN: (
+        "Not all of the run could be read into the database ({details}). Its files are kept, and the supervisor tries "
+        "again when it starts; `exgrpo db rebuild` builds the database again; if that does not help, report a bug"
+    ),
 }
 
 
 def describe_fault(fault: Fault) -> str:
     """Return one sentence that begins with the file."""
     form = _SENTENCES[fault.kind]
-    if fault.kind is FaultKind.MISSING_LINES and len(set(fault.position)) == 1:
-        form = "line {0} is missing"
+    if len(fault.position) == 2 and fault.position[0] == fault.position[1]:
+        form = {FaultKind.MISSING_LINES: "line {0} is missing", FaultKind.MISSING_EVENTS: "event {0} is missing"}.get(
+            fault.kind, form
+        )
     what = form.format(*fault.position, details=fault.details.rstrip("."))
     return f"{fault.file}: {what}." if fault.file else f"{what}."

@@ -14,7 +14,8 @@ from app.components.chains_of_thought import (
 from app.components.runs import run_progress
 from app.components.widgets import address_choice, empty_state, figures, run_choice
 from app.queries.answers import ask
-from db.queries import code_analysis, failures, judge_work, judging
+from db.queries import code_analysis, judging
+from db.queries.verdicts import outcome_cells, wrong_answers
 from db.rows.runs import RunRow
 
 VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
@@ -54,9 +55,9 @@ def _entropy(row: RunRow, judge: str | None) -> None:
 
 
 def _failures(row: RunRow, judge: str | None) -> None:
-    validity.show_cells(ask(failures.outcome_cells, row.run_id, judge))
+    validity.show_cells(ask(outcome_cells, row.run_id, judge))
     if judge is None:
-        validity.show_near_misses(thought_statistics.read_wrong_answers(ask(failures.wrong_answers, row.run_id)))
+        validity.show_near_misses(thought_statistics.read_wrong_answers(ask(wrong_answers, row.run_id)))
 
 
 def _verdicts(row: RunRow, judge: str | None) -> None:
@@ -69,7 +70,7 @@ def _verdicts(row: RunRow, judge: str | None) -> None:
     verdicts.show_list(row.run_id, judge, opened)
     if opened is None:
         return
-    judged = ask(judge_work.get_verdicts, row.run_id, opened, judge)
+    judged = ask(judging.get_verdicts, row.run_id, opened, judge)
     if judged is None:
         empty_state.show(
             "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
@@ -79,14 +80,14 @@ def _verdicts(row: RunRow, judge: str | None) -> None:
 
 
 def _jobs(row: RunRow) -> None:
-    judges.show(ask(judge_work.list_judge_jobs, row.run_id))
+    judges.show(ask(judging.list_judge_jobs, row.run_id))
 
 
 def _judges(row: RunRow, judge: str | None) -> None:
     st.fragment(_jobs, run_every=REFRESH_SECONDS)(row)
     st.subheader("Start a judge", anchor=False)
     judges.show_form(row.run_id, has_oracle=verdicts.has_oracle(row.run_id))
-    calibration_view.show_agreement(ask(judge_work.agreement, row.run_id, judge))
+    calibration_view.show_agreement(ask(judging.agreement, row.run_id, judge))
     if judge is not None:
         calibration_view.show_calibration(calibration_view.calibration_of(row.run_id, judge))
         _issues(judge)

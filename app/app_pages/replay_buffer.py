@@ -15,12 +15,12 @@ from app.components.widgets.curves import Chart, MetricCurve, figure_of
 from app.formats import known, literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
-from db.queries import buffer, buffer_history, replay_concentration, runs
+from db.queries import buffer, replay_concentration, runs
 from db.queries import retirement as retirement_queries
-from db.rows.algorithm_of_spec import algorithm_settings, bucket_meaning, has_continuous_rewards, may_replay
-from db.rows.buffer import RetirementLine
 from db.rows.display_names import distinct_names
+from db.rows.replays import RetirementLine
 from db.rows.runs import BucketRow, RunRow
+from db.rows.spec_fields import algorithm_settings, bucket_meaning, has_continuous_rewards, may_replay
 
 RETIRED = (
     "A question of success rate p that is tried n times is solved in all with probability pⁿ, and then retired: "
@@ -110,7 +110,7 @@ def _newer(run_id: str, seen: int) -> None:
 def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> None:
     num_buckets, meaning = algorithm["rollouts_per_question"], bucket_meaning(algorithm)
     first = max(1, view.step - ENTROPY_STEPS + 1)
-    scores = ask(buffer_history.scores_by_bucket, view.run_id, first, view.step)
+    scores = ask(buffer.scores_by_bucket, view.run_id, first, view.step)
     figures.show_cards(
         ("Bucket sizes", "questions", buffer_charts.sizes(view, num_buckets, meaning), "sizes",
          "Bars: questions in each bucket after the step, with lines for the step compared with"),
@@ -136,9 +136,9 @@ def _flow(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
 
 
 def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
-    births = ask(buffer_history.births, view.run_id, view.step)
+    births = ask(buffer.births, view.run_id, view.step)
     ages = {view.step - born: count for born, count in sorted(births.items(), reverse=True)}
-    replays = ask(buffer_history.replay_counts, view.run_id, view.step)
+    replays = ask(buffer.replay_counts, view.run_id, view.step)
     figures.show_cards(
         ("Age of stored trajectories", "trajectories", buffer_charts.counts(ages, "age, steps", "age"), "ages",
          "Bars: stored trajectories by age in steps"),
@@ -200,12 +200,12 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     step, base, other = _steps(row)
     if run_progress.is_live(row):
         st.fragment(_newer, run_every=REFRESH_SECONDS)(row.run_id, row.step)
-    states = ask(buffer_history.state_at, row.run_id, step), ask(buffer_history.state_at, other.run_id, base)
+    states = ask(buffer.state_at, row.run_id, step), ask(buffer.state_at, other.run_id, base)
     view = View(row.run_id, step, base, *states, "" if other.run_id == row.run_id else other.name)
-    num_other = ask(buffer_history.count_other_questions, row.run_id, other.run_id) if view.other else 0
+    num_other = ask(buffer.count_other_questions, row.run_id, other.run_id) if view.other else 0
     if num_other:
         notice.show("warning", "Other questions", f"{num_other:,} questions of this run are not those of {other.name}.")
-    rows = ask(buffer_history.buckets_at, row.run_id, step)
+    rows = ask(buffer.buckets_at, row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired, _what_if), strict=True))
     if not row.has_settings:
         views.pop("What if")

@@ -16,9 +16,8 @@ from app.queries.runs import TRAINING_RUNS, axis_points, list_judge_results, lis
 from app.queries.workbench import has_folder, read_log_tail
 from db.queries import benchmarks, buffer, judging, metrics, runs
 from db.queries.run_filter import RunFilter
-from db.rows.algorithm_of_spec import algorithm_settings, benchmark_titles, may_replay
 from db.rows.runs import RunRow
-from db.rows.unreadable_specs import UNREADABLE_KIND
+from db.rows.spec_fields import UNREADABLE_KIND, algorithm_settings, benchmark_titles, may_replay
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5

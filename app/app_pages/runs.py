@@ -11,8 +11,7 @@ from app.components.widgets import empty_state, exports
 from app.queries.answers import ask
 from app.queries.runs import RUNS_PAGE_SIZE, list_runs
 from db.queries import runs
-from db.queries.run_filter import RunFilter
-from db.queries.run_order import RunOrder
+from db.queries.run_filter import RunFilter, RunOrder
 from db.rows.runs import LIVE_STATES, RunRow
 
 REFRESH_SECONDS = 2

@@ -13,10 +13,10 @@ from app.components.widgets import address_choice, curves, data_table, empty_sta
 from app.formats import known
 from app.queries.answers import ask
 from app.queries.runs import metric_series, wrong_choices
-from db.queries import draw_effects, runs, selections, trajectory_weights
-from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio, has_continuous_rewards
+from db.queries import draw_effects, runs, selections
+from db.rows.replays import ReplayedGroupRow, age
 from db.rows.runs import RunRow
-from db.rows.selections import ReplayedGroupRow, age
+from db.rows.spec_fields import algorithm_settings, experience_ratio, has_continuous_rewards
 from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods.loading import QUESTIONS, find_part
@@ -144,7 +144,7 @@ def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
     for chart, column in zip(charts, st.columns(2, gap="small"), strict=True):
         with column:
             curves.card(chart, curves.figure_of(chart, series), "audit")
-    replay_effects.show_weights(ask(trajectory_weights.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
+    replay_effects.show_weights(ask(selections.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
 
 
 run, _ = run_choice.show_header("Selection audit", replays=True)

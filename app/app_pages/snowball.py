@@ -10,7 +10,7 @@ from app.components.widgets import address_choice, empty_state, figures, run_cho
 from app.queries.answers import ask
 from db.queries import code_analysis
 from db.queries.cases import find_cases, sets_of_run
-from db.queries.share_timeline import Spreading, share_timeline
+from db.queries.code_analysis import Spreading, share_timeline
 from db.rows.runs import RunRow
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]

@@ -16,8 +16,8 @@ from app.queries.workbench import (
     supervisor_heartbeat,
 )
 from db.queries import runs
-from db.queries.database_facts import database_facts
 from db.queries.run_filter import RunFilter
+from db.queries.runs import database_facts
 from db.rows.runs import LIVE_STATES
 
 REFRESH_SECONDS = 5

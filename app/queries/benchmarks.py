@@ -10,7 +10,7 @@ from app.queries.answers import ask
 from app.queries.runs import list_runs
 from app.settings import AppSettings
 from db.connections.session import Database
-from db.queries import benchmarks, score_comparison
+from db.queries import benchmarks
 from db.queries.run_filter import RunFilter
 from db.rows.runs import BROKEN_STATES, LIVE_STATES, RunRow
 from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
@@ -50,7 +50,7 @@ def _compare(
     second: ScoredRuns,
     scheme: str,
 ) -> list[ComparisonRow]:
-    return ask(score_comparison.compare_scores, first, second, scheme, tuple(AVERAGES.items()))
+    return ask(benchmarks.compare_scores, first, second, scheme, tuple(AVERAGES.items()))
 
 
 def _evaluations(states: tuple[str, ...]) -> list[RunRow]:

@@ -9,11 +9,10 @@ import streamlit as st
 from app.queries.answers import ask, ask_outside_pages, ask_pages
 from app.queries.workbench import current_runs_root
 from db.queries import judging, metrics, runs, selections
-from db.queries.run_filter import RunFilter
-from db.queries.run_order import NEWEST_FIRST, RunOrder
+from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
 from db.rows.judging import JudgeRow
+from db.rows.replays import WrongChoiceRow
 from db.rows.runs import MetricPoint, RunRow
-from db.rows.selections import WrongChoiceRow
 
 RUNS_PAGE_SIZE = 100
 MAX_CHART_POINTS = 300

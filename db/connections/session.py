@@ -5,13 +5,13 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -24,7 +24,7 @@ from sqlalchemy.exc import (
 )
 
 from db.connections.sqlite_files import BUSY_SECONDS, begin_writing, is_log_long, shorten_log
-from db.tables.json_text import dump_json
+from db.tables.column_types import dump_json
 from exgrpo_core.errors import UserError
 
 SQLITE_FILE = Path("workbench") / "workbench.db"
@@ -36,17 +36,20 @@ _SECRET_PARAMETERS = ("password", "sslpassword", "passfile", "service")
 """Of PostgreSQL's connection strings."""
 
 Result = TypeVar("Result")
+_REFUSALS = (DataError, IntegrityError, ProgrammingError)
+"""The database is available but rejects a value."""
 
 
 class DatabaseError(UserError, RuntimeError):
     """The database cannot be opened or used; one sentence why and what to do."""
 
 
+class DamagedDatabaseError(DatabaseError):
+    """The SQLite file is damaged. It is only an index, so a new one is built from the run directories."""
+
+
 UNAVAILABLE_ERRORS = (DatabaseError, DBAPIError)
 """The errors of reading from an unavailable database: it cannot be opened, or a connection or statement failed."""
-
-_REFUSALS = (DataError, IntegrityError, ProgrammingError)
-"""The database is available but rejects a value."""
 
 
 def concerns_database(error: Exception) -> bool:
@@ -111,13 +114,46 @@ class Database:
         if self.is_sqlite and path is not None and is_log_long(Path(path)):
             with (
                 contextlib.suppress(DBAPIError, sqlite3.Error),
-                contextlib.closing(self.engine.raw_connection()) as connection,
+                closing(self.engine.raw_connection()) as connection,
             ):
                 shorten_log(cast("sqlite3.Connection", connection.driver_connection))
 
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def check_pages(database: Database) -> None:
+    """Read all pages of a SQLite database; PostgreSQL checks its own.
+
+    Raises:
+        DamagedDatabaseError: Some are damaged.
+    """
+    if database.is_sqlite:
+        with database.read() as connection:
+            verdict = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        if verdict != "ok":
+            raise DamagedDatabaseError(f"{database.engine.url.database}: the database is damaged ({verdict}).")
+
+
+def copy_sqlite(source: Path, target: Path) -> None:
+    """Copy the database at `source` to the new file `target`, whole and consistent (SQLite's online backup).
+
+    It is one step, since SQLite restarts at every commit between steps. It blocks nobody: with a write-ahead log,
+    readers do not block writers.
+
+    Raises:
+        DatabaseError: The database cannot be read or is damaged, or the copy cannot be written.
+    """
+    address = f"file:{source.resolve().as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as original, closing(sqlite3.connect(target)) as copy:
+            original.backup(copy)
+            [[verdict]] = copy.execute("PRAGMA quick_check(1)").fetchall()
+    except sqlite3.Error as error:
+        raise DatabaseError(f"{source}: cannot be copied ({error}).") from None
+    if verdict != "ok":
+        raise DatabaseError(f"{source}: is damaged ({verdict.splitlines()[-1]}).")
 
 
 def sqlite_path(url: str | None, runs_root: Path) -> Path | None:
@@ -167,7 +203,23 @@ def make_engine(url: URL) -> Engine:
     engine = create_engine(url, connect_args=waiting, json_serializer=dump_json)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
+    event.listen(engine, "handle_error", _name_damage)
     return engine
+
+
+def _name_damage(context: ExceptionContext) -> None:
+    """Raise DamagedDatabaseError in place of SQLite's own errors about a file that is cut, overwritten or no database.
+
+    SQLAlchemy calls this for every error of a connection or statement.
+    """
+    error = context.original_exception
+    # The low byte of an extended code is the kind of error.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        file = context.engine.url.database if context.engine is not None else "the database"
+        raise DamagedDatabaseError(
+            f"{file}: the database is damaged ({error}). `exgrpo db rebuild` builds it again from the run directories."
+        ) from error
 
 
 def _make_postgresql_engine(url: URL) -> Engine:

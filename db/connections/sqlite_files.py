@@ -1,11 +1,25 @@
-"""SQLite with several programs that write to one file: short waits for the lock, and a log that stays small."""
+"""SQLite's file: local disks only, short waits for the lock, a log that stays small, and making way for a new one."""
 
+import re
 import sqlite3
 import time
 from pathlib import Path
 
-from db.connections.file_systems import network_type_of
-
+MOUNTS = Path("/proc/self/mountinfo")
+NETWORK_TYPES = frozenset(
+    {
+        "afs", "beegfs", "ceph", "cifs", "coda", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
+        "orangefs", "panfs", "smb3", "smbfs", "wekafs",
+    }
+)  # fmt: skip
+NETWORK_PROGRAMS = frozenset(
+    {
+        "blobfuse", "blobfuse2", "ceph", "ceph-fuse", "gcsfuse", "glusterfs", "juicefs", "lizardfs", "mfs", "mount-s3",
+        "rclone", "s3fs", "sshfs",
+    }
+)  # fmt: skip
+"""Programs that mount as `fuse.NAME`."""
+_OCTAL = re.compile(r"\\([0-7]{3})")
 BUSY_SECONDS = 5.0
 MAX_LOG_BYTES = 16 * 2**20
 """A longer write-ahead log is emptied. SQLite's automatic checkpoints never succeed while readers follow closely."""
@@ -13,6 +27,38 @@ _POLL_SECONDS = 0.005
 _FASTER_AFTER_SECONDS = 0.1
 """After so long a wait polls twice as often as at first."""
 _CHECKPOINT_SECONDS = 1.0
+
+
+def is_network_type(name: str) -> bool:
+    """Return whether a file system of this type may be mounted by several machines at once."""
+    kind, _, program = name.partition(".")
+    return kind in NETWORK_TYPES or (kind == "fuse" and program in NETWORK_PROGRAMS)
+
+
+def type_of(path: Path, mounts: str) -> str:
+    """Return the type of the file system that `path` is on, or would be on, by a mountinfo text; "" if it has none."""
+    resolved = path.resolve()
+    most_parts, kind = -1, ""
+    for line in mounts.splitlines():
+        head, _, tail = line.partition(" - ")
+        words = head.split(" ")
+        if len(words) < 5 or not tail:
+            continue
+        point = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), words[4]))
+        # A later mount on the same point hides the earlier one.
+        if resolved.is_relative_to(point) and len(point.parts) >= most_parts:
+            most_parts, kind = len(point.parts), tail.split(" ")[0]
+    return kind
+
+
+def network_type_of(path: Path) -> str:
+    """Return the type of the network file system that `path` is on; "" on a local one, or if it is not known."""
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+    kind = type_of(path, mounts)
+    return kind if is_network_type(kind) else ""
 
 
 def refusal(path: Path) -> str:
@@ -24,6 +70,14 @@ def refusal(path: Path) -> str:
         f"{path}: lies on a network file system ({kind}), where SQLite damages files; name a PostgreSQL database or a "
         "file on a local disk with EXGRPO_DATABASE_URL (sqlite:////FOLDER/workbench.db)."
     )
+
+
+def set_aside(path: Path) -> None:
+    """Rename a database that cannot be used, in place of an earlier one; its log would damage a new file."""
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    if path.exists():
+        path.replace(path.with_name(f"{path.stem}.unusable.db"))
 
 
 def begin_writing(connection: sqlite3.Connection) -> None:

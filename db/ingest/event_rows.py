@@ -9,12 +9,10 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from db.ingest.benchmark_rows import score_rows, standard_error
-from db.ingest.judge_rows import judge_vote_row
 from db.ingest.trajectory_blocks import INSERTED, pack_facts, pack_ids
+from db.statistics.intervals import standard_error
 from db.tables import models
-from db.tables.json_text import storable_text
-from db.tables.metric_values import pack_values, stored_names
+from db.tables.column_types import storable_text
 
 Row = dict[str, Any]
 
@@ -22,6 +20,8 @@ EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
 """Status and start model change an attempt's row; a judge's plan and cost are read by its resume only."""
 
 _TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19
+_MAX_SOURCE_CHARS = 200
+_MAX_COUNT = 2**31 - 1
 
 
 def trajectory_key(run_key: int, attempt: int, trajectory_id: int) -> int:
@@ -44,7 +44,6 @@ class RowCollector:
 
     def __init__(self, run_key: int, is_superseded: Callable[[int, int], bool]) -> None:
         self.rows: dict[Table, list[Row]] = {}
-        self._known_names: set[int] = set()
         self._run_key = run_key
         self._is_superseded = is_superseded
 
@@ -93,16 +92,16 @@ class RowCollector:
             self._put(models.questions, row)
 
     def _add_step(self, event: Mapping[str, Any]) -> None:
-        values = {key: float(event["metrics"][key]) for key in sorted(event["metrics"])}
+        values = {storable_text(name): float(value) for name, value in event["metrics"].items()}
         row = {
             "at": datetime.fromisoformat(event["at"]),
-            "is_started": bool(event["is_replay_open"]),
+            "is_replay_open": bool(event["is_replay_open"]),
             "is_finite": all(map(math.isfinite, values.values())),
             "notices": list(event["notices"]),
-            "names_key": self._names_key(tuple(values)),
-            "metric_values": pack_values(values.values()) if values else None,
         }
         self._put(models.steps, self._step_key | row)
+        for name, value in values.items():
+            self._put(models.metrics, self._step_key | {"name": name, "value": value})
         self._add_buffer(event)
         for selection in event["selections"]:
             self._add_selection(selection)
@@ -114,15 +113,6 @@ class RowCollector:
         for replay in _with_positions_of_their_own(event["replays"], event["trajectories"]):
             self._add_replay(replay, event["file"])
 
-    def _names_key(self, names: tuple[str, ...]) -> int | None:
-        if not names:
-            return None
-        key, stored = stored_names(names)
-        if key not in self._known_names:
-            self._known_names.add(key)
-            self._put(models.metric_names, {"run_key": self._run_key, "names_key": key, "names": stored})
-        return key
-
     def _add_block(self, event: Mapping[str, Any]) -> None:
         stored = [change for change in event["buffer_events"] if change[0] == INSERTED]
         buckets = {trajectory_id: bucket for _, _, trajectory_id, _, bucket in stored}
@@ -131,13 +121,13 @@ class RowCollector:
         self._put(models.trajectory_blocks, self._step_key | row)
 
     def _add_buffer(self, event: Mapping[str, Any]) -> None:
-        for bucket, num_questions, probability, num_drawn, deficit in event["buckets"]:
+        for bucket, num_questions, probability, num_drawn, overflow in event["buckets"]:
             row = {
                 "bucket": bucket,
                 "num_questions": num_questions,
                 "probability": float(probability),
                 "num_drawn": num_drawn,
-                "deficit": deficit,
+                "overflow": overflow,
             }
             self._put(models.bucket_counts, self._step_key | row)
         names = ("kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
@@ -183,7 +173,6 @@ class RowCollector:
         text = {
             "trajectory_key": key,
             "run_key": self._run_key,
-            "facets": f"run{self._run_key}",
             "text": storable_text(trajectory["text"]),
         }
         self._put(models.trajectory_texts, text)
@@ -236,3 +225,77 @@ def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     for trajectory in trajectories:
         outcomes.setdefault(trajectory["group_position"], []).append(trajectory["reward"] >= 1.0)
     return {name: statistics.fmean(outcome) for name, outcome in outcomes.items()}
+
+
+def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of one vote.
+
+    Raises:
+        ValueError: Its issues are no texts.
+    """
+    trajectory_id = vote["trajectory_id"]
+    label = vote["label"]
+    return {
+        "run_key": run_key,
+        "item_id": storable_text(str(vote["item_id"])),
+        "vote": int(vote["vote"]),
+        "source": str(vote["source"])[:_MAX_SOURCE_CHARS],
+        "source_attempt": vote["source_attempt"],
+        "trajectory_id": None if trajectory_id is None else int(trajectory_id),
+        "outcome": str(vote["outcome"]),
+        "reason": str(vote["reason"]),
+        "issues": _texts(vote["issues"]),
+        "label": None if label is None else bool(label),
+        "judge": str(vote["judge"]),
+        "prompt": str(vote["prompt"]),
+        "num_requests": min(int(vote["num_requests"]), _MAX_COUNT),
+        "num_tokens": min(int(vote["num_tokens"]), _MAX_COUNT),
+        "answer": storable_text(str(vote["answer"])),
+    }
+
+
+def _texts(issues: object) -> list[str]:
+    if not isinstance(issues, list | tuple) or not all(isinstance(issue, str) for issue in issues):
+        raise ValueError("issues: expected a list of texts.")
+    return list(issues)
+
+
+def score_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
+    """Return one row per scheme: the mean over questions, with its standard error clustered over them."""
+    num_samples = int(event["samples_per_question"])
+    return [
+        {
+            "run_key": run_key,
+            "benchmark": event["benchmark"],
+            "scheme": scheme,
+            "at": datetime.fromisoformat(event["at"]),
+            "title": event["title"],
+            "num_questions": len(num_correct),
+            "samples_per_question": num_samples,
+            **_score([count / num_samples for count in num_correct]),
+            "question_ids": list(map(str, event["question_ids"])),
+            "num_correct": list(map(int, num_correct)),
+            "outcomes": {str(outcome): int(count) for outcome, count in event["outcomes"][scheme].items()},
+            "comparability": _settings(event["comparability"]),
+            "comparability_key": event["comparability_key"],
+            "model": event["model"],
+            "source_run_id": event["source_run_id"],
+            "source_step": event["source_step"],
+            "mean_tokens": float(event["mean_tokens"]),
+            "truncated_share": float(event["truncated_share"]),
+            "seconds": float(event["seconds"]),
+            "reward_means": {str(name): float(mean) for name, mean in (event.get("reward_parts") or {}).items()},
+        }
+        for scheme, num_correct in event["num_correct"].items()
+    ]
+
+
+def _settings(parts: Mapping[str, Any]) -> Row:
+    for name, value in parts.items():
+        if not isinstance(value, str | int | float | None):
+            raise ValueError(f"comparability: {name}: expected a text or a number, got {type(value).__name__}.")
+    return dict(parts)
+
+
+def _score(rates: Sequence[float]) -> Row:
+    return {"score": statistics.fmean(rates), "standard_error": standard_error(rates)}

@@ -1,4 +1,23 @@
-"""Ingests what runs recorded: each event of a run's files exactly once, however often it comes."""
+"""Ingests what runs recorded: each event of a run's files exactly once, however often it comes.
+
+From a run directory to rows, for a run of two attempts whose worker was killed after step 7:
+
+1. `run.json` and `spec.json` become the run's row (`register_run`). It is remembered as unannounced until the journal's
+   earlier entries on it (tags, notes, names) are ingested too.
+2. `EventReader` reads `attempts/0001/events-*.jsonl` from a position, and each step's Parquet file of trajectories. A
+   batch is the events, the position after them and the faults of files.
+3. One transaction ingests the batch (`ingest_events`): events whose (attempt, seq) is in `ingested_events` are left
+   out, the rest become rows of all tables (`RowCollector`), and the position is saved. A kill at any moment repeats or
+   loses nothing.
+4. Attempt 2 resumes from the checkpoint at step 5, so its first step is 6. That says where it resumed
+   (`Supersession`): rows of attempt 1 after step 5 stay, with `is_superseded` set, and every query leaves them out.
+   The marks depend on the set of events alone, not on their order: a rebuilt database has the same.
+5. The run's summary is computed again from rows that are not superseded (`refresh_summary`), and its state follows the
+   newest attempt, always forward (`_record_statuses`). What no event can say, such as an end by a kill, the supervisor
+   sets (`set_status`).
+6. Damage is kept in the summary as faults. An error of the program or database is the fault `NOT_SHOWN`: the run is
+   ingested again when the supervisor starts, and `exgrpo db rebuild` does the same for all.
+"""
 
 from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
@@ -8,24 +27,26 @@ from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, 
 
 from db.connections.session import Database
 from db.ingest.event_rows import RowCollector
-from db.ingest.faults import add_faults
 from db.ingest.positions import note_unannounced, save_position
-from db.ingest.recorded_settings import record_settings
-from db.ingest.run_summary import refresh_summary
-from db.ingest.statuses import ENDED_STATUSES, status_rank
-from db.ingest.supersession import Supersession
+from db.ingest.run_summary import add_faults, record_settings, refresh_summary
 from db.ingest.upsert import insert_new
 from db.tables import models
-from db.tables.column_types import UtcDateTime
-from db.tables.json_text import storable_text
-from db.tables.run_lookup import require_run_key
+from db.tables.column_types import UtcDateTime, storable_text
+from db.tables.shared_reads import require_run_key
+from exgrpo_core.faults import Fault
 
+ENDED_STATUSES = frozenset({"stopped", "finished", "failed", "lost"})
+_RANKS = {"queued": 0, "starting": 1, "running": 2, "stopping": 3}
+_ENDED_RANK = 4
 Event = Mapping[str, Any]
 """One parsed event: seq, attempt, at, kind and the fields of the kind."""
-
-
-_DESCRIBED_BY = ("run.json: ", "spec.json: ")
+_DESCRIBED_BY = ("run.json", "spec.json")
 _DESCRIBED = ("name", "spec", "created_at", "parent_run_id", "branched_from_step")
+
+
+def status_rank(status: str) -> int:
+    """Return the rank of a status in the order of an attempt's life."""
+    return _RANKS.get(status, _ENDED_RANK)
 
 
 class IngestError(ValueError):
@@ -33,11 +54,11 @@ class IngestError(ValueError):
 
 
 def register_run(
-    database: Database, run_info: Mapping[str, Any], spec: Mapping[str, Any], faults: Sequence[str] = ()
+    database: Database, run_info: Mapping[str, Any], spec: Mapping[str, Any], faults: Sequence[Fault] = ()
 ) -> None:
     """Add a run from its `run.json` and `spec.json`; a run that has a row keeps it, unless that was of damaged files.
 
-    `faults` are sentences on what of these files is damaged.
+    `faults` are the damage of these files.
     """
 
     def work(connection: Connection) -> None:
@@ -59,7 +80,7 @@ def register_run(
             insert_new(connection, runs, [row])
             note_unannounced(connection, row["run_id"])
         elif not faults and _is_of_damaged_files(known.summary):
-            others = [fault for fault in known.summary["faults"] if not fault.startswith(_DESCRIBED_BY)]
+            others = [record for record in known.summary["faults"] if record["file"] not in _DESCRIBED_BY]
             values = {name: row[name] for name in _DESCRIBED} | {"summary": known.summary | {"faults": others}}
             connection.execute(update(runs).where(runs.c.run_key == known.run_key).values(values))
         if faults:
@@ -69,7 +90,7 @@ def register_run(
 
 
 def _is_of_damaged_files(summary: Mapping[str, Any]) -> bool:
-    return any(fault.startswith(_DESCRIBED_BY) for fault in summary.get("faults", ()))
+    return any(record["file"] in _DESCRIBED_BY for record in summary.get("faults", ()))
 
 
 def set_status(
@@ -106,7 +127,7 @@ def set_status(
 
 
 def ingest_events(
-    database: Database, run_id: str, events: Sequence[Event], position: str | None = None, faults: Sequence[str] = ()
+    database: Database, run_id: str, events: Sequence[Event], position: str | None = None, faults: Sequence[Fault] = ()
 ) -> int:
     """Ingest events and return how many were new; position and faults of the reader are saved in the same transaction.
 
@@ -253,3 +274,49 @@ def _follow_newest_attempt(connection: Connection, run_key: int, moved: Set[int]
         names = ("attempt", "status", "status_reason", "ended_at")
         values = {name: newest._mapping[name] for name in names}
         connection.execute(update(runs).where(runs.c.run_key == run_key).values(values))
+
+
+class Supersession:
+    """The last step of each attempt of a run that is not superseded."""
+
+    def __init__(self, connection: Connection, run_key: int) -> None:
+        self._connection = connection
+        self._run_key = run_key
+        attempts = models.attempts
+        known = select(attempts.c.attempt, attempts.c.resumed_from_step).where(attempts.c.run_key == run_key)
+        self._resumed_from: dict[int, int | None] = {row[0]: row[1] for row in connection.execute(known)}
+
+    def note(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Record from new events where attempts resumed, and mark the superseded rows."""
+        for attempt, step in sorted(_resumptions(events).items()):
+            known = self._resumed_from.get(attempt)
+            if known is None or step < known:
+                self._resumed_from[attempt] = step
+                self._mark(attempt, step)
+
+    def is_superseded(self, attempt: int, step: int) -> bool:
+        """Return whether a later attempt repeated this step of an attempt."""
+        return any(
+            later > attempt and resumed is not None and step > resumed for later, resumed in self._resumed_from.items()
+        )
+
+    def _mark(self, attempt: int, step: int) -> None:
+        attempts = models.attempts
+        is_it = (attempts.c.run_key == self._run_key) & (attempts.c.attempt == attempt)
+        self._connection.execute(update(attempts).where(is_it).values(resumed_from_step=step))
+        for table in models.STEP_TABLES:
+            is_older = (table.c.run_key == self._run_key) & (table.c.attempt < attempt) & (table.c.step > step)
+            self._connection.execute(update(table).where(is_older).values(is_superseded=True))
+
+
+def _resumptions(events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    """Return for each attempt after the first the step from which it resumed."""
+    resumed_from: dict[int, int] = {}
+    for event in events:
+        if event["attempt"] == 1 or event["kind"] not in {"step", "evaluation"}:
+            continue
+        if event["kind"] == "evaluation" and event["step"] > 0:
+            continue
+        step = max(event["step"] - 1, 0)
+        resumed_from[event["attempt"]] = min(step, resumed_from.get(event["attempt"], step))
+    return resumed_from

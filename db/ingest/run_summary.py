@@ -1,14 +1,20 @@
 """What the runs list shows of a run, computed once per ingest instead of once per page view."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, func, or_, select, update
 
-from db.rows.algorithm_of_spec import experience_ratio
+from db.connections.session import Database
+from db.rows.spec_fields import experience_ratio, is_unreadable
 from db.tables import models
-from db.tables.step_values import Curve, list_spans, read_curves
+from db.tables.column_types import storable_text
+from db.tables.shared_reads import Curve, read_curves, require_run_key
+from exgrpo_core.config import MAX_ROLLOUTS
+from exgrpo_core.faults import Fault, FaultKind
 
 NUM_CURVE_POINTS = 40
 NUM_RECENT_STEPS = 20
@@ -21,6 +27,14 @@ _KEYS = (_SCORE, "reward/mean", "seconds/step", "policy/entropy", "buffer/num_qu
 
 Curves = Mapping[str, Curve]
 """The metrics of `_KEYS` by name."""
+_KINDS = {
+    **dict.fromkeys(("questions", "step", "evaluation", "checkpoint"), "train"),
+    "benchmark": "eval",
+    **dict.fromkeys(("judging", "asked", "votes"), "judge"),
+}
+MAX_FAULTS = 20
+"""Further ones are not kept: `exgrpo verify` finds all."""
+_MAX_CHARACTERS = 400
 
 
 def refresh_summary(connection: Connection, run_key: int) -> None:
@@ -57,15 +71,18 @@ def _read_curves(connection: Connection, run_key: int, last_step: int) -> tuple[
 
     Also the stride: the score's curve has the steps that it divides, and the newest.
     """
-    spans = list_spans(connection, run_key)
-    scored = [span for span in spans if _SCORE in span.names]
+    metrics = models.metrics
+    query = (
+        select(metrics.c.name, func.min(metrics.c.step), func.max(metrics.c.step), func.count())
+        .where(metrics.c.run_key == run_key, metrics.c.name.in_(_KEYS), ~metrics.c.is_superseded)
+        .group_by(metrics.c.name)
+    )
+    spans = {name: span for name, *span in connection.execute(query)}
+    first_step, last_scored, num_scores = spans.get(_SCORE, (0, 0, 0))
     num_between = NUM_CURVE_POINTS - 1
-    stride = 1
-    if sum(span.num_steps for span in scored) > num_between:
-        first_step = min(span.first_step for span in scored)
-        stride = math.ceil((max(span.last_step for span in scored) - first_step + 1) / num_between)
-    edges = {step for span in spans for step in (span.first_step, span.last_step)}
-    step = models.steps.c.step
+    stride = math.ceil((last_scored - first_step + 1) / num_between) if num_scores > num_between else 1
+    edges = {step for first, last, _ in spans.values() for step in (first, last)}
+    step = metrics.c.step
     is_needed = or_(step % stride == 0, step > last_step - NUM_RECENT_STEPS, step.in_(edges))
     return read_curves(connection, run_key, _KEYS, is_needed), stride
 
@@ -93,7 +110,7 @@ def _has_empty_buffer(
     if not replays_experience or last_step < NUM_RECENT_STEPS or _newest(curves["buffer/num_questions"]) != 0:
         return False
     # Before the delayed start an empty buffer is normal, unless the reward is zero.
-    return has_no_reward or _has_step(connection, run_key, models.steps.c.is_started)
+    return has_no_reward or _has_step(connection, run_key, models.steps.c.is_replay_open)
 
 
 def _has_collapsed(entropies: Curve) -> bool:
@@ -139,3 +156,72 @@ def _last_avg_at_n(connection: Connection, run_key: int) -> float | None:
 
 def _json_number(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def record_settings(connection: Connection, run_key: int, events: Sequence[Mapping[str, Any]]) -> None:
+    """Add the kind and K to the placeholder of a specification that cannot be read; others stay unchanged."""
+    runs = models.runs
+    spec: dict[str, Any] = connection.scalars(select(runs.c.spec).where(runs.c.run_key == run_key)).one()
+    if not is_unreadable(spec):
+        return
+    kinds = [_KINDS[event["kind"]] for event in events if event["kind"] in _KINDS]
+    found: dict[str, Any] = {"kind": kinds[0]} if kinds else {}
+    known: dict[str, int] = spec.get("algorithm", {})
+    num_rollouts = max(_group_sizes(events), default=0)
+    # A group may lack rollouts that failed.
+    if max(2, known.get("rollouts_per_question", 0)) <= num_rollouts <= MAX_ROLLOUTS:
+        found["algorithm"] = {"rollouts_per_question": num_rollouts}
+    if found:
+        connection.execute(update(runs).where(runs.c.run_key == run_key).values(spec=spec | found))
+
+
+def _group_sizes(events: Sequence[Mapping[str, Any]]) -> Iterator[int]:
+    for event in events:
+        if event["kind"] == "step":
+            yield from Counter(trajectory["group_position"] for trajectory in event["trajectories"]).values()
+
+
+def record_faults(database: Database, run_id: str, faults: Sequence[Fault]) -> None:
+    """Keep faults; one that is known changes nothing.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    if faults:
+        database.write(lambda connection: add_faults(connection, require_run_key(connection, run_id), faults))
+
+
+def add_faults(connection: Connection, run_key: int, faults: Sequence[Fault]) -> None:
+    """Keep faults, within a transaction; a new reason why the run is not shown replaces the earlier one."""
+    known = _known_faults(connection, run_key)
+    is_not_shown = any(fault.kind is FaultKind.NOT_SHOWN for fault in faults)
+    kept = [record for record in known if not (is_not_shown and record["kind"] == FaultKind.NOT_SHOWN)]
+    records = [replace(fault, details=storable_text(fault.details[:_MAX_CHARACTERS])).as_record() for fault in faults]
+    _keep(connection, run_key, [*kept, *(record for record in records if record not in kept)][:MAX_FAULTS])
+
+
+def forget_not_shown(database: Database, run_id: str) -> None:
+    """Forget why a run was not shown completely, since now it is."""
+
+    def work(connection: Connection) -> None:
+        run_key = require_run_key(connection, run_id)
+        known = _known_faults(connection, run_key)
+        _keep(connection, run_key, [record for record in known if record["kind"] != FaultKind.NOT_SHOWN])
+
+    database.write(work)
+
+
+def is_shown(summary: Mapping[str, Any]) -> bool:
+    """Return whether everything recorded of a run could be ingested, by its summary."""
+    return all(record["kind"] != FaultKind.NOT_SHOWN for record in summary.get("faults", ()))
+
+
+def _known_faults(connection: Connection, run_key: int) -> list[dict[str, Any]]:
+    known = connection.scalars(select(models.runs.c.summary).where(models.runs.c.run_key == run_key)).one()
+    return list(known.get("faults", ()))
+
+
+def _keep(connection: Connection, run_key: int, records: list[dict[str, Any]]) -> None:
+    is_run = models.runs.c.run_key == run_key
+    summary = connection.scalars(select(models.runs.c.summary).where(is_run)).one()
+    connection.execute(update(models.runs).where(is_run).values(summary=summary | {"faults": records}))

@@ -5,13 +5,11 @@ of that; a scan of a million trajectories does, if their facts are packed side b
 replays of a trajectory are kept with the step of the replay.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, RowMapping, insert, select
-
-from db.tables import models
+from sqlalchemy import RowMapping
 
 INSERTED = "inserted"
 """The kind of buffer change by which a trajectory is stored."""
@@ -34,16 +32,6 @@ FACTS = np.dtype(
 """One trajectory; `bucket` is its question's when it was stored, `verdict` an index of `VERDICTS`, flags are 0 or 1."""
 IDS = np.dtype("<u4")
 _CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
-_COLUMNS = (
-    "trajectory_id",
-    "question_index",
-    "num_tokens",
-    "mean_entropy",
-    "verdict",
-    "reward",
-    "is_valid",
-    "has_code",
-)
 
 
 def pack_facts(rows: Iterable[Mapping[str, Any] | RowMapping], buckets: Mapping[int, int]) -> bytes:
@@ -54,39 +42,6 @@ def pack_facts(rows: Iterable[Mapping[str, Any] | RowMapping], buckets: Mapping[
 def pack_ids(trajectory_ids: Iterable[int]) -> bytes:
     """Return packed ids of trajectories of the run; external ones have ids below 0 and are left out."""
     return np.fromiter(trajectory_ids, dtype=IDS).tobytes()
-
-
-def make_blocks(connection: Connection, run_keys: Sequence[int]) -> None:
-    """Pack the facts of these runs, which have no blocks yet, from the other tables."""
-    steps = models.steps
-    step_keys = select(steps.c.run_key, steps.c.step, steps.c.attempt, steps.c.is_superseded)
-    for run_key in run_keys:
-        for row in connection.execute(step_keys.where(steps.c.run_key == run_key)).mappings().all():
-            packed = _pack_step(connection, row)
-            if any(packed.values()):
-                connection.execute(insert(models.trajectory_blocks).values(dict(row) | packed))
-
-
-def _pack_step(connection: Connection, step_key: RowMapping) -> dict[str, bytes]:
-    trajectories, changes, replays = models.trajectories, models.buffer_changes, models.replays
-    keys = ("run_key", "step", "attempt")
-    is_trajectory, is_change, is_replay = (
-        [table.c[key] == step_key[key] for key in keys] for table in (trajectories, changes, replays)
-    )
-    stored = select(changes.c.trajectory_id, changes.c.bucket_to).where(*is_change, changes.c.kind == INSERTED)
-    rows = (
-        select(*(trajectories.c[name] for name in _COLUMNS))
-        .where(*is_trajectory)
-        .order_by(trajectories.c.trajectory_key)
-    )
-    replayed = select(replays.c.trajectory_id).where(*is_replay, ~replays.c.is_external)
-    replayed = replayed.order_by(replays.c.group_position)
-    return {
-        "facts": pack_facts(
-            connection.execute(rows).mappings().all(), {row[0]: row[1] for row in connection.execute(stored)}
-        ),
-        "replayed": pack_ids(connection.scalars(replayed)),
-    }
 
 
 def _facts(row: Mapping[str, Any] | RowMapping, buckets: Mapping[int, int]) -> tuple[Any, ...]:

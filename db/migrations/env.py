@@ -1,4 +1,4 @@
-"""Runs revisions on the connection that `db.connections.schema` hands over, inside its transaction."""
+"""Runs revisions on the connection that `db.connections.opening` hands over, inside its transaction."""
 
 from alembic import context
 

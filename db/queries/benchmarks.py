@@ -1,14 +1,19 @@
 """Scores of benchmarks."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, RowMapping, Select, select
 
 from db.connections.session import Database
-from db.queries.run_methods import method_name
-from db.rows.scores import BenchmarkScoreRow
+from db.queries.run_filter import method_name
+from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ItemRow, ScoredRuns
+from db.rows.spec_fields import is_unreadable
+from db.statistics.differences import hierarchical_bootstrap, holm
 from db.tables import models
 
 _STARTED_FROM = re.compile(r"/model/([^/]+)/step-[^/]+/?$")
@@ -84,3 +89,148 @@ def _first_backbone(connection: Connection, spec: Mapping[str, Any]) -> str:
 
 def _model_source(spec: Mapping[str, Any]) -> str:
     return str(spec.get("model", {}).get("source", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One benchmark of two models: correctness rates of common questions, and the parts of the keys that differ.
+
+    Rates are (seeds, questions); `seeds` are the trained runs, or models, of both. Where `is_paired`, row s of both
+    began with the same seed.
+    """
+
+    benchmark: str
+    question_ids: list[str]
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+    seeds: tuple[tuple[str, ...], tuple[str, ...]]
+    is_paired: bool
+    differing: tuple[str, ...]
+
+
+def compare_scores(
+    database: Database,
+    first: ScoredRuns,
+    second: ScoredRuns,
+    scheme: str,
+    averages: tuple[tuple[str, tuple[str, ...]], ...] = (),
+) -> list[ComparisonRow]:
+    """Return one row per benchmark that both models have, then one per average whose benchmarks both have.
+
+    An average weighs its benchmarks equally, however many questions each has; each seed must have all of them.
+    """
+    pairs = {pair.benchmark: pair for pair in _pairs(database, first, second, scheme)}
+    whole = [
+        (name, parts)
+        for name, parts in averages
+        if pairs.keys() >= {*parts} and len({pairs[part].seeds for part in parts}) == 1
+    ]
+    rows = [
+        *(_compare(pair.benchmark, [pair]) for pair in pairs.values()),
+        *(_compare(name, [pairs[part] for part in parts]) for name, parts in whole),
+    ]
+    corrected = holm([row.p_value for row in rows])
+    return [replace(row, p_value=p_value) for row, p_value in zip(rows, corrected, strict=True)]
+
+
+def list_items(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: str, benchmark: str) -> list[ItemRow]:
+    """Return the questions of a benchmark on which two models differ: most won first, most lost last."""
+    wanted = [tuple(run for run in runs if run[0] == benchmark) for runs in (first, second)]
+    items = [
+        ItemRow(pair.benchmark, *values)
+        for pair in _pairs(database, wanted[0], wanted[1], scheme)
+        for values in zip(pair.question_ids, _means(pair.first), _means(pair.second), strict=True)
+    ]
+    return sorted((item for item in items if item.difference), key=lambda item: -item.difference)
+
+
+def differing_parts(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the parts in which two comparability keys differ."""
+    return tuple(sorted(name for name in {*first, *second} if first.get(name) != second.get(name)))
+
+
+def _compare(name: str, pairs: list[_Pair]) -> ComparisonRow:
+    gap = hierarchical_bootstrap([(pair.first, pair.second) for pair in pairs], is_paired=pairs[0].is_paired)
+    gaps = [
+        after - before for pair in pairs for before, after in zip(_means(pair.first), _means(pair.second), strict=True)
+    ]
+    return ComparisonRow(
+        benchmark=name,
+        num_questions=len(gaps),
+        first=float(np.mean([pair.first.mean() for pair in pairs])),
+        second=float(np.mean([pair.second.mean() for pair in pairs])),
+        difference=gap.difference,
+        low=gap.low,
+        high=gap.high,
+        p_value=gap.p_value,
+        num_won=sum(value > 0 for value in gaps),
+        num_lost=sum(value < 0 for value in gaps),
+        num_seeds=(len(pairs[0].first), len(pairs[0].second)),
+        is_paired=pairs[0].is_paired,
+        differing=tuple(sorted({part for pair in pairs for part in pair.differing})),
+    )
+
+
+def _means(rates: NDArray[np.float64]) -> list[float]:
+    """Return each question's mean over seeds."""
+    means: list[float] = rates.mean(axis=0).tolist()
+    return means
+
+
+def _pairs(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[_Pair]:
+    rows = _scored(database, {*first, *second}, scheme)
+    pairs = []
+    for benchmark in dict(first):
+        sides = [
+            [rows[run_id, name] for name, run_id in runs if name == benchmark and (run_id, name) in rows]
+            for runs in (first, second)
+        ]
+        if all(sides):
+            pairs.append(_pair(benchmark, *sides))
+    return [pair for pair in pairs if pair.question_ids]
+
+
+def _pair(name: str, first: Sequence[RowMapping], second: Sequence[RowMapping]) -> _Pair:
+    is_paired = _have_same_seeds(first, second)
+    sides = [sorted(side, key=_training_seed if is_paired else _seed) for side in (first, second)]
+    rates = [[_rates(row) for row in side] for side in sides]
+    every = [entry for side in rates for entry in side]
+    common = [question_id for question_id in every[0] if all(question_id in entry for entry in every)]
+    left, right = (np.array([[entry[item] for item in common] for entry in side]) for side in rates)
+    differing = {
+        part for row in (*first, *second) for part in differing_parts(first[0]["comparability"], row["comparability"])
+    }
+    seeds = tuple(map(_seed, sides[0])), tuple(map(_seed, sides[1]))
+    return _Pair(name, common, left, right, seeds, is_paired, tuple(sorted(differing)))
+
+
+def _have_same_seeds(first: Sequence[RowMapping], second: Sequence[RowMapping]) -> bool:
+    """Return whether both are several runs, each of another seed, with the same seeds in both."""
+    sides = [[_training_seed(row) for row in side] for side in (first, second)]
+    seeds = {*sides[0]}
+    return len(seeds) > 1 and () not in seeds and seeds == {*sides[1]} and len(seeds) == len(sides[0]) == len(sides[1])
+
+
+def _training_seed(row: RowMapping) -> tuple[int, ...]:
+    """Return the seed of the scored run and that of the warm model it began with, () where they are unknown."""
+    spec = row["source_spec"]
+    return () if spec is None or is_unreadable(spec) else (spec["seed"], spec["model"].get("warm_seed", 0))
+
+
+def _seed(row: RowMapping) -> str:
+    return str(row["source_run_id"] or row["model"])
+
+
+def _rates(row: RowMapping) -> dict[str, float]:
+    pairs = zip(row["question_ids"], row["num_correct"], strict=True)
+    return {question_id: count / row["samples_per_question"] for question_id, count in pairs}
+
+
+def _scored(database: Database, wanted: set[tuple[str, str]], scheme: str) -> dict[tuple[str, str], RowMapping]:
+    runs, table, source = models.runs, models.benchmark_scores, models.runs.alias("source")
+    names, run_ids = {name for name, _ in wanted}, {run_id for _, run_id in wanted}
+    query = select(table, runs.c.run_id, source.c.spec.label("source_spec")).join(runs)
+    query = query.outerjoin(source, source.c.run_id == table.c.source_run_id).where(table.c.scheme == scheme)
+    query = query.where(runs.c.run_id.in_(run_ids), table.c.benchmark.in_(names))
+    with database.read() as connection:
+        return {(row["run_id"], row["benchmark"]): row for row in connection.execute(query).mappings()}

@@ -1,18 +1,23 @@
 """The replay buffer: its buckets by step, its state at any step, and the selections from it."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
 
 from db.connections.session import Database
+from db.rows.replays import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
 from db.rows.runs import BucketRow, CandidateRow
 from db.tables import models
-from db.tables.run_lookup import find_run_key
+from db.tables.shared_reads import find_run_key
 
 MAX_GRID_STEPS = 1000
 FAR_STEP = 2**31 - 1
 """After the last step of any run."""
 _MAX_ANCESTORS = 50
+MAX_SCORES = 5_000
 
 
 def bucket_grid(database: Database, run_id: str, max_steps: int = MAX_GRID_STEPS) -> list[BucketRow]:
@@ -27,7 +32,7 @@ def bucket_grid(database: Database, run_id: str, max_steps: int = MAX_GRID_STEPS
         if last is None:
             return []
         stride = max(1, math.ceil((last - first + 1) / max_steps))
-        names = ("step", "bucket", "num_questions", "probability", "num_drawn", "deficit")
+        names = ("step", "bucket", "num_questions", "probability", "num_drawn", "overflow")
         query = select(*(counts.c[name] for name in names)).where(is_current).order_by(counts.c.step, counts.c.bucket)
         if stride > 1:
             query = query.where(or_(counts.c.step % stride == 0, counts.c.step == last))
@@ -101,3 +106,214 @@ def last_changes(connection: Connection, run_key: int, step: int) -> list[tuple[
     )
     query = select(moves.c.question_index, moves.c.bucket_to).where(moves.c.rank == 1)
     return [(question_index, bucket) for question_index, bucket in connection.execute(query)]
+
+
+def state_at(database: Database, run_id: str, step: int) -> BufferState:
+    """Return the buffer after `step`; a branch starts from its parent's."""
+    with database.read() as connection:
+        last: dict[int, int | None] = {}
+        for run_key, until in reversed(ancestry(connection, run_id, step)):
+            last |= dict(last_changes(connection, run_key, until))
+    buckets = {index: bucket for index, bucket in last.items() if bucket is not None}
+    return BufferState(buckets, frozenset(last.keys() - buckets.keys()))
+
+
+def buckets_at(database: Database, run_id: str, step: int) -> list[BucketRow]:
+    """Return the buckets that a step drew from; empty if it drew nothing."""
+    counts = models.bucket_counts
+    names = tuple(BucketRow.__dataclass_fields__)
+    query = (
+        select(*(counts.c[name] for name in names))
+        .join(models.runs)
+        .where(models.runs.c.run_id == run_id, counts.c.step == step, ~counts.c.is_superseded)
+        .order_by(counts.c.bucket)
+    )
+    with database.read() as connection:
+        return [BucketRow(*row) for row in connection.execute(query)]
+
+
+def count_other_questions(database: Database, run_id: str, other_id: str) -> int:
+    """Return how many training questions of a run another run does not have under the same index."""
+    questions, others = models.questions.alias(), models.questions.alias()
+    with database.read() as connection:
+        run_key, other_key = (find_run_key(connection, name) for name in (run_id, other_id))
+        is_it = and_(
+            others.c.run_key == other_key,
+            others.c.question_set == questions.c.question_set,
+            others.c.question_index == questions.c.question_index,
+            others.c.question_id == questions.c.question_id,
+        )
+        query = select(func.count()).where(
+            questions.c.run_key == run_key,
+            questions.c.question_set == "training",
+            ~exists(select(literal(1)).where(is_it)),
+        )
+        return connection.scalar(query) or 0
+
+
+def births(database: Database, run_id: str, step: int) -> dict[int, int]:
+    """Return how many trajectories the buffer held after `step`, by the step that generated them."""
+    by_step: Counter[int] = Counter()
+    with database.read() as connection:
+        changes = models.buffer_changes
+        for stored in _stored(connection, run_id, step):
+            query = stored.with_only_columns(changes.c.step, func.count()).group_by(changes.c.step)
+            by_step.update({row[0]: row[1] for row in connection.execute(query)})
+    return dict(sorted(by_step.items()))
+
+
+def replay_counts(database: Database, run_id: str, step: int) -> dict[int, int]:
+    """Return how many of the trajectories held after `step` were replayed how often."""
+    with database.read() as connection:
+        counts = _replays_by_trajectory(connection, run_id, step)
+        stored = _stored_ids(connection, run_id, step)
+    return dict(sorted(Counter(counts.get(number, 0) for number in stored).items()))
+
+
+def questions_born(database: Database, run_id: str, step: int, born_step: int) -> list[int]:
+    """Return the questions of which the buffer held after `step` a trajectory generated in `born_step`."""
+    with database.read() as connection:
+        changes, questions = models.buffer_changes, set[int]()
+        for stored in _stored(connection, run_id, step):
+            query = stored.with_only_columns(changes.c.question_index).where(changes.c.step == born_step)
+            questions |= set(connection.scalars(query))
+    return sorted(questions)
+
+
+def questions_replayed(database: Database, run_id: str, step: int, num_replays: int) -> list[int]:
+    """Return the questions of which the buffer held after `step` a trajectory replayed exactly `num_replays` times."""
+    with database.read() as connection:
+        counts = _replays_by_trajectory(connection, run_id, step)
+        stored = _stored_ids(connection, run_id, step)
+    return sorted({question for number, question in stored.items() if counts.get(number, 0) == num_replays})
+
+
+def scores_by_bucket(database: Database, run_id: str, step_from: int, step_to: int) -> list[ScoredRow]:
+    """Return the scores given in these steps, the newest `MAX_SCORES` of them."""
+    table, chosen = models.candidates, models.selections
+    query = (
+        select(chosen.c.bucket, table.c.entropy, table.c.is_chosen)
+        .join(models.runs, models.runs.c.run_key == table.c.run_key)
+        .join(chosen, and_(*(table.c[column.name] == column for column in chosen.primary_key)))
+        .where(models.runs.c.run_id == run_id, table.c.step.between(step_from, step_to), ~table.c.is_superseded)
+        .order_by(table.c.step.desc(), table.c.question_index, table.c.position)
+        .limit(MAX_SCORES)
+    )
+    with database.read() as connection:
+        return [ScoredRow(*row) for row in connection.execute(query)]
+
+
+def buffered_questions(
+    database: Database, run_id: str, step: int, question_indices: Sequence[int]
+) -> list[BufferedQuestionRow]:
+    """Return these questions with what the buffer held of each after `step`."""
+    questions, runs, replays = models.questions, models.runs, models.replays
+    with database.read() as connection:
+        stored = Counter(_stored_ids(connection, run_id, step, question_indices).values())
+        drawn = (
+            select(replays.c.question_index, func.count(), func.max(replays.c.step))
+            .join(runs)
+            .where(runs.c.run_id == run_id, replays.c.step <= step, ~replays.c.is_superseded)
+            .where(replays.c.question_index.in_(question_indices))
+            .group_by(replays.c.question_index)
+        )
+        replayed = {row[0]: (row[1], row[2]) for row in connection.execute(drawn)}
+        texts = (
+            select(questions.c.question_index, questions.c.prompt_text)
+            .join(runs)
+            .where(runs.c.run_id == run_id, questions.c.question_set == "training")
+            .where(questions.c.question_index.in_(question_indices))
+            .order_by(questions.c.question_index)
+        )
+        rows = connection.execute(texts).all()
+    return [
+        BufferedQuestionRow(index, prompt, stored[index], *replayed.get(index, (0, None))) for index, prompt in rows
+    ]
+
+
+def stored_candidates(database: Database, run_id: str, step: int, question_indices: Sequence[int]) -> list[StoredRow]:
+    """Return what the buffer held of these questions before `step`, oldest first, with the newest scores up to then."""
+    trajectories = models.trajectories
+    with database.read() as connection:
+        lineage = ancestry(connection, run_id, step - 1)
+        stored = _stored_ids(connection, run_id, step - 1, question_indices)
+        candidates: dict[int, StoredRow] = {}
+        for run_key, _ in lineage:
+            names = ("question_index", "trajectory_id", "step", "num_tokens", "mean_entropy", "mean_log_prob")
+            birth = select(*(trajectories.c[name] for name in names)).where(
+                trajectories.c.run_key == run_key,
+                trajectories.c.question_index.in_(question_indices),
+                ~trajectories.c.is_superseded,
+            )
+            for question, number, born, size, entropy, log_prob in connection.execute(birth):
+                if number in stored and number not in candidates:
+                    candidates[number] = StoredRow(question, number, born, born, size, entropy, -log_prob)
+        for run_key, until in reversed(lineage):
+            for number, row in _newest_scores(connection, run_key, until, question_indices).items():
+                if number in candidates:
+                    known = candidates[number]
+                    candidates[number] = StoredRow(
+                        known.question_index, number, known.born_step, row.step, known.num_tokens, row.entropy, row.nll
+                    )
+    return sorted(candidates.values(), key=lambda row: (row.question_index, row.trajectory_id))
+
+
+def _newest_scores(connection: Connection, run_key: int, step: int, question_indices: Sequence[int]) -> dict[int, Any]:
+    table, drawn = models.candidates, models.selections
+    query = (
+        select(table.c.trajectory_id, table.c.step, table.c.entropy, table.c.nll)
+        .join_from(drawn, table, and_(*(table.c[column.name] == column for column in drawn.primary_key)))
+        .where(drawn.c.run_key == run_key, drawn.c.step <= step, drawn.c.question_index.in_(question_indices))
+        .where(~drawn.c.is_superseded)
+        .order_by(table.c.step)
+    )
+    return {row.trajectory_id: row for row in connection.execute(query)}
+
+
+def _stored_ids(
+    connection: Connection, run_id: str, step: int, question_indices: Sequence[int] | None = None
+) -> dict[int, int]:
+    """Return the question of every trajectory that the buffer held after `step`."""
+    changes = models.buffer_changes
+    question_of: dict[int, int] = {}
+    for stored in _stored(connection, run_id, step):
+        query = stored.with_only_columns(changes.c.trajectory_id, changes.c.question_index)
+        if question_indices is not None:
+            query = query.where(changes.c.question_index.in_(question_indices))
+        question_of |= {row[0]: row[1] for row in connection.execute(query)}
+    return question_of
+
+
+def _stored(connection: Connection, run_id: str, step: int) -> list[Select[Any]]:
+    """Return for the run and each ancestor the query of its stored trajectories that were not retired up to `step`."""
+    changes, later = models.buffer_changes, models.buffer_changes.alias()
+    queries, younger = [], list[int]()
+    for run_key, until in ancestry(connection, run_id, step):
+        counts = or_(and_(later.c.run_key == run_key, later.c.step <= until), later.c.run_key.in_(younger))
+        was_retired = exists(
+            select(literal(1)).where(
+                counts,
+                later.c.question_index == changes.c.question_index,
+                later.c.kind == "retired",
+                later.c.step.between(changes.c.step, step),
+                ~later.c.is_superseded,
+            )
+        )
+        is_stored = and_(changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "inserted")
+        query = select(changes.c.trajectory_id).where(is_stored, ~changes.c.is_superseded, ~was_retired)
+        queries.append(query)
+        younger = [*younger, run_key]
+    return queries
+
+
+def _replays_by_trajectory(connection: Connection, run_id: str, step: int) -> dict[int, int]:
+    replays = models.replays
+    counts: Counter[int] = Counter()
+    for run_key, until in ancestry(connection, run_id, step):
+        query = (
+            select(replays.c.trajectory_id, func.count())
+            .where(replays.c.run_key == run_key, replays.c.step <= until, ~replays.c.is_superseded)
+            .group_by(replays.c.trajectory_id)
+        )
+        counts.update({row[0]: row[1] for row in connection.execute(query)})
+    return dict(counts)

@@ -9,7 +9,7 @@ from db.connections.session import Database
 from db.ingest.event_rows import trajectory_key
 from db.queries.judging import as_integer, question_texts
 from db.queries.verdicts import JudgedTrajectories, judged_trajectories
-from db.rows.cases import CaseResponse, CaseSetRow, SavedCase, SnowballCase
+from db.rows.chains_of_thought import CaseResponse, CaseSetRow, SavedCase, SnowballCase
 from db.tables import models
 
 _KeyPair = tuple[int, int]

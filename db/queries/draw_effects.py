@@ -13,11 +13,11 @@ from sqlalchemy import Connection, and_, select
 
 from db.connections.session import Database
 from db.queries.buffer import ancestry, last_changes
-from db.queries.question_attempts import question_attempts
-from db.rows.analysis import ALL
-from db.rows.draw_effects import Difference, DrawEffect
+from db.queries.retirement import question_attempts
+from db.rows.chains_of_thought import ALL
+from db.rows.replays import Difference, DrawEffect
 from db.tables import models
-from db.tables.run_lookup import require_run_key
+from db.tables.shared_reads import require_run_key
 
 MAX_OBSERVATIONS = 500_000
 """Of a longer run one in so many steps is used."""

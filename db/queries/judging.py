@@ -2,12 +2,34 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, RowMapping, Subquery, case, cast, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    RowMapping,
+    Select,
+    Subquery,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+)
 
 from db.connections.session import Database
-from db.rows.judging import JudgeRow, LabelledVoteRow, VoteRow
+from db.queries.verdicts import JudgedTrajectories, judged_trajectories
+from db.rows.chains_of_thought import AgreementRow
+from db.rows.judging import JudgedRow, JudgeJobRow, JudgeRow, LabelledVoteRow, VerdictFilter, VoteRow
 from db.tables import models
+from db.tables.shared_reads import require_run_key
+
+MAX_COUNT = 10_000
+"""Counts are exact up to here; one more means "more than that"."""
 
 
 def list_judges(database: Database, source: str | None = None) -> list[JudgeRow]:
@@ -126,3 +148,220 @@ def as_integer(condition: ColumnElement[bool]) -> ColumnElement[int]:
 def _vote_row(row: RowMapping) -> VoteRow:
     values = {name: row[name] for name in VoteRow.__dataclass_fields__ if name != "judge_run_id"}
     return VoteRow(judge_run_id=row["run_id"], **values | {"issues": tuple(row["issues"])})
+
+
+def list_judge_jobs(database: Database, source: str | None = None) -> list[JudgeJobRow]:
+    """Return judges' jobs, newest first: those on one training run, or all; also those that have not voted yet."""
+    runs, votes = models.runs, models.judge_votes
+    counts = (
+        select(
+            votes.c.run_key,
+            func.max(votes.c.judge).label("judge"),
+            func.max(votes.c.prompt).label("prompt"),
+            func.count().label("num_votes"),
+            func.count().filter(votes.c.outcome == "unjudged").label("num_unjudged"),
+            func.count(votes.c.item_id.distinct()).label("num_responses"),
+            func.sum(votes.c.num_requests).label("num_requests"),
+            func.sum(votes.c.num_tokens).label("num_tokens"),
+        )
+        .where(*(() if source is None else (votes.c.source == source,)))
+        .group_by(votes.c.run_key)
+        .subquery()
+    )
+    query = (
+        select(runs.c.run_id, runs.c.name, runs.c.status, runs.c.status_reason, runs.c.created_at, runs.c.spec, counts)
+        .join_from(runs, counts, counts.c.run_key == runs.c.run_key, isouter=True)
+        .where(runs.c.spec["kind"].as_string() == "judge")
+        .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
+    )
+    if source is not None:
+        query = query.where(runs.c.spec["judged"]["run_id"].as_string() == source)
+    with database.read() as connection:
+        return [_job_row(row._mapping) for row in connection.execute(query)]
+
+
+def calibration_votes(database: Database, judge: str, prompt: str) -> list[LabelledVoteRow]:
+    """Return the votes of the newest calibration of a judge with a prompt, in order; none if there is none."""
+    votes, runs = models.judge_votes, models.runs
+    newest = (
+        select(votes.c.run_key)
+        .join(runs)
+        .where(votes.c.judge == judge, votes.c.prompt == prompt, votes.c.label.is_not(None))
+        .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = (
+        select(votes.c.item_id, votes.c.label, votes.c.outcome)
+        .where(votes.c.run_key == newest, votes.c.label.is_not(None))
+        .order_by(votes.c.item_id, votes.c.vote)
+    )
+    with database.read() as connection:
+        return [LabelledVoteRow(*row) for row in connection.execute(query)]
+
+
+def list_verdicts(
+    database: Database,
+    run_id: str,
+    judge_run_id: str | None = None,
+    which: VerdictFilter = VerdictFilter.ALL,
+    *,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[JudgedRow]:
+    """Return a page of answer-correct trajectories with their verdicts, newest first; `before` is the last row's key.
+
+    Raises:
+        UnknownRunError: There is no such run, or no such judge.
+    """
+    with database.read() as connection:
+        judged = judged_trajectories(connection, run_id, judge_run_id)
+        query = _rows(judged).where(*_conditions(connection, judged, run_id, judge_run_id, which))
+        key = models.trajectories.c.trajectory_key
+        if before is not None:
+            query = query.where(key < before)
+        rows = connection.execute(query.order_by(key.desc()).limit(limit))
+        return [_judged_row(run_id, row._mapping) for row in rows]
+
+
+def get_verdicts(
+    database: Database, run_id: str, trajectory_id: int, judge_run_id: str | None = None
+) -> JudgedRow | None:
+    """Return one trajectory with its verdicts, None if the run has none of this id.
+
+    Raises:
+        UnknownRunError: There is no such run, or no such judge.
+    """
+    with database.read() as connection:
+        judged = judged_trajectories(connection, run_id, judge_run_id)
+        is_it = models.trajectories.c.trajectory_id == trajectory_id
+        row = connection.execute(_rows(judged).where(*judged.conditions, is_it)).first()
+        return None if row is None else _judged_row(run_id, row._mapping)
+
+
+def count_verdicts(database: Database, run_id: str, judge_run_id: str | None = None) -> dict[VerdictFilter, int]:
+    """Return how many answer-correct trajectories each filter lists, at most `MAX_COUNT` + 1.
+
+    Raises:
+        UnknownRunError: There is no such run, or no such judge.
+    """
+    key = models.trajectories.c.trajectory_key
+    counts = {}
+    with database.read() as connection:
+        judged = judged_trajectories(connection, run_id, judge_run_id)
+        for which in VerdictFilter:
+            conditions = _conditions(connection, judged, run_id, judge_run_id, which)
+            bounded = select(key).select_from(judged.source).where(*conditions).limit(MAX_COUNT + 1).subquery()
+            counts[which] = connection.scalar(select(func.count()).select_from(bounded)) or 0
+    return counts
+
+
+def agreement(database: Database, run_id: str, judge_run_id: str | None = None) -> list[AgreementRow]:
+    """Return how a judge agrees with the oracle and with users; without a judge, how the oracle agrees with users.
+
+    Raises:
+        UnknownRunError: There is no such run, or no such judge.
+    """
+    with database.read() as connection:
+        judged = judged_trajectories(connection, run_id, judge_run_id)
+        others: list[tuple[str, Any]] = [("users", judged.user)]
+        if judge_run_id is not None:
+            others.insert(0, ("oracle", models.trajectories.c.is_valid))
+        rows = []
+        for name, other in others:
+            pairs = [(True, True), (True, False), (False, True), (False, False)]
+            counts = [
+                func.count().filter(judged.by_judge.is_(is_valid), other.is_(is_other_valid))
+                for is_valid, is_other_valid in pairs
+            ]
+            query = select(*counts).select_from(judged.source).where(*judged.conditions, other.is_not(None))
+            rows.append(AgreementRow(name, *map(int, connection.execute(query).one())))
+    return [row for row in rows if row.num_compared]
+
+
+def _rows(judged: JudgedTrajectories) -> Select[Any]:
+    trajectories, votes = models.trajectories, judged.votes
+    zero: ColumnElement[int] = literal(0)
+    counts = (
+        (zero, zero, zero, null())
+        if votes is None
+        else (votes.c.num_valid, votes.c.num_invalid, votes.c.num_votes, votes.c.reason)
+    )
+    labels = ("num_valid", "num_invalid", "num_votes", "reason")
+    names = ("trajectory_key", "attempt", "trajectory_id", "step", "question_index", "mean_entropy", "has_code")
+    return select(
+        *(trajectories.c[name] for name in names),
+        judged.by_judge.label("by_judge"),
+        trajectories.c.is_valid.label("oracle"),
+        judged.user.label("user"),
+        *(column.label(label) for column, label in zip(counts, labels, strict=True)),
+    ).select_from(judged.source)
+
+
+def _conditions(
+    connection: Connection, judged: JudgedTrajectories, run_id: str, judge_run_id: str | None, which: VerdictFilter
+) -> list[ColumnElement[bool]]:
+    trajectories = models.trajectories
+    conditions = [*judged.conditions, trajectories.c.reward >= 1.0]
+    if which is VerdictFilter.JUDGED:
+        conditions.append(judged.verdict.is_not(None))
+    elif which is VerdictFilter.UNJUDGED:
+        conditions.append(judged.verdict.is_(None))
+    elif which is VerdictFilter.DISPUTED:
+        conditions.append(or_(*_disputes(connection, judged, run_id, judge_run_id)))
+    return conditions
+
+
+def _disputes(
+    connection: Connection, judged: JudgedTrajectories, run_id: str, judge_run_id: str | None
+) -> list[ColumnElement[bool]]:
+    trajectories, votes = models.trajectories, models.judge_votes
+    disputes = [judged.by_judge != judged.user]
+    if judged.votes is not None:
+        disputes += [
+            and_(judged.votes.c.num_valid > 0, judged.votes.c.num_invalid > 0),
+            judged.by_judge != trajectories.c.is_valid,
+        ]
+    mine = None if judge_run_id is None else require_run_key(connection, judge_run_id)
+    opposite = case((judged.by_judge.is_(True), "invalid"), else_="valid")
+    contradicted = select(literal(1)).where(
+        votes.c.source == run_id,
+        votes.c.trajectory_id == trajectories.c.trajectory_id,
+        votes.c.source_attempt == trajectories.c.attempt,
+        votes.c.outcome == opposite,
+    )
+    if mine is not None:
+        contradicted = contradicted.where(votes.c.run_key != mine)
+    return [*disputes, and_(judged.by_judge.is_not(None), contradicted.exists())]
+
+
+def _judged_row(run_id: str, row: Any) -> JudgedRow:  # noqa: ANN401 - SQLAlchemy's mapping of a row
+    names = [name for name in JudgedRow.__dataclass_fields__ if name not in {"run_id", "num_unjudged"}]
+    values = {name: row[name] for name in names}
+    counts = {name: row[name] or 0 for name in ("num_valid", "num_invalid", "num_votes")}
+    num_unjudged = counts["num_votes"] - counts["num_valid"] - counts["num_invalid"]
+    values |= {"num_valid": counts["num_valid"], "num_invalid": counts["num_invalid"], "reason": row["reason"] or ""}
+    return JudgedRow(run_id=run_id, num_unjudged=num_unjudged, **values)
+
+
+def _job_row(row: Any) -> JudgeJobRow:  # noqa: ANN401 - SQLAlchemy's mapping of a row
+    spec = row["spec"]
+    server, judged = spec.get("server") or {}, spec.get("judged") or {}
+    return JudgeJobRow(
+        judge_run_id=row["run_id"],
+        name=row["name"],
+        status=row["status"],
+        status_reason=row["status_reason"],
+        created_at=row["created_at"],
+        source=judged.get("run_id") or str(judged.get("file") or "").rpartition("/")[2],
+        judge=row["judge"] or server.get("model") or spec.get("judge", ""),
+        prompt=row["prompt"] or "",
+        num_votes_each=spec.get("num_votes", 1),
+        num_votes=row["num_votes"] or 0,
+        num_unjudged_votes=row["num_unjudged"] or 0,
+        num_responses=row["num_responses"] or 0,
+        num_requests=int(row["num_requests"] or 0),
+        num_tokens=int(row["num_tokens"] or 0),
+        max_requests=server.get("max_requests"),
+        max_total_tokens=server.get("max_total_tokens"),
+    )

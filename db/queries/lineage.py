@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Integer, and_, case, cast, func, select
 from db.connections.session import Database
 from db.rows.trajectories import MAX_CHARACTERS, MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, QuestionRow
 from db.tables import models
-from db.tables.run_lookup import find_run_key
+from db.tables.shared_reads import find_run_key
 
 MAX_RUNS = 8
 

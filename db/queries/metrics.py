@@ -9,8 +9,7 @@ from sqlalchemy import Text, cast, func, or_, select
 from db.connections.session import Database
 from db.rows.runs import EvaluationRow, MetricPoint, StepNotice
 from db.tables import models
-from db.tables.run_lookup import find_run_key
-from db.tables.step_values import Curve, Steps, Values, read_curves, read_newest
+from db.tables.shared_reads import Curve, Steps, Values, find_run_key, read_curves, read_newest
 
 STEP_SECONDS = "seconds/step"
 
@@ -87,7 +86,7 @@ def clock_seconds(database: Database, run_id: str, max_points: int = 1000) -> li
         steps = models.steps
         query = select(steps.c.step, steps.c.at).where(steps.c.run_key == run_key, ~steps.c.is_superseded)
         rows = connection.execute(query.order_by(steps.c.step)).all()
-        first = read_curves(connection, run_key, [STEP_SECONDS], steps.c.step == rows[0].step) if rows else {}
+        first = read_curves(connection, run_key, [STEP_SECONDS], models.metrics.c.step == rows[0].step) if rows else {}
     if not rows:
         return []
     values = first[STEP_SECONDS].values

@@ -8,9 +8,9 @@ from sqlalchemy import Connection, case, func, select
 
 from db.connections.session import Database
 from db.queries.buffer import ancestry
-from db.rows.buffer import ConcentrationPoint, DiversityPoint
+from db.rows.replays import ConcentrationPoint, DiversityPoint
 from db.tables import models
-from db.tables.run_lookup import find_run_key
+from db.tables.shared_reads import find_run_key
 
 MAX_POINTS = 60
 MAX_TEXTS = 4_000

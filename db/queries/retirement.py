@@ -8,16 +8,41 @@ import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from db.connections.session import Database
-from db.queries.question_attempts import question_attempts
-from db.rows.buffer import RetirementLine
+from db.queries.trajectory_columns import columns_of_run
+from db.rows.replays import RetirementLine
 from db.tables import models
-from db.tables.run_lookup import require_run_key
+from db.tables.shared_reads import require_run_key
 
 BUILT_IN_TASKS = frozenset({"chains", "word_problems"})
 """Their prompts are whole questions."""
 _NO_BUCKET, _NEVER = -1, -2
 Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
+
+
+class QuestionAttempts(NamedTuple):
+    """One entry an attempt, by question, then step."""
+
+    keys: Integers
+    """question * span + step."""
+    span: int
+    """More than the last step of any key."""
+    num_rollouts: Integers
+    num_correct: Integers
+
+
+def question_attempts(connection: Connection, run_id: str, run_key: int, last_step: int = 0) -> QuestionAttempts:
+    """Return a run's attempts; keys may also be made for steps up to `last_step`, if that is later than any attempt."""
+    columns = columns_of_run(connection, run_id, run_key).columns
+    span = 2 + max(int(columns["step"].max(initial=0)), last_step)
+    keys, inverse = np.unique(columns["question_index"].astype(np.int64) * span + columns["step"], return_inverse=True)
+    inverse = inverse.reshape(-1)
+    return QuestionAttempts(
+        keys,
+        span,
+        np.bincount(inverse, minlength=keys.size),
+        np.bincount(inverse, columns["is_correct"], keys.size).astype(np.int64),
+    )
 
 
 class Attempts(NamedTuple):

@@ -1,21 +1,22 @@
 """The list of runs, and one run with its attempts and checkpoints."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, RowMapping, func, select
+from sqlalchemy import Connection, RowMapping, func, select, text
 
-from db.connections.session import Database
-from db.ingest.statuses import ENDED_STATUSES
-from db.queries.run_filter import RunFilter, conditions
-from db.queries.run_methods import method_name
-from db.queries.run_order import NEWEST_FIRST, RunOrder, comes_after, sort_columns
-from db.rows.adopted_runs import is_adopted
+from db.connections.opening import current_revision, newest_revision
+from db.connections.session import Database, url_without_password
+from db.ingest.events import ENDED_STATUSES
+from db.ingest.run_summary import is_shown
+from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, method_name, sort_columns
 from db.rows.runs import AttemptRow, CheckpointRow, RunRow
-from db.rows.unreadable_specs import is_unreadable
+from db.rows.spec_fields import is_adopted, is_unreadable
 from db.tables import models
-from db.tables.run_lookup import require_run_key
+from db.tables.shared_reads import require_run_key
+from exgrpo_core.faults import FaultKind, describe_fault, fault_of
 
 STALLED_AFTER = timedelta(seconds=60)
 """A running run whose last event is older than this, and than `STALLED_STEPS` of its steps, gets the badge stalled."""
@@ -73,17 +74,17 @@ def get_run(database: Database, run_id: str) -> RunRow | None:
 
 
 def list_ends(database: Database) -> dict[str, tuple[str, str, int]]:
-    """Return status, reason and newest attempt of each run that has ended with each of its attempts."""
+    """Return status, reason and newest attempt of each run that has ended with each of its attempts, and is shown."""
     runs, attempts = models.runs, models.attempts
     num_ended = (
         select(func.count())
         .where(attempts.c.run_key == runs.c.run_key, attempts.c.status.in_(ENDED_STATUSES))
         .scalar_subquery()
     )
-    query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt)
+    query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt, runs.c.summary)
     with database.read() as connection:
         rows = connection.execute(query.where(runs.c.status.in_(ENDED_STATUSES), num_ended == runs.c.attempt))
-        return {run_id: (status, reason, attempt) for run_id, status, reason, attempt in rows}
+        return {row.run_id: (row.status, row.status_reason, row.attempt) for row in rows if is_shown(row.summary)}
 
 
 def run_spec(database: Database, run_id: str) -> dict[str, Any]:
@@ -159,6 +160,7 @@ def _dataset(spec: Mapping[str, Any]) -> str:
 def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
     spec, summary = row["spec"], row["summary"]
     is_of_dumps = is_adopted(spec)
+    faults = [fault_of(record) for record in summary.get("faults", ())]
     return RunRow(
         run_id=row["run_id"],
         name=row["name"],
@@ -188,12 +190,15 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         is_synthetic=spec.get("is_synthetic", False),
         is_adopted=is_of_dumps,
         has_settings=not is_unreadable(spec),
-        faults=tuple(summary.get("faults", ())),
+        faults=tuple(describe_fault(fault) for fault in faults if fault.kind is not FaultKind.NOT_SHOWN),
+        not_shown="".join(describe_fault(fault) for fault in faults if fault.kind is FaultKind.NOT_SHOWN),
     )
 
 
 def _health(row: RowMapping) -> tuple[str, ...]:
-    badges = tuple(row["summary"].get("health", ())) + (("damaged",) if row["summary"].get("faults") else ())
+    kinds = {record["kind"] for record in row["summary"].get("faults", ())}
+    of_files = {"not_shown" if kind == FaultKind.NOT_SHOWN else "damaged" for kind in kinds}
+    badges = (*row["summary"].get("health", ()), *sorted(of_files))
     last = row["last_event_at"]
     is_training = row["spec"].get("kind", "train") == "train"
     if not is_training or row["status"] != "running" or last is None:
@@ -205,3 +210,34 @@ def _health(row: RowMapping) -> tuple[str, ...]:
 def _float(value: float | None) -> float | None:
     """Return a number as a float; PostgreSQL returns large whole JSON numbers as int."""
     return None if value is None else float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """One database; `url` contains no password."""
+
+    kind: str
+    url: str
+    num_bytes: int
+    schema: str
+    newest_schema: str
+    num_runs: int
+
+
+def database_facts(database: Database) -> DatabaseFacts:
+    """Return the facts about a database."""
+    size = (
+        "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        if database.is_sqlite
+        else "SELECT pg_database_size(current_database())"
+    )
+    with database.read() as connection:
+        num_bytes = int(connection.scalar(text(size)) or 0)
+    return DatabaseFacts(
+        kind="SQLite" if database.is_sqlite else "PostgreSQL",
+        url=url_without_password(database.engine.url),
+        num_bytes=num_bytes,
+        schema=current_revision(database) or "none",
+        newest_schema=newest_revision(),
+        num_runs=sum(count_runs(database).values()),
+    )

@@ -6,11 +6,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from db.ingest.event_rows import trajectory_key
-from db.queries.trajectory_columns import Keys
 
+Keys = npt.NDArray[np.int64]
+"""Trajectory keys."""
 _LAST_KEY = 2**63 - 1
 _WORD = re.compile(r"\w+", re.UNICODE)
 _MATCHING = {
@@ -87,7 +89,7 @@ def _values(words: str, run_key: int | None) -> dict[str, Any]:
     if not searched:
         return {}
     return {
-        "pattern": " AND ".join(f'text : "{word}"' for word in searched),
+        "pattern": " AND ".join(f'"{word}"' for word in searched),
         "words": " ".join(searched),
         "first": 0 if run_key is None else trajectory_key(run_key, 0, 0),
         "end": _LAST_KEY if run_key is None else trajectory_key(run_key + 1, 0, 0),

@@ -7,13 +7,12 @@ from sqlalchemy import Connection, func, select
 
 from db.connections.session import Database
 from db.ingest.trajectory_blocks import VERDICTS
-from db.queries.remembered_columns import columns_of_run
-from db.queries.text_search import all_matching, newest_matching, split_words
+from db.queries.text_search import Keys, all_matching, newest_matching, split_words
 from db.queries.trajectories import replay_count
-from db.queries.trajectory_columns import FLAGS, Keys, TrajectoryColumns, code_of, read_columns
+from db.queries.trajectory_columns import FLAGS, TrajectoryColumns, code_of, columns_of_run, read_columns
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
 from db.tables import models
-from db.tables.run_lookup import find_run_key
+from db.tables.shared_reads import find_run_key
 
 MAX_COUNT = 10_000
 """Counts of trajectories with words are exact up to here; one more means "more than that"."""

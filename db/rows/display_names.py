@@ -20,6 +20,7 @@ LINEAGE_EVENTS = {
     "replayed": "replayed",
 }
 """The events of a trajectory after its generation."""
+SNIPPET_CHARACTERS = 200
 
 
 def held_out_score(samples_per_question: int | None = None) -> str:
@@ -62,3 +63,9 @@ def _visible(character: str) -> str:
         return character
     code = ord(character)
     return chr(0x2400 + code) if code < ord(" ") else f"\\u{code:04x}"
+
+
+def shorten(text: str) -> str:
+    """Return the text on one line, with an ellipsis where more than `SNIPPET_CHARACTERS` are cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= SNIPPET_CHARACTERS else f"{line[:SNIPPET_CHARACTERS]}…"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +48,61 @@ class LabelledVoteRow:
     item_id: str
     label: bool
     outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeJobRow:
+    """One judge's job on a training run or a labelled file, with its cost so far and its spend cap.
+
+    Votes, tokens and requests are those recorded so far; `max_requests` and `max_total_tokens` are its spend cap.
+    """
+
+    judge_run_id: str
+    name: str
+    status: str
+    status_reason: str
+    created_at: datetime
+    source: str
+    judge: str
+    prompt: str
+    num_votes_each: int
+    num_votes: int
+    num_unjudged_votes: int
+    num_responses: int
+    num_requests: int
+    num_tokens: int
+    max_requests: int | None
+    max_total_tokens: int | None
+
+
+class VerdictFilter(StrEnum):
+    """Which answer-correct trajectories to list."""
+
+    ALL = "all"
+    JUDGED = "judged"
+    UNJUDGED = "unjudged"
+    """Nobody gave a verdict: not judged, a tie, or an undecided answer."""
+    DISPUTED = "disputed"
+    """The judge's votes contradict each other, or its verdict contradicts the oracle's, a user's or another judge's."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRow:
+    """One answer-correct trajectory with its verdicts; each may be None. Counts are the chosen judge's votes."""
+
+    trajectory_key: int
+    run_id: str
+    attempt: int
+    trajectory_id: int
+    step: int
+    question_index: int
+    mean_entropy: float
+    has_code: bool | None
+    by_judge: bool | None
+    oracle: bool | None
+    user: bool | None
+    num_valid: int
+    num_invalid: int
+    num_unjudged: int
+    reason: str
+    """Why a vote gave no verdict."""

@@ -53,13 +53,15 @@ class RunRow:
     is_archived: bool = False
     """Whether a user hid it from the list."""
     is_synthetic: bool = False
-    """Whether `exgrpo seed-demo` generated it."""
+    """Whether `python -m bench.synthetic_runs` generated it."""
     is_adopted: bool = False
     """Whether it was imported from a stock verl run's dumps: method, settings and times are unknown."""
     has_settings: bool = True
     """Whether its specification could be read."""
     faults: tuple[str, ...] = ()
-    """A sentence on each damage found in its files."""
+    """Sentences on damage of its files."""
+    not_shown: str = ""
+    """Why the program or the database could not show all of it, and the remedy; empty if all is shown."""
 
 
 class StepNotice(NamedTuple):
@@ -85,7 +87,7 @@ class BucketRow:
     num_questions: int
     probability: float
     num_drawn: int
-    deficit: int
+    overflow: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Rows of benchmark scores and of their comparison, as pages and commands get them."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -94,3 +95,20 @@ class ItemRow:
     def difference(self) -> float:
         """Second minus first."""
         return self.second - self.first
+
+
+def describe_intervals(rows: Sequence[ComparisonRow], name_of: Callable[[str], str] = str) -> str:
+    """Return in words what the 95% intervals of a comparison cover, benchmark by benchmark where they differ."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        names.setdefault(_coverage(row), []).append(name_of(row.benchmark))
+    texts = list(names) if len(names) == 1 else [f"{text} ({', '.join(names[text])})" for text in names]
+    return f"95% intervals cover other questions and other samples, {'; '.join(texts)}"
+
+
+def _coverage(row: ComparisonRow) -> str:
+    if min(row.num_seeds) > 1:
+        pairs = "paired by training seed" if row.is_paired else "not paired: both sides need the same seeds, each once"
+        return f"and other training seeds ({row.num_seeds[0]} and {row.num_seeds[1]} were run, {pairs})"
+    sides = [side for side, count in zip(("first", "second"), row.num_seeds, strict=True) if count == 1]
+    return f"not another training run of the {' or the '.join(sides)}"

@@ -7,6 +7,7 @@ a step carry the attempt that wrote them; `is_superseded` marks those that a lat
 from sqlalchemy import (
     Boolean,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    event,
     false,
 )
 
@@ -25,26 +27,6 @@ from db.tables.column_types import JsonDocument, LargeInteger, Number, UtcDateTi
 from exgrpo_core.config import MAX_ROLLOUTS
 
 metadata = MetaData()
-
-
-def _run_key() -> Column[int]:
-    return Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), primary_key=True)
-
-
-def _key(name: str) -> Column[int]:
-    return Column(name, Integer, primary_key=True, autoincrement=False)
-
-
-def _bucket(name: str, *, is_key: bool = False, nullable: bool = False) -> Column[int]:
-    """Return a column of buckets, of which there are no more than rollouts a question."""
-    options = {"limit": MAX_ROLLOUTS + 1}
-    return Column(name, Integer, primary_key=is_key, autoincrement=False, nullable=nullable, info=options)
-
-
-def _is_superseded() -> Column[bool]:
-    return Column("is_superseded", Boolean, nullable=False, server_default=false())
-
-
 runs = Table(
     "runs",
     metadata,
@@ -65,6 +47,63 @@ runs = Table(
     Column("parent_run_id", String(80)),
     Column("branched_from_step", Integer),
 )
+ingest_positions = Table(
+    "ingest_positions",
+    metadata,
+    Column("source", String(100), primary_key=True),
+    Column("position", Text, nullable=False),
+)
+trajectory_texts = Table(
+    "trajectory_texts",
+    metadata,
+    Column("trajectory_key", LargeInteger, primary_key=True, autoincrement=False),
+    Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), nullable=False),
+    Column("text", Text, nullable=False),
+    Index("trajectory_texts_by_run", "run_key"),
+)
+"""Texts are in a separate table so that lists do not read them."""
+benchmark_scores = define_benchmark_tables(metadata)
+saved_cases, verdict_overrides, trajectory_marks = define_annotation_tables(metadata)
+# What SQLAlchemy has no words for. PostgreSQL's parser would read words of its own into numbers, paths and hyphens, and
+# takes at most 1 MB. Packed facts hardly shrink, and unpacking them would take longer than reading them.
+_OF_ONE_DIALECT = {
+    "sqlite": (
+        "CREATE VIRTUAL TABLE trajectory_search USING fts5(text, content='trajectory_texts',"
+        " content_rowid='trajectory_key', tokenize='unicode61 remove_diacritics 0')",
+        "CREATE TRIGGER trajectory_texts_inserted AFTER INSERT ON trajectory_texts BEGIN"
+        " INSERT INTO trajectory_search(rowid, text) VALUES (new.trajectory_key, new.text); END",
+        "CREATE TRIGGER trajectory_texts_deleted AFTER DELETE ON trajectory_texts BEGIN"
+        " INSERT INTO trajectory_search(trajectory_search, rowid, text)"
+        " VALUES ('delete', old.trajectory_key, old.text); END",
+    ),
+    "postgresql": (
+        "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS"
+        r" (to_tsvector('simple', regexp_replace(left(text, 200000), '[!-/:-@\[-`{-~]+', ' ', 'g'))) STORED",
+        "CREATE INDEX trajectory_texts_by_word ON trajectory_texts USING gin (search)",
+        "CREATE INDEX runs_by_kind ON runs"
+        " ((coalesce(CAST((spec ->> 'kind') AS VARCHAR), 'train')), created_at DESC, run_id DESC)",
+        "ALTER TABLE trajectory_blocks ALTER COLUMN facts SET STORAGE EXTERNAL",
+    ),
+}
+
+
+def _run_key() -> Column[int]:
+    return Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), primary_key=True)
+
+
+def _key(name: str) -> Column[int]:
+    return Column(name, Integer, primary_key=True, autoincrement=False)
+
+
+def _bucket(name: str, *, is_key: bool = False, nullable: bool = False) -> Column[int]:
+    """Return a column of buckets, of which there are no more than rollouts a question."""
+    options = {"limit": MAX_ROLLOUTS + 1}
+    return Column(name, Integer, primary_key=is_key, autoincrement=False, nullable=nullable, info=options)
+
+
+def _is_superseded() -> Column[bool]:
+    return Column("is_superseded", Boolean, nullable=False, server_default=false())
+
 
 attempts = Table(
     "attempts",
@@ -80,12 +119,6 @@ attempts = Table(
 
 ingested_events = Table("ingested_events", metadata, _run_key(), _key("attempt"), _key("seq"), sqlite_with_rowid=False)
 
-ingest_positions = Table(
-    "ingest_positions",
-    metadata,
-    Column("source", String(100), primary_key=True),
-    Column("position", Text, nullable=False),
-)
 
 steps = Table(
     "steps",
@@ -94,23 +127,23 @@ steps = Table(
     _key("step"),
     _key("attempt"),
     Column("at", UtcDateTime, nullable=False),
-    Column("is_started", Boolean, nullable=False),
+    Column("is_replay_open", Boolean, nullable=False),
     Column("is_finite", Boolean, nullable=False),
     Column("notices", JsonDocument, nullable=False),
-    Column("names_key", LargeInteger),
-    Column("metric_values", LargeBinary),
     _is_superseded(),
 )
-"""`metric_values` holds the step's metrics side by side, packed by `db.tables.metric_values`; NULL where none."""
 
-metric_names = Table(
-    "metric_names",
+metrics = Table(
+    "metrics",
     metadata,
     _run_key(),
-    Column("names_key", LargeInteger, primary_key=True, autoincrement=False),
-    Column("names", JsonDocument, nullable=False),
+    Column("name", Text, primary_key=True),
+    _key("step"),
+    _key("attempt"),
+    Column("value", Number),
+    _is_superseded(),
+    sqlite_with_rowid=False,
 )
-"""The names of the values of steps with this `names_key`, in their order."""
 
 questions = Table(
     "questions",
@@ -156,20 +189,6 @@ trajectories = Table(
 )
 """`correctness_rate` is that of the group's fresh rollouts; `code_rules` has a bit for each rule, the first for R1."""
 
-trajectory_texts = Table(
-    "trajectory_texts",
-    metadata,
-    Column("trajectory_key", LargeInteger, primary_key=True, autoincrement=False),
-    Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), nullable=False),
-    Column("facets", String(20), nullable=False),
-    Column("text", Text, nullable=False),
-    Index("trajectory_texts_by_run", "run_key"),
-)
-"""Texts are in a separate table so that lists do not read them.
-
-`facets` holds `run<run_key>` and is not read: the first schema's full-text index on SQLite has a column for it, and
-searches select a run by its range of keys.
-"""
 
 trajectory_blocks = Table(
     "trajectory_blocks",
@@ -264,7 +283,7 @@ bucket_counts = Table(
     Column("num_questions", Integer, nullable=False),
     Column("probability", Number),
     Column("num_drawn", Integer, nullable=False),
-    Column("deficit", Integer, nullable=False),
+    Column("overflow", Integer, nullable=False),
     _is_superseded(),
     sqlite_with_rowid=False,
 )
@@ -332,11 +351,10 @@ notes = Table(
     Column("text", Text, nullable=False),
 )
 
-benchmark_scores = define_benchmark_tables(metadata)
-saved_cases, verdict_overrides, trajectory_marks = define_annotation_tables(metadata)
 
 STEP_TABLES = (
     steps,
+    metrics,
     trajectories,
     trajectory_blocks,
     replays,
@@ -348,3 +366,9 @@ STEP_TABLES = (
     checkpoints,
 )
 """Tables whose rows belong to a step of an attempt and may be superseded."""
+
+
+@event.listens_for(metadata, "after_create")
+def _create_what_one_dialect_has(_metadata: MetaData, connection: Connection, **_options: object) -> None:
+    for statement in _OF_ONE_DIALECT[connection.dialect.name]:
+        connection.exec_driver_sql(statement)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from db.rows.cases import SavedCase
-from db.rows.marks import MarkedTrajectory
+from db.rows.chains_of_thought import SavedCase
+from db.rows.trajectories import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, open_run
 

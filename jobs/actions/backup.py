@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from db.connections.session import SQLITE_FILE, DatabaseError, sqlite_path
-from db.connections.sqlite_copy import copy_sqlite
+from db.connections.session import SQLITE_FILE, DatabaseError, copy_sqlite, sqlite_path
 from exgrpo_core.durable_files import sync
 from jobs.actions.archive_members import ArchiveError, checked_members, open_archive
 from jobs.actions.parquet_check import check_parquet_files
@@ -28,7 +27,7 @@ _LEFT_OUT_ENDINGS = (".tmp", ".lock", "supervisor.log", ".db", ".db-wal", ".db-s
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """Size of a backup; `has_database` is whether SQLite's file is in it."""
+    """Size of a backup; `has_database` is whether SQLite's file is in it: not if it is missing or damaged."""
 
     num_runs: int
     num_bytes: int
@@ -134,8 +133,8 @@ def _add_database(writer: _Writer, runs_root: Path, database_url: str | None) ->
         copy = Path(folder) / "copy.db"
         try:
             copy_sqlite(path, copy)
-        except DatabaseError as error:
-            raise ArchiveError(str(error)) from None
+        except DatabaseError:  # an index of the files, which the backup has
+            return False
         writer.add(copy, SQLITE_FILE)
     return True
 

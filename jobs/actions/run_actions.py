@@ -5,7 +5,7 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
-from db.rows.adopted_runs import is_adopted
+from db.rows.spec_fields import is_adopted
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from jobs.evaluation.model_folder import MODEL_FOLDER, link_model
 from jobs.preflight.local_sources import with_absolute_benchmarks, with_model_source

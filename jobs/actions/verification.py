@@ -8,6 +8,7 @@ import numpy as np
 
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
+from exgrpo_core.faults import Fault, FaultKind, describe_fault
 from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage
@@ -21,7 +22,6 @@ from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories
 from jobs.runs.drafts import list_drafts, load_draft
 from jobs.runs.journal import Journal
 from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS
-from jobs.runs.numbered_lines import describe_missing
 from jobs.runs.plan import read_plan
 from jobs.runs.resume_point import newest_snapshot
 from jobs.runs.state import has_process
@@ -76,7 +76,7 @@ def _damaged_drafts(runs_root: Path) -> list[str]:
 
 def verify_run(run: RunDirectory) -> list[Damage]:
     """Return all damage of a run: its description, ends, events, answers, checkpoints and replay buffer."""
-    damaged = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
+    damaged = [(describe_fault(fault), _remedy_of_description(fault)) for fault in describe_run(run).faults]
     for word, check in _CHECKS.items():
         try:
             damaged += check(run)
@@ -125,8 +125,8 @@ def _has_spec(run: RunDirectory) -> bool:
     return True
 
 
-def _remedy_of_description(fault: str) -> str:
-    if fault.startswith("run.json"):
+def _remedy_of_description(fault: Fault) -> str:
+    if fault.file == "run.json":
         return "The specification and all records are kept; only name, parent and time of creation are lost."
     return (
         "All records are kept; copy spec.json from a backup, or from a run with the same name and settings, to resume."
@@ -192,7 +192,7 @@ def _missing_ends(run: RunDirectory) -> list[tuple[str, str]]:
 
 
 def _damaged_events(run: RunDirectory) -> list[tuple[str, str]]:
-    reader, position, has_more, faults = EventReader(run), None, True, list[str]()
+    reader, position, has_more, faults = EventReader(run), None, True, list[Fault]()
     lost_steps = LostSteps()
     # Read before the events: a live run may record more events and end while they are read.
     outcomes = {attempt: read_outcome(run.attempt_path(attempt)) for attempt in run.attempts()}
@@ -202,17 +202,16 @@ def _damaged_events(run: RunDirectory) -> list[tuple[str, str]]:
         faults += batch.faults
         lost_steps.observe(batch.events)
     for attempt, outcome in outcomes.items():
-        last = last_number(position or "{}", attempt) or 0
+        last = last_number(position or "{}", attempt)
         if outcome is not None and outcome.num_events is not None and last < outcome.num_events:
-            missing = describe_missing("event", last + 1, outcome.num_events)
-            faults.append(f"attempts/{attempt:04d}: {missing} at the end.")
-    return [(fault, _remedy_of_events(fault, run, lost_steps)) for fault in dict.fromkeys(faults)]
+            faults.append(Fault(FaultKind.MISSING_EVENTS, f"attempts/{attempt:04d}", (last + 1, outcome.num_events)))
+    return [(describe_fault(fault), _remedy_of_events(fault, run, lost_steps)) for fault in dict.fromkeys(faults)]
 
 
-def _remedy_of_events(fault: str, run: RunDirectory, lost_steps: LostSteps) -> str:
-    if ".parquet" in fault:
+def _remedy_of_events(fault: Fault, run: RunDirectory, lost_steps: LostSteps) -> str:
+    if fault.file.endswith(".parquet"):
         return "Metrics, scores and the other files are kept; texts and tokens of this file are lost."
-    damaged = [attempt for attempt in run.attempts() if fault.startswith(f"attempts/{attempt:04d}")]
+    damaged = [attempt for attempt in run.attempts() if fault.file.startswith(f"attempts/{attempt:04d}")]
     lost = "".join(map(lost_steps.describe, damaged))
     left_out = f"Pages leave out the metrics and trajectories of {lost}. " if lost else ""
     return f"{left_out}All other events are kept. {_remedy_by_checkpoint(run)}"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from db.rows.cases import CaseResponse, SnowballCase
+from db.rows.chains_of_thought import CaseResponse, SnowballCase
 
 _VERDICTS = {True: "valid", False: "invalid", None: "not judged"}
 _TILDES = re.compile("~+")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from db.rows.analysis import RuleCount
+from db.rows.chains_of_thought import RuleCount
 from jobs.grading.code.blocks import has_python_block
 from jobs.grading.code.marks import bits_to_rules
 from jobs.grading.code.rules import CODE_RULES, find_rules

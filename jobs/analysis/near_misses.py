@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from db.rows.failures import WrongAnswer
+from db.rows.chains_of_thought import WrongAnswer
 from jobs.specs.train import WORD_PROBLEMS_SOURCE
 from jobs.tasks.chains import oracle as chains
 from jobs.tasks.chains.problem import ChainProblem

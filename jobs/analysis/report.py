@@ -5,12 +5,9 @@ from typing import Any
 
 from db.connections.session import Database
 from db.queries.cases import find_cases
-from db.queries.code_analysis import code_lines, entropy_points
-from db.queries.judge_work import calibration_votes
-from db.queries.judging import count_issues, count_reasons, labelled_votes, list_judges
-from db.queries.share_timeline import Spreading, share_timeline
-from db.rows.analysis import CodeLine, ShareLine
-from db.rows.cases import SnowballCase
+from db.queries.code_analysis import Spreading, code_lines, entropy_points, share_timeline
+from db.queries.judging import calibration_votes, count_issues, count_reasons, labelled_votes, list_judges
+from db.rows.chains_of_thought import CodeLine, ShareLine, SnowballCase
 from db.rows.judging import JudgeRow
 from jobs.analysis.validity import ValidityLine, tabulate_validity
 from jobs.judging.calibration import Calibration, CorrectedRate, calibrate, correct_rate, group_votes

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
-from db.rows.analysis import EASY_ABOVE, HARD_UP_TO, Difficulty
+from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
 from jobs.analysis.best_of_k import Curve, best_of_k, majority_at_k, pass_at_k
 from jobs.evaluation.recorded_answers import RecordedAnswer, RecordedQuestion, iterate_answers
 from jobs.grading.boxes import last_boxed

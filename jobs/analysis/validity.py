@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from db.rows.analysis import ALL, Difficulty
+from db.rows.chains_of_thought import ALL, Difficulty
+from db.statistics.differences import area_under_curve
 
 
 class ScoredTrajectory(Protocol):
@@ -58,17 +59,6 @@ class ValidityLine:
 def tabulate_validity(rows: Sequence[ScoredTrajectory]) -> list[ValidityLine]:
     """Return entropy and perplexity of valid and invalid answer-correct trajectories, by difficulty and over all."""
     return [_validity_line(group, members) for group, members in _groups(rows)]
-
-
-def area_under_curve(positives: Sequence[float], negatives: Sequence[float]) -> float:
-    """Return the chance that a positive's score is above a negative's, ties counted half; NaN without both."""
-    if not len(positives) or not len(negatives):
-        return float("nan")
-    below = np.sort(np.asarray(negatives, dtype=np.float64))
-    scores = np.asarray(positives, dtype=np.float64)
-    num_less = np.searchsorted(below, scores, side="left")
-    num_less_or_equal = np.searchsorted(below, scores, side="right")
-    return float((num_less + num_less_or_equal).mean() / (2 * below.size))
 
 
 def _groups(rows: Sequence[ScoredTrajectory]) -> list[tuple[str, Sequence[ScoredTrajectory]]]:

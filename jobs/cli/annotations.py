@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from db.queries.cases import find_cases, saved_cases
-from db.queries.judge_work import get_verdicts
-from db.queries.trajectories import get_trajectory
-from db.queries.trajectory_marks import marks_of
-from db.rows.marks import MarkedTrajectory
+from db.queries.judging import get_verdicts
+from db.queries.trajectories import get_trajectory, marks_of
+from db.rows.trajectories import MarkedTrajectory
 from jobs.actions import run_actions, run_bin
 from jobs.actions.annotations import mark_case, mark_trajectory, set_verdict
 from jobs.analysis.case_text import cases_as_json, cases_as_markdown

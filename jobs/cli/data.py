@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from db.connections.opening import open_database
-from db.connections.schema import current_revision
+from db.connections.opening import current_revision, open_database
 from jobs.actions.adoption import adopt
 from jobs.actions.archive import export_run, import_run
 from jobs.actions.backup import back_up, restore

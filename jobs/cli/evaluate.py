@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from db.queries.benchmarks import list_scores
-from db.rows.score_intervals import half_interval_95
+from db.statistics.intervals import half_interval_95
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status

@@ -75,10 +75,6 @@ COMMANDS = {
             "doctor:doctor",
             "Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do.",
         ),
-        "seed-demo": (
-            "seeding:seed_demo",
-            "Add made-up runs, marked as synthetic, to the database, to try pages at scale.",
-        ),
         "db": ("data:database_app", "The database, which is an index of the run folders."),
     },
 }

@@ -8,19 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from db.connections.session import Database
-from db.queries import buffer, buffer_history, cases, judge_work, metrics, runs, selections, trajectory_marks
-from db.queries.benchmarks import list_scores
+from db.queries import buffer, cases, judging, metrics, runs, selections
+from db.queries.benchmarks import compare_scores, list_scores
 from db.queries.code_analysis import rule_counts
 from db.queries.lineage import get_question, lineage
 from db.queries.replay_concentration import replay_concentration
 from db.queries.retirement import retired_questions
-from db.queries.score_comparison import compare_scores
-from db.queries.trajectories import get_trajectory
+from db.queries.trajectories import get_trajectory, list_marks, marked_trajectories
 from db.queries.trajectory_list import list_snippets
+from db.rows.judging import JudgedRow, VerdictFilter
 from db.rows.runs import MetricPoint
 from db.rows.scores import ComparisonRow, ScoredRuns
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
-from db.rows.verdicts import JudgedRow, VerdictFilter
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.analysis.report import RunAnalysis, analyse_run, find_calibration
 from jobs.analysis.score_curves import read_score_curves
@@ -52,14 +51,14 @@ def _step(database: Database, run_id: str, step: int | None) -> int:
 def buffer_after(database: Database, run_id: str, step: Step = None) -> dict[str, object]:
     """The replay buffer after a step: the bucket of each question, the retired ones, draws and ages."""
     at = _step(database, run_id, step)
-    state = buffer_history.state_at(database, run_id, at)
+    state = buffer.state_at(database, run_id, at)
     return {
         "step": at,
         "buckets": state.buckets,
         "retired": sorted(state.retired),
-        "draws": buffer_history.buckets_at(database, run_id, at),
-        "trajectories_by_birth": buffer_history.births(database, run_id, at),
-        "trajectories_by_replays": buffer_history.replay_counts(database, run_id, at),
+        "draws": buffer.buckets_at(database, run_id, at),
+        "trajectories_by_birth": buffer.births(database, run_id, at),
+        "trajectories_by_replays": buffer.replay_counts(database, run_id, at),
     }
 
 
@@ -142,10 +141,10 @@ def judges(
     return [
         asdict(job)
         | {
-            "agreement": judge_work.agreement(database, run_id, job.judge_run_id) if run_id else [],
+            "agreement": judging.agreement(database, run_id, job.judge_run_id) if run_id else [],
             "calibration": find_calibration(database, job.judge, job.prompt),
         }
-        for job in judge_work.list_judge_jobs(database, run_id)
+        for job in judging.list_judge_jobs(database, run_id)
     ]
 
 
@@ -157,7 +156,7 @@ def verdicts(
     limit: Limit = 50,
 ) -> list[JudgedRow]:
     """Answer-correct trajectories with the verdicts of judge, oracle and users, newest first."""
-    return judge_work.list_verdicts(database, run_id, judge_run_id, which, limit=limit)
+    return judging.list_verdicts(database, run_id, judge_run_id, which, limit=limit)
 
 
 def analysis(database: Database, run_id: str, judge_run_id: str | None = None) -> RunAnalysis:
@@ -172,7 +171,7 @@ def code(database: Database, run_id: str, correct: Annotated[bool, typer.Option(
 
 def marked(database: Database, mark: Annotated[str, typer.Argument()]) -> list[dict[str, object]]:
     """The trajectories with a mark."""
-    rows = map(asdict, trajectory_marks.marked_trajectories(database, mark))
+    rows = map(asdict, marked_trajectories(database, mark))
     return [row.pop("marked") | row for row in rows]
 
 
@@ -259,7 +258,7 @@ QUERIES: dict[str, Callable[..., object]] = {
     "retired": retired,
     "trajectories": trajectories,
     "trajectory": trajectory,
-    "marks": trajectory_marks.list_marks,
+    "marks": list_marks,
     "marked": marked,
     "judges": judges,
     "verdicts": verdicts,

@@ -15,7 +15,7 @@ from rich.table import Table
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.rows.display_names import BATCH_PASS_RATE, escape_control_characters, held_out_score
-from db.rows.score_intervals import half_interval_95
+from db.statistics.intervals import half_interval_95
 from exgrpo_core.bounded_json import open_plain
 from jobs.actions import run_actions
 from jobs.actions.progress import describe_stop
@@ -196,7 +196,7 @@ def _print_table(rows: "list[RunRow]") -> None:
         )
     console.print(table)
     for row in rows:
-        for fault in row.faults:
+        for fault in (*row.faults, *filter(None, [row.not_shown])):
             print_result(f"{row.run_id}: {escape_control_characters(fault)}")
 
 
@@ -212,6 +212,8 @@ def _print_summary(summary: dict[str, Any]) -> None:
     print_result(f"{row['run_id']} {row['name']!r} {row['status']}{archived}{reason}")
     for fault in row["faults"]:
         print_result(f"damaged: {escape_control_characters(fault)}")
+    if row["not_shown"]:
+        print_result(escape_control_characters(row["not_shown"]))
     if summary.get("stop"):
         print_result(summary["stop"])
     print_result(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from db.statistics.intervals import interval_text
 from jobs.cli.following import follow, leave_to_supervisor
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -25,7 +26,6 @@ from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError
 from jobs.studies.comparison import compare, reading
 from jobs.studies.definition import Scale, load_study, study_names
-from jobs.studies.intervals import interval_text
 from jobs.studies.matrix import wanted_keys
 from jobs.studies.numbers import number_rows
 from jobs.studies.running import pending_runs, start
@@ -44,8 +44,8 @@ from jobs.studies.study_results import (
 from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
+    from db.statistics.intervals import MeanInterval
     from jobs.studies.definition import Scale, Study
-    from jobs.studies.intervals import MeanInterval
     from jobs.studies.matrix import RunKey
     from jobs.studies.running import PendingRun
 

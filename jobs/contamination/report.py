@@ -1,7 +1,6 @@
 """What the probes of contamination say of a model and a benchmark; loads no engine."""
 
 import json
-import math
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from db.statistics.differences import binomial_tail
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.checksums import read_sealed, seal
 from exgrpo_core.durable_files import write_whole
@@ -92,18 +92,6 @@ class ContaminationReport:
                 f"{probe.num_versions} versions with other numbers (p = {probe.number_p_value:.2g})."
             )
         return sentences
-
-
-def binomial_tail(num_hits: int, num_tries: int, chance: float) -> float:
-    """Return the probability of at least `num_hits` in `num_tries` independent tries; 1 without tries."""
-    # By logarithms, since the coefficients of a thousand tries are larger than any float.
-    log_hit, log_miss, log_orders = math.log(chance), math.log1p(-chance), math.lgamma(num_tries + 1)
-    logs = (
-        log_orders - math.lgamma(hits + 1) - math.lgamma(num_tries - hits + 1)
-        + hits * log_hit + (num_tries - hits) * log_miss
-        for hits in range(num_hits, num_tries + 1)
-    )  # fmt: skip
-    return min(1.0, math.fsum(map(math.exp, logs)))
 
 
 _REPORT = TypeAdapter(ContaminationReport)

@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from db.statistics.intervals import Z_95, Rate, wilson
 from jobs.judging.votes import decide, has_flipped
-
-Z_95 = 1.959964
-"""Two-sided 95%."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +18,6 @@ class LabelledVotes:
 
     label: bool
     outcomes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A rate with its 95% interval (Wilson) and its number of items."""
-
-    value: float
-    low: float
-    high: float
-    num_items: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +113,6 @@ def cohen_kappa(counts: Mapping[tuple[bool, bool], int]) -> float:
     second_rate = sum(count for (_, second), count in counts.items() if second) / total
     by_chance = first_rate * second_rate + (1 - first_rate) * (1 - second_rate)
     return math.nan if by_chance == 1.0 else (agreement - by_chance) / (1.0 - by_chance)
-
-
-def wilson(count: int, num_items: int) -> Rate:
-    """Return a share with Wilson's interval; of no items NaN with [0, 1]."""
-    if num_items == 0:
-        return Rate(math.nan, 0.0, 1.0, 0)
-    share, weight = count / num_items, Z_95**2 / num_items
-    center = (share + weight / 2) / (1 + weight)
-    reach = Z_95 / (1 + weight) * math.sqrt(share * (1 - share) / num_items + weight / (4 * num_items))
-    return Rate(share, max(0.0, center - reach), min(1.0, center + reach), num_items)
 
 
 def _variance(rate: Rate) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from exgrpo_core.faults import describe_fault
 from jobs.judging.verdict import VoteOutcome
 from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
@@ -90,7 +91,7 @@ def _all_events(run: RunDirectory) -> Iterator[dict[str, Any]]:
     while has_more:
         batch = reader.read(position)
         for fault in batch.faults:
-            logger.warning("%s: %s", run.run_id, fault)
+            logger.warning("%s: %s", run.run_id, describe_fault(fault))
         yield from batch.events
         position, has_more = batch.position, batch.has_more
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from exgrpo_core.bounded_json import UnreadableFileError, open_plain
+from exgrpo_core.bounded_json import open_plain
 from exgrpo_core.checksums import file_crc
+from exgrpo_core.faults import Fault, FaultKind
 from jobs.grading.code.marks import mark_code
 from jobs.recording.event_codec import decode_line, is_event, list_segments, segment_path
 from jobs.recording.trajectory_file import read_questions, read_trajectories, rows_of_step
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
-from jobs.runs.numbered_lines import describe_missing
 
 MAX_STEPS = 16
 """Steps with trajectories in one batch: their texts are in memory together."""
@@ -23,8 +23,8 @@ MAX_BYTES = 4 << 20
 """A batch ends with the event that exceeds this size: some thousand steps without trajectories."""
 MAX_LINE_BYTES = 256 << 20
 """A longer line, which no step needs, counts as damaged."""
-_Position = tuple[int, int, int | None]
-"""(segment, byte offset, number of the last event) inside one attempt; positions of older versions lack the last."""
+_Position = tuple[int, int, int]
+"""(segment, byte offset, number of the last event) inside one attempt."""
 _Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -32,13 +32,13 @@ _Rows = dict[str, list[dict[str, Any]]]
 class EventBatch:
     """Events in order of attempt and sequence, and the position after them.
 
-    `has_more` is whether more events exist already; `faults` are sentences on damage, with the files' names.
+    `has_more` is whether more events exist already.
     """
 
     events: list[dict[str, Any]]
     position: str
     has_more: bool = False
-    faults: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
 
 
 class EventReader:
@@ -78,11 +78,11 @@ class _Reading:
 
     def __init__(self, run: RunDirectory, max_steps: int) -> None:
         self.events: list[dict[str, Any]] = []
-        self.faults: list[str] = []
+        self.faults: list[Fault] = []
         self._run = run
         self._num_steps_left = max_steps
         self._num_bytes = 0
-        self._last: int | None = None
+        self._last = 0
         self._trajectories: tuple[Path, pa.Table] | None = None
         self._checked: Path | None = None
 
@@ -109,12 +109,12 @@ class _Reading:
             while line := file.readline(MAX_LINE_BYTES):
                 if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
                     break
-                offset += len(line)
+                begin, offset = offset, offset + len(line)
                 self._num_bytes += len(line)
                 event = decode_line(line[:-1])
                 if event is None or not is_event(event):
-                    self._report(path, f"the line that ends at byte {offset} is damaged and was skipped.")
-                    self._last = None if self._last is None else self._last + 1
+                    self._report(FaultKind.DAMAGED_LINE, path, begin)
+                    self._last += 1
                     continue
                 self._check_number(path, event)
                 self._add(event)
@@ -123,10 +123,10 @@ class _Reading:
         return offset
 
     def _check_number(self, path: Path, event: Mapping[str, Any]) -> None:
-        first = None if self._last is None else self._last + 1
-        self._last = max(self._last or 0, event["seq"])
-        if first is not None and event["seq"] > first + event.get("num_unwritten", 0):
-            self._report(path, f"{describe_missing('event', first, event['seq'] - 1)}.")
+        first = self._last + 1
+        self._last = max(self._last, event["seq"])
+        if event["seq"] > first + event.get("num_unwritten", 0):
+            self._report(FaultKind.MISSING_EVENTS, path, first, event["seq"] - 1)
 
     def _add(self, event: dict[str, Any]) -> None:
         self.events.append(event)
@@ -153,46 +153,44 @@ class _Reading:
         name = event["file"]
         try:
             path = inside(self._run.path, name)
-            self._check_content(path, event.get("file_crc"))
+            if self._has_changed(path, event.get("file_crc")):
+                self._report(FaultKind.CHANGED, path)
+                return None
             return read(path)
-        except RunDirectoryError as error:
-            self.faults.append(f"{error} Its rows are missing.")
-        except UnreadableFileError as error:
-            self._report(self._run.path / name, f"{str(error).removeprefix(f'{path}: ')} Its rows are missing.")
+        except RunDirectoryError:
+            self._report(FaultKind.OUTSIDE, self._run.path / name)
         except FileNotFoundError:
-            self._report(self._run.path / name, "is missing.")
+            self._report(FaultKind.MISSING, self._run.path / name)
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            why = " ".join(str(error).split())
-            self._report(self._run.path / name, f"cannot be read ({why}); its rows are missing.")
+            why = " ".join(str(error).removeprefix(f"{path}: ").split())
+            self._report(FaultKind.UNREADABLE, self._run.path / name, details=f"{type(error).__name__}: {why}")
         return None
 
-    def _check_content(self, path: Path, crc: int | None) -> None:
-        """Compare a file with its checksum, None of older versions; a file of several steps is read once."""
-        if path == self._checked:
-            return
-        self._checked = None
-        if file_crc(path) != crc and crc is not None:
-            raise UnreadableFileError("differs from what was written (checksum).")
-        self._checked = path
+    def _has_changed(self, path: Path, crc: int | None) -> bool:
+        """Return whether a file differs from its checksum, if there is one; a file of several steps is read once."""
+        if path != self._checked:
+            self._checked = None
+            if crc is not None and file_crc(path) != crc:
+                return True
+            self._checked = path
+        return False
 
-    def _report(self, path: Path, damage: str) -> None:
-        name = path.relative_to(self._run.path)
-        if not any(fault.startswith(f"{name}: ") and fault.endswith(damage) for fault in self.faults):
-            self.faults.append(f"{name}: {damage}")
+    def _report(self, kind: FaultKind, path: Path, *position: int, details: str = "") -> None:
+        fault = Fault(kind, str(path.relative_to(self._run.path)), position, details)
+        if fault not in self.faults:
+            self.faults.append(fault)
 
 
-def last_number(position: str, attempt: int) -> int | None:
-    """Return the number of the attempt's last event before a position; None in positions of older versions."""
+def last_number(position: str, attempt: int) -> int:
+    """Return the number of the attempt's last event before a position."""
     return _parse_position(position).get(attempt, (1, 0, 0))[2]
 
 
 def _parse_position(position: str | None) -> dict[int, _Position]:
     content = json.loads(position) if position else {}
-    return {int(attempt): (int(value[0]), int(value[1]), _number(value[2:])) for attempt, value in content.items()}
-
-
-def _number(rest: list[Any]) -> int | None:
-    return int(rest[0]) if rest and rest[0] is not None else None
+    return {
+        int(attempt): (int(segment), int(offset), int(last)) for attempt, (segment, offset, last) in content.items()
+    }
 
 
 def _dump_position(positions: Mapping[int, _Position]) -> str:

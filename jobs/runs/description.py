@@ -6,42 +6,43 @@ from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
-from db.rows.unreadable_specs import UNREADABLE_SPEC
+from db.rows.spec_fields import UNREADABLE_SPEC
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from exgrpo_core.errors import InputError
+from exgrpo_core.faults import Fault, FaultKind
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.specs.any_job import shape_mistakes
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The content of `run.json` and `spec.json`, or what is shown in its place, and a sentence on each damage."""
+    """The content of `run.json` and `spec.json`, or what is shown in its place, and the damage."""
 
     info: dict[str, Any]
     spec: dict[str, Any]
-    faults: list[str]
+    faults: list[Fault]
 
 
 def describe_run(run: RunDirectory) -> Description:
     """Read the files that say what a run is; nothing that they hold raises an error."""
-    faults = []
+    faults = list[Fault]()
     try:
         info = run.read_run_info()
     except RunDirectoryError:
-        faults.append("run.json: is missing or damaged, so name, parent and time of creation are unknown.")
+        faults.append(Fault(FaultKind.UNREADABLE, "run.json", details="name, parent and time of creation are unknown"))
         info = _stand_in(run)
     try:
-        spec, fault = _read_spec(run)
-        faults += [f"spec.json: {fault}"] if fault else []
+        spec, is_changed = _read_spec(run)
+        faults += [Fault(FaultKind.CHANGED, "spec.json")] if is_changed else []
     except (InputError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).removeprefix(f"{run.spec_path}: ")
-        faults.append(f"spec.json: cannot be read: {str(why).rstrip('.')}.")
+        faults.append(Fault(FaultKind.UNREADABLE, "spec.json", details=str(why)))
         spec = dict(UNREADABLE_SPEC)
     return Description(info, spec, faults)
 
 
-def _read_spec(run: RunDirectory) -> tuple[dict[str, Any], str]:
-    """Return the specification and what is wrong with it, though it can be read."""
+def _read_spec(run: RunDirectory) -> tuple[dict[str, Any], bool]:
+    """Return the specification and whether it differs from what was written."""
     content = read_plain(run.spec_path)
     spec = parse_json(content)
     if mistakes := shape_mistakes(spec):
@@ -49,7 +50,7 @@ def _read_spec(run: RunDirectory) -> tuple[dict[str, Any], str]:
     is_changed = False
     with contextlib.suppress(RunDirectoryError):
         is_changed = run.spec_crc() not in (None, crc32(content))
-    return spec, "differs from what was written (checksum)." if is_changed else ""
+    return spec, is_changed
 
 
 def _stand_in(run: RunDirectory) -> dict[str, Any]:

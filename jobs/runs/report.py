@@ -7,7 +7,7 @@ from typing import Any
 from db.connections.session import Database
 from db.queries import benchmarks, buffer, metrics, runs
 from db.rows.runs import EvaluationRow, RunRow, UnknownRunError
-from db.rows.score_intervals import half_interval_95
+from db.statistics.intervals import half_interval_95
 
 HEALTH_SENTENCES = {
     "no_reward": "no reward in the last 20 steps",
@@ -15,6 +15,7 @@ HEALTH_SENTENCES = {
     "entropy_collapse": "the policy's entropy has collapsed",
     "not_finite": "a step had numbers that are not finite",
     "all_retired": "every question is retired, so none is left to replay",
+    "not_shown": "not all of it is shown; its page says why",
     "damaged": "files of the run are damaged; `exgrpo verify` says what can be recovered",
     "stalled": "nothing was recorded for much longer than a step takes",
 }

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from db.queries.multiple_comparisons import holm
+from db.statistics.differences import holm
+from db.statistics.intervals import CONFIDENCE, MeanInterval
 from jobs.studies.definition import PaperRow, PaperTable, Study, number_of
-from jobs.studies.intervals import CONFIDENCE, MeanInterval
 from jobs.studies.numbers import printed
 from jobs.studies.study_results import CellResult, StudyResults
 

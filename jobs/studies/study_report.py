@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
+from db.statistics.intervals import DASH, MeanInterval, interval_text, number_text
 from jobs.studies.comparison import (
     compare,
     coverage,
@@ -27,7 +28,6 @@ from jobs.studies.comparison import (
     reading,
 )
 from jobs.studies.definition import Scale, Study
-from jobs.studies.intervals import DASH, MeanInterval, interval_text, number_text
 from jobs.studies.numbers import TEXT_TABLE, disagreements, number_rows, printed, setting_gains
 from jobs.studies.study_results import CellResult, StudyResults
 

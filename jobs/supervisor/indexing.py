@@ -1,5 +1,6 @@
 """Keeps the database's index of runs up to date from their files; never delays or fails runs."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -7,8 +8,9 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from db.connections.opening import open_database
-from db.connections.session import Database, DatabaseError, concerns_database
+from db.connections.opening import UnknownSchemaError, open_database
+from db.connections.session import DamagedDatabaseError, Database, DatabaseError, concerns_database, sqlite_path
+from db.connections.sqlite_files import set_aside
 from db.queries.runs import list_ends
 from exgrpo_core.errors import first_line
 from jobs.runs.directory import RunDirectory
@@ -32,8 +34,10 @@ class DatabaseIndex:
         self._runs_root = runs_root
         self._journal = Journal(runs_root)
         self._database: Database | None = None
+        self._file: int | None = None
         self._retry_at = 0.0
         self._known: dict[str, tuple[str, str, int]] = {}
+        self._states: dict[str, tuple[RunDirectory, RunState]] = {}
         self._work: dict[str, RunIndexing] = {}
         self._last_errors: dict[str, str] = {}
 
@@ -49,8 +53,8 @@ class DatabaseIndex:
 
     def record_state(self, run: RunDirectory, state: RunState) -> None:
         """Ingest a run, or its new state, at the next refresh."""
-        work = self._work.setdefault(run.run_id, RunIndexing(run))
-        work.set_state(state)
+        self._states[run.run_id] = run, state
+        self._work.setdefault(run.run_id, RunIndexing(run, state)).set_state(state)
 
     def refresh(self, budget_seconds: float = REFRESH_SECONDS) -> None:
         """Bring the database up to date; when it cannot be reached, try again some seconds later."""
@@ -63,6 +67,8 @@ class DatabaseIndex:
             logger.warning("The database is behind: %s", first_line(error))
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self.close()
+            if isinstance(error, DamagedDatabaseError | UnknownSchemaError):
+                self._begin_anew()
 
     def close(self) -> None:
         """Close the database."""
@@ -74,7 +80,31 @@ class DatabaseIndex:
         if self._database is None:
             self._database = open_database(self._url, self._runs_root)
             self._known = list_ends(self._database)
+            self._file = self._find_file()
+        elif self._find_file() != self._file:
+            raise DamagedDatabaseError(
+                f"{self._database.engine.url.database}: another file is in the database's place."
+            )
         return self._database
+
+    def _find_file(self) -> int | None:
+        """Return the inode of SQLite's file; an open one that was removed takes rows which nobody will see."""
+        path = sqlite_path(self._url, self._runs_root)
+        return path.stat().st_ino if path is not None and path.exists() else None
+
+    def _begin_anew(self) -> None:
+        """Put a SQLite file that cannot be used aside and ingest everything again.
+
+        Only this process writes to it, since it is the supervisor of the runs.
+        """
+        path = sqlite_path(self._url, self._runs_root)
+        if path is None:
+            return
+        with contextlib.suppress(OSError):
+            set_aside(path)
+            logger.warning("%s: is built again from the run directories.", path)
+            self._work = {run.run_id: RunIndexing(run, state) for run, state in self._states.values()}
+            self._retry_at = 0.0
 
     def _refresh(self, database: Database, give_up_at: float) -> None:
         for run_id, work in [*self._work.items()]:
@@ -84,14 +114,14 @@ class DatabaseIndex:
             if time.monotonic() >= give_up_at:
                 break
             self._guarded(database, run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]
-            if work.is_over and work.is_caught_up:
+            if work.is_over and work.is_caught_up and work.is_shown:
                 self._known[run_id] = work.key
         for run_id in apply_journal(database, self._journal):
             self._known.pop(run_id, None)
             self._work.pop(run_id, None)
 
     def _guarded(self, database: Database, run_id: str, action: Callable[[], None]) -> None:
-        """Do something for one run; one whose files are damaged is skipped and does not stop the others."""
+        """Do something for one run; an error of the program or of its files does not stop the others."""
         try:
             action()
         except Exception as error:  # files of one run, whatever they hold, must not end the others
@@ -101,4 +131,4 @@ class DatabaseIndex:
             if self._last_errors.get(run_id) != message:
                 logger.warning("%s is not shown completely: %s", run_id, message)
             self._last_errors[run_id] = message
-            self._work[run_id].record_failure(database, f"It is not shown completely: {message.rstrip('.')}.")
+            self._work[run_id].record_failure(database, error)

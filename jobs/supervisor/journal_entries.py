@@ -4,11 +4,11 @@ import logging
 from datetime import datetime
 
 from db.connections.session import Database, concerns_database
-from db.ingest import annotations, trajectory_annotations
+from db.ingest import annotations
 from db.ingest.positions import read_position, unannounced_runs
-from db.rows.cases import SavedCase
-from db.rows.marks import MarkedTrajectory
+from db.rows.chains_of_thought import SavedCase
 from db.rows.runs import UnknownRunError
+from db.rows.trajectories import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalEntry, JournalKind
 
 logger = logging.getLogger(__name__)
@@ -75,20 +75,20 @@ def _apply_to_case(database: Database, entry: JournalEntry) -> None:
     case = SavedCase(entry.run_id, int(entry.data["attempt"]), low, high)
     name = str(entry.data["case_set"])
     if entry.kind is JournalKind.CASE_MARKED:
-        trajectory_annotations.save_case(database, name, case, datetime.fromisoformat(entry.at))
+        annotations.save_case(database, name, case, datetime.fromisoformat(entry.at))
     else:
-        trajectory_annotations.remove_case(database, name, case)
+        annotations.remove_case(database, name, case)
 
 
 def _apply_to_trajectory(database: Database, entry: JournalEntry) -> None:
     at = datetime.fromisoformat(entry.at)
     key = (entry.run_id, int(entry.data["attempt"]), int(entry.data["trajectory_id"]))
     if entry.kind is JournalKind.VERDICT_SET:
-        trajectory_annotations.set_verdict(database, *key, bool(entry.data["is_valid"]), at)
+        annotations.set_verdict(database, *key, bool(entry.data["is_valid"]), at)
     elif entry.kind is JournalKind.VERDICT_CLEARED:
-        trajectory_annotations.clear_verdict(database, *key)
+        annotations.clear_verdict(database, *key)
     elif entry.kind is JournalKind.TRAJECTORY_MARKED:
         mark = MarkedTrajectory(*key, str(entry.data["mark"]), str(entry.data["comment"]))
-        trajectory_annotations.set_mark(database, mark, at)
+        annotations.set_mark(database, mark, at)
     else:
-        trajectory_annotations.remove_mark(database, MarkedTrajectory(*key, str(entry.data["mark"])))
+        annotations.remove_mark(database, MarkedTrajectory(*key, str(entry.data["mark"])))

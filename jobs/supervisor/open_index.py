@@ -1,19 +1,27 @@
 """Opening the database for a command, updated first if no supervisor does that."""
 
+import logging
+import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from db.connections.opening import open_database
-from db.connections.schema import current_revision, is_known, newest_revision
-from db.connections.session import Database, DatabaseError, sqlite_path
-from db.connections.sqlite_files import refusal
+from db.connections.opening import current_revision, is_known, newest_revision, open_database, reset
+from db.connections.session import UNAVAILABLE_ERRORS, DamagedDatabaseError, Database, check_pages, sqlite_path
+from db.connections.sqlite_files import refusal, set_aside
 from db.queries import runs
+from exgrpo_core.errors import first_line
 from jobs.runs.directory import list_run_directories
+from jobs.runs.journal import Journal
+from jobs.runs.queue import asked_attempts
+from jobs.runs.state import read_state
 from jobs.supervisor.indexing import DatabaseIndex
-from jobs.supervisor.instance import SupervisorRunningError
+from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
+
+logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.05
 _SETTLE_SECONDS = 20.0
@@ -22,13 +30,31 @@ _SETTLE_SECONDS = 20.0
 
 @contextmanager
 def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Database]:
-    """Yield the database; if no supervisor runs, everything recorded so far is ingested first."""
-    database = open_database(database_url, runs_root)
-    try:
-        ingest_all(runs_root, database_url)
+    """Yield the database; if no supervisor runs, everything recorded so far is ingested first.
+
+    Where it cannot be used, it is a temporary one, read from the files: nothing but time is lost.
+    """
+    with ExitStack() as stack:
+        try:
+            ingest_all(runs_root, database_url)
+            database = stack.enter_context(closing(open_database(database_url, runs_root)))
+            runs.list_ends(database)
+        except (*UNAVAILABLE_ERRORS, OSError) as error:
+            logger.warning("%s The run directories are read instead.", first_line(error))
+            folder = stack.enter_context(TemporaryDirectory())
+            database = stack.enter_context(closing(_read_into(f"sqlite:///{folder}/index.db", runs_root)))
         yield database
-    finally:
-        database.close()
+
+
+def _read_into(database_url: str, runs_root: Path) -> Database:
+    """Return a new database with everything that the files have."""
+    index = DatabaseIndex(database_url, runs_root)
+    asked = asked_attempts(Journal(runs_root).entries())
+    for run in list_run_directories(runs_root):
+        index.record_state(run, read_state(run, asked.get(run.run_id, 0)))
+    index.refresh(budget_seconds=math.inf)
+    index.close()
+    return open_database(database_url, runs_root)
 
 
 def ingest_all(runs_root: Path, database_url: str | None) -> bool:
@@ -57,16 +83,16 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
     Raises:
         SupervisorRunningError: A supervisor writes to it.
     """
-    from db.connections.schema import reset
-    from jobs.supervisor.instance import read_supervisor
-
     if read_supervisor(runs_root) is not None:
         raise SupervisorRunningError(f"A supervisor runs for {runs_root}; end it first (Ctrl-C of `exgrpo up`).")
-    database = open_database(database_url, runs_root, upgrades=False)
     try:
-        reset(database)
-    finally:
-        database.close()
+        with closing(open_database(database_url, runs_root, upgrades=False)) as database:
+            check_pages(database)
+            reset(database)
+    except DamagedDatabaseError:
+        path = sqlite_path(database_url, runs_root)
+        assert path is not None
+        set_aside(path)
     ingest_all(runs_root, database_url)
     return len(list_run_directories(runs_root))
 
@@ -79,20 +105,17 @@ def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, 
             return False, sentence
         if path is not None and not path.is_file():
             return True, "SQLite, not created yet; the first run creates it"
-        database = open_database(database_url, runs_root, upgrades=False)
-    except DatabaseError as error:
-        return False, str(error)
-    try:
-        return _describe_schema(database)
-    finally:
-        database.close()
+        with closing(open_database(database_url, runs_root, upgrades=False)) as database:
+            return _describe_schema(database)
+    except UNAVAILABLE_ERRORS as error:
+        return False, first_line(error)
 
 
 def _describe_schema(database: Database) -> tuple[bool, str]:
     kind = "SQLite" if database.is_sqlite else "PostgreSQL"
     revision = current_revision(database)
     if revision is not None and not is_known(revision):
-        return False, f"{kind}, schema {revision}, newer than {newest_revision()}, which this version knows"
+        return False, f"{kind}, schema {revision}, unknown to this version: `exgrpo db rebuild` builds it again"
     if revision != newest_revision():
         return True, f"{kind}, schema {revision or 'none'}, upgraded to {newest_revision()} when next used"
     return True, f"{kind}, schema {revision}, {sum(runs.count_runs(database).values())} runs"

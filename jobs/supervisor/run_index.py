@@ -1,30 +1,37 @@
 """Ingesting one run's files into the database, a batch at a time."""
 
+import math
 import time
 
 from db.connections.session import Database
 from db.ingest import events
-from db.ingest.faults import record_faults
 from db.ingest.positions import read_position
+from db.ingest.run_summary import forget_not_shown, record_faults
+from db.queries.runs import get_run
+from exgrpo_core.errors import first_line
+from exgrpo_core.faults import Fault, FaultKind
 from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.recording.event_reader import EventReader, last_number
-from jobs.runs.attempts import read_outcome
+from jobs.runs.attempts import OUTCOME_FILE, read_outcome
 from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory
-from jobs.runs.numbered_lines import describe_missing
 from jobs.runs.state import RunState
 from jobs.runs.status import RunStatus
+
+RETRY_SECONDS = 5.0
 
 
 class RunIndexing:
     """Ingests one run. An ended run shows its end only once everything before it is ingested."""
 
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, run: RunDirectory, state: RunState) -> None:
         self._run = run
         self._reader = EventReader(run)
-        self._state: RunState | None = None
+        self._state = state
         self.is_registered = False
         self._is_shown = False
+        self.is_shown = True
+        self._retry_at = math.inf
         self._last_ended_attempt = 0
         self._position: str | None = None
         self.is_caught_up = False
@@ -32,13 +39,12 @@ class RunIndexing:
     @property
     def key(self) -> tuple[str, str, int]:
         """The status, reason and attempt to show."""
-        assert self._state is not None
         return (self._state.status.value, self._state.reason, self._state.attempt)
 
     @property
     def is_over(self) -> bool:
         """Whether the run has ended, so that nothing more will come."""
-        return self._state is not None and self._state.is_ended
+        return self._state.is_ended
 
     def set_state(self, state: RunState) -> None:
         """Set the run's new state."""
@@ -52,7 +58,7 @@ class RunIndexing:
         Raises:
             ValueError: The run's files cannot be read.
         """
-        if self._state is None or (self.is_caught_up and not self._may_record):
+        if self.is_caught_up and not self._may_record and time.monotonic() < self._retry_at:
             return
         if not self.is_registered:
             self._register(database)
@@ -65,16 +71,23 @@ class RunIndexing:
             self._show(database)
             self._record_damaged_ends(database)
             if self.is_over:
-                record_faults(database, self._run.run_id, find_answer_damage(self._run.path))
+                damage = find_answer_damage(self._run.path)
+                faults = [Fault(FaultKind.DAMAGED_ANSWERS, "", details=sentence) for sentence in damage]
+                record_faults(database, self._run.run_id, faults)
         self.is_caught_up = True
+        if not self.is_shown:
+            forget_not_shown(database, self._run.run_id)
+            self.is_shown, self._retry_at = True, math.inf
 
     @property
     def _may_record(self) -> bool:
-        return self._state is not None and not (self._state.is_ended or self._state.status is RunStatus.QUEUED)
+        return not (self._state.is_ended or self._state.status is RunStatus.QUEUED)
 
     def _register(self, database: Database) -> None:
         description = describe_run(self._run)
         events.register_run(database, description.info, description.spec, description.faults)
+        row = get_run(database, self._run.run_id)
+        self.is_shown = row is None or not row.not_shown
         self._position = read_position(database, events.run_source(self._run.run_id))
         self.is_registered = True
 
@@ -85,12 +98,11 @@ class RunIndexing:
             return False
         num_new = events.ingest_events(database, self._run.run_id, batch.events, batch.position, batch.faults)
         self._position = batch.position
-        if num_new and self._state is not None and self._state.status is RunStatus.QUEUED:
+        if num_new and self._state.status is RunStatus.QUEUED:
             self._is_shown = False
         return batch.has_more
 
     def _show(self, database: Database) -> None:
-        assert self._state is not None
         self._show_earlier_ends(database, self._state.attempt)
         self._show_state(database, self._state)
 
@@ -116,16 +128,22 @@ class RunIndexing:
                 continue
             last = last_number(self._position, attempt) if self._position else 0
             if not outcome.is_readable:
-                record_faults(database, self._run.run_id, [f"{name}/{outcome.reason}"])
-            elif outcome.num_events is not None and last is not None and last < outcome.num_events:
-                fault = f"{name}: {describe_missing('event', last + 1, outcome.num_events)} at the end."
+                fault = Fault(FaultKind.UNREADABLE, f"{name}/{OUTCOME_FILE}", details=outcome.reason)
+                record_faults(database, self._run.run_id, [fault])
+            elif outcome.num_events is not None and last < outcome.num_events:
+                fault = Fault(FaultKind.MISSING_EVENTS, name, (last + 1, outcome.num_events))
                 record_faults(database, self._run.run_id, [fault])
 
-    def record_failure(self, database: Database, fault: str) -> None:
-        """Record why the run cannot be shown completely, and ingest no more of it until its state changes."""
-        self.is_caught_up = True
-        if self.is_registered and self._state is not None:
-            record_faults(database, self._run.run_id, [fault])
+    def record_failure(self, database: Database, error: Exception) -> None:
+        """Record why the run cannot be shown completely, and try again later.
+
+        An error of the file system may pass within seconds; others wait for a change of the run's state or the next
+        supervisor, which may be of another version.
+        """
+        self.is_caught_up, self.is_shown = True, False
+        self._retry_at = time.monotonic() + RETRY_SECONDS if isinstance(error, OSError) else math.inf
+        if self.is_registered:
+            record_faults(database, self._run.run_id, [Fault(FaultKind.NOT_SHOWN, "", details=first_line(error))])
             self._show_state(database, self._state)
 
     def _show_earlier_ends(self, database: Database, newest: int) -> None:

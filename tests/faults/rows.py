@@ -74,8 +74,8 @@ ROWS = {
         ),
         Row(
             12,
-            "the database dropped; a database of every released schema; one of a newer schema",
-            "rebuilt to the same query results, what users wrote included; upgraded; refused",
+            "the database dropped, cut, overwritten or of an unknown schema; one of every released schema",
+            "rebuilt to the same query results, what users wrote included; upgraded to what a rebuild gives",
         ),
         Row(
             13,

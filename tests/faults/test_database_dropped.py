@@ -15,15 +15,20 @@ from typing import Any
 import pytest
 
 from db.connections.opening import open_database
-from db.connections.session import Database
+from db.connections.session import DamagedDatabaseError, Database
 from db.ingest.annotations import save_journal_position
 from db.ingest.positions import unannounced_runs
 from jobs.actions import run_actions
+from jobs.actions.backup import back_up, restore
+from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal
 from jobs.supervisor import indexing
+from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SingleInstance, SupervisorRunningError
-from jobs.supervisor.open_index import ingest_all, rebuild_index
+from jobs.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.supervisor.open_index import describe_database, ingest_all, rebuild_index
 from tests.faults import used_workbench
+from tests.jobs.cli.invoked import printed_json
 from tests.postgres import running_server
 
 pytestmark = pytest.mark.fault_row(12)
@@ -179,3 +184,59 @@ def test_folder_that_comes_back_brings_its_words_with_it(filled, tmp_path):
     shutil.move(tmp_path / "aside", filled / "trained")
     ingest_all(filled, None)
     assert content(filled, None)[1] == expected[1]
+
+
+DAMAGES = {
+    "missing": lambda _: None,
+    "zero bytes": lambda _: b"",
+    "first 100 bytes cut": lambda content: content[100:],
+    "middle zeroed": lambda content: content[: len(content) // 3] + bytes(len(content) * 2 // 3),
+    "garbage": lambda _: b"no database" * 1000,
+}
+TAKEN_FOR_EMPTY = ("missing", "zero bytes")
+"""SQLite makes a database of these, so that whoever ingests next fills it."""
+
+
+def damage(runs_root: Path, kind: str) -> None:
+    path = runs_root / "workbench" / "workbench.db"
+    damaged = DAMAGES[kind](path.read_bytes())
+    drop(runs_root, None)
+    if damaged is not None:
+        path.write_bytes(damaged)
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_damaged_file_stands_between_nobody_and_the_runs(filled, kind, tmp_path, figure):
+    expected = content(filled, None)
+    num_runs = len(list_run_directories(filled))
+    damage(filled, kind)
+    if kind not in TAKEN_FOR_EMPTY:
+        with pytest.raises(DamagedDatabaseError, match="exgrpo db rebuild"), opened(filled, None) as database:
+            used_workbench.answers(database)
+        assert not describe_database(None, filled)[0]
+        beside_a_supervisor = SingleInstance(filled)
+        assert len(printed_json(filled, "runs", "--all")) == num_runs
+        beside_a_supervisor.release()
+    assert back_up(filled, None, tmp_path / "runs.tar").has_database == (kind == "zero bytes")
+    restore(tmp_path / "runs.tar", tmp_path / "restored")
+    assert len(printed_json(tmp_path / "restored", "runs", "--all")) == num_runs
+    assert rebuild_index(filled, None) == num_runs
+    assert content(filled, None) == expected
+    damage(filled, kind)
+    assert len(printed_json(filled, "runs", "--all")) == num_runs
+    assert content(filled, None) == expected
+    figure("damaged SQLite files", f"{len(DAMAGES)} kinds, built again by a rebuild and by the next supervisor")
+
+
+@pytest.mark.parametrize("kind", ["missing", "garbage"])
+def test_supervisor_builds_a_file_again_that_is_damaged_while_it_runs(filled, kind):
+    expected = content(filled, None)
+    index = DatabaseIndex(None, filled)
+    supervisor = Supervisor(filled, index, settings=SupervisorSettings(max_running=0))
+    supervisor.poll()
+    damage(filled, kind)
+    supervisor.poll()
+    while index.is_behind:
+        supervisor.poll()
+    supervisor.close()
+    assert content(filled, None) == expected

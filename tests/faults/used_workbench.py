@@ -8,15 +8,13 @@ from db.connections.session import Database
 from db.queries import code_analysis, metrics, runs
 from db.queries.benchmarks import list_scores
 from db.queries.cases import saved_cases
-from db.queries.judge_work import get_verdicts
-from db.queries.judging import list_votes
+from db.queries.judging import get_verdicts, list_votes
 from db.queries.run_filter import RunFilter
+from db.queries.trajectories import marked_trajectories
 from db.queries.trajectory_list import list_snippets
-from db.queries.trajectory_marks import marked_trajectories
-from db.rows.cases import SavedCase
-from db.rows.marks import MarkedTrajectory
-from db.rows.trajectories import TrajectoryFacets
-from db.rows.verdicts import JudgedRow
+from db.rows.chains_of_thought import SavedCase
+from db.rows.judging import JudgedRow
+from db.rows.trajectories import MarkedTrajectory, TrajectoryFacets
 from jobs.actions import annotations, run_actions
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome

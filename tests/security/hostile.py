@@ -4,8 +4,8 @@ import json
 import random
 from pathlib import Path
 
-from db.rows.cases import SavedCase
-from db.rows.marks import MarkedTrajectory
+from db.rows.chains_of_thought import SavedCase
+from db.rows.trajectories import MarkedTrajectory
 from exgrpo_core.types import Question
 from jobs.actions import annotations, run_actions
 from jobs.runs.directory import RunDirectory

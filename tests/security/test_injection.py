@@ -3,8 +3,7 @@
 import pytest
 from sqlalchemy import MetaData, event, select
 
-from db.queries.run_filter import RunFilter
-from db.queries.run_order import RunSortKey
+from db.queries.run_filter import RunFilter, RunSortKey
 from db.queries.runs import count_runs, get_run, list_runs
 from db.queries.text_search import all_matching
 from db.queries.trajectory_list import list_snippets

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from app import requests, settings
 from app.queries.workbench import has_folder, read_log_tail
-from db.rows.cases import SavedCase
-from db.rows.marks import MarkedTrajectory
+from db.rows.chains_of_thought import SavedCase
+from db.rows.trajectories import MarkedTrajectory
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from jobs.actions import annotations, run_actions

@@ -16,9 +16,8 @@ from app.paper_and_studies import AVERAGES
 from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
 from app.requests import RecordedQuestion
-from db.queries import score_comparison
-from db.rows.score_intervals import describe_intervals
-from db.rows.scores import ComparisonRow, ItemRow
+from db.queries import benchmarks
+from db.rows.scores import ComparisonRow, ItemRow, describe_intervals
 
 FIRST, SECOND = "first", "second"
 _BAR_HEIGHT = 30
@@ -142,7 +141,7 @@ def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str
     st.subheader("Questions won and lost", anchor=False)
     titles = {name: column_of(name) for name in names}
     benchmark = address_choice.select("Benchmark", titles, "on", names[0], [ITEM], 240)
-    items = ask(score_comparison.list_items, first.scored, second.scored, scheme, benchmark)
+    items = ask(benchmarks.list_items, first.scored, second.scored, scheme, benchmark)
     if not items:
         st.markdown(":gray[Both answer every question correctly equally often.]")
         return

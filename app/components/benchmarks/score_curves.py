@@ -16,7 +16,7 @@ from app.components.widgets.figures import Look
 from app.formats import escape_control_characters, literal
 from app.requests import ScoreCurve
 from app.settings import AppSettings
-from db.rows.analysis import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
+from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
 
 MAX_MODELS = 4
 EXPLANATION = (

@@ -15,8 +15,8 @@ from app.paper_and_studies import (
     study_names,
 )
 from db.rows.display_names import model_name
-from db.rows.score_intervals import half_interval_95
 from db.rows.scores import BenchmarkScoreRow, ScoredRuns
+from db.statistics.intervals import half_interval_95
 
 BLOCKS = {
     name: (*(BENCHMARK_COLUMNS[benchmark] for benchmark in benchmarks), name) for name, benchmarks in AVERAGES.items()

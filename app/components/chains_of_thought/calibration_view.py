@@ -10,16 +10,16 @@ from app.components.chains_of_thought.thought_statistics import Calibration
 from app.components.widgets import data_table
 from app.formats import number, share
 from app.queries.answers import ask
-from db.queries import judge_work
-from db.rows.analysis import AgreementRow
+from db.queries import judging
+from db.rows.chains_of_thought import AgreementRow
 
 
 def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
     """Return the newest calibration of a judge's model with its prompt; the oracle needs none."""
-    job = next((job for job in ask(judge_work.list_judge_jobs, run_id) if job.judge_run_id == judge_run_id), None)
+    job = next((job for job in ask(judging.list_judge_jobs, run_id) if job.judge_run_id == judge_run_id), None)
     if job is None or not job.prompt:
         return None
-    return thought_statistics.calibrate(ask(judge_work.calibration_votes, job.judge, job.prompt))
+    return thought_statistics.calibrate(ask(judging.calibration_votes, job.judge, job.prompt))
 
 
 def show_calibration(calibration: Calibration | None) -> None:

@@ -10,7 +10,7 @@ from app.components.widgets import address_choice, empty_state, figures, notice,
 from app.formats import NONE_SHOWN, badge_label, escape_control_characters, literal, nats
 from app.queries.answers import ask
 from db.queries.cases import list_case_sets, saved_cases
-from db.rows.cases import CaseResponse, SavedCase, SnowballCase
+from db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
 from db.rows.runs import RunRow
 
 _TEXT_HEIGHT = 420

@@ -13,7 +13,7 @@ from app.components.widgets import data_table, empty_state, exports
 from app.formats import VALIDITY, escape_control_characters, known, share
 from app.queries.answers import ask
 from db.queries import code_analysis
-from db.rows.analysis import CodeLine, RuleHit
+from db.rows.chains_of_thought import CodeLine, RuleHit
 from db.rows.runs import RunRow
 
 _PERCENT = 100.0

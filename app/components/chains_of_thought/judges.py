@@ -10,8 +10,7 @@ from app.components.chains_of_thought import thought_statistics
 from app.components.widgets import data_table, empty_state, exports, notice, status_badge
 from app.formats import ago, escape_control_characters, number
 from db.rows.display_names import id_end
-from db.rows.judging import JudgeRow
-from db.rows.verdicts import JudgeJobRow
+from db.rows.judging import JudgeJobRow, JudgeRow
 
 _COUNTS = ("Jobs", "Responses", "Valid", "Not valid", "Unjudged", "Tokens")
 

@@ -17,7 +17,7 @@ from app.components.widgets.figures import Look
 from app.formats import escape_control_characters
 from app.queries.runs import metric_series
 from app.theme import Palette
-from db.rows.analysis import Difficulty, EntropyPoint, EntropyPoints, ShareLine
+from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from db.rows.runs import MetricPoint, RunRow
 
 

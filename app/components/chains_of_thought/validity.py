@@ -8,7 +8,7 @@ import streamlit as st
 from app.components.chains_of_thought.thought_statistics import ReadAnswer, ValidityLine
 from app.components.widgets import data_table
 from app.formats import escape_control_characters, known, share
-from db.rows.failures import OutcomeCell
+from db.rows.chains_of_thought import OutcomeCell
 
 _FIELDS = {
     "Valid": ("num_valid", "localized"),

@@ -11,11 +11,11 @@ from app.components.chains_of_thought.thought_statistics import Calibration
 from app.components.widgets import data_table, empty_state, exports
 from app.formats import NONE_SHOWN, VALIDITY, escape_control_characters, share
 from app.queries.answers import ask, ask_pages
-from db.queries import judge_work, runs
-from db.rows.analysis import ALL, CodeLine
+from db.queries import judging, runs
+from db.rows.chains_of_thought import ALL, CodeLine
 from db.rows.display_names import id_end
+from db.rows.judging import JudgedRow, JudgeJobRow, VerdictFilter
 from db.rows.runs import RunRow
-from db.rows.verdicts import JudgedRow, JudgeJobRow, VerdictFilter
 
 ORACLE = "oracle"
 ORACLE_SOURCES = ("chains", "word_problems")
@@ -26,7 +26,7 @@ def choose_judge(row: RunRow) -> str | None:
 
     The oracle comes first where the task has one, else the newest judge that voted.
     """
-    jobs = {job.judge_run_id: job for job in ask(judge_work.list_judge_jobs, row.run_id) if job.num_votes}
+    jobs = {job.judge_run_id: job for job in ask(judging.list_judge_jobs, row.run_id) if job.num_votes}
     names = ([ORACLE] if has_oracle(row.run_id) or not jobs else []) + list(jobs)
     wanted = st.query_params.get("judge")
     chosen = wanted if wanted in names else names[0]
@@ -91,7 +91,7 @@ _NAMES = {
 
 def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
     """Show the choice, which is in the address, and the list; a click writes the trajectory into the address."""
-    counts = ask(judge_work.count_verdicts, run_id, judge_run_id)
+    counts = ask(judging.count_verdicts, run_id, judge_run_id)
     which = _choose_filter(counts)
     pages = st.session_state.setdefault("verdict-pages", {})
     page_key = (run_id, judge_run_id, which)
@@ -176,7 +176,7 @@ def _list_verdicts(run_id: str, judge_run_id: str | None, which: VerdictFilter, 
     """Return the first pages of answer-correct trajectories with their verdicts, newest first."""
     return ask_pages(
         lambda last: ask(
-            judge_work.list_verdicts, run_id, judge_run_id, which, before=last.trajectory_key if last else None,
+            judging.list_verdicts, run_id, judge_run_id, which, before=last.trajectory_key if last else None,
             limit=VERDICTS_PAGE_SIZE,
         ),
         VERDICTS_PAGE_SIZE,

@@ -8,8 +8,7 @@ from app.components.widgets import notice
 from app.formats import NONE_SHOWN, escape_control_characters, nats
 from app.queries.answers import ask
 from db.queries import judging, lineage, trajectories
-from db.rows.judging import VoteRow
-from db.rows.verdicts import JudgedRow
+from db.rows.judging import JudgedRow, VoteRow
 
 _TEXT_HEIGHT = 420
 _CHOICES = {"valid": True, "not valid": False, "no verdict": None}

@@ -14,7 +14,7 @@ from app.components.widgets import notice, spec_text
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
 from app.formats import byte_size, duration, escape_control_characters, with_code
 from app.requests import ResourceEstimate, RunRefusedError, SpecError, TrainSpec
-from db.rows.algorithm_of_spec import bucket_meaning
+from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 
 

@@ -28,7 +28,7 @@ from app.requests import load_preset
 from db.queries import code_analysis, metrics, runs
 from db.queries.cases import find_cases
 from db.rows.runs import RunRow
-from db.rows.score_intervals import half_interval_95
+from db.statistics.intervals import half_interval_95
 
 _SCHEME = "paper"
 _PAPER_PRESET = "paper-exgrpo"

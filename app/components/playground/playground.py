@@ -13,8 +13,8 @@ from app.components.trajectories import token_heatmap
 from app.components.trajectories.token_heatmap import TokenValues
 from app.components.widgets import empty_state, notice, shown_text
 from app.formats import escape_control_characters, nats, token_count
-from db.rows.algorithm_of_spec import algorithm_settings
 from db.rows.runs import CheckpointRow, RunRow
+from db.rows.spec_fields import algorithm_settings
 
 Record = Mapping[str, Any]
 START = "start"

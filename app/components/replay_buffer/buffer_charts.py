@@ -10,7 +10,7 @@ from app import theme
 from app.components.replay_buffer.chosen_bar import OUTSIDE, RETIRED, View, location_name
 from app.components.widgets import figures
 from app.formats import escape_control_characters
-from db.rows.buffer import ScoredRow
+from db.rows.replays import ScoredRow
 from db.rows.runs import BucketRow
 from exgrpo_core import bucket_probabilities
 
@@ -45,7 +45,7 @@ def draws(rows: Sequence[BucketRow], meaning: str) -> go.Figure | None:
     figure.add_trace(figures.bars(buckets, [row.num_drawn for row in rows], "drawn", colours.fresh, hover))
     expected = [row.probability * total for row in rows]
     figure.add_trace(_ticks(buckets, expected, "expected", "bucket %{x}: %{y:.2f} expected<extra></extra>"))
-    moved = [row.deficit for row in rows]
+    moved = [row.overflow for row in rows]
     if any(moved):
         hover = "bucket %{x}: overflow %{y}<extra></extra>"
         figure.add_trace(figures.bars(buckets, moved, "overflow, moved to other buckets", colours.warning, hover))

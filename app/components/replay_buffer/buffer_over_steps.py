@@ -13,9 +13,9 @@ from app.components.widgets import curve_view, exports, figures
 from app.components.widgets.curve_view import Drawing, Line, cut
 from app.components.widgets.curves import Series
 from app.components.widgets.figures import Look, figure_rows
-from db.rows.algorithm_of_spec import bucket_meaning
-from db.rows.buffer import ConcentrationPoint, DiversityPoint
+from db.rows.replays import ConcentrationPoint, DiversityPoint
 from db.rows.runs import BucketRow, MetricPoint
+from db.rows.spec_fields import bucket_meaning
 
 _AREAS = ("buffer/num_questions", "buffer/num_retired")
 _ALL = "buffer/num_in_data"

@@ -10,9 +10,9 @@ from app import address
 from app.components.widgets import data_table, exports
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
-from db.queries import buffer_history
-from db.rows.buffer import BufferedQuestionRow, BufferState
-from db.rows.snippets import shorten
+from db.queries import buffer
+from db.rows.display_names import shorten
+from db.rows.replays import BufferedQuestionRow, BufferState
 
 ADDRESS = "mark"
 """The parameter of the address that names the bar."""
@@ -81,7 +81,7 @@ def show(view: View, bar: str) -> None:
             f"{len(indices):,} questions"
             + (f", the first {MAX_QUESTIONS} listed" if len(indices) > len(listed) else "")
         )
-        rows = ask(buffer_history.buffered_questions, view.run_id, view.step, listed)
+        rows = ask(buffer.buffered_questions, view.run_id, view.step, listed)
         frame = _table(view, rows)
         picked = data_table.pick(
             frame, f"behind-{bar}-{view.step}-{view.base}", "Questions behind the chosen bar", most=9
@@ -105,7 +105,7 @@ def questions(view: View, bar: str) -> list[int]:
         locations = ((index, view.location(index, is_base=True), view.location(index, is_base=False)) for index in seen)
         return sorted(index for index, was, now in locations if (was, now) == (start, end))
     if kind in {"born", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
-        query = buffer_history.questions_born if kind == "born" else buffer_history.questions_replayed
+        query = buffer.questions_born if kind == "born" else buffer.questions_replayed
         return ask(query, view.run_id, view.step, int(value))
     return []
 

@@ -14,9 +14,9 @@ from app.components.replay_buffer.what_if import Candidate, QuestionDraw, Record
 from app.components.widgets import data_table, empty_state, figures
 from app.formats import number
 from app.queries.answers import ask
-from db.queries import buffer, buffer_history
-from db.rows.algorithm_of_spec import bucket_meaning
+from db.queries import buffer
 from db.rows.runs import BucketRow, CandidateRow
+from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.methods.protocols import TrajectorySelector
 
@@ -146,7 +146,7 @@ def _recorded(
     run_id: str, step: int, buckets: list[BucketRow], rows: list[CandidateRow], algorithm: dict[str, Any]
 ) -> RecordedDraw:
     members: dict[int, list[int]] = {}
-    for index, bucket in sorted(ask(buffer_history.state_at, run_id, step - 1).buckets.items()):
+    for index, bucket in sorted(ask(buffer.state_at, run_id, step - 1).buckets.items()):
         members.setdefault(bucket, []).append(index)
     return RecordedDraw(
         step=step, batch_size=algorithm["batch_size"], rollouts_per_question=algorithm["rollouts_per_question"],
@@ -163,7 +163,7 @@ def _outcomes(
         scored.setdefault(row.question_index, []).append(
             Candidate(row.trajectory_id, step, row.entropy, row.nll, row.num_tokens)
         )
-    for stored in ask(buffer_history.stored_candidates, run_id, step, tuple(draw.added)) if draw.added else []:
+    for stored in ask(buffer.stored_candidates, run_id, step, tuple(draw.added)) if draw.added else []:
         known = Candidate(stored.trajectory_id, stored.scored_step, stored.entropy, stored.nll, stored.num_tokens)
         scored.setdefault(stored.question_index, []).append(known)
     chosen = {row.question_index: row.trajectory_id for row in rows if row.is_chosen}

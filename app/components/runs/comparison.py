@@ -9,7 +9,7 @@ import numpy as np
 
 from app.components.widgets.curve_view import Line
 from app.components.widgets.spec_text import flatten
-from db.rows.unreadable_specs import is_unreadable
+from db.rows.spec_fields import is_unreadable
 
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
 _NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind", "is_unreadable"})

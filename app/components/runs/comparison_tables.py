@@ -14,10 +14,10 @@ from app.formats import NONE_SHOWN, escape_control_characters, in_percent
 from app.queries.answers import ask
 from app.queries.runs import Axis, axis_points
 from db.queries import metrics, runs
-from db.rows.algorithm_of_spec import algorithm_settings, may_replay
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
-from db.rows.score_intervals import half_interval_95
+from db.rows.spec_fields import algorithm_settings, may_replay
+from db.statistics.intervals import half_interval_95
 
 _LAST = {
     "Entropy": "policy/entropy",

@@ -12,8 +12,8 @@ from app.formats import ago, escape_control_characters, number, share
 from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
 from db.rows.judging import JudgeRow
 from db.rows.runs import BROKEN_STATES, RunRow
-from db.rows.score_intervals import half_interval_95
 from db.rows.scores import BenchmarkScoreRow
+from db.statistics.intervals import half_interval_95
 
 
 def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:

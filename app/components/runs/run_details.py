@@ -8,8 +8,8 @@ import streamlit as st
 from app.components.widgets import empty_state, exports, status_badge
 from app.components.widgets.spec_text import as_yaml, differences, option_text
 from app.formats import byte_size, escape_control_characters, exact
-from db.rows.adopted_runs import UNKNOWN
 from db.rows.runs import AttemptRow, CheckpointRow, RunRow
+from db.rows.spec_fields import UNKNOWN
 
 
 def show_attempts(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:

@@ -19,9 +19,9 @@ from app.formats import (
     seconds,
     share,
 )
-from db.rows.adopted_runs import UNKNOWN
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
+from db.rows.spec_fields import UNKNOWN
 
 
 def show_identity(row: RunRow) -> None:
@@ -41,7 +41,7 @@ def show_identity(row: RunRow) -> None:
             if row.is_synthetic:
                 st.badge(
                     "synthetic run", icon=":material/science:", color="orange",
-                    help="Made up by `exgrpo seed-demo`; nothing of it was recorded",
+                    help="Made up by `python -m bench.synthetic_runs`; nothing of it was recorded",
                 )  # fmt: skip
             if row.is_archived:
                 st.badge("archived", icon=":material/archive:", color="gray")
@@ -75,7 +75,9 @@ def show_reason(row: RunRow) -> None:
 
 
 def show_faults(row: RunRow) -> None:
-    """Show which files of the run are damaged."""
+    """Show which files of the run are damaged, and why not all of it is shown."""
+    if row.not_shown:
+        notice.show("warning", "Not all of this run is shown", row.not_shown)
     if row.faults:
         advice = f"exgrpo verify {row.run_id} checks every file and says what can be recovered."
         notice.show("warning", "Files of this run are damaged", "\n".join([*row.faults, advice]))

@@ -14,8 +14,7 @@ from app.components.widgets import status_badge
 from app.components.widgets.spec_text import flatten, option_text
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
 from app.queries.answers import ask
-from db.queries.run_fields import list_specs
-from db.queries.run_order import RunOrder, RunSortKey
+from db.queries.run_filter import RunOrder, RunSortKey, list_specs
 from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score, model_name
 from db.rows.runs import RunRow
 

@@ -15,8 +15,8 @@ from app.components.widgets import data_table, exports, figures, notice
 from app.queries.answers import ask
 from app.queries.workbench import current_runs_root
 from db.queries import buffer, selections
+from db.rows.replays import SelectionRow, WrongChoiceRow, age
 from db.rows.runs import CandidateRow
-from db.rows.selections import SelectionRow, WrongChoiceRow, age
 from exgrpo_core.methods.protocols import TrajectorySelector
 
 MAX_WRONG_NAMED = 5

@@ -11,9 +11,8 @@ import streamlit as st
 from app import theme
 from app.components.widgets import data_table, empty_state, figures
 from app.formats import NONE_SHOWN
-from db.rows.draw_effects import Difference, DrawEffect
-from db.rows.score_intervals import half_interval_95
-from db.rows.selections import WeightLine
+from db.rows.replays import Difference, DrawEffect, WeightLine
+from db.statistics.intervals import half_interval_95
 
 EXPLANATION = (
     "Within a bucket, chance decides which questions a step replays. **Drawn** questions were trained on once more, "

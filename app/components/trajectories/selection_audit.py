@@ -7,8 +7,8 @@ import numpy as np
 
 from app.components.replay_buffer import what_if
 from app.components.replay_buffer.what_if import Candidate
+from db.rows.replays import SelectionRow
 from db.rows.runs import CandidateRow
-from db.rows.selections import SelectionRow
 from exgrpo_core.methods.protocols import TrajectorySelector
 
 FLOAT16_STEP = 2.0**-11

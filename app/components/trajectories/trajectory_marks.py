@@ -9,10 +9,10 @@ from app import address, requests
 from app.components.widgets import data_table, empty_state, exports, notice
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
-from db.queries import trajectory_marks
-from db.rows.marks import MarkedRow, MarkedTrajectory
+from db.queries import trajectories
+from db.rows.display_names import shorten
 from db.rows.runs import TrajectoryRow
-from db.rows.snippets import shorten
+from db.rows.trajectories import MarkedRow, MarkedTrajectory
 
 REFRESH_SECONDS = 3
 _ADDRESS = "marked"
@@ -28,7 +28,7 @@ def show_of(row: TrajectoryRow) -> None:
 
 def choose() -> str | None:
     """Show a choice of marks, where there are any, and return the chosen one, which is in the address."""
-    counts = {count.mark: count for count in ask(trajectory_marks.list_marks)}
+    counts = {count.mark: count for count in ask(trajectories.list_marks)}
     if not counts:
         return None
     wanted = st.query_params.get(_ADDRESS)
@@ -44,7 +44,7 @@ def choose() -> str | None:
 
 def show_marked(mark: str) -> None:
     """Show the trajectories of all runs that have a mark, each row with a link to its trajectory."""
-    rows = ask(trajectory_marks.marked_trajectories, mark)
+    rows = ask(trajectories.marked_trajectories, mark)
     with st.container(border=True, key="marked", gap="small"):
         st.markdown(f"**Marked: {literal(mark)}**")
         if not rows:
@@ -78,7 +78,7 @@ def _form(row: TrajectoryRow) -> None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def _show_marks(row: TrajectoryRow) -> None:
     with st.container(horizontal=True, gap="small"):
-        for mark in ask(trajectory_marks.marks_of, row.run_id, row.attempt, row.trajectory_id):
+        for mark in ask(trajectories.marks_of, row.run_id, row.attempt, row.trajectory_id):
             if st.button(
                 literal(mark.mark),
                 icon=":material/bookmark:",

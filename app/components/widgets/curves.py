@@ -14,7 +14,7 @@ from app.components.widgets.figures import Look
 from app.theme import Palette
 from db.rows.display_names import BATCH_PASS_RATE, FRESH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
-from db.rows.score_intervals import half_interval_95
+from db.statistics.intervals import half_interval_95
 from exgrpo_core.step_report import METRIC_LABELS
 
 Series = dict[str, list[MetricPoint]]

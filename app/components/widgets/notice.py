@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.formats import escape_control_characters, with_code
 from db.rows.runs import RunRow
-from db.rows.unreadable_specs import UNREADABLE_KIND
+from db.rows.spec_fields import UNREADABLE_KIND
 
 Kind = Literal["error", "warning", "info"]
 

@@ -12,10 +12,9 @@ from app.queries.answers import ask
 from app.queries.runs import training_names
 from db.queries import runs
 from db.queries.runs import RunName
-from db.rows.algorithm_of_spec import experience_ratio
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
-from db.rows.unreadable_specs import UNREADABLE_KIND
+from db.rows.spec_fields import UNREADABLE_KIND, experience_ratio
 
 MAX_COMPARED = 20
 PLACEHOLDER = "Choose a run, or type to find an older one"

@@ -31,6 +31,7 @@ HEALTH: dict[str, tuple[str, Colour, str]] = {
     "stalled": ("stalled", "red", "Nothing was recorded for much longer than a step takes."),
     "not_finite": ("not finite", "red", "A loss or gradient is not a finite number."),
     "damaged": ("damaged", "red", "Files of the run differ from what was written; its page says which."),
+    "not_shown": ("not shown", "orange", "The program could not show all of the run; its page says why."),
     "all_retired": (
         "all retired",
         "violet",

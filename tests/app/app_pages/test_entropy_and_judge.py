@@ -3,7 +3,7 @@ import streamlit as st
 
 from app.components.chains_of_thought import verdicts
 from db.connections.opening import open_database
-from db.queries.judge_work import get_verdicts, list_judge_jobs
+from db.queries.judging import get_verdicts, list_judge_jobs
 from jobs.judging.prompt import PROMPT_FILE
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind

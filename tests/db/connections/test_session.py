@@ -10,7 +10,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from db.connections.opening import open_database
-from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError
+from db.connections.session import UNAVAILABLE_ERRORS, DamagedDatabaseError, Database, DatabaseError
 from db.tables import models
 
 
@@ -132,7 +132,7 @@ def test_a_server_that_is_not_there_is_one_sentence_without_the_password(tmp_pat
 def test_a_file_that_is_no_database_is_one_sentence(tmp_path):
     path = Path(tmp_path / "text.db")
     path.write_text("this is no database, whatever its name says" * 40, encoding="utf-8")
-    with pytest.raises(DatabaseError, match="cannot be opened"):
+    with pytest.raises(DamagedDatabaseError):
         open_database(f"sqlite:///{path}", tmp_path)
 
 

@@ -15,9 +15,10 @@ from db.queries.runs import get_run, list_attempts, list_checkpoints, run_spec
 from db.queries.trajectories import get_trajectory
 from db.queries.trajectory_list import list_snippets
 from db.rows.runs import UnknownRunError
+from db.rows.spec_fields import UNREADABLE_SPEC
 from db.rows.trajectories import TrajectoryFacets
-from db.rows.unreadable_specs import UNREADABLE_SPEC
 from db.tables import models
+from exgrpo_core.faults import Fault, FaultKind
 from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -233,7 +234,7 @@ def test_text_that_postgresql_cannot_store_is_stored_without_it(database, tmp_pa
 
 def test_kind_and_rollouts_of_a_run_without_its_specification_are_those_of_its_records(database, resumed):
     run, events, _ = resumed
-    ingest.register_run(database, run.read_run_info(), UNREADABLE_SPEC, ["spec.json: cannot be read."])
+    ingest.register_run(database, run.read_run_info(), UNREADABLE_SPEC, [Fault(FaultKind.UNREADABLE, "spec.json")])
     assert get_run(database, run.run_id).kind == "unreadable"
     ingest.ingest_events(database, run.run_id, events)
     row = get_run(database, run.run_id)

@@ -11,7 +11,7 @@ RUN = {"run_id": "r", "name": "r", "created_at": "2026-01-01T00:00:00+00:00"}
 
 def bucket(step, probability):
     row = {"run_key": 1, "step": step, "attempt": 1, "bucket": 1, "probability": probability}
-    return row | {"num_questions": 1, "num_drawn": 1, "deficit": 0}
+    return row | {"num_questions": 1, "num_drawn": 1, "overflow": 0}
 
 
 def test_rows_that_are_there_stay_and_numbers_of_all_kinds_are_stored(database):

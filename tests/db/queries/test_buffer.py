@@ -1,11 +1,27 @@
 import math
+from collections import Counter
+
+import pytest
 
 from db.queries import buffer
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
+from jobs.recording.file_recorder import FileRecorder
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec
+from tests.db.conftest import KINDS
 from tests.db.queries.conftest import NUM_STEPS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.table_contents import buffer_changes
-from tests.step_reports import make_report
+from tests.step_reports import make_questions, make_report
+
+K = BufferEventKind
+STORY = {
+    1: [(K.MOVED, 1, None, None, 2), (K.INSERTED, 1, 10, 2, 2), (K.INSERTED, 1, 11, 2, 2)],
+    2: [(K.MOVED, 2, None, None, 3), (K.INSERTED, 2, 20, 3, 3), (K.DUPLICATE, 1, 10, 2, 2)],
+    3: [(K.REPLAYED, 1, 10, 2, 2), (K.MOVED, 1, None, 2, 5), (K.INSERTED, 1, 12, 5, 5)],
+    4: [(K.RETIRED, 2, None, 3, None), (K.RETIRED, 9, None, None, None)],
+    5: [(K.MOVED, 3, None, None, 1), (K.INSERTED, 3, 30, 1, 1)],
+}
 
 
 def test_buckets_are_listed_by_step_and_thinned_out_on_request(recorded_run):
@@ -71,3 +87,131 @@ def test_candidates_show_their_scores_and_which_one_was_chosen(recorded_run):
         assert [row.is_chosen for row in item] == [False, True]
         assert math.isnan(item[0].score)
         assert {row.bucket for row in item} == {2}
+
+
+def tell(report):
+    report.buffer_events = [BufferEvent(*event) for event in STORY.get(report.step, [])]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def stored_run(request, new_database, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("told")
+    database, run = new_database(request.param, folder), new_run(folder)
+    record_attempt(run, range(1, 7), end=RunStatus.FINISHED, change=tell)
+    ingest_run(database, run)
+    child = new_run(folder, run_id="child", parent_run_id=run.run_id, branched_from_step=3)
+    record_attempt(child, range(4, 6), end=RunStatus.FINISHED, change=lambda report: setattr(
+        report, "buffer_events", [BufferEvent(K.RETIRED, 1, None, 5, None)] if report.step == 4 else []
+    ))  # fmt: skip
+    ingest_run(database, child)
+    yield database, run.run_id
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("step", "buckets", "retired"),
+    [(0, {}, set()), (2, {1: 2, 2: 3}, set()), (4, {1: 5}, {2, 9}), (6, {1: 5, 3: 1}, {2, 9})],
+)
+def test_state_at_a_step_tells_buckets_and_the_retired(stored_run, step, buckets, retired):
+    state = buffer.state_at(*stored_run, step)
+    assert (state.buckets, state.retired) == (buckets, retired)
+
+
+@pytest.mark.parametrize(
+    ("step", "births"), [(0, {}), (2, {1: 2, 2: 1}), (3, {1: 2, 2: 1, 3: 1}), (6, {1: 2, 3: 1, 5: 1})]
+)
+def test_births_count_what_is_held_without_duplicates_and_the_retired(stored_run, step, births):
+    assert buffer.births(*stored_run, step) == births
+
+
+def test_questions_behind_a_birth_and_behind_a_number_of_replays(stored_run):
+    database, run_id = stored_run
+    assert buffer.questions_born(database, run_id, 6, 1) == [1]
+    assert buffer.questions_born(database, run_id, 6, 2) == []
+    counts = buffer.replay_counts(database, run_id, 6)
+    drawn = Counter(
+        group.replays[0].experience.trajectory_id
+        for step in range(1, 7)
+        for group in make_report(step).groups
+        if group.replays
+    )
+    assert counts == dict(Counter(drawn.get(number, 0) for number in (10, 11, 12, 30)))
+    assert buffer.questions_replayed(database, run_id, 6, 0) != []
+
+
+def test_branch_holds_what_its_parent_stored_until_it_retires_it(stored_run):
+    database, _ = stored_run
+    assert buffer.state_at(database, "child", 4).retired == {1}
+    assert buffer.births(database, "child", 3) == {1: 2, 2: 1, 3: 1}
+    assert buffer.births(database, "child", 4) == {2: 1}
+
+
+def test_buckets_are_those_that_the_step_drew_from(stored_run):
+    database, run_id = stored_run
+    rows = buffer.buckets_at(database, run_id, 5)
+    assert [(row.bucket, row.num_questions, row.num_drawn) for row in rows] == [
+        (bucket.bucket, bucket.num_questions, bucket.num_drawn) for bucket in make_report(5).buckets
+    ]
+
+
+def test_scores_come_with_their_bucket_and_choice(stored_run):
+    database, run_id = stored_run
+    rows = buffer.scores_by_bucket(database, run_id, 5, 5)
+    expected = [
+        (selection.bucket, pytest.approx(float(selection.entropies[i])), i in selection.chosen)
+        for selection in sorted(make_report(5).selections, key=lambda drawn: drawn.question_index)
+        for i in range(2)
+    ]
+    assert [(row.bucket, row.entropy, row.is_chosen) for row in rows] == expected
+
+
+def test_buffered_questions_tell_text_stored_and_replays(stored_run):
+    database, run_id = stored_run
+    rows = {row.question_index: row for row in buffer.buffered_questions(database, run_id, 6, (1, 2, 3))}
+    assert {index: row.num_stored for index, row in rows.items()} == {1: 3, 2: 0, 3: 1}
+    assert rows[1].prompt_text == "Q1: 1+1=?"
+
+
+def test_candidates_come_with_their_newest_scores_before_the_step(database, tmp_path):
+    run = new_run(tmp_path)
+    first = make_report(1).groups[0].trajectories[0]
+    index = first.question_index
+
+    def change(report):
+        report.buffer_events = []
+        if report.step == 1:
+            report.buffer_events = [BufferEvent(K.INSERTED, index, number, 2, 2) for number in (0, 1)]
+        if report.step == 3:
+            object.__setattr__(report.selections[0], "question_index", index)
+            report.selections[0].trajectory_ids[:] = [0, 99]
+
+    record_attempt(run, range(1, 5), change=change)
+    ingest_run(database, run)
+    before = buffer.stored_candidates(database, run.run_id, 3, (index,))
+    assert [(row.trajectory_id, row.born_step, row.scored_step) for row in before] == [(0, 1, 1), (1, 1, 1)]
+    assert before[0].entropy == pytest.approx(float(first.entropies.mean()))
+    after = buffer.stored_candidates(database, run.run_id, 4, (index,))
+    assert [(row.trajectory_id, row.scored_step) for row in after] == [(0, 3), (1, 1)]
+    assert after[0].entropy == pytest.approx(float(make_report(3).selections[0].entropies[0]))
+
+
+def test_an_empty_database_holds_nothing(database):
+    assert buffer.state_at(database, "none", 3).buckets == {}
+    assert buffer.births(database, "none", 3) == {}
+    assert buffer.replay_counts(database, "none", 3) == {}
+    assert buffer.scores_by_bucket(database, "none", 1, 3) == []
+    assert buffer.buffered_questions(database, "none", 3, (1,)) == []
+    assert buffer.stored_candidates(database, "none", 3, (1,)) == []
+
+
+def test_questions_that_another_run_does_not_have_are_counted(stored_run, tmp_path):
+    database, run_id = stored_run
+    assert buffer.count_other_questions(database, run_id, "child") == 0
+    other = new_run(tmp_path, run_id="other")
+    recorder = FileRecorder(other, other.claim_attempt(), RecordingSpec())
+    recorder.questions(make_questions()[:3], "training")
+    recorder.close()
+    ingest_run(database, other)
+    num_questions = len(make_questions())
+    assert buffer.count_other_questions(database, run_id, "nobody") == num_questions
+    assert buffer.count_other_questions(database, run_id, "other") == num_questions - 3

@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from db.ingest.trajectory_annotations import remove_case, save_case
+from db.ingest.annotations import remove_case, save_case
 from db.queries.cases import find_cases, list_case_sets, saved_cases, sets_of_run
-from db.rows.cases import CaseSetRow, SavedCase
+from db.rows.chains_of_thought import CaseSetRow, SavedCase
 from db.rows.runs import UnknownRunError
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import CODE_TEXT, Response, Step, record_steps

@@ -5,11 +5,9 @@ from sqlalchemy import select, update
 
 from db.ingest import annotations, events
 from db.queries import runs
-from db.queries.run_filter import RunFilter
-from db.queries.run_methods import method_expression, method_name
-from db.queries.run_order import RunOrder, RunSortKey
+from db.queries.run_filter import RunFilter, RunOrder, RunSortKey, method_expression, method_name
 from db.queries.runs import list_run_names
-from db.rows.unreadable_specs import UNREADABLE_SPEC
+from db.rows.spec_fields import UNREADABLE_SPEC
 from db.tables import models
 from jobs.specs.train import load_preset
 

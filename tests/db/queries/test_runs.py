@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import event, update
 
 from db.ingest import annotations
-from db.queries import buffer, metrics, run_methods, runs
+from db.queries import buffer, metrics, run_filter, runs
 from db.queries.run_filter import RunFilter
 from db.rows.runs import UnknownRunError
 from db.tables import models
@@ -74,7 +74,7 @@ def test_runs_are_listed_newest_first_and_archived_ones_on_request(database, tmp
     ],
 )
 def test_the_method_follows_from_the_specification(preset, method):
-    assert run_methods.method_name(load_preset(preset).model_dump(mode="json")) == method
+    assert run_filter.method_name(load_preset(preset).model_dump(mode="json")) == method
 
 
 def test_tags_and_notes_come_and_go_and_may_be_said_twice(recorded_run):

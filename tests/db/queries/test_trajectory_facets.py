@@ -4,10 +4,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
-from db.ingest.trajectory_blocks import make_blocks
-from db.queries import remembered_columns, trajectory_columns, trajectory_list
+from db.queries import trajectory_columns, trajectory_list
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
@@ -138,23 +137,6 @@ def test_the_rows_have_every_kind_of_fact(listed):
     assert {row["bucket"] for row in rows} == {None, 1, 2, 3}
 
 
-def test_blocks_made_of_older_databases_are_those_of_an_ingest(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 6), change=vary)
-    record_attempt(run, range(4, 8), seed=3, change=vary)
-    ingest_run(database, run)
-    before = blocks(database)
-    database.write(lambda connection: connection.execute(delete(models.trajectory_blocks)))
-    database.write(lambda connection: make_blocks(connection, [1]))
-    assert blocks(database) == before
-    assert len(before) == 9
-
-
-def blocks(database):
-    with database.read() as connection:
-        return sorted(map(tuple, connection.execute(select(models.trajectory_blocks))))
-
-
 def test_what_is_remembered_of_a_run_follows_what_comes_in(database, tmp_path):
     run = new_run(tmp_path, run_id="first")
     where = [TrajectoryFacets(run_id="first"), TrajectoryFacets(run_id="first", words="trajectory", is_replayed=True)]
@@ -173,10 +155,11 @@ def test_what_is_remembered_of_a_run_follows_what_comes_in(database, tmp_path):
 
 def test_the_runs_looked_at_last_are_remembered_and_no_more(database, tmp_path, monkeypatch):
     read = []
+    read_columns = trajectory_columns.read_columns
     monkeypatch.setattr(
-        remembered_columns,
+        trajectory_columns,
         "read_columns",
-        lambda connection, run_key: read.append(run_key) or trajectory_columns.read_columns(connection, run_key),
+        lambda connection, run_key: read.append(run_key) or read_columns(connection, run_key),
     )
     names = ["first", "second", "third", "fourth"]
     for name in names:

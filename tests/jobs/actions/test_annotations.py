@@ -4,8 +4,8 @@ import pytest
 
 from db.connections.opening import open_database
 from db.queries.cases import sets_of_run
-from db.queries.judge_work import get_verdicts
-from db.rows.cases import SavedCase
+from db.queries.judging import get_verdicts
+from db.rows.chains_of_thought import SavedCase
 from jobs.actions import annotations
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError

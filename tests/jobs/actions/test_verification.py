@@ -67,7 +67,7 @@ def test_one_missing_event_is_named_by_its_number(run):
     lines = change_lines(run, 2, lambda lines: lines[:-1])
     assert sentences(run) == [
         "attempts/0001/events-000001.jsonl: event 2 is missing.",
-        f"attempts/0002: event {len(lines)} is missing at the end.",
+        f"attempts/0002: event {len(lines)} is missing.",
     ]
 
 
@@ -76,7 +76,7 @@ def test_lost_events_are_not_blamed_on_the_log_of_the_replay_buffer(run, num_lef
     lines = change_lines(run, 2, lambda lines: lines[:num_left])
     (sentence,) = sentences(run)
     assert sentence.startswith("attempts/0002: events ")
-    assert sentence.endswith(f" to {len(lines)} are missing at the end.")
+    assert sentence.endswith(f" to {len(lines)} are missing.")
     assert b'"kind":"checkpoint"' in lines[-2]
 
 

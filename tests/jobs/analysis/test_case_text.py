@@ -2,7 +2,7 @@ import json
 
 from markdown_it import MarkdownIt
 
-from db.rows.cases import CaseResponse, SnowballCase
+from db.rows.chains_of_thought import CaseResponse, SnowballCase
 from jobs.analysis.case_text import cases_as_json, cases_as_markdown
 
 HOSTILE = "~~~\n# no heading\n~~~~ <b>no markup</b>"

@@ -1,4 +1,4 @@
-from db.rows.failures import WrongAnswer
+from db.rows.chains_of_thought import WrongAnswer
 from jobs.analysis.near_misses import read_wrong_answers
 from jobs.tasks.word_problems.question_set import make_stories
 

@@ -1,6 +1,6 @@
 import pytest
 
-from db.rows.analysis import Difficulty
+from db.rows.chains_of_thought import Difficulty
 from jobs.analysis.score_curves import by_difficulty, mean_curves, read_question_curves, read_score_curves
 from tests.jobs.analysis.recorded_samples import append
 

@@ -2,8 +2,9 @@ import math
 
 import pytest
 
-from db.rows.analysis import Difficulty, EntropyPoint
-from jobs.analysis.validity import area_under_curve, tabulate_validity
+from db.rows.chains_of_thought import Difficulty, EntropyPoint
+from db.statistics.differences import area_under_curve
+from jobs.analysis.validity import tabulate_validity
 
 
 def point(is_valid: bool | None, mean_entropy: float, mean_log_prob: float = -0.1) -> EntropyPoint:

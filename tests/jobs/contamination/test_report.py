@@ -5,8 +5,9 @@ from dataclasses import asdict, replace
 import pytest
 from scipy import stats
 
+from db.statistics.differences import binomial_tail
 from exgrpo_core.checksums import seal
-from jobs.contamination.report import ContaminationReport, ModelProbe, binomial_tail, read_reports, write_report
+from jobs.contamination.report import ContaminationReport, ModelProbe, read_reports, write_report
 
 CLEAN = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
 REPORT = ContaminationReport("model", "mine", "2026-01-01T00:00:00+00:00", 30, None, 0, CLEAN)

@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 
 from db.connections.opening import open_database
-from db.queries.benchmarks import list_scores
-from db.queries.score_comparison import compare_scores
+from db.queries.benchmarks import compare_scores, list_scores
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from jobs.actions import run_actions
 from jobs.actions.evaluations import submit_evaluation

@@ -3,7 +3,8 @@ import random
 
 import pytest
 
-from jobs.judging.calibration import LabelledVotes, calibrate, cohen_kappa, correct_rate, wilson
+from db.statistics.intervals import wilson
+from jobs.judging.calibration import LabelledVotes, calibrate, cohen_kappa, correct_rate
 from jobs.judging.votes import decide, has_flipped
 
 VALID, INVALID, NONE = ("valid",), ("invalid",), ("unjudged",)

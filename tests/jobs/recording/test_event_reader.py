@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.step_report import StepReport
 from jobs.recording.event_codec import list_segments, segment_path
 from jobs.recording.event_reader import EventReader
@@ -88,8 +89,8 @@ def test_a_damaged_line_is_passed_over_and_named(run):
     path.write_bytes(b"".join(lines))
     batch = EventReader(run).read()
     assert [event["seq"] for event in batch.events] == [1, 2, 3, 5]
-    assert len(batch.faults) == 1
-    assert "damaged" in batch.faults[0]
+    name = str(path.relative_to(run.path))
+    assert batch.faults == [Fault(FaultKind.DAMAGED_LINE, name, (sum(map(len, lines[:3])),))]
 
 
 def test_a_missing_trajectory_file_costs_its_rows_only(run):
@@ -99,7 +100,7 @@ def test_a_missing_trajectory_file_costs_its_rows_only(run):
     batch = EventReader(run).read()
     steps = [event for event in batch.events if event["kind"] == "step"]
     assert [(event["trajectories"], event["replays"]) for event in steps] == [([], []), ([], [])]
-    assert len(batch.faults) == 2
+    assert [fault.kind for fault in batch.faults] == [FaultKind.MISSING, FaultKind.CHANGED]
     assert steps[0]["metrics"]["seconds/step"] == 0.25
 
 
@@ -111,7 +112,7 @@ def test_a_file_outside_the_run_is_not_read(run, tmp_path):
     writer.close()
     batch = EventReader(run).read()
     assert batch.events[-1]["questions"] == []
-    assert "outside" in batch.faults[0]
+    assert batch.faults == [Fault(FaultKind.OUTSIDE, "../../other.parquet")]
 
 
 def test_segments_are_closed_at_their_size_and_read_in_order(run):

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from exgrpo_core.faults import FaultKind
 from jobs.recording import file_recorder
 from jobs.recording.event_codec import decode_line, encode_event, segment_path
 from jobs.recording.event_reader import EventReader
@@ -285,7 +286,7 @@ def test_a_file_that_differs_from_what_was_written_is_reported_and_the_reading_g
     batch = EventReader(run).read()
     assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
     (fault,) = batch.faults
-    assert fault.endswith("step-00000002.parquet: differs from what was written (checksum). Its rows are missing.")
+    assert (fault.kind, fault.file) == (FaultKind.CHANGED, str(step_file(run, 2).relative_to(run.path)))
 
 
 def test_a_file_without_a_column_is_reported_and_the_reading_goes_on(run):
@@ -296,7 +297,7 @@ def test_a_file_without_a_column_is_reported_and_the_reading_goes_on(run):
     batch = EventReader(run).read()
     assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
     (fault,) = batch.faults
-    assert "step-00000002.parquet: cannot be read ('is_valid')" in fault
+    assert (fault.kind, fault.details) == (FaultKind.UNREADABLE, "KeyError: 'is_valid'")
 
 
 def test_a_file_of_one_step_that_does_not_name_it_is_read(run):

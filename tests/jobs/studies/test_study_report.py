@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from db.rows.runs import RunRow
+from db.statistics.intervals import MeanInterval, mean_interval
 from jobs.actions import run_actions
 from jobs.runs.attempts import write_outcome
 from jobs.runs.status import RunStatus
 from jobs.studies.comparison import reading
 from jobs.studies.definition import Scale, load_study, study_names
-from jobs.studies.intervals import MeanInterval, mean_interval
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.study_report import BASELINE, MEAN, Panel, curve_panels, interval_figure, render_report
 from jobs.studies.study_results import StudyResults, find_runs, read_results

@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, make_url
 from db.connections.opening import open_database
 from db.connections.session import DatabaseError
 from db.queries import metrics, runs
+from db.queries.runs import get_run, list_ends
 from jobs.actions import run_actions
 from jobs.recording.event_writer import EventWriter
 from jobs.recording.file_recorder import FileRecorder
@@ -181,3 +182,8 @@ def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_ur
     assert ingest_all(runs_root, database_url)
     assert shown_steps(runs_root, database_url, whole) == ("finished", [1, 2])
     assert f"{broken.run_id} is not shown completely" in caplog.text
+    with closing(open_database(database_url, runs_root)) as database:
+        row = get_run(database, broken.run_id)
+        assert (row.health, row.faults) == (("not_shown",), ())
+        assert "exgrpo db rebuild" in row.not_shown
+        assert broken.run_id not in list_ends(database)

@@ -70,7 +70,7 @@ def test_other_settings_and_steps_are_lines_of_their_own():
 def test_benchmark_of_ones_own_has_a_column_beside_the_papers():
     rows = [row("aime24", 0.5), replace(row("aime24", 0.25), benchmark="sums", title="My sums")]
     lines = measured_lines(rows)
-    assert lines[0].scores["sums"] == Score(25.0, pytest.approx(5.88))
+    assert lines[0].scores["sums"] == Score(25.0, pytest.approx(3 * 1.959964))
     assert score_table.user_columns(rows) == {"sums": "My sums"}
     assert [{*line.scores} for line in score_table.with_columns(lines, COLUMNS)] == [{"AIME24"}]
     (ranked,) = rank(score_table.with_columns(lines, {"sums"}), {"sums"})
@@ -84,7 +84,7 @@ def test_average_needs_all_of_its_benchmarks_and_carries_their_error():
     average = measured_lines(rows)[0].scores["OOD Avg."]
     assert average.value == pytest.approx(30.0)
     # Three independent errors of 6 points: their mean has the error 6 / sqrt(3).
-    assert average.half_interval == pytest.approx(1.96 * 6.0 / 3**0.5)
+    assert average.half_interval == pytest.approx(1.959964 * 6.0 / 3**0.5)
 
 
 def test_score_off_the_protocol_says_how_and_takes_no_rank():

@@ -1,7 +1,7 @@
 import pytest
 
 from app.components.chains_of_thought import thought_charts
-from db.rows.analysis import Difficulty, EntropyPoint, ShareLine
+from db.rows.chains_of_thought import Difficulty, EntropyPoint, ShareLine
 
 LINES = [ShareLine(1, 0.2, None, None, None), ShareLine(2, 0.4, 1.0, None, None), ShareLine(4, 0.6, 0.0, 0.5, 1.0)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.components.replay_buffer import what_if
 from app.components.replay_buffer.what_if import Candidate, RecordedDraw, Settings
-from db.rows.algorithm_of_spec import algorithm_settings
+from db.rows.spec_fields import algorithm_settings
 from exgrpo_core import bucket_probabilities
 
 K, BATCH = 4, 8

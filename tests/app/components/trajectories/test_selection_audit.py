@@ -5,9 +5,9 @@ import pytest
 
 from app.components.replay_buffer import what_if
 from app.components.trajectories import selection_audit
-from db.rows.algorithm_of_spec import algorithm_settings
+from db.rows.replays import SelectionRow
 from db.rows.runs import CandidateRow
-from db.rows.selections import SelectionRow
+from db.rows.spec_fields import algorithm_settings
 
 IDS = [5, 6, 7]
 ENTROPIES = [0.25, 0.5, 0.75]

@@ -4,7 +4,7 @@ import pytest
 import streamlit as st
 
 from app import requests
-from db.rows.marks import MarkedTrajectory
+from db.rows.trajectories import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app.page_texts import texts

@@ -13,7 +13,7 @@ from app.components.replay_buffer.chosen_bar import View
 from app.components.widgets import curves
 from app.components.widgets.exports import FORMATS, as_csv, as_latex, as_markdown
 from app.components.widgets.figures import figure_rows
-from db.rows.buffer import BufferState
+from db.rows.replays import BufferState
 from db.rows.runs import MetricPoint
 
 ROWS = [

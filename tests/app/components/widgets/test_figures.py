@@ -82,7 +82,7 @@ def test_every_state_has_a_name_and_live_states_are_those_that_have_not_ended():
     assert set(STATES) == {status.value for status in RunStatus}
     assert set(RunStatus) - ENDED == set(LIVE_STATES)
     of_metrics = {"no_reward", "empty_buffer", "entropy_collapse", "stalled", "not_finite", "all_retired"}
-    assert set(HEALTH) == of_metrics | {"damaged"}
+    assert set(HEALTH) == of_metrics | {"damaged", "not_shown"}
 
 
 @pytest.mark.parametrize("palette", [theme.LIGHT, theme.DARK])

@@ -1,0 +1,197 @@
+"""Plain rows of the replay buffer's page: its state at a step and the questions of each bar."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BufferState:
+    """The buffer after a step: the bucket of every buffered question, and the questions that are retired."""
+
+    buckets: dict[int, int]
+    retired: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """One score of a candidate at a selection: its question's bucket then, its mean entropy, whether it was chosen."""
+
+    bucket: int
+    entropy: float
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedQuestionRow:
+    """A question with what the buffer holds of it after a step and how often that was replayed."""
+
+    question_index: int
+    prompt_text: str
+    num_stored: int
+    num_replays: int
+    last_replayed_step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A stored trajectory with the newest scores known before a step: `scored_step` is their step.
+
+    It is the step that generated it if it was never a candidate.
+    """
+
+    question_index: int
+    trajectory_id: int
+    born_step: int
+    scored_step: int
+    num_tokens: int
+    entropy: float
+    nll: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConcentrationPoint:
+    """How the replays up to a step are spread over the questions that were ever stored."""
+
+    step: int
+    num_replays: int
+    num_questions: int
+    top_share: float
+    """Share of the replays that the tenth of the questions with most replays has."""
+    even_share: float
+    """The same where every question was drawn with the same probability, simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiversityPoint:
+    """Different final answers among the rollouts of a question in a step, mean over questions; NaN without any."""
+
+    step: int
+    fresh: float
+    """Of fresh questions, among K."""
+    replayed: float
+    """Of replayed questions, among K-1."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetirementLine:
+    """Attempts at questions of one bucket, how many retired them, and later attempts at the retired ones.
+
+    Shares are NaN without any.
+    """
+
+    bucket: int | None
+    """The bucket at the attempt; None: the question was in no bucket."""
+    num_attempts: int
+    num_retired: int
+    num_expected: float
+    """Retired ones if p = k/K held: the sum of p^n over attempts of n fresh rollouts. NaN without a bucket."""
+    num_retests: int
+    retest_rate: float
+    """Share of correct rollouts in later attempts."""
+    retest_solved: float
+    """Share of later attempts with every rollout correct."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRow:
+    """The record of one drawn question's replay; the replay's fields are None if no replay is recorded.
+
+    `birth_file` holds the chosen trajectory as it was generated; None if another run generated it.
+    """
+
+    question_index: int
+    bucket: int
+    chosen_trajectory_id: int
+    replayed_trajectory_id: int | None
+    num_tokens: int | None
+    mean_entropy: float | None
+    mean_log_prob: float | None
+    mean_ratio: float | None
+    max_ratio: float | None
+    file: str | None
+    birth_file: str | None
+
+
+def age(step: int, born_step: int) -> int | None:
+    """Return by how many steps a replay is older, None where a resume did the step that generated it again."""
+    return step - born_step if step > born_step else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedGroupRow:
+    """What a step replayed of one question without choosing among candidates, such as a stored group as a whole."""
+
+    question_index: int
+    num_trajectories: int
+    num_correct: int
+    first_born_step: int
+    last_born_step: int
+    is_external: bool
+    num_tokens: float
+    """Mean over the trajectories, as are the next three; NaN where it is not recorded."""
+    mean_entropy: float
+    mean_ratio: float
+    advantage_size: float
+    """|A|; 0 of a group without a gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongChoiceRow:
+    """A selection of a run that did not choose exactly one candidate, or not one with the lowest score."""
+
+    step: int
+    question_index: int
+    num_chosen: int
+    chosen_score: float
+    lowest_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class WeightLine:
+    """Importance weights W of whole trajectories of one group, under the policy that scored them."""
+
+    group: str
+    num_trajectories: int
+    token_ratio: float
+    """Geometric mean of the ratio of a token, mean over trajectories."""
+    mean: float
+    """E[W]."""
+    shaped_mean: float
+    """E[f(W)], f(W) = W / (W + beta)."""
+    square_mean: float
+    """E[W^2], which the variance bounds A and B weigh squared gradients by."""
+    largest: float
+    """M."""
+    effective_share: float
+    """Effective sample size over the number of trajectories."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Mean of the drawn minus that of the undrawn, within step and bucket; errors clustered by question."""
+
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrawEffect:
+    """What a replay changed for one group of questions.
+
+    Changes are those of the correctness rate from the bucket k/K to the next attempt, in steps and buckets that have
+    both kinds; with continuous rewards, the rate itself. They are NaN without any.
+    """
+
+    group: str
+    num_drawn: int
+    num_undrawn: int
+    num_retired: int
+    """Drawn questions that the same step retired, which have no next attempt."""
+    change_drawn: float
+    change_undrawn: float
+    wait_drawn: float
+    """Mean steps to the next attempt."""
+    wait_undrawn: float
+    difference: Difference
+    """Of questions with a next attempt."""
+    difference_with_retired: Difference
+    """With retired ones counted as solved then; the truth is between both."""

@@ -1,0 +1,1 @@
+"""Statistics that queries, jobs and pages share."""

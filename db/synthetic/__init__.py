@@ -1,1 +1,0 @@
-"""Made-up runs, marked as such, to try pages at scale."""

@@ -1,0 +1,218 @@
+import pytest
+import typer
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import delete, func, select, update
+from typer.testing import CliRunner
+
+from bench import synthetic_runs
+from bench.synthetic_runs import SyntheticRunsError, SyntheticSize, add_synthetic_runs, recorded_run
+from bench.synthetic_trajectories import bulk_load, make_blocks, sentences
+from db.connections.opening import open_database
+from db.queries import lineage, metrics, runs, trajectory_list
+from db.rows.runs import UnknownRunError
+from db.rows.trajectories import TrajectoryFacets
+from db.tables import models
+from jobs.cli.main import app as exgrpo_app
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from tests.db.connections.test_opening import is_ours
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
+from tests.db.table_contents import contents
+
+STEPS_TABLES = ("replays", "buffer_changes", "selections", "candidates")
+
+
+@pytest.fixture
+def template(database, tmp_path):
+    """The id of a run of eight steps, the last three of which were done twice."""
+    run = new_run(tmp_path, run_id="recorded")
+    record_attempt(run, range(1, 9))
+    record_attempt(run, range(6, 9), seed=2)
+    ingest_run(database, run)
+    return run.run_id
+
+
+def count(database, table, run_key):
+    with database.read() as connection:
+        return connection.scalar(select(func.count()).where(table.c.run_key == run_key))
+
+
+def test_made_up_runs_have_the_asked_size_and_say_what_they_are(database, template):
+    recorded = metrics.metric_series(database, template, ["reward/mean"])["reward/mean"]
+    add_synthetic_runs(database, template, SyntheticSize(4, 20, 400), lambda _said: None)
+    made = [row for row in runs.list_runs(database) if row.run_id != template]
+    assert len(made) == 4
+    assert all(row.is_synthetic and "synthetic" in row.name and row.tags == ("synthetic",) for row in made)
+    assert not runs.get_run(database, template).is_synthetic
+    assert {row.num_steps for row in made} == {row.step for row in made} == {20}
+    for row in made:
+        points = metrics.metric_series(database, row.run_id, ["reward/mean"])["reward/mean"]
+        assert [point.step for point in points] == list(range(1, 21))
+        assert max(point.value for point in points) <= max(point.value for point in recorded)
+    total = sum(count(database, models.trajectories, key) for key in range(2, 6))
+    assert 300 <= total <= 500
+    assert count(database, models.trajectories, 2) > total / 2
+    assert len(metrics.list_evaluations(database, made[0].run_id)) == 2
+
+
+def test_what_happened_to_trajectories_goes_with_them(database, template):
+    add_synthetic_runs(database, template, SyntheticSize(1, 16, 160), lambda _said: None)
+    run_id = "synthetic-00001"
+    snippets = trajectory_list.list_snippets(database, TrajectoryFacets(run_id=run_id), limit=1000)
+    with database.read() as connection:
+        recorded = {
+            name: connection.scalar(select(func.count()).where(table.c.run_key == 1, ~table.c.is_superseded))
+            for name in STEPS_TABLES
+            for table in [models.metadata.tables[name]]
+        }
+    for name, num_rows in recorded.items():
+        assert count(database, models.metadata.tables[name], 2) == 2 * num_rows
+    newest = snippets[0]
+    assert newest.step == 16
+    assert lineage.get_question(database, run_id, newest.question_index).prompt_text.startswith("Q")
+    searched = trajectory_list.count_trajectories(database, TrajectoryFacets(run_id=run_id, words="trajectory"))
+    assert searched == len(snippets)
+    counts = trajectory_list.count_facets(database, TrajectoryFacets(run_id=run_id))
+    assert counts["is_correct"][True] == sum(row.reward >= 1.0 for row in snippets)
+    assert counts["is_replayed"][True] == sum(row.num_replays > 0 for row in snippets)
+
+
+def test_equal_arguments_give_equal_rows_and_only_once(database, template, tmp_path, new_database):
+    size = SyntheticSize(3, 10, 100)
+    add_synthetic_runs(database, template, size, lambda _said: None)
+    other = new_database(database.engine.dialect.name, tmp_path)
+    ingest_run(other, RunDirectory(tmp_path / "recorded"))
+    add_synthetic_runs(other, template, size, lambda _said: None)
+    here, there = contents(database), contents(other)
+    for name in (
+        "steps",
+        "metrics",
+        "trajectories",
+        "trajectory_texts",
+        "trajectory_blocks",
+        "replays",
+        "questions",
+        "runs",
+    ):
+        assert here[name] == there[name], name
+    other.close()
+    with pytest.raises(SyntheticRunsError, match="holds synthetic runs already"):
+        add_synthetic_runs(database, template, size, lambda _said: None)
+
+
+def test_without_texts_the_same_trajectories_are_listed(database, template):
+    add_synthetic_runs(database, template, SyntheticSize(1, 16, 160, has_texts=False), lambda _said: None)
+    facets = TrajectoryFacets("synthetic-00001")
+    listed = trajectory_list.list_snippets(database, facets, limit=500)
+    assert len(listed) == trajectory_list.count_trajectories(database, facets) > 100
+    assert {row.snippet for row in listed} == {""}
+
+
+def test_a_run_that_is_no_made_up_one_keeps_its_rows_even_with_a_key_among_theirs(database, template):
+    def rename_a_run(connection):
+        connection.execute(update(models.runs).where(models.runs.c.run_key == 3).values(run_id="real"))
+
+    messages = []
+
+    def tell(message):
+        if not messages:
+            database.write(rename_a_run)
+        messages.append(message)
+
+    add_synthetic_runs(database, template, SyntheticSize(3, 8, 24), tell)
+    for table in (models.metrics, models.steps, models.evaluations):
+        assert [count(database, table, key) > 0 for key in (2, 3, 4)] == [True, False, True], table.name
+
+
+def test_a_failed_load_leaves_no_unchecked_connection_behind(database):
+    with pytest.raises(SyntheticRunsError), bulk_load(database):
+        raise SyntheticRunsError("full")
+    if database.is_sqlite:
+        assert database.write(lambda connection: connection.exec_driver_sql("PRAGMA foreign_keys").scalar()) == 1
+    else:
+        setting = database.write(lambda connection: connection.exec_driver_sql("SHOW maintenance_work_mem").scalar())
+        assert setting != "1GB"
+
+
+def test_keys_and_indexes_are_there_again(database, template):
+    add_synthetic_runs(database, template, SyntheticSize(2, 8, 50), lambda _said: None)
+    if database.is_sqlite:
+        return
+    with database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"include_object": is_ours})
+        assert compare_metadata(context, models.metadata) == []
+        names = set(connection.exec_driver_sql("SELECT indexname FROM pg_indexes").scalars())
+    assert {"steps_pkey", "trajectory_texts_by_word", "trajectories_by_step"} <= names
+
+
+def test_a_run_that_recorded_nothing_is_refused(database, tmp_path):
+    run = new_run(tmp_path)
+    register(database, run)
+    size = SyntheticSize(1, 5, 10)
+    with pytest.raises(SyntheticRunsError, match="has no steps"):
+        add_synthetic_runs(database, run.run_id, size, lambda _said: None)
+    with pytest.raises(UnknownRunError):
+        add_synthetic_runs(database, "none", size, lambda _said: None)
+
+
+@pytest.mark.slow
+def test_sentences_have_common_and_rare_words():
+    words = [word.strip(".").lower() for sentence in sentences() for word in sentence.split()]
+    counts = sorted((words.count(word) for word in set(words[:3000])), reverse=True)
+    assert sentences() == sentences()
+    assert counts[0] > 500
+    assert counts[-1] < 20
+
+
+@pytest.fixture
+def runs_root(tmp_path):
+    """A runs root with two runs that fit and one that is too short; the newest that fits is `second`."""
+    for run_id, num_steps in (("20260101-first", 22), ("20260102-second", 21), ("20260103-short", 4)):
+        run = new_run(tmp_path, run_id=run_id)
+        record_attempt(run, range(1, num_steps + 1), end=RunStatus.FINISHED)
+        write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
+    return tmp_path
+
+
+def test_the_newest_run_that_replayed_for_long_enough_is_taken(runs_root):
+    messages = []
+    assert recorded_run(runs_root, None, messages.append) == "20260102-second"
+    assert messages == ["Recorded run: 20260102-second."]
+
+
+def test_the_program_fills_the_database_once_and_marks_what_it_made(runs_root):
+    app = typer.Typer()
+    app.command()(synthetic_runs.main)
+    options = ["--runs", "3", "--steps", "10", "--trajectories", "50", "--runs-root", str(runs_root)]
+    first = CliRunner().invoke(app, ["--from", "first", *options])
+    assert first.exit_code == 0, first.output
+    assert "Recorded run" not in first.output
+    assert first.output.splitlines()[-1] == "3 synthetic runs."
+    database = open_database(None, runs_root)
+    made = [row for row in runs.list_runs(database) if row.is_synthetic]
+    database.close()
+    assert [row.name for row in made] == ["synthetic 00003", "synthetic 00002", "synthetic 00001"]
+    again = CliRunner().invoke(app, options)
+    assert again.exit_code == 1
+    assert isinstance(again.exception, SyntheticRunsError)
+    rebuilt = CliRunner().invoke(exgrpo_app, ["db", "rebuild", "--runs-root", str(runs_root)])
+    assert rebuilt.output == "Built again from 3 runs.\n"
+    database = open_database(None, runs_root)
+    assert not any(row.is_synthetic for row in runs.list_runs(database))
+    database.close()
+
+
+def test_blocks_made_of_other_tables_are_those_of_an_ingest(database, template):
+    assert template
+    before = blocks(database)
+    database.write(lambda connection: connection.execute(delete(models.trajectory_blocks)))
+    database.write(lambda connection: make_blocks(connection, [1]))
+    assert blocks(database) == before
+    assert len(before) == 11
+
+
+def blocks(database):
+    with database.read() as connection:
+        return sorted(map(tuple, connection.execute(select(models.trajectory_blocks))))
