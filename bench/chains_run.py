@@ -14,24 +14,24 @@ from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.step_report import StepReport
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.specs.train import load_preset
-from jobs.training.composition import open_parts
-from jobs.training.parts import RunParts
+from jobs.training.composition import open_components
+from jobs.training.run_components import RunComponents
 
 
 @dataclasses.dataclass(slots=True)
 class ChainsRun:
     """Parts, state and configuration of one run; replay starts with the first step."""
 
-    parts: RunParts
+    components: RunComponents
     state: ExGRPOState
     config: ExGRPOConfig
 
     @property
     def engine(self) -> EmbeddedEngine:
         """The embedded engine that the run trains with."""
-        if not isinstance(self.parts.engine, EmbeddedEngine):
-            raise TypeError(f"engine: expected EmbeddedEngine, got {type(self.parts.engine).__name__}.")
-        return self.parts.engine
+        if not isinstance(self.components.engine, EmbeddedEngine):
+            raise TypeError(f"engine: expected EmbeddedEngine, got {type(self.components.engine).__name__}.")
+        return self.components.engine
 
     def step(self, engine: PolicyEngine | None = None) -> StepReport:
         """Do one step, through `engine` if one is given instead of the run's."""
@@ -45,9 +45,9 @@ def open_chains_run(preset: str) -> Iterator[ChainsRun]:
     spec = load_preset(preset)
     config = dataclasses.replace(spec.algorithm, start_pass_rate=None)
     spec = spec.model_copy(update={"algorithm": config, "model": spec.model.model_copy(update={"device": "cpu"})})
-    with open_parts(spec) as parts, tempfile.TemporaryDirectory() as directory:
-        state = ExGRPOState.create(Path(directory), parts.questions, config)
+    with open_components(spec) as components, tempfile.TemporaryDirectory() as directory:
+        state = ExGRPOState.create(Path(directory), components.questions, config)
         try:
-            yield ChainsRun(parts, state, config)
+            yield ChainsRun(components, state, config)
         finally:
             state.replay_buffer.close()

@@ -20,8 +20,8 @@ from exgrpo_core import ExGRPOState, exgrpo_step
 from jobs.specs.train import TrainSpec
 from jobs.studies.definition import Scale, Study, load_study
 from jobs.studies.matrix import RunKey, spec_of
-from jobs.training.composition import open_parts
-from jobs.training.parts import RunParts
+from jobs.training.composition import open_components
+from jobs.training.run_components import RunComponents
 from jobs.training.validation import EVALUATION_SEED
 
 RESULT_FILE = Path(__file__).parents[1] / "docs" / "studies" / "crossover.jsonl"
@@ -104,16 +104,16 @@ def run_cell(
     cell = f"{'on-policy' if method == START else method}-{rate}-{rest}"
     spec = spec_of_run(study, cell, seed, budget, learning_rate)
     began_at, cpu_began_at = time.perf_counter(), time.process_time()
-    with tempfile.TemporaryDirectory() as directory, open_parts(spec) as parts:
+    with tempfile.TemporaryDirectory() as directory, open_components(spec) as components:
         outcome = Outcome(method, rate, rest, seed, spec.model.warm_seed, [], budget.num_samples)
         if method != START:
-            outcome = train(outcome, spec, parts, Path(directory), budget.num_rollouts)
+            outcome = train(outcome, spec, components, Path(directory), budget.num_rollouts)
         outcome = replace(
             outcome,
             wall_seconds=round(time.perf_counter() - began_at, 2),
             cpu_seconds=round(time.process_time() - cpu_began_at, 2),
         )
-        return replace(outcome, num_correct=score(spec, parts, budget.num_samples))
+        return replace(outcome, num_correct=score(spec, components, budget.num_samples))
 
 
 def spec_of_run(study: Study, cell: str, seed: int, budget: Budget, learning_rate: float | None) -> TrainSpec:
@@ -124,12 +124,12 @@ def spec_of_run(study: Study, cell: str, seed: int, budget: Budget, learning_rat
     return spec.model_copy(update={"data": data, "optim": optim})
 
 
-def train(outcome: Outcome, spec: TrainSpec, parts: RunParts, directory: Path, num_rollouts: int) -> Outcome:
+def train(outcome: Outcome, spec: TrainSpec, components: RunComponents, directory: Path, num_rollouts: int) -> Outcome:
     """Train until the fresh rollouts are spent."""
-    state = ExGRPOState.create(directory, parts.questions, spec.algorithm)
+    state = ExGRPOState.create(directory, components.questions, spec.algorithm)
     metrics: list[dict[str, float]] = []
     while state.num_fresh_rollouts < num_rollouts:
-        metrics.append(exgrpo_step(state, parts.engine, spec.algorithm).metrics)
+        metrics.append(exgrpo_step(state, components.engine, spec.algorithm).metrics)
     state.replay_buffer.close()
     weights = [line["replay/gradient_weight_mean"] for line in metrics if "replay/gradient_weight_mean" in line]
     return replace(
@@ -144,17 +144,17 @@ def train(outcome: Outcome, spec: TrainSpec, parts: RunParts, directory: Path, n
     )
 
 
-def score(spec: TrainSpec, parts: RunParts, num_samples: int) -> list[int]:
+def score(spec: TrainSpec, components: RunComponents, num_samples: int) -> list[int]:
     """Return right answers to each held-out question."""
-    responses = parts.engine.generate_for_evaluation(
-        parts.held_out,
+    responses = components.engine.generate_for_evaluation(
+        components.held_out,
         num_samples,
         spec.validation.temperature,
         spec.algorithm.max_response_tokens,
         EVALUATION_SEED,
     )
-    verdicts = parts.reward.grade(
-        [question for question in parts.held_out for _ in range(num_samples)],
+    verdicts = components.reward.grade(
+        [question for question in components.held_out for _ in range(num_samples)],
         [response for sampled in responses for response in sampled],
     )
     is_correct = np.array([verdict.reward >= 1.0 for verdict in verdicts]).reshape(-1, num_samples)

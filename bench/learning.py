@@ -91,34 +91,34 @@ def train(job: Job, engine: str = "embedded") -> Curve:
     from exgrpo_core import ExGRPOState, exgrpo_step
 
     if engine == "verl":
-        from bench.verl_parts import open_verl_parts as open_parts
+        from bench.verl_parts import open_verl_parts as open_components
     else:
-        from jobs.training.composition import open_parts
+        from jobs.training.composition import open_components
 
     torch.set_num_threads(1)
     spec, began_at = spec_of(job), time.perf_counter()
     curve = Curve([], [], [], [], [], [], [], 0.0)
-    with tempfile.TemporaryDirectory() as directory, open_parts(spec) as parts:
-        state = ExGRPOState.create(Path(directory), parts.questions, spec.algorithm)
-        score(curve, parts, spec, 0, 0)
+    with tempfile.TemporaryDirectory() as directory, open_components(spec) as components:
+        state = ExGRPOState.create(Path(directory), components.questions, spec.algorithm)
+        score(curve, components, spec, 0, 0)
         for _ in range(spec.num_steps):
-            step_report = exgrpo_step(state, parts.engine, spec.algorithm)
+            step_report = exgrpo_step(state, components.engine, spec.algorithm)
             for group in step_report.groups:
                 collect_scores(curve, group.trajectories)
             if state.step % EVALUATION_INTERVAL == 0 or state.step == spec.num_steps:
-                score(curve, parts, spec, state.step, state.num_fresh_rollouts)
+                score(curve, components, spec, state.step, state.num_fresh_rollouts)
         state.replay_buffer.close()
     curve.seconds = time.perf_counter() - began_at
     return curve
 
 
-def score(curve: Curve, parts: Any, spec: TrainSpec, step: int, num_fresh: int) -> None:  # noqa: ANN401 (needs torch to import)
+def score(curve: Curve, components: Any, spec: TrainSpec, step: int, num_fresh: int) -> None:  # noqa: ANN401 (needs torch to import)
     """Add Avg@8 on the held-out questions to the curve."""
-    responses = parts.engine.generate_for_evaluation(
-        parts.held_out, 8, spec.validation.temperature, spec.algorithm.max_response_tokens, 7919
+    responses = components.engine.generate_for_evaluation(
+        components.held_out, 8, spec.validation.temperature, spec.algorithm.max_response_tokens, 7919
     )
-    verdicts = parts.reward.grade(
-        [question for question in parts.held_out for _ in range(8)],
+    verdicts = components.reward.grade(
+        [question for question in components.held_out for _ in range(8)],
         [response for of_question in responses for response in of_question],
     )
     curve.steps.append(step)

@@ -22,7 +22,7 @@ from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup, Trajectory
 from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
-from jobs.training.composition import open_parts
+from jobs.training.composition import open_components
 
 RESULT_FILE = Path(__file__).parents[1] / "docs" / "studies" / "snowball.jsonl"
 METHODS = {
@@ -91,12 +91,12 @@ def run(method: str, spec: TrainSpec) -> Spread:
     spread, began_at = Spread(method, spec.seed, spec.model.warm_seed), time.process_time()
     known: dict[int, Trajectory] = {}
     stored: dict[int, list[int]] = {}
-    with tempfile.TemporaryDirectory() as directory, open_parts(spec) as parts:
-        state = ExGRPOState.create(Path(directory), parts.questions, spec.algorithm)
+    with tempfile.TemporaryDirectory() as directory, open_components(spec) as components:
+        state = ExGRPOState.create(Path(directory), components.questions, spec.algorithm)
         for _ in range(spec.num_steps):
-            add_step(spread, exgrpo_step(state, parts.engine, spec.algorithm), known, stored)
+            add_step(spread, exgrpo_step(state, components.engine, spec.algorithm), known, stored)
         state.replay_buffer.close()
-        spread.num_correct = score(spec, parts, NUM_SAMPLES)
+        spread.num_correct = score(spec, components, NUM_SAMPLES)
     spread.cpu_seconds = round(time.process_time() - began_at, 2)
     return spread
 

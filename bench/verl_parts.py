@@ -1,4 +1,4 @@
-"""The parts of a run on the verl engine on this machine's CPU."""
+"""The components of a run on the verl engine on this machine's CPU."""
 
 import os
 import tempfile
@@ -15,12 +15,12 @@ ON_VERL = {"engine": "verl", "model": {"device": "cpu"}, "verl": {"gpus_per_node
 
 @contextmanager
 def open_verl_parts(spec: TrainSpec) -> Iterator[Any]:
-    """Open the parts of a run on the verl engine on this machine's CPU."""
-    from jobs.training.verl_composition import CPU_VARIABLES, open_parts
+    """Open the components of a run on the verl engine on this machine's CPU."""
+    from jobs.training.verl_composition import CPU_VARIABLES, open_components
 
     os.environ.update(CPU_VARIABLES)
     content = merge_settings(spec.model_dump(mode="json"), ON_VERL)
     with tempfile.TemporaryDirectory() as folder:
         spec = parse_spec(content, "bench.learning")
-        with open_parts(spec, RunDirectory.create(Path(folder), spec)) as parts:
-            yield parts
+        with open_components(spec, RunDirectory.create(Path(folder), spec)) as components:
+            yield components

@@ -26,8 +26,8 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec, load_preset
-from jobs.training.parts import RunParts
-from jobs.training.verl_composition import CPU_VARIABLES, open_parts
+from jobs.training.run_components import RunComponents
+from jobs.training.verl_composition import CPU_VARIABLES, open_components
 
 if TYPE_CHECKING:
     from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
@@ -49,12 +49,12 @@ Seconds = dict[str, float]
 class StockSteps:
     """Steps of stock verl on the engine's trainer, with the prompts that this project's agent loop takes."""
 
-    def __init__(self, engine: "WorkbenchVerlEngine", parts: RunParts, config: ExGRPOConfig) -> None:
+    def __init__(self, engine: "WorkbenchVerlEngine", components: RunComponents, config: ExGRPOConfig) -> None:
         from verl.utils.config import omega_conf_to_dataclass
         from verl.workers.utils.losses import ppo_loss
 
         self._engine = engine
-        self._parts = parts
+        self._components = components
         self._config = config
         self._number = 0
         actor = omega_conf_to_dataclass(engine.trainer.config.actor_rollout_ref.actor)
@@ -89,7 +89,7 @@ class StockSteps:
 
         self._number += 1
         first = self._number * self._config.batch_size
-        questions = self._parts.questions
+        questions = self._components.questions
         requests = [
             RolloutRequest(questions[(first + item) % len(questions)], self._config.rollouts_per_question)
             for item in range(self._config.batch_size)
@@ -105,10 +105,12 @@ class StockSteps:
 class EngineSteps:
     """Steps of Algorithm 1 on the engine."""
 
-    def __init__(self, engine: "WorkbenchVerlEngine", parts: RunParts, config: ExGRPOConfig, folder: Path) -> None:
+    def __init__(
+        self, engine: "WorkbenchVerlEngine", components: RunComponents, config: ExGRPOConfig, folder: Path
+    ) -> None:
         self._engine = engine
         self._config = config
-        self.state = ExGRPOState.create(folder, parts.questions, config)
+        self.state = ExGRPOState.create(folder, components.questions, config)
 
     def enter(self) -> None:
         """Let the next update send its loss to the workers."""
@@ -134,14 +136,14 @@ def open_steps(spec: TrainSpec) -> Iterator[dict[str, Any]]:
     on_policy = dataclasses.replace(config, experience_ratio=0.0)
     with tempfile.TemporaryDirectory() as folder:
         run = RunDirectory.create(Path(folder) / "runs", spec)
-        with open_parts(spec, run) as parts:
-            engine: Any = parts.engine
+        with open_components(spec, run) as components:
+            engine: Any = components.engine
             kinds = {
-                ON_POLICY: EngineSteps(engine, parts, on_policy, Path(folder) / "on-policy"),
-                EXGRPO: EngineSteps(engine, parts, config, Path(folder) / "exgrpo"),
+                ON_POLICY: EngineSteps(engine, components, on_policy, Path(folder) / "on-policy"),
+                EXGRPO: EngineSteps(engine, components, config, Path(folder) / "exgrpo"),
             }
             try:
-                yield {STOCK: StockSteps(engine, parts, config), **kinds}
+                yield {STOCK: StockSteps(engine, components, config), **kinds}
             finally:
                 for steps in kinds.values():
                     steps.state.replay_buffer.close()

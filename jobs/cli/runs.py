@@ -230,14 +230,14 @@ def _print_summary(summary: dict[str, Any]) -> None:
             f"{score['num_questions']} questions x {score['samples_per_question']}"
         )
     for key, value in sorted(summary["metrics"].items()):
-        print_result(f"{key:<32} {_plain(value)}")
+        print_result(f"{key:<32} {plain_number(value)}")
     for attempt in summary["attempts"]:
         print_result(f"attempt {attempt['attempt']}: {attempt['status']} {attempt['status_reason']}".rstrip())
     steps = [str(checkpoint["step"]) for checkpoint in summary["checkpoints"]]
     print_result(f"checkpoints at steps: {', '.join(steps) or 'none'}")
 
 
-def _plain(value: float) -> str:
+def plain_number(value: float) -> str:
     """Return a number with at least four digits that count, never as a power of ten."""
     if not math.isfinite(value):
         return str(value)

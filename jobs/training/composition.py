@@ -25,10 +25,10 @@ from jobs.specs.reward_parts import ANSWER_ALONE
 from jobs.specs.train import OptimSpec, TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations, read_external
-from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.reward_parts import RewardParts, open_reward_parts
+from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
 from jobs.training.run_data import log_first_prompt, open_data, open_reward
-from jobs.training.sft_loop import SftLoop, SftParts
+from jobs.training.sft_loop import SftComponents, SftLoop
 from jobs.training.training_loop import TrainingLoop
 
 
@@ -46,8 +46,8 @@ def run_training(
         StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     try:
-        with open_parts(spec, control.stop_requested, run.checkpoints_path, read_benchmarks) as parts:
-            return TrainingLoop(spec, run.path, parts, recorder, control).run()
+        with open_components(spec, control.stop_requested, run.checkpoints_path, read_benchmarks) as components:
+            return TrainingLoop(spec, run.path, components, recorder, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
 
@@ -68,18 +68,18 @@ def run_sft(
     try:
         with open_reward(spec) as reward:
             loaded = _load(spec, control.stop_requested, run.checkpoints_path, read_benchmarks)
-            return SftLoop(spec, run.path, _sft_parts(spec, reward, loaded), recorder, control).run()
+            return SftLoop(spec, run.path, _sft_components(spec, reward, loaded), recorder, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
 
 
 @contextmanager
-def open_parts(
+def open_components(
     spec: TrainSpec,
     should_stop: Callable[[], bool] | None = None,
     checkpoints: Path | None = None,
     read_benchmarks: BenchmarkReader = no_benchmarks,
-) -> Iterator[RunParts]:
+) -> Iterator[RunComponents]:
     """Yield engine, grader and data of a specification, and end the grader's processes afterwards.
 
     `checkpoints` is the run's folder of them, one of which gives the model if the folder of `model.source` is gone.
@@ -90,10 +90,10 @@ def open_parts(
     """
     with ExitStack() as stack:
         reward = stack.enter_context(open_reward(spec))
-        parts = None
+        terms = None
         if spec.data.rewards != ANSWER_ALONE:
-            parts = stack.enter_context(open_reward_parts(reward, spec.data.rewards))
-        yield _parts(spec, reward, parts, _load(spec, should_stop, checkpoints, read_benchmarks))
+            terms = stack.enter_context(open_reward_parts(reward, spec.data.rewards))
+        yield _components(spec, reward, terms, _load(spec, should_stop, checkpoints, read_benchmarks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,25 +137,25 @@ def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
     return None if newest is None else newest[1]
 
 
-def _parts(spec: TrainSpec, reward: RewardFunction, parts: RewardParts | None, loaded: _Loaded) -> RunParts:
-    engine = _engine(spec, parts or reward, loaded, optim_settings(spec.optim))
+def _components(spec: TrainSpec, reward: RewardFunction, terms: RewardParts | None, loaded: _Loaded) -> RunComponents:
+    engine = _engine(spec, terms or reward, loaded, optim_settings(spec.optim))
     external = read_external(spec, loaded.questions, loaded.policy.tokenizer)
-    return RunParts(
+    return RunComponents(
         engine,
         reward,
         loaded.questions,
         loaded.held_out,
         external,
         loaded.benchmarks,
-        parts.take_metrics if parts else dict,
+        terms.take_metrics if terms else dict,
     )
 
 
-def _sft_parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> SftParts:
+def _sft_components(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> SftComponents:
     demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
     engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
-    parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks)
-    return SftParts(parts, engine.imitate, demonstrations)
+    components = RunComponents(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks)
+    return SftComponents(components, engine.imitate, demonstrations)
 
 
 def _engine(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded, optim: OptimSettings) -> EmbeddedEngine:

@@ -16,17 +16,17 @@ from jobs.runs.control import Control, TrainingError
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
-from jobs.training.parts import RunParts
+from jobs.training.run_components import RunComponents
 from jobs.training.validation import Validator
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class SftParts:
-    """The parts of one run that the composition root builds."""
+class SftComponents:
+    """The components of one run that the composition root builds."""
 
-    parts: RunParts
+    components: RunComponents
     imitate: Callable[[Sequence[TokenSequence]], dict[str, float]]
     """Takes one optimizer step and returns its metrics."""
     demonstrations: Sequence[TokenSequence]
@@ -39,19 +39,19 @@ class SftLoop:
     """
 
     def __init__(
-        self, spec: TrainSpec, run_directory: Path, sft: SftParts, recorder: RunRecorder, control: Control
+        self, spec: TrainSpec, run_directory: Path, sft: SftComponents, recorder: RunRecorder, control: Control
     ) -> None:
         self.spec = spec
         self.sft = sft
         self.recorder = recorder
         self.control = control
-        self.validator = Validator(spec, sft.parts, recorder, control)
+        self.validator = Validator(spec, sft.components, recorder, control)
         self.checkpoints = run_directory / "checkpoints"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def run(self) -> RunStatus:
         """Train until the last step or until a stop is requested; return `finished` or `stopped`."""
-        self.sft.parts.record_start(self.recorder)
+        self.sft.components.record_start(self.recorder)
         step = saved_step = self._restore()
         self.control.heartbeat(step)
         if step == 0:
@@ -89,12 +89,12 @@ class SftLoop:
             return 0
         checkpoint, step = newest
         logger.info("resuming from step %d", step)
-        self.sft.parts.engine.restore(checkpoint.policy)
+        self.sft.components.engine.restore(checkpoint.policy)
         return step
 
     def _save(self, step: int) -> None:
         def write(checkpoint: Checkpoint) -> None:
-            self.sft.parts.engine.save(checkpoint.policy)
+            self.sft.components.engine.save(checkpoint.policy)
 
         with self.control.phase(Phase.CHECKPOINT):
             self.recorder.settle()

@@ -22,7 +22,7 @@ from jobs.runs.resume_point import describe_later
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
-from jobs.training.parts import RunParts
+from jobs.training.run_components import RunComponents
 from jobs.training.validation import Validator
 
 logger = logging.getLogger(__name__)
@@ -32,13 +32,13 @@ class TrainingLoop:
     """One attempt of one run, from its newest whole checkpoint (or the start) to its last step."""
 
     def __init__(
-        self, spec: TrainSpec, run_directory: Path, parts: RunParts, recorder: RunRecorder, control: Control
+        self, spec: TrainSpec, run_directory: Path, components: RunComponents, recorder: RunRecorder, control: Control
     ) -> None:
         self.spec = spec
-        self.parts = parts
+        self.components = components
         self.recorder = recorder
         self.control = control
-        self.validator = Validator(spec, parts, recorder, control)
+        self.validator = Validator(spec, components, recorder, control)
         self._keeps_later = spec.resume.experience == "newest"
         self.segments = run_directory / "buffer"
         self.checkpoints = run_directory / "checkpoints"
@@ -47,7 +47,7 @@ class TrainingLoop:
 
     def run(self) -> RunStatus:
         """Train until the last step or until a stop is requested; return `finished` or `stopped`."""
-        self.parts.record_start(self.recorder)
+        self.components.record_start(self.recorder)
         state, is_new = self._open_state()
         try:
             return self._train(state, is_new)
@@ -70,8 +70,8 @@ class TrainingLoop:
                     self._save(state)
                 return RunStatus.STOPPED
             with self.control.phase(Phase.STEP):
-                report = exgrpo_step(state, self.parts.engine, self.spec.algorithm)
-                report.metrics.update(self.parts.take_reward_metrics())
+                report = exgrpo_step(state, self.components.engine, self.spec.algorithm)
+                report.metrics.update(self.components.take_reward_metrics())
                 later.add_to(report)
                 self.recorder.step(report)
             for notice in report.notices:
@@ -85,23 +85,30 @@ class TrainingLoop:
         return RunStatus.FINISHED
 
     def _open_state(self) -> tuple[ExGRPOState, bool]:
-        config, parts = self.spec.algorithm, self.parts
+        config, components = self.spec.algorithm, self.components
         try:
             newest = open_newest(self.checkpoints, self._read_state)
         except DamagedCheckpointError as error:
             raise TrainingError(str(error)) from error
         if newest is None:
-            return ExGRPOState.create(self.segments, parts.questions, config, parts.external, self._keeps_later), True
+            return ExGRPOState.create(
+                self.segments, components.questions, config, components.external, self._keeps_later
+            ), True
         checkpoint, state = newest
         logger.info("resuming from step %d", checkpoint.step)
-        parts.engine.restore(checkpoint.policy)
+        components.engine.restore(checkpoint.policy)
         return state, False
 
     def _read_state(self, checkpoint: Checkpoint) -> ExGRPOState:
-        config, parts = self.spec.algorithm, self.parts
+        config, components = self.spec.algorithm, self.components
         try:
             state = ExGRPOState.restore(
-                self.segments, checkpoint.experience, parts.questions, config, parts.external, self._keeps_later
+                self.segments,
+                checkpoint.experience,
+                components.questions,
+                config,
+                components.external,
+                self._keeps_later,
             )
         except BufferCorruptionError as error:
             raise DamagedCheckpointError(str(error)) from error
@@ -111,7 +118,7 @@ class TrainingLoop:
 
     def _save(self, state: ExGRPOState) -> None:
         def write(checkpoint: Checkpoint) -> None:
-            self.parts.engine.save(checkpoint.policy)
+            self.components.engine.save(checkpoint.policy)
             state.save(checkpoint.experience)
 
         with self.control.phase(Phase.CHECKPOINT):

@@ -14,7 +14,7 @@ from jobs.runs.control import Control
 from jobs.runs.stop_time import Phase
 from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.train import TrainSpec
-from jobs.training.parts import RunParts
+from jobs.training.run_components import RunComponents
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +25,9 @@ EVALUATION_SEED = 7919
 class Validator:
     """Scores the policy as the specification says, and records the scores."""
 
-    def __init__(self, spec: TrainSpec, parts: RunParts, recorder: RunRecorder, control: Control) -> None:
+    def __init__(self, spec: TrainSpec, components: RunComponents, recorder: RunRecorder, control: Control) -> None:
         self._spec = spec
-        self._parts = parts
+        self._components = components
         self._recorder = recorder
         self._control = control
 
@@ -39,9 +39,9 @@ class Validator:
             return
         with self._control.phase(Phase.EVALUATION):
             if is_end:
-                self._evaluate_set(step, "training", self._parts.questions[: validation.num_training_questions])
-            self._evaluate_set(step, "held_out", self._parts.held_out)
-            for name, questions in self._parts.benchmarks.items():
+                self._evaluate_set(step, "training", self._components.questions[: validation.num_training_questions])
+            self._evaluate_set(step, "held_out", self._components.held_out)
+            for name, questions in self._components.benchmarks.items():
                 self._evaluate_set(step, name, questions)
 
     def _evaluate_set(self, step: int, question_set: str, questions: Sequence[Question]) -> None:
@@ -51,14 +51,14 @@ class Validator:
         benchmark = validation.benchmarks.get(question_set, ValidationBenchmark())
         num_samples = benchmark.samples_per_question or validation.samples_per_question
         temperature = validation.temperature if benchmark.temperature is None else benchmark.temperature
-        responses = self._parts.engine.generate_for_evaluation(
+        responses = self._components.engine.generate_for_evaluation(
             questions,
             num_samples,
             temperature,
             self._spec.algorithm.max_response_tokens,
             EVALUATION_SEED,
         )
-        verdicts = self._parts.reward.grade(
+        verdicts = self._components.reward.grade(
             [question for question in questions for _ in range(num_samples)],
             [response for sampled in responses for response in sampled],
         )

@@ -18,8 +18,8 @@ from jobs.specs.reward_parts import ANSWER_ALONE
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_external
-from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.reward_parts import open_reward_parts
+from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
 from jobs.training.run_data import RunData, log_first_prompt, open_data, open_reward
 from jobs.training.training_loop import TrainingLoop
 
@@ -71,8 +71,8 @@ def run_training(
         with contextlib.ExitStack() as at_end:
             followed = FanOutRecorder(recorder, open_verl_loggers(config))
             at_end.callback(followed.close_loggers)
-            parts = at_end.enter_context(_open(spec, data, config, read_benchmarks))
-            return TrainingLoop(spec, run.path, parts, followed, control).run()
+            components = at_end.enter_context(_open(spec, data, config, read_benchmarks))
+            return TrainingLoop(spec, run.path, components, followed, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
     except RayError as error:
@@ -80,7 +80,7 @@ def run_training(
 
 
 @contextlib.contextmanager
-def open_parts(spec: TrainSpec, run: RunDirectory) -> Iterator[RunParts]:
+def open_components(spec: TrainSpec, run: RunDirectory) -> Iterator[RunComponents]:
     """Yield engine, grader and data of a specification; Ray and the grader's processes end afterwards.
 
     Raises:
@@ -88,8 +88,8 @@ def open_parts(spec: TrainSpec, run: RunDirectory) -> Iterator[RunParts]:
         EngineError: The model cannot be used.
     """
     data = open_data(spec)
-    with _open(spec, data, _compose(spec, run, data), no_benchmarks) as parts:
-        yield parts
+    with _open(spec, data, _compose(spec, run, data), no_benchmarks) as components:
+        yield components
 
 
 def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
@@ -103,7 +103,9 @@ def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
 
 
 @contextlib.contextmanager
-def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks: BenchmarkReader) -> Iterator[RunParts]:
+def _open(
+    spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks: BenchmarkReader
+) -> Iterator[RunComponents]:
     from exgrpo_core.verl_plugin.end_tokens import find_end_tokens
     from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
     from jobs.engines.verl_ray.session import open_trainer
@@ -128,7 +130,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         engine.weigh = rewards.weigh if has_parts else None
         benchmarks = read_benchmarks(spec, tokenizer)
         take_metrics = rewards.take_metrics if has_parts else dict
-        yield RunParts(engine, reward, questions, held_out, external, benchmarks, take_metrics)
+        yield RunComponents(engine, reward, questions, held_out, external, benchmarks, take_metrics)
 
 
 def _prepare_environment(spec: TrainSpec) -> None:

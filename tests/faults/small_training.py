@@ -21,7 +21,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec, ValidationSpec
-from jobs.training.parts import RunParts
+from jobs.training.run_components import RunComponents
 from jobs.training.training_loop import TrainingLoop
 from tests.exgrpo_core.builders import question, small_config
 
@@ -130,10 +130,10 @@ def small_spec(num_steps: int = 12, checkpoint_interval: int = 3, num_checkpoint
     )
 
 
-def small_parts(engine: EightNumbers) -> RunParts:
+def small_parts(engine: EightNumbers) -> RunComponents:
     """Return engine, grader and questions of a small run."""
     questions = [question(index) for index in range(NUM_QUESTIONS)]
-    return RunParts(engine, TrueIsCorrect(), questions, questions[:4], {})
+    return RunComponents(engine, TrueIsCorrect(), questions, questions[:4], {})
 
 
 def small_loop(

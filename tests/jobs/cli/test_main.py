@@ -11,11 +11,13 @@ from typer.testing import CliRunner
 
 from jobs.actions import run_actions
 from jobs.cli.main import app
+from jobs.cli.runs import plain_number
 from jobs.cli.workbench import WorkbenchInstance
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
+from tests.app import recorded, scored
 from tests.jobs.training.killed_runs import killed_run
 
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
@@ -336,3 +338,54 @@ def test_a_prompt_that_is_no_text_is_bad_input(runs_root):
 
 def test_wrong_option_is_bad_input(runs_root):
     assert invoke(runs_root, "runs", "--nonsense").exit_code == 2
+
+
+NARROW = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "80"})
+
+
+@pytest.fixture
+def long_ids(tmp_path):
+    """A runs root with ids as long as those that are made, and long names."""
+    for number, run in enumerate((recorded.FINISHED, recorded.FAILED, recorded.QUEUED)):
+        name = f"{run.name} with many more words and a number {number}"
+        run_id = f"20261125-001149-a6acf{number}"
+        recorded.record(tmp_path, recorded.RecordedRun(run_id, name, run.status, run.num_done, run.preset))
+    return tmp_path
+
+
+def test_a_narrow_terminal_cuts_neither_ids_states_nor_scores(long_ids):
+    printed = NARROW.invoke(app, ["runs", "--runs-root", str(long_ids)]).stdout
+    assert max(map(len, printed.splitlines())) <= 80
+    words = printed.split()
+    for whole in (
+        "20261125-001149-a6acf0",
+        "20261125-001149-a6acf2",
+        "finished",
+        "failed",
+        "queued",
+        "30/30",
+        "ExGRPO",
+    ):
+        assert whole in words, whole
+    assert {"many", "number", "Avg@n", "Pass@1", "0.562"} <= set(words)
+
+
+def test_a_table_that_is_piped_has_one_line_a_run(long_ids):
+    printed = CliRunner(env={"COLUMNS": None}).invoke(app, ["runs", "--runs-root", str(long_ids)]).stdout
+    assert len(printed.splitlines()) == 4
+    assert f"{recorded.FINISHED.name} with many more words and a number 0" in printed
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(18180.4, "18180"), (0.35, "0.35"), (0.123456, "0.1235"), (1e-06, "0.000001"), (-2.5e7, "-25000000")],
+)
+def test_numbers_are_printed_without_powers_of_ten(value, text):
+    assert plain_number(value) == text
+
+
+def test_an_evaluation_has_no_count_of_steps_and_its_kind_is_one_word(tmp_path):
+    scored.record_unfinished(tmp_path)
+    printed = NARROW.invoke(app, ["runs", "--runs-root", str(tmp_path)]).stdout
+    assert "evaluation" in printed.split()
+    assert "0/0" not in printed

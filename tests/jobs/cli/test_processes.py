@@ -10,13 +10,13 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import psutil
 import pytest
 
 from jobs.runs import lookup
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from jobs.supervisor.instance import read_supervisor
+from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, wait_until
 
 pytestmark = pytest.mark.slow
@@ -38,17 +38,34 @@ def only_run(runs_root: Path) -> str:
     return path.parent.name
 
 
-def test_train_runs_to_the_end_and_its_last_line_tells_what_came_out(bench: Bench):
-    result = run(bench.runs_root, "train", "--set", "num_steps=3")
+def test_finished_run_is_summed_up_exported_imported_and_read_again(bench: Bench, tmp_path):
+    result = run(bench.runs_root, "train", "--set", "num_steps=4")
     assert result.returncode == 0, result.stderr
-    assert re.search(r"finished: 3 steps in \d+ s; buffer 0 questions, retired 0", result.stdout.splitlines()[-1])
+    assert re.search(r"finished: 4 steps in \d+ s; buffer 0 questions, retired 0", result.stdout.splitlines()[-1])
     assert "Traceback" not in result.stderr
+    run_id, archive, elsewhere = only_run(bench.runs_root), tmp_path / "run.tar.gz", tmp_path / "elsewhere"
+    before = exgrpo(bench.runs_root, "show", run_id, "--json")
+    exgrpo(bench.runs_root, "export", run_id, str(archive))
+    assert exgrpo(elsewhere, "import", str(archive)).strip() == run_id
+    printed = printed_json(elsewhere, "show", run_id)
+    assert (printed["run"]["status"], printed["run"]["step"]) == ("finished", 4)
+    assert printed["metrics"]["reward/pass_at_1"] == 0.25
+    exgrpo(bench.runs_root, "db", "rebuild")
+    assert exgrpo(bench.runs_root, "show", run_id, "--json") == before
 
 
-def test_train_as_json_prints_nothing_else(bench: Bench):
-    result = run(bench.runs_root, "train", "--set", "num_steps=3", "--json")
-    report = json.loads(result.stdout)
-    assert (report["status"], report["steps"]) == ("finished", 3)
+def test_second_training_command_takes_over_when_the_first_has_ended(bench: Bench):
+    first = start(bench.runs_root, "train", "--set", "num_steps=60")
+    wait_until(lambda: any(bench.runs_root.glob("*/attempts/0001/heartbeat.json")), "the worker")
+    log = start(bench.runs_root, "logs", "-f", only_run(bench.runs_root))
+    second = run(bench.runs_root, "train", "--set", "num_steps=2", "--json")
+    report = json.loads(second.stdout)
+    assert (report["status"], report["steps"]) == ("finished", 2)
+    first.communicate(timeout=60)
+    assert first.returncode == 0
+    followed, _ = log.communicate(timeout=60)
+    assert "Attempt 1" in followed
+    assert "finished" in followed
 
 
 def test_failed_training_exits_with_one_and_says_why(bench: Bench):
@@ -72,7 +89,7 @@ def test_interrupted_training_stops_with_a_checkpoint(bench: Bench):
 
 def test_followed_resume_continues_until_the_run_ends(bench: Bench):
     run_id = bench.submit(TrainSpec(num_steps=3))
-    assert run(bench.runs_root, "stop", run_id).returncode == 0
+    exgrpo(bench.runs_root, "stop", run_id)
     result = run(bench.runs_root, "resume", "--follow", run_id)
     assert result.returncode == 0, result.stderr
     assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.FINISHED
@@ -88,15 +105,6 @@ def test_killed_training_command_leaves_its_run_going(bench: Bench):
     bench.wait_for_step(run_id, step + 3)
 
 
-def test_second_training_command_takes_over_when_the_first_has_ended(bench: Bench):
-    first = start(bench.runs_root, "train", "--set", "num_steps=60")
-    wait_until(lambda: read_supervisor(bench.runs_root) is not None, "the first command's supervisor")
-    second = run(bench.runs_root, "train", "--set", "num_steps=2", "--json")
-    assert json.loads(second.stdout)["status"] == "finished"
-    first.communicate(timeout=60)
-    assert first.returncode == 0
-
-
 def test_detached_training_is_looked_after_until_it_ends(bench: Bench, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
@@ -109,34 +117,6 @@ def test_detached_training_is_looked_after_until_it_ends(bench: Bench, tmp_path)
     wait_until(lambda: read_supervisor(bench.runs_root) is None, "the supervisor to end")
 
 
-def test_log_is_followed_to_the_run_s_end(bench: Bench):
-    training = start(bench.runs_root, "train", "--set", "num_steps=40")
-    wait_until(lambda: any(bench.runs_root.glob("*/attempts/0001/heartbeat.json")), "the worker")
-    result = run(bench.runs_root, "logs", "-f", only_run(bench.runs_root))
-    training.communicate(timeout=60)
-    assert "Attempt 1" in result.stdout
-    assert "finished" in result.stdout
-
-
-def test_exported_run_can_be_imported_elsewhere_with_all_its_numbers(bench: Bench, tmp_path):
-    run(bench.runs_root, "train", "--set", "num_steps=4")
-    run_id = only_run(bench.runs_root)
-    archive = tmp_path / "run.tar.gz"
-    assert run(bench.runs_root, "export", run_id, str(archive)).returncode == 0
-    elsewhere = tmp_path / "elsewhere"
-    assert run(elsewhere, "import", str(archive)).stdout.strip() == run_id
-    printed = json.loads(run(elsewhere, "show", run_id, "--json").stdout)
-    assert (printed["run"]["status"], printed["run"]["step"]) == ("finished", 4)
-    assert printed["metrics"]["reward/pass_at_1"] == 0.25
-
-
-def test_rebuilt_database_shows_the_same(bench: Bench):
-    run(bench.runs_root, "train", "--set", "num_steps=4")
-    before = run(bench.runs_root, "show", only_run(bench.runs_root), "--json").stdout
-    assert run(bench.runs_root, "db", "rebuild").returncode == 0
-    assert run(bench.runs_root, "show", only_run(bench.runs_root), "--json").stdout == before
-
-
 def test_help_loads_nothing_that_is_slow():
     command = [sys.executable, "-X", "importtime", "-m", "jobs.cli", "--help"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -144,33 +124,27 @@ def test_help_loads_nothing_that_is_slow():
     assert not loaded & {"torch", "numpy", "sqlalchemy", "pydantic", "transformers", "streamlit"}
 
 
-def test_up_serves_the_pages_and_a_supervisor_and_ends_both(bench: Bench):
+def test_up_serves_the_pages_refuses_a_second_one_restarts_its_supervisor_and_ends_all(bench: Bench):
     process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
     link = process.stdout.readline().strip()
-    assert urllib.request.urlopen(link, timeout=30).status == 200
+    address, _, token = link.partition("?token=")
     with pytest.raises(urllib.error.HTTPError):
-        urllib.request.urlopen(link.partition("?")[0], timeout=30)
-    wait_until(lambda: read_supervisor(bench.runs_root) is not None, "the supervisor")
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == 0
-    wait_until(lambda: processes_of(bench.runs_root) == [], "both to end")
-
-
-def test_second_up_ends_and_tells_where_the_first_serves(bench: Bench):
-    first = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
-    link = first.stdout.readline().strip()
+        urllib.request.urlopen(address, timeout=30)
     second = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
     output, errors = second.communicate(timeout=30)
     assert (second.returncode, output) == (1, "")
-    address, _, token = link.partition("?token=")
-    assert f"already at {address} (pid {first.pid}, since 2" in errors
+    assert f"already at {address} (pid {process.pid}, since 2" in errors
     assert errors.count("\n") == 1
-    assert token not in errors
-    assert token not in (bench.runs_root / "workbench" / "workbench.json").read_text()
+    assert token not in errors + (bench.runs_root / "workbench" / "workbench.json").read_text()
     assert urllib.request.urlopen(link, timeout=30).status == 200
-    first.send_signal(signal.SIGINT)
-    first.communicate(timeout=30)
+    wait_until(lambda: (read_supervisor(bench.runs_root) or NOBODY).pid > 0, "the supervisor")
+    first = read_supervisor(bench.runs_root).pid
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: (read_supervisor(bench.runs_root) or NOBODY).pid not in (0, first), "another supervisor")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    wait_until(lambda: processes_of(bench.runs_root) == [], "all to end")
 
 
 def test_up_says_that_a_supervisor_runs_already_and_leaves_the_runs_to_it(bench: Bench):
@@ -193,18 +167,6 @@ def test_killed_up_leaves_neither_pages_nor_supervisor(bench: Bench):
     process.kill()
     process.communicate(timeout=30)
     wait_until(lambda: processes_of(bench.runs_root) == [], "both to end")
-
-
-def test_up_starts_a_supervisor_that_died_again(bench: Bench):
-    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
-    process.stdout.readline()
-    wait_until(lambda: (read_supervisor(bench.runs_root) or NOBODY).pid > 0, "the supervisor")
-    first = read_supervisor(bench.runs_root).pid
-    os.kill(first, signal.SIGKILL)
-    wait_until(lambda: (read_supervisor(bench.runs_root) or NOBODY).pid not in (0, first), "another supervisor")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
-    assert not psutil.pid_exists(first)
 
 
 class NOBODY:

@@ -21,17 +21,17 @@ import torch
 from bench.crossover import score
 from exgrpo_core import ExGRPOState, exgrpo_step
 from jobs.specs.train import load_preset
-from jobs.training.composition import open_parts
+from jobs.training.composition import open_components
 
 torch.set_num_threads(1)
 spec = load_preset("chains-exgrpo")
-with tempfile.TemporaryDirectory() as folder, open_parts(spec) as parts:
-    scores = [score(spec, parts, 8)]
-    state = ExGRPOState.create(Path(folder), parts.questions, spec.algorithm)
+with tempfile.TemporaryDirectory() as folder, open_components(spec) as components:
+    scores = [score(spec, components, 8)]
+    state = ExGRPOState.create(Path(folder), components.questions, spec.algorithm)
     for _ in range(20):
-        exgrpo_step(state, parts.engine, spec.algorithm)
+        exgrpo_step(state, components.engine, spec.algorithm)
     state.replay_buffer.close()
-    scores.append(score(spec, parts, 8))
+    scores.append(score(spec, components, 8))
 print(json.dumps([torch.backends.cpu.get_cpu_capability(), *scores]))
 """
 

@@ -17,7 +17,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
 from jobs.supervisor.open_index import rebuild_index
 from jobs.tasks.chains.tokenizer import make_tokenizer
-from jobs.training.parts import RunParts
+from jobs.training.run_components import RunComponents
 from jobs.training.run_data import open_data, open_reward
 from jobs.training.validation import Validator
 from jobs.worker.control import WorkerControl
@@ -70,8 +70,8 @@ def validate(spec, run, step, benchmarks=()):
     recorder = FileRecorder(run, run.claim_attempt(), spec.recording)
     with open_reward(spec) as reward:
         engine = WrittenAnswers()
-        parts = RunParts(engine, reward, questions, held_out, {}, dict.fromkeys(benchmarks, held_out))
-        Validator(spec, parts, recorder, WorkerControl(run, run.attempt_path(1))).evaluate(step)
+        components = RunComponents(engine, reward, questions, held_out, {}, dict.fromkeys(benchmarks, held_out))
+        Validator(spec, components, recorder, WorkerControl(run, run.attempt_path(1))).evaluate(step)
     recorder.close()
     return engine.temperatures
 

@@ -1,4 +1,4 @@
-"""The parts of one run that a composition root builds."""
+"""The components of one run that a composition root builds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ def no_benchmarks(_spec: TrainSpec, _tokenizer: PromptTokenizer) -> dict[str, li
 
 
 @dataclass(frozen=True, slots=True)
-class RunParts:
+class RunComponents:
     """Engine, grader and data of one run."""
 
     engine: TrainingEngine
