@@ -67,9 +67,17 @@ def weights(run, step):
     return load_policy(str(folder), torch.device("cpu")).model.state_dict()
 
 
-def test_fine_tuning_lowers_the_loss_and_records_steps_scores_and_checkpoints(tmp_path, model):
-    status, recorder = train(new_run(tmp_path, model))
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory, model):
+    """A finished run and what it recorded, only read."""
+    run = new_run(tmp_path_factory.mktemp("tuned"), model)
+    status, recorder = train(run)
     assert status is RunStatus.FINISHED
+    return run, recorder
+
+
+def test_fine_tuning_lowers_the_loss_and_records_steps_scores_and_checkpoints(tuned):
+    _, recorder = tuned
     losses = [report.metrics["loss/sft"] for report in recorder.steps]
     assert [report.step for report in recorder.steps] == [1, 2, 3, 4, 5, 6]
     assert losses[0] == pytest.approx(np.log(len(make_tokenizer())), rel=0.1)
@@ -79,23 +87,20 @@ def test_fine_tuning_lowers_the_loss_and_records_steps_scores_and_checkpoints(tm
     assert recorder.checkpoints == [2, 4, 6]
 
 
-def test_stopped_fine_tuning_goes_on_to_the_same_weights_bit_for_bit(tmp_path, model):
-    whole, stopped = new_run(tmp_path, model), new_run(tmp_path, model)
-    train(whole)
+def test_stopped_fine_tuning_goes_on_to_the_same_weights_bit_for_bit(tuned, tmp_path, model):
+    stopped = new_run(tmp_path, model)
     status, first = train(stopped, StopAfter(3))
     assert status is RunStatus.STOPPED
     assert first.checkpoints == [2, 3]
     status, second = train(stopped)
     assert status is RunStatus.FINISHED
     assert [report.step for report in second.steps] == [4, 5, 6]
-    expected = weights(whole, 6)
+    expected = weights(tuned[0], 6)
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(stopped, 6).items())
 
 
-def test_reinforcement_starts_from_the_fine_tuned_model(tmp_path, model):
-    tuned = new_run(tmp_path, model)
-    train(tuned)
-    source = str(list_checkpoints(tuned.checkpoints_path)[0] / "policy")
+def test_reinforcement_starts_from_the_fine_tuned_model(tuned, tmp_path):
+    source = str(list_checkpoints(tuned[0].checkpoints_path)[0] / "policy")
     spec = parse_spec(SPEC | {"sft": None, "num_steps": 1, "model": {"source": source, "device": "cpu"}}, "test")
     run, recorder = RunDirectory.create(tmp_path, spec), MemoryRecorder()
     assert run_training(spec, run, recorder, StopAfter()) is RunStatus.FINISHED
