@@ -287,9 +287,7 @@ class ReplayBuffer:
         columns: dict[str, NDArray[Any]] = {
             "bucket_sizes": self._membership.sizes,
             "members": self._membership.dump(),
-            "entropies": self._index.entropies,
-            "num_replays": self._index.num_replays,
-            "is_replaced": self._index.is_replaced.astype(np.uint8),
+            **self._index.columns(),
             **self.history.columns(),
         }
         return header, columns
@@ -335,12 +333,10 @@ class ReplayBuffer:
         records = buffer._store.columns("num_tokens", "question_index", "previous_row", "token_checksum", "born_step")
         buffer._num_tokens = int(records[0].sum(dtype=np.int64))
         buffer._num_trajectories = kept[-1].header["num_trajectories"] if kept else header["num_trajectories"]
-        entropies = columns["entropies"].copy()
-        num_replays, is_replaced = columns["num_replays"].copy(), columns["is_replaced"].astype(np.bool_)
-        of_snapshot = [column[: entropies.size] for column in records[1:]]
-        buffer._index.load(of_snapshot, buffer._membership.is_member, entropies, num_replays, is_replaced)
+        num_rows = columns["entropies"].size
+        buffer._index.load([column[:num_rows] for column in records[1:]], buffer._membership.is_member, columns)
         buckets = buffer._membership.buckets_of(np.arange(buffer._num_all_questions))
-        buffer.later = LaterSteps(kept if keeps_later else later, keeps_later, entropies.size, buckets, damage)
+        buffer.later = LaterSteps(kept if keeps_later else later, keeps_later, num_rows, buckets, damage)
         apply_steps(kept, records[1:], buffer._index, buffer._membership, buffer.history)
         return buffer
 

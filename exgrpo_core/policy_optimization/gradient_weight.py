@@ -47,16 +47,18 @@ def gradient_weight_metrics(
     if not pairs:
         return {}
     replays = [replay for replay, _ in pairs]
-    beta = config.shaping_beta if config.shapes_policy else None
-    weights = [
-        gradient_weights(_log_ratios(replay, config), beta)
-        if correction.name == POLICY_SHAPING
-        else differentiated_weights(correction, _log_ratios(replay, config), advantage)
-        for replay, advantage in pairs
-    ]
-    low, median, high = np.quantile(np.concatenate(weights), (0.1, 0.5, 0.9))
+    log_ratios = [_log_ratios(replay, config) for replay in replays]
+    if correction.name == POLICY_SHAPING:
+        beta = config.shaping_beta if config.shapes_policy else None
+        weights = gradient_weights(np.concatenate(log_ratios), beta)
+    else:
+        advantages = [advantage for _, advantage in pairs]
+        weights = np.concatenate(
+            [differentiated_weights(correction, *item) for item in zip(log_ratios, advantages, strict=True)]
+        )
+    low, median, high = np.quantile(weights, (0.1, 0.5, 0.9))
     metrics = {
-        "replay/gradient_weight_mean": float(np.concatenate(weights).mean()),
+        "replay/gradient_weight_mean": float(weights.mean()),
         "replay/gradient_weight_p10": float(low),
         "replay/gradient_weight_median": float(median),
         "replay/gradient_weight_p90": float(high),
@@ -64,9 +66,9 @@ def gradient_weight_metrics(
     born = np.array([replay.experience.born_step for replay in replays])
     is_young = born > np.median(born)
     if is_young.any():
-        for name, chosen in (("young", is_young), ("old", ~is_young)):
-            part = np.concatenate([weights[i] for i in np.flatnonzero(chosen)])
-            metrics[f"replay/gradient_weight_{name}"] = float(part.mean())
+        is_young = np.repeat(is_young, [values.size for values in log_ratios])
+        metrics["replay/gradient_weight_young"] = float(weights[is_young].mean())
+        metrics["replay/gradient_weight_old"] = float(weights[~is_young].mean())
     return metrics
 
 

@@ -38,10 +38,8 @@ def variance_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> di
     if not mixed:
         return {}
     weights = np.array([_trajectory_weight(group, config) for group in mixed])
-    squares = [_squared_gradients(group) for group in mixed]
-    replayed = np.array([values[-1] for values in squares])
-    fresh = np.concatenate([values[:-1] for values in squares])
-    bounds = variance_bounds(weights, replayed, fresh, config.rollouts_per_question)
+    squares = _squared_gradients(mixed).reshape(-1, size)
+    bounds = variance_bounds(weights, squares[:, -1], squares[:, :-1], size)
     metrics = {
         "variance/weight_mean": float(weights.mean()),
         "variance/weight_max": float(weights.max()),
@@ -84,11 +82,19 @@ def _trajectory_weight(group: RolloutGroup, config: ExGRPOConfig) -> float:
     return float(np.exp(np.clip(ratios.sum(), -MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)))
 
 
-def _squared_gradients(group: RolloutGroup) -> Float64Array:
-    """|U|^2 (K,) of the group's trajectories, the replayed one last."""
-    log_probs: list[Float32Array] = [trajectory.log_probs for trajectory in group.trajectories]
-    log_probs += [replay.old_log_probs for replay in group.replays]
-    scores = [np.square(1.0 - np.exp(values.astype(np.float64))).sum() for values in log_probs]
-    advantages = np.zeros(len(scores)) if group.advantages is None else group.advantages.astype(np.float64)
-    squares: Float64Array = np.square(advantages) * np.array(scores)
+def _squared_gradients(groups: Sequence[RolloutGroup]) -> Float64Array:
+    """|U|^2 of all trajectories of the groups, the replayed one last in each."""
+    log_probs: list[Float32Array] = []
+    for group in groups:
+        log_probs += [trajectory.log_probs for trajectory in group.trajectories]
+        log_probs += [replay.old_log_probs for replay in group.replays]
+    lengths = np.array([values.size for values in log_probs])
+    gaps = np.square(1.0 - np.exp(np.concatenate(log_probs, dtype=np.float64)))
+    scores = np.add.reduceat(gaps, np.cumsum(lengths) - lengths)
+    advantages = np.concatenate([_advantages(group) for group in groups], dtype=np.float64)
+    squares: Float64Array = np.square(advantages) * scores
     return squares
+
+
+def _advantages(group: RolloutGroup) -> Float32Array:
+    return np.zeros(group.num_trajectories, np.float32) if group.advantages is None else group.advantages

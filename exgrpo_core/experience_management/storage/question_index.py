@@ -99,6 +99,11 @@ class BucketMembership:
         self._members[bucket] = np.concatenate((self._members[bucket], np.empty_like(self._members[bucket])))
 
 
+def narrow(numbers: NDArray[np.int32]) -> NDArray[Any]:
+    """Return numbers of at least 0 in the fewest bytes each that hold the largest."""
+    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
+
+
 def distinct(parts: Sequence[Int64Array]) -> Int32Array:
     """Return the different numbers of all parts, ascending."""
     return np.unique(np.concatenate([*parts, np.empty(0, dtype=np.int64)])).astype(np.int32)
@@ -159,13 +164,13 @@ class QuestionHistory:
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return what `load` needs, as columns of a snapshot."""
         return {
-            "num_draws": self.num_draws,
-            "draw_steps": self.draw_steps,
+            "num_draws": narrow(self.num_draws),
+            "draw_steps_from_1": narrow(self.draw_steps + 1),
             "reward_spreads": self.reward_spreads.reshape(-1),
         }
 
     def load(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Continue from the columns of a snapshot."""
-        self.num_draws = columns["num_draws"].copy()
-        self.draw_steps = columns["draw_steps"].copy()
+        self.num_draws = columns["num_draws"].astype(np.int32)
+        self.draw_steps = columns["draw_steps_from_1"].astype(np.int32) - 1
         self.reward_spreads = columns["reward_spreads"].copy().reshape(-1, 2)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.storage.question_index import distinct
+from exgrpo_core.experience_management.storage.question_index import distinct, narrow
 from exgrpo_core.types import BoolArray, Float32Array, Int32Array, Int64Array
 
 NO_ROW = -1
@@ -152,19 +152,28 @@ class RowIndex:
         self.newest_steps[question_index] = -1
         return num_rows
 
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return what `load` needs, as columns of a snapshot; few rows were replayed, and fewer replaced."""
+        replayed_rows = np.flatnonzero(self.num_replays).astype(np.int32)
+        return {
+            "entropies": self.entropies,
+            "replayed_rows": replayed_rows,
+            "num_replays": narrow(self.num_replays[replayed_rows]),
+            "replaced_rows": np.flatnonzero(self.is_replaced).astype(np.int32),
+        }
+
     def load(
-        self,
-        columns: Sequence[NDArray[Any]],
-        is_buffered: BoolArray,
-        entropies: Float32Array,
-        num_replays: Int32Array,
-        is_replaced: BoolArray,
+        self, records: Sequence[NDArray[Any]], is_buffered: BoolArray, columns: Mapping[str, NDArray[Any]]
     ) -> None:
-        """Fill an empty index from the records' questions, chains, checksums and steps, for buffered questions."""
-        questions, previous_rows, token_checksums, born_steps = columns
+        """Fill an empty index from the records' questions, chains, checksums and steps, and a snapshot's columns."""
+        questions, previous_rows, token_checksums, born_steps = records
         self.num_rows = questions.size
         self._previous_rows, self._token_checksums = previous_rows, token_checksums
-        self._entropies, self._num_replays, self._is_replaced = entropies, num_replays, is_replaced
+        self._entropies = columns["entropies"].copy()
+        self._num_replays = np.zeros(self.num_rows, dtype=np.int32)
+        self._num_replays[columns["replayed_rows"]] = columns["num_replays"]
+        self._is_replaced = np.zeros(self.num_rows, dtype=np.bool_)
+        self._is_replaced[columns["replaced_rows"]] = True
         np.maximum.at(self.newest_rows, questions, np.arange(self.num_rows, dtype=np.int32))
         self.newest_rows[~is_buffered] = NO_ROW
         self.newest_steps[is_buffered] = born_steps[self.newest_rows[is_buffered]]
