@@ -89,7 +89,7 @@ READS = {
     "estimate_step_seconds", "evaluation_answers", "examine_machine", "fields_of", "find_cluster_fault",
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
     "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm", "package_versions", "preset_exists",
-    "preset_names", "read_machine", "score_curves", "score_curves_by_difficulty",
+    "load_plain_yaml", "preset_names", "read_machine", "score_curves", "score_curves_by_difficulty",
     "status_by_files", "token_data", "user_benchmarks",
 }  # fmt: skip
 

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 
 import streamlit as st
-import yaml
 
 from app.components.new_run.field_shapes import STRATEGIES, FieldShape, InputKind, part_defaults
 from app.components.widgets.spec_text import option_text
 from app.formats import literal, with_code
+from app.requests import SpecError, load_plain_yaml
 from exgrpo_core.methods.loading import describe
 
 NOT_SET = "not set"
@@ -134,8 +134,8 @@ def _item_from(text: str) -> object:
     if not text.startswith("{"):
         return text
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        return load_plain_yaml(text, "")
+    except SpecError:
         return text
 
 

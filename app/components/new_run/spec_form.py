@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
-import yaml
 
-from app import address
+from app import address, requests
 from app.components.new_run import field_input, where
 from app.components.new_run.field_shapes import FieldShape, InputKind, is_about, section_of, sections
 from app.components.new_run.form_state import TABS_KEY, FormState, value_at
 from app.components.new_run.where import FIELDS, Where
 from app.components.widgets import notice
 from app.components.widgets.spec_text import as_yaml
-from app.requests import TrainSpec, fields_of
+from app.requests import SpecError, TrainSpec, fields_of
 
 TITLES = {
     "run": "Run",
@@ -153,9 +152,9 @@ def _take_text(state: FormState) -> None:
 def _read_text(text: str) -> dict[str, object] | str:
     """Return the fields that a text holds, or why it holds none."""
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        return f"YAML: {' '.join(str(error).split())}; mend it on the tab YAML."
+        content = requests.load_plain_yaml(text, "YAML")
+    except SpecError as error:
+        return str(error)
     if not isinstance(content, dict):
         return "YAML: expected the fields of a specification, one per line, such as num_steps: 150."
     return content

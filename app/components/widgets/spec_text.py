@@ -14,13 +14,11 @@ from app.components.widgets import exports, run_choice
 from app.formats import escape_control_characters
 from app.queries.answers import ask
 from app.queries.runs import training_names
-from app.requests import TrainSpec
+from app.requests import SpecError, TrainSpec, load_plain_yaml
 from db.queries import runs
 from db.rows.display_names import distinct_names
 
 MAX_OPTIONS_IN_COMMAND = 12
-_MAX_PLAIN = 200
-"""Characters of a text that is written without quotes."""
 WHOLE_VALUES = frozenset(
     {"mask_range", "reward_model", "sft", "environment", "benchmarks", "strategy_settings", "rewards"}
 )
@@ -80,9 +78,7 @@ def option_text(value: object) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether YAML and JSON read the text as itself; with anchors, which can be slow to read, it is never asked."""
-    if len(text) > _MAX_PLAIN or "&" in text:
-        return False
+    """Whether YAML and JSON read the text as itself."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -90,8 +86,8 @@ def _is_plain(text: str) -> bool:
     else:
         return False
     try:
-        return bool(yaml.safe_load(text) == text)
-    except (yaml.YAMLError, ValueError, RecursionError):  # also an impossible date, and deep nesting
+        return bool(load_plain_yaml(text, "") == text)
+    except SpecError:
         return False
 
 
