@@ -7,8 +7,8 @@ import streamlit as st
 ACCENT_LIGHT = "#1F5FBF"
 ACCENT_DARK = "#3B7DDD"
 LINK_DARK = "#8BB8FF"
-DASHES = ("solid", "dot", "dash", "dashdot")
-"""Dashes of curves, where colours alone are too few."""
+DASHES = {"solid": "solid", "dot": "dotted", "dash": "dashed", "dashdot": "double"}
+"""Dashes of curves, where colours alone are too few, each with the border of CSS that stands for it in legends."""
 ROW_HEIGHT = 34
 """Height of a row of most tables, in pixels."""
 
@@ -49,6 +49,19 @@ class Palette:
     """Low end of the sequential scale."""
     full_cell: str
     """High end of the sequential scale."""
+
+    @property
+    def wheel(self) -> tuple[str, ...]:
+        """Six colours that differ, for curves whose colour has no meaning, such as those of runs."""
+        return (self.fresh, self.held_out, self.replay, self.retired, self.warning, self.muted)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a curve looks."""
+
+    colour: str
+    dash: str = "solid"
 
 
 LIGHT = Palette(
@@ -99,10 +112,10 @@ def palette() -> Palette:
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
-def wheel() -> tuple[str, ...]:
-    """Return six colours that differ, for curves whose colour has no meaning."""
-    colours = palette()
-    return (colours.fresh, colours.held_out, colours.replay, colours.retired, colours.warning, colours.muted)
+def look_of_run(index: int) -> Look:
+    """Return the look of the run with this index in a list, the same in every chart: by colour, then by dashes."""
+    wheel = palette().wheel
+    return Look(wheel[index % len(wheel)], list(DASHES)[index // len(wheel) % len(DASHES)])
 
 
 LOGO = (
@@ -133,7 +146,7 @@ _LIGHT_OPTIONS = {
     "grayBackgroundColor": "#EDF1F6",
     "codeBackgroundColor": "#F3F6FA",
     "codeTextColor": "#17202E",
-    "chartCategoricalColors": [LIGHT.fresh, LIGHT.held_out, LIGHT.replay, LIGHT.retired, LIGHT.warning, LIGHT.muted],
+    "chartCategoricalColors": list(LIGHT.wheel),
 }
 _DARK_OPTIONS = {
     "primaryColor": ACCENT_DARK,
@@ -146,7 +159,7 @@ _DARK_OPTIONS = {
     "grayBackgroundColor": "#1D2838",
     "codeBackgroundColor": "#0F1725",
     "codeTextColor": "#E6EBF3",
-    "chartCategoricalColors": [DARK.fresh, DARK.held_out, DARK.replay, DARK.retired, DARK.warning, DARK.muted],
+    "chartCategoricalColors": list(DARK.wheel),
 }
 _SHARED_OPTIONS = {
     "baseFontSize": 15,

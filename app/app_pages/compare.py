@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from app import theme
 from app.components.benchmarks import score_curves, score_table
 from app.components.runs import comparison, comparison_charts, comparison_tables, run_progress
 from app.components.runs.comparison import Group
@@ -64,7 +65,7 @@ def _over_answers(run_ids: Sequence[str], by: str) -> None:
     index_of = {line.key: order[line.source_run_id] for line in scored if line.source_run_id is not None}
     lines = sorted(scored, key=lambda line: index_of[line.key])
     has_colours = by == BY_RUN and len(set(index_of.values())) == len(lines)
-    colours = {key: comparison_charts.style(index).colour for key, index in index_of.items()} if has_colours else {}
+    colours = {key: theme.look_of_run(index).colour for key, index in index_of.items()} if has_colours else {}
     if lines:
         st.subheader("Benchmarks over the number of answers", anchor=False)
         score_curves.show(lines, SCHEME, score_curves.MAX_MODELS, colours)

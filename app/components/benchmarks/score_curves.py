@@ -12,10 +12,10 @@ from app import requests, settings, theme
 from app.components.benchmarks.score_table import ScoreLine, column_of
 from app.components.widgets import address_choice, figures, notice
 from app.components.widgets.curve_view import Line
-from app.components.widgets.figures import Look
 from app.formats import escape_control_characters, literal
 from app.requests import ScoreCurve
 from app.settings import AppSettings
+from app.theme import Look
 from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
 
 MAX_MODELS = 4
@@ -56,7 +56,7 @@ def show(
         return
     curves = _curves_of(runs, benchmark, scheme, difficulty)
     colour_of = {
-        names[line.key]: colours.get(line.key, usual) for line, usual in zip(drawn, theme.wheel(), strict=False)
+        names[line.key]: colours.get(line.key, theme.look_of_run(index).colour) for index, line in enumerate(drawn)
     }
     if len(colour_of) > 1:
         _legend(colour_of)
@@ -130,7 +130,7 @@ def figure(
         values = [np.array(shares, dtype=np.float32) for shares in (curve.values, curve.low, curve.high) if shares]
         line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float32), *values)
         label = escape(escape_control_characters(name))
-        figures.add_line(drawn, label, line, Look(colour_of[name], is_share=True, bounds=("95% from", "to")))
+        figures.add_line(drawn, label, line, Look(colour_of[name]), is_share=True, bounds=("95% from", "to"))
     figures.show_shares(drawn)
     drawn.update_layout(showlegend=False)
     drawn.update_yaxes(range=axis_range)

@@ -10,10 +10,8 @@ import streamlit as st
 from app import theme
 from app.components.chains_of_thought.densities import densities
 from app.components.chains_of_thought.thought_statistics import ValidityLine
-from app.components.runs import comparison_charts
 from app.components.widgets import figures, run_choice
 from app.components.widgets.curve_view import aligned
-from app.components.widgets.figures import Look
 from app.formats import escape_control_characters
 from app.queries.runs import metric_series
 from app.theme import Palette
@@ -199,8 +197,7 @@ def policy_entropy(series: Mapping[str, Sequence[MetricPoint]]) -> go.Figure | N
         return None
     figure = figures.new_figure(height=340)
     for index, (name, points) in enumerate(drawn.items()):
-        look = comparison_charts.style(index)
         label = escape_control_characters(name).replace("<", "&lt;")
-        figures.add_line(figure, label, aligned(points, None), Look(look.colour, look.dash))
+        figures.add_line(figure, label, aligned(points, None), theme.look_of_run(index))
     figure.update_layout(showlegend=True)
     return figure

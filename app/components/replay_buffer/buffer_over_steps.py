@@ -12,7 +12,8 @@ from app import theme
 from app.components.widgets import curve_view, exports, figures
 from app.components.widgets.curve_view import Drawing, Line, cut
 from app.components.widgets.curves import Series
-from app.components.widgets.figures import Look, figure_rows
+from app.components.widgets.figures import figure_rows
+from app.theme import Look
 from db.rows.replays import ConcentrationPoint, DiversityPoint
 from db.rows.runs import BucketRow, MetricPoint
 from db.rows.spec_fields import bucket_meaning
@@ -190,8 +191,8 @@ def replays(points: Sequence[ConcentrationPoint]) -> go.Figure | None:
     figure = figures.new_figure()
     steps = _numbers([point.step for point in points])
     top, even = (_numbers([getattr(point, name) for point in points]) for name in ("top_share", "even_share"))
-    figures.add_line(figure, "this run", Line(steps, top), Look(colours.replay, is_share=True))
-    figures.add_line(figure, "even draws", Line(steps, even), Look(colours.muted, "dot", is_share=True))
+    figures.add_line(figure, "this run", Line(steps, top), Look(colours.replay), is_share=True)
+    figures.add_line(figure, "even draws", Line(steps, even), Look(colours.muted, "dot"), is_share=True)
     figures.show_shares(figure)
     return figure
 

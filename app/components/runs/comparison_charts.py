@@ -12,7 +12,6 @@ from app import address, theme
 from app.components.runs.comparison import Group, mean_line
 from app.components.widgets import curve_view, curves, figures, own_charts
 from app.components.widgets.curve_view import TITLES, CurveView, Line, aligned, in_unit, paired, span_of
-from app.components.widgets.figures import Look
 from app.components.widgets.own_charts import Member, OwnChart
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
@@ -24,7 +23,6 @@ from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
 HELD_OUT = "held_out"
 """The held-out score among the keys of metrics."""
-_BORDERS = ("solid", "dotted", "dashed", "double")
 HIDDEN = "hide"
 """The parameter of the address with the curves that the legend hides."""
 
@@ -51,22 +49,6 @@ QUANTITIES = (
 )
 MORE = tuple(sorted(set(METRICS) - {quantity.key for quantity in QUANTITIES}))
 """Metrics that can be shown beside these."""
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How a curve differs from the others: by colour and, beyond six curves, by dashes."""
-
-    colour: str
-    dash: str
-    border: str
-
-
-def style(index: int) -> Style:
-    """Return the style of the curve with this index in the list, the same in every chart."""
-    wheel = theme.wheel()
-    round_ = index // len(wheel) % len(theme.DASHES)
-    return Style(wheel[index % len(wheel)], theme.DASHES[round_], _BORDERS[round_])
 
 
 def show(drawn: Sequence[Group], view: CurveView, more: Sequence[str], own: Sequence[OwnChart]) -> None:
@@ -117,7 +99,10 @@ def show_quantities(
                 f"compare-{quantity.key.replace('/', '-')}-{view.axis}",
                 f"{quantity.title} of every run against {TITLES[view.axis]}",
             )
-    members = [Member(group.name, style(index).colour, partial(line_of, group)) for index, group in enumerate(drawn)]
+    members = [
+        Member(group.name, theme.look_of_run(index).colour, partial(line_of, group))
+        for index, group in enumerate(drawn)
+    ]
     for index, chart in enumerate(own, start=len(quantities)):
         with columns[index % 2]:
             own_charts.show(chart, members, view, f"compare-own-{index}-{view.axis}")
@@ -130,8 +115,8 @@ def legend(drawn: Sequence[Group]) -> set[str]:
     rules = []
     with st.container(horizontal=True, gap="small", key="legend"):
         for index, group in enumerate(drawn):
-            look, is_hidden = style(index), group.name in hidden
-            line = f"content:'';width:1.6rem;margin-right:.4rem;border-top:3px {look.border} {look.colour}"
+            look, is_hidden = theme.look_of_run(index), group.name in hidden
+            line = f"content:'';width:1.6rem;margin-right:.4rem;border-top:3px {theme.DASHES[look.dash]} {look.colour}"
             rules.append(f".st-key-legend-{index} button::before{{{line}}}")
             if is_hidden:
                 rules.append(f".st-key-legend-{index} button{{opacity:.45;text-decoration:line-through}}")
@@ -162,9 +147,8 @@ def figure_of(
     figure = figures.new_figure()
     for index, (name, line) in enumerate(zip(names, lines, strict=True)):
         if line is not None:
-            look = style(index)
             label = escape(escape_control_characters(name))
-            figures.add_line(figure, label, line, Look(look.colour, look.dash, quantity.is_share), view)
+            figures.add_line(figure, label, line, theme.look_of_run(index), view, is_share=quantity.is_share)
     figure.update_layout(showlegend=False)
     if quantity.is_share:
         figures.show_shares(figure)

@@ -81,17 +81,6 @@ def _reset() -> None:
 
 _ROW_HEIGHT = 38
 _MAX_ROWS_SHOWN = 18
-STATE_COLOURS = {
-    "gray": "#64748B",
-    "blue": "#2F6FB5",
-    "orange": "#B0601C",
-    "green": "#1F7A5A",
-    "red": "#B83A4B",
-    "violet": "#7C4FB0",
-    "yellow": "#8A6D10",
-}
-"""The colours of states and health badges in tables, by the names that badges use."""
-
 SORT_KEYS = {
     "State": RunSortKey.STATE,
     "Run": RunSortKey.NAME,
@@ -178,14 +167,8 @@ def _has_content(cell: object) -> bool:
 
 def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
     config = st.column_config
-    states = list(status_badge.STATES.values())
-    health = list(status_badge.HEALTH.values())
     columns: dict[str, ColumnConfig] = {
-        "State": config.MultiselectColumn(
-            width=86,
-            options=[name for name, _, _ in states],
-            color=[STATE_COLOURS[colour] for _, colour, _ in states],
-        ),
+        "State": status_badge.column(status_badge.STATES, 86),
         "Run": config.TextColumn(width=200, help="Click a row to open the run"),
         "Method": config.TextColumn(width=86),
         "Progress": config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f%%"),
@@ -197,11 +180,7 @@ def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
         held_out_score(): config.NumberColumn(
             width=110, format="%.1f%%", help="Newest mean correctness on questions that are not trained on"
         ),
-        "Health": config.MultiselectColumn(
-            width=104,
-            options=[name for name, _, _ in health],
-            color=[STATE_COLOURS[colour] for _, colour, _ in health],
-        ),
+        "Health": status_badge.column(status_badge.HEALTH, 104),
         "Reason": config.TextColumn(width=190, help="Why the run failed, was lost or waits"),
         "Tags": config.ListColumn(width=84),
         "Created": config.TextColumn(width=88),

@@ -9,8 +9,6 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import theme
-from app.components.runs.run_table import STATE_COLOURS
 from app.components.widgets import exports, status_badge
 from app.paper_and_studies import PendingRun, RunKey, Study
 from db.rows.runs import BROKEN_STATES, RunRow
@@ -97,8 +95,7 @@ def count_states(cells: Sequence[CellState]) -> Counter[str]:
 _ROW_HEIGHT = 35
 _ROWS_IN_VIEW = 15
 """More scroll, so that the launch below stays near."""
-_NAMES = {state: name for state, (name, _, _) in status_badge.STATES.items()} | {MISSING: MISSING}
-_COLOURS = {state: STATE_COLOURS[colour] for state, (_, colour, _) in status_badge.STATES.items()}
+_STATES = status_badge.STATES | {MISSING: (MISSING, status_badge.FAINT, "")}
 
 
 def show(cells: Sequence[CellState], name: str) -> None:
@@ -141,7 +138,7 @@ def table(cells: Sequence[CellState]) -> pd.DataFrame:
     if not any(cell.paper_rows for cell in cells):
         del frame["Paper's row"]
     for index, key in enumerate(cells[0].keys):
-        frame[f"Seed {key.seed}"] = [[_NAMES.get(cell.states[index], "unknown")] for cell in cells]
+        frame[f"Seed {key.seed}"] = [[_STATES.get(cell.states[index], ("unknown",))[0]] for cell in cells]
     return pd.DataFrame(frame)
 
 
@@ -158,14 +155,8 @@ def _open(cell: CellState, column: str) -> None:
 
 def _columns(cells: Sequence[CellState]) -> dict[str, ColumnConfig]:
     config = st.column_config
-    options = list(dict.fromkeys(_NAMES.values()))
-    missing = theme.palette().grid
-    colours = {_NAMES[state]: _COLOURS.get(state, missing) for state in _NAMES}
     seeds = {
-        f"Seed {key.seed}": config.MultiselectColumn(
-            width=78, options=options, color=[colours[name] for name in options], help=f"Runs with seed {key.seed}"
-        )
-        for key in cells[0].keys
+        f"Seed {key.seed}": status_badge.column(_STATES, 78, f"Runs with seed {key.seed}") for key in cells[0].keys
     }
     return {
         "Cell": config.TextColumn(width=204, pinned=True),

@@ -6,14 +6,13 @@ import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.widgets import exports
+from app.components.widgets import exports, status_badge
 from app.formats import NONE_SHOWN, byte_size, escape_control_characters, literal
 from app.queries.runs import list_runs
 from app.requests import Finding, Gpu
 from db.queries.run_filter import RunFilter
 
-_RESULTS = {"ok": "ok", "warning": "note", "failure": "not working"}
-_COLOURS = ["#1F7A5A", "#8A6D10", "#B83A4B"]
+_RESULTS = {"ok": ("ok", "green", ""), "warning": ("note", "yellow", ""), "failure": ("not working", "red", "")}
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
@@ -21,7 +20,7 @@ def show_findings(findings: Sequence[Finding]) -> None:
     rows = pd.DataFrame(
         {
             "Checked": [finding.name for finding in findings],
-            "Result": [[_RESULTS.get(finding.result, finding.result)] for finding in findings],
+            "Result": [[_RESULTS[finding.result][0]] for finding in findings],
             "Found": [escape_control_characters(finding.detail) for finding in findings],
             "What to do": [escape_control_characters(finding.advice) or NONE_SHOWN for finding in findings],
         }
@@ -33,7 +32,7 @@ def show_findings(findings: Sequence[Finding]) -> None:
         height="content",
         column_config={
             "Checked": st.column_config.TextColumn(width=100),
-            "Result": st.column_config.MultiselectColumn(width=100, options=list(_RESULTS.values()), color=_COLOURS),
+            "Result": status_badge.column(_RESULTS, 100),
             "Found": st.column_config.TextColumn(width="large"),
             "What to do": st.column_config.TextColumn(width="large"),
         },

@@ -10,12 +10,10 @@ import plotly.graph_objects as go
 from app import theme
 from app.components.widgets import curve_view, figures
 from app.components.widgets.curve_view import Drawing
-from app.components.widgets.figures import Look
-from app.theme import Palette
+from app.theme import Look, Palette
 from db.rows.display_names import BATCH_PASS_RATE, FRESH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
 from db.statistics.intervals import half_interval_95
-from exgrpo_core.step_report import METRIC_LABELS
 
 Series = dict[str, list[MetricPoint]]
 
@@ -126,16 +124,6 @@ VARIANCE_BOUNDS = Chart(
 BUFFER_GROUP, RATIO_GROUP = "Replay buffer and retired set", "Importance ratios"
 REPLAY_GROUPS = frozenset({BUFFER_GROUP, RATIO_GROUP})
 """Groups that are empty for a run without replay."""
-_PART = "Reward part: "
-_PART_COLOURS: tuple[Callable[[Palette], str], ...] = (
-    lambda p: p.fresh, lambda p: p.replay, lambda p: p.muted, lambda p: p.held_out, lambda p: p.retired,
-    lambda p: p.with_code,
-)  # fmt: skip
-_PARTS = {key: label.removeprefix(_PART) for key, label in METRIC_LABELS.items() if label.startswith(_PART)}
-_REWARD_PARTS = tuple(
-    MetricCurve(key, name, colour)
-    for (key, name), colour in zip(_PARTS.items(), itertools.cycle(_PART_COLOURS), strict=False)
-)
 GROUPS: dict[str, tuple[Chart, ...]] = {
     "Entropy and response length": (
         Chart(
@@ -159,7 +147,12 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Parts of the reward",
             "mean of fresh rollouts, before the weights",
             (
-                *_REWARD_PARTS,
+                MetricCurve("reward/answer", "answer", lambda p: p.fresh),
+                MetricCurve("reward/format", "format", lambda p: p.replay),
+                MetricCurve("reward/random", "random", lambda p: p.muted),
+                MetricCurve("reward/code_1", "first code", lambda p: p.held_out),
+                MetricCurve("reward/code_2", "second code", lambda p: p.retired),
+                MetricCurve("reward/code_3", "third code", lambda p: p.with_code),
                 MetricCurve("reward/failed", "failed calls of code, a share", lambda p: p.warning, "dot"),
             ),
             is_hidden_if_empty=True,
@@ -309,8 +302,8 @@ def figure_of(chart: Chart, series: Series, drawing: Drawing | None = None) -> g
     colours = theme.palette()
     figure = figures.new_figure()
     for curve in drawn:
-        look = Look(curve.colour(colours), curve.dash, chart.is_share)
-        figures.add_line(figure, curve.name, drawing.line(series[curve.key]), look, view)
+        look = Look(curve.colour(colours), curve.dash)
+        figures.add_line(figure, curve.name, drawing.line(series[curve.key]), look, view, is_share=chart.is_share)
     if chart.is_stacked:
         figure.update_traces(stackgroup="all", line={"width": 0.5})
     if chart.is_share:

@@ -12,6 +12,7 @@ import streamlit as st
 from app import theme
 from app.components.widgets import curve_view, exports
 from app.components.widgets.curve_view import CurveView, Line, smoothed
+from app.theme import Look
 
 HEIGHT = 250
 MAX_TICKED_STEPS = 12
@@ -53,24 +54,19 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a curve looks, and its values under the pointer: in percent where the axis is."""
-
-    colour: str
-    dash: str = "solid"
-    is_share: bool = False
-    bounds: tuple[str, str] = ("least", "largest")
-    """What the ends of its band are, where it has one."""
-
-    @property
-    def hover(self) -> str:
-        """Plotly's template of a value under the pointer."""
-        return "%{y:.3~%}" if self.is_share else "%{y:.4~g}"
-
-
-def add_line(figure: go.Figure, name: str, line: Line, look: Look, view: CurveView | None = None) -> None:
+def add_line(
+    figure: go.Figure,
+    name: str,
+    line: Line,
+    look: Look,
+    view: CurveView | None = None,
+    *,
+    is_share: bool = False,
+    bounds: tuple[str, str] = ("least", "largest"),
+) -> None:
     """Add one curve, in a view smoothed and over its values as recorded, which are faint then.
+
+    Shares are in percent under the pointer; `bounds` says what the ends of a curve's band are, where it has one.
 
     It is SVG, since at most a few hundred points are drawn, and travels as binary numbers, a third of their text.
     """
@@ -79,9 +75,9 @@ def add_line(figure: go.Figure, name: str, line: Line, look: Look, view: CurveVi
     mode = "lines" if line.x.size > 1 else "markers"
     if drawn.low is not None and drawn.high is not None:
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, {look.bounds[0]}", **edge))
+        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, {bounds[0]}", **edge))
         filled = {"fill": "tonexty", "fillcolor": faded(look.colour, 0.16)}
-        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.high, name=f"{name}, {look.bounds[1]}", **edge, **filled))
+        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.high, name=f"{name}, {bounds[1]}", **edge, **filled))
     elif view is not None and view.smoothing:
         raw = curve_view.window_of(line, view)
         figure.add_trace(
@@ -93,7 +89,7 @@ def add_line(figure: go.Figure, name: str, line: Line, look: Look, view: CurveVi
     figure.add_trace(
         go.Scatter(
             x=drawn.x, y=drawn.y, name=name, mode=mode, line={**style, "width": 2}, marker={"color": look.colour},
-            hovertemplate=look.hover, legendgroup=name,
+            hovertemplate="%{y:.3~%}" if is_share else "%{y:.4~g}", legendgroup=name,
         )
     )  # fmt: skip
 

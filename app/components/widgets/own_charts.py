@@ -9,8 +9,8 @@ import streamlit as st
 from app import address, requests, theme
 from app.components.widgets import curve_view, figures, notice
 from app.components.widgets.curve_view import CurveView, Line
-from app.components.widgets.figures import Look
 from app.formats import literal
+from app.theme import Look
 from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
 ADDRESS = "charts"
@@ -88,7 +88,6 @@ def show(chart: OwnChart, members: Sequence[Member], view: CurveView, key: str) 
 def figure_of(chart: OwnChart, members: Sequence[Member], view: CurveView) -> go.Figure | None:
     """Return one curve a member and metric: members differ by colour, their metrics by dashes; None without values."""
     figure, lines = figures.new_figure(), []
-    wheel = theme.wheel()
     is_share = all(METRICS[key].startswith("share") for key in chart.keys)
     plain = CurveView(smoothing=view.smoothing)
     for index, metric in enumerate(chart.keys):
@@ -98,10 +97,10 @@ def figure_of(chart: OwnChart, members: Sequence[Member], view: CurveView) -> go
                 continue
             lines.append(line)
             is_alone = len(members) == 1
-            colour, dash = (wheel[index], "solid") if is_alone else (member.colour, theme.DASHES[index])
+            look = theme.look_of_run(index) if is_alone else Look(member.colour, list(theme.DASHES)[index])
             name = METRIC_LABELS[metric] if is_alone else member.name
             name = name if is_alone or len(chart.keys) == 1 else f"{name}: {METRIC_LABELS[metric]}"
-            figures.add_line(figure, name, line, Look(colour, dash, is_share), plain if chart.over else view)
+            figures.add_line(figure, name, line, look, plain if chart.over else view, is_share=is_share)
     if not lines:
         return None
     if is_share:

@@ -1,12 +1,26 @@
 """States and health as coloured badges; colour never carries the meaning alone."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from db.rows.runs import RunRow
 
 Colour = Literal["red", "orange", "yellow", "blue", "green", "violet", "gray"]
+FAINT = "faint"
+_HEX: dict[str, str] = {
+    "gray": "#64748B",
+    "blue": "#2F6FB5",
+    "orange": "#B0601C",
+    "green": "#1F7A5A",
+    "red": "#B83A4B",
+    "violet": "#7C4FB0",
+    "yellow": "#8A6D10",
+    FAINT: "rgba(127, 140, 160, 0.17)",
+}
+"""The colours in tables, by the names that badges use."""
 
 STATES: dict[str, tuple[str, Colour, str]] = {
     "queued": ("queued", "gray", "schedule"),
@@ -18,7 +32,7 @@ STATES: dict[str, tuple[str, Colour, str]] = {
     "failed": ("failed", "red", "error"),
     "lost": ("lost", "violet", "help"),
 }
-"""Displayed name, colour and icon of each state."""
+"""Displayed name, colour and icon of each state; tables and badges take them from here."""
 
 HEALTH: dict[str, tuple[str, Colour, str]] = {
     "no_reward": ("no reward", "orange", "No rollout was correct for many steps, so there is nothing to learn from."),
@@ -61,3 +75,11 @@ def state_name(status: str) -> str:
 def health_names(health: tuple[str, ...]) -> list[str]:
     """Return the displayed names of health badges."""
     return [HEALTH.get(key, ("see log", "orange", ""))[0] for key in health]
+
+
+def column(badges: Mapping[str, tuple[str, str, str]], width: int, explanation: str | None = None) -> ColumnConfig:
+    """Return the column of a table whose cells are displayed names of `badges`, in their colours."""
+    return st.column_config.MultiselectColumn(
+        width=width, help=explanation, options=[name for name, _, _ in badges.values()],
+        color=[_HEX[colour] for _, colour, _ in badges.values()],
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from app import theme
 from app.components.runs import comparison, comparison_charts
 from app.components.runs.comparison import Group
 from app.components.runs.comparison_charts import QUANTITIES
@@ -77,7 +78,7 @@ def test_every_quantity_is_a_declared_metric_or_the_held_out_score():
 
 
 def test_twenty_runs_have_curves_of_their_own():
-    assert len({comparison_charts.style(index) for index in range(run_choice.MAX_COMPARED)}) == run_choice.MAX_COMPARED
+    assert len({theme.look_of_run(index) for index in range(run_choice.MAX_COMPARED)}) == run_choice.MAX_COMPARED
 
 
 def test_chart_has_a_curve_a_name_and_a_band_for_a_mean():

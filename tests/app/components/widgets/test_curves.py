@@ -1,4 +1,5 @@
-from app.components.widgets.curves import pass_rates
+from app.components.widgets.curves import KEYS, pass_rates
+from app.requests import REWARD_PARTS
 from db.rows.runs import EvaluationRow
 
 
@@ -18,3 +19,7 @@ def test_a_benchmark_with_a_title_is_named_by_it():
     assert [trace.name for trace in pass_rates({}, [score(0, "mine")], titles={"mine": "My sums"}).data] == [
         "My sums Avg@8"
     ]
+
+
+def test_every_part_of_a_reward_has_a_curve():
+    assert {f"reward/{part}" for part in REWARD_PARTS} <= {*KEYS}
