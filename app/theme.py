@@ -8,7 +8,7 @@ ACCENT_LIGHT = "#1F5FBF"
 ACCENT_DARK = "#3B7DDD"
 LINK_DARK = "#8BB8FF"
 DASHES = {"solid": "solid", "dot": "dotted", "dash": "dashed", "dashdot": "double"}
-"""Dashes of curves, where colours alone are too few, each with the border of CSS that stands for it in legends."""
+"""Dashes of curves, where colours alone are too few, each with its border of CSS in legends."""
 ROW_HEIGHT = 34
 """Height of a row of most tables, in pixels."""
 

@@ -72,8 +72,8 @@ def show(state: FormState, chosen: Where, mistakes: Sequence[str]) -> None:
                 _show_section_field(state, shape, mistakes)
 
 
-def section_to_mend(state: FormState, mistake: str) -> str | None:
-    """Return the title of the section where a mistake can be mended, None where no section holds its fields."""
+def section_to_fix(state: FormState, mistake: str) -> str | None:
+    """Return the title of the section where a mistake can be fixed, None where no section holds its fields."""
     above = FIELDS[where.where_of(state)]
     names = (section_of(path) for path in fields_of(mistake) if path not in above)
     return next((TITLES[name] for name in names if name is not None), None)

@@ -91,7 +91,7 @@ def check(content: dict[str, object], text_mistake: str) -> FormCheck:
 def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:
     num_mistakes = len(check.mistakes)
     verdict = (
-        f":red[:material/error:] **Not ready: {num_mistakes} thing{'' if num_mistakes == 1 else 's'} to mend**"
+        f":red[:material/error:] **{num_mistakes} problem{'' if num_mistakes == 1 else 's'} to fix**"
         if num_mistakes
         else ":green[:material/check_circle:] **Ready to launch**"
     )
@@ -106,12 +106,12 @@ def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:
 def _list_mistakes(mistakes: Sequence[str], state: FormState) -> None:
     """Show every mistake, each with a button that opens the section of its field."""
     for number, mistake in enumerate(mistakes):
-        title = spec_form.section_to_mend(state, mistake)
+        title = spec_form.section_to_fix(state, mistake)
         with st.container(key=f"mistake-{number}", gap="xxsmall"):
             st.markdown(with_code(mistake))
             if title is not None:
                 st.button(
-                    f"Open {title}", type="tertiary", icon=":material/arrow_back:", key=f"mend-{number}",
+                    f"Open {title}", type="tertiary", icon=":material/arrow_back:", key=f"fix-{number}",
                     on_click=spec_form.open_section, args=(title,),
                 )  # fmt: skip
 

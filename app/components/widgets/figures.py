@@ -106,7 +106,7 @@ def show_shares(figure: go.Figure) -> None:
     figure.update_yaxes(tickformat=".3~%")
 
 
-def mend_small_numbers(figure: go.Figure) -> None:
+def use_powers_of_ten(figure: go.Figure) -> None:
     """Write tiny values as powers of ten, where plotly would write 50 millionths as 50µ."""
     drawn = [np.asarray(trace.y) for trace in figure.data if trace.type == "scatter" and trace.y is not None]
     numbers = [values[np.isfinite(values)] for values in drawn if values.dtype.kind in "fiu"]
@@ -165,7 +165,7 @@ def show_card(
                 st.markdown(":gray[No values yet]", width="content")
         else:
             mark_whole_steps(figure)
-            mend_small_numbers(figure)
+            use_powers_of_ten(figure)
             st.plotly_chart(figure, key=key, config=_CONFIG, alt=alt)
 
 

@@ -28,7 +28,7 @@ def show(kind: Kind, title: str, text: str) -> None:
 
 
 def show_unreadable_settings(row: RunRow) -> None:
-    """Show what is unknown and how to mend it; nothing for other runs."""
+    """Show what is unknown and how to fix it; nothing for other runs."""
     if row.has_settings:
         return
     is_known = row.kind != UNREADABLE_KIND

@@ -112,5 +112,5 @@ def test_tracebacks_are_logged_but_not_of_a_database_that_is_away(error, is_faul
 @pytest.mark.parametrize(("values", "wanted"), [([5e-5, 2e-5], "power"), ([0.5, 2e-5], None), (["a", "b"], None)])
 def test_tiny_values_are_powers_of_ten_instead_of_micro(values, wanted):
     figure = go.Figure(go.Scatter(x=[1, 2], y=values))
-    figures.mend_small_numbers(figure)
+    figures.use_powers_of_ten(figure)
     assert figure.layout.yaxis.exponentformat == wanted
