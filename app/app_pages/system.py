@@ -4,8 +4,8 @@ import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.system import audit_log, cluster_view, machine_view
-from app.components.widgets import address_choice, exports, page_frame, status_badge
+from app.components.system import audit_log, machine_view
+from app.components.widgets import address_choice, exports, figures, page_frame, ray_cluster, status_badge
 from app.formats import ago, byte_size, duration, escape_control_characters, exact
 from app.queries.answers import ask
 from app.queries.runs import list_runs
@@ -30,28 +30,20 @@ def _overview() -> None:
     is_alive = age is not None and age <= SUPERVISOR_LOST_SECONDS
     facts = ask(database_facts)
     tiles = st.columns(4, gap="small")
-    tiles[0].metric(
+    figures.show_tile(
+        tiles[0],
         "Supervisor",
         "running" if is_alive else "not running" if heartbeat else "never ran",
         f"heartbeat {duration(age)} ago" if age is not None else None,
-        delta_color="off", delta_arrow="off", border=True, height="stretch",
-        help=f"Process {heartbeat.pid}, started {exact(heartbeat.since)}" if heartbeat else "Start it with: exgrpo up",
-    )  # fmt: skip
-    tiles[1].metric(
-        "Database", facts.kind, byte_size(facts.num_bytes), delta_color="off", delta_arrow="off", border=True,
-        height="stretch", help=f"{facts.num_runs:,} runs that are not archived",
-    )  # fmt: skip
-    tiles[2].metric(
-        "Schema", facts.schema,
-        "up to date" if facts.schema == facts.newest_schema else f"newest {facts.newest_schema}",
-        delta_color="off", delta_arrow="off", border=True, height="stretch",
-    )  # fmt: skip
+        f"Process {heartbeat.pid}, started {exact(heartbeat.since)}" if heartbeat else "Start it with: exgrpo up",
+    )
+    num_listed = f"{facts.num_runs:,} runs that are not archived"
+    figures.show_tile(tiles[1], "Database", facts.kind, byte_size(facts.num_bytes), num_listed)
+    is_newest = facts.schema == facts.newest_schema
+    figures.show_tile(tiles[2], "Schema", facts.schema, "up to date" if is_newest else f"newest {facts.newest_schema}")
     num_runs = ask(runs.count_runs, RunFilter(is_archived=None))
-    tiles[3].metric(
-        "Queue", f"{num_runs.get('queued', 0):,} queued",
-        f"{sum(num_runs.get(state, 0) for state in LIVE_STATES[1:]):,} running",
-        delta_color="off", delta_arrow="off", border=True, height="stretch",
-    )  # fmt: skip
+    num_running = sum(num_runs.get(state, 0) for state in LIVE_STATES[1:])
+    figures.show_tile(tiles[3], "Queue", f"{num_runs.get('queued', 0):,} queued", f"{num_running:,} running")
     st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.url}"))
     if is_alive and heartbeat and heartbeat.since:
         st.caption(f"The supervisor has been running for {ago(heartbeat.since).removesuffix(' ago')}.")
@@ -106,7 +98,5 @@ with st.container(horizontal=True, vertical_alignment="center"):
     st.title("System", anchor=False, width="content")
 name, tab = address_choice.tabs(VIEWS)
 with tab:
-    st.fragment(
-        {"Overview": _overview, "Machine": _machine, "Ray clusters": cluster_view.show, "Audit log": _audit_log}[name],
-        run_every=REFRESH_SECONDS if name == "Overview" else None,
-    )()
+    view = dict(zip(VIEWS, (_overview, _machine, ray_cluster.show_clusters, _audit_log), strict=True))[name]
+    st.fragment(view, run_every=REFRESH_SECONDS if name == VIEWS[0] else None)()

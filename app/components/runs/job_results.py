@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.widgets import empty_state, exports, notice, status_badge
+from app.components.widgets import empty_state, exports, figures, notice, status_badge
 from app.formats import ago, escape_control_characters, number, share
 from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
 from db.rows.judging import JudgeRow
@@ -93,14 +93,10 @@ def show_judge(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
         tiles = st.columns(4, gap="small")
         for tile, (name, field) in zip(tiles, _COUNTS, strict=False):
             count = getattr(row, field)
-            tile.metric(
-                name, number(count), share(count / row.num_responses), delta_color="off", delta_arrow="off",
-                border=True, height="stretch", help="Responses, by the majority of their votes",
-            )  # fmt: skip
-        tiles[3].metric(
-            "Tokens", number(row.num_tokens), f"{number(row.num_votes)} votes", delta_color="off", delta_arrow="off",
-            border=True, height="stretch", help="Prompt and answer tokens that the judge took",
-        )  # fmt: skip
+            below = share(count / row.num_responses)
+            figures.show_tile(tile, name, number(count), below, "Responses, by the majority of their votes")
+        below = f"{number(row.num_votes)} votes"
+        figures.show_tile(tiles[3], "Tokens", number(row.num_tokens), below, "Prompt and answer tokens of the judge")
         st.text(escape_control_characters(f"Judge {row.judge}, prompt {row.prompt}, on {row.source}"))
     if reasons:
         frame = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})

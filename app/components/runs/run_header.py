@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import requests
 from app.components.runs import run_progress
-from app.components.widgets import notice, status_badge
+from app.components.widgets import figures, notice, status_badge
 from app.formats import (
     NONE_SHOWN,
     ago,
@@ -99,33 +99,26 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
             st.caption(_progress_text(row))
         tiles = st.columns(5, gap="small")
         _pace_tile(tiles[0], row)
-        tiles[1].metric(
+        figures.show_tile(
+            tiles[1],
             BATCH_PASS_RATE,
             share(row.last_pass_at_1),
             f"step {row.step:,}" if row.last_pass_at_1 is not None else None,
-            delta_color="off",
-            delta_arrow="off",
-            border=True,
-            height="stretch",
-            help="Share of fresh rollouts of the last batch that are correct",
+            explanation="Share of fresh rollouts of the last batch that are correct",
         )
         _held_out_tile(tiles[2], row, evaluations)
-        tiles[3].metric(
+        figures.show_tile(
+            tiles[3],
             "Replay buffer",
             UNKNOWN if row.is_adopted else _count(last, "buffer/num_questions"),
             _trajectories(last),
-            delta_color="off",
-            delta_arrow="off",
-            border=True,
-            height="stretch",
-            help="Questions in the buffer; below, the trajectories stored for them and those replayed in the last step",
+            explanation="Questions in the buffer; below, trajectories stored for them and replayed in the last step",
         )
-        tiles[4].metric(
+        figures.show_tile(
+            tiles[4],
             "Retired",
             UNKNOWN if row.is_adopted else _count(last, "buffer/num_retired"),
-            border=True,
-            height="stretch",
-            help="Questions that were solved in all K rollouts, which an on-policy run counts and keeps drawing",
+            explanation="Questions that were solved in all K rollouts, which an on-policy run counts and keeps drawing",
         )
 
 
@@ -148,15 +141,12 @@ def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
     spent = None
     if row.started_at and row.ended_at:
         spent = (row.ended_at - row.started_at).total_seconds()
-    tile.metric(
+    figures.show_tile(
+        tile,
         "Time left" if run_progress.is_live(row) else "Time taken",
         UNKNOWN if row.is_adopted else duration(left if run_progress.is_live(row) else spent),
         pace,
-        delta_color="off",
-        delta_arrow="off",
-        border=True,
-        height="stretch",
-        help="At the pace of the last steps" if run_progress.is_live(row) else "From start to end",
+        explanation="At the pace of the last steps" if run_progress.is_live(row) else "From start to end",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app import theme
 from app.components.widgets import curve_view, exports
@@ -146,6 +147,15 @@ def show_cards(*cards: Card) -> None:
     for index, (title, unit, figure, key, alt) in enumerate(cards):
         with columns[index % 2]:
             show_card(title, unit, figure, key, alt)
+
+
+def show_tile(
+    column: DeltaGenerator, title: str, value: str, below: str | None = None, explanation: str | None = None
+) -> None:
+    """Show a number in a frame, under its title; `explanation` appears at the icon beside that."""
+    column.metric(
+        title, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch", help=explanation
+    )
 
 
 def show_card(

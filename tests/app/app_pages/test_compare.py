@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from app.components.runs import comparison_charts
+from app import theme
 from app.formats import literal
 from tests.app import recorded, scored
 from tests.app.page_texts import has_text, texts
@@ -138,5 +138,5 @@ def test_scores_of_the_runs_checkpoints_are_drawn_over_the_number_of_answers(run
     ]
     assert len(over_k) == 3
     colours = {trace["name"]: trace["line"].get("color") for trace in over_k[0]["data"] if "showlegend" not in trace}
-    assert list(colours.values()) == [comparison_charts.style(index).colour for index in range(len(colours))]
+    assert list(colours.values()) == [theme.look_of_run(index).colour for index in range(len(colours))]
     assert any("step 30" in trace["name"] for trace in over_k[0]["data"])
