@@ -32,7 +32,9 @@ from jobs.grading.schemes import Scheme
 from jobs.runs.journal import Journal
 from jobs.runs.lookup import CommandError, find_run_id
 from jobs.specs.train import load_preset, preset_description, preset_names
+from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.measures import AVERAGES
+from jobs.studies.numbers import number_rows
 
 Number = Annotated[int, typer.Argument(min=0, max=2**62)]
 Limit = Annotated[int, typer.Option(min=1, max=2**31, help="At most this many.")]
@@ -218,6 +220,28 @@ def journal(runs_root: Path, limit: Limit = 50) -> Sequence[object]:
     return [*Journal(runs_root).entries()][::-1][:limit]
 
 
+def studies() -> list[dict[str, object]]:
+    """The studies: the paper's tables, with their cells at each scale."""
+    return [
+        {
+            "name": study.name,
+            "title": study.title,
+            "question": study.question,
+            "measure": study.measure,
+            "baseline": study.baseline,
+            "seeds": study.num_seeds,
+            "tables": [table.name for table in study.tables],
+            "cells": {scale.value: [cell.name for cell in study.cells_at(scale)] for scale in Scale},
+        }
+        for study in map(load_study, study_names())
+    ]
+
+
+def study_numbers(name: Annotated[str, typer.Argument(help="A study.")]) -> Sequence[object]:
+    """Every number of a study in the paper, with a note where the paper contradicts itself."""
+    return number_rows(load_study(name))
+
+
 def presets() -> list[dict[str, Any]]:
     """The presets with the engine that each runs on, and every field."""
     loaded = {name: load_preset(name) for name in preset_names()}
@@ -269,6 +293,8 @@ QUERIES: dict[str, Callable[..., object]] = {
     "score-curves": score_curves,
     "score-comparison": score_comparison,
     "benchmarks": benchmarks,
+    "studies": studies,
+    "study-numbers": study_numbers,
     "presets": presets,
     "journal": journal,
 }

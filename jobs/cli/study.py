@@ -25,9 +25,8 @@ from jobs.runs.lookup import CommandError
 from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError
 from jobs.studies.comparison import compare, reading
-from jobs.studies.definition import Scale, load_study, study_names
+from jobs.studies.definition import Scale, load_study
 from jobs.studies.matrix import wanted_keys
-from jobs.studies.numbers import number_rows
 from jobs.studies.running import pending_runs, start
 from jobs.studies.study_results import (
     MOST_SEEDS,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 study_app = command_group("The paper's tables: their runs and their numbers.")
 
-StudyName = Annotated[str, typer.Argument(metavar="NAME", help="A study of `exgrpo study list`.")]
+StudyName = Annotated[str, typer.Argument(metavar="NAME", help="A study of `exgrpo query studies`.")]
 ScaleName = Annotated[
     str | None,
     typer.Option(
@@ -62,29 +61,6 @@ ScaleName = Annotated[
 ]
 NumSeeds = Annotated[int | None, typer.Option("--seeds", min=1, help="Seeds of each cell; the study's if not given.")]
 CellNames = Annotated[list[str] | None, typer.Option("--cells", help="Only these, comma-separated; all if not given.")]
-
-
-@study_app.command("list")
-def list_studies(as_json: AsJson = False) -> None:
-    """List the studies."""
-    studies = [load_study(name) for name in study_names()]
-    if as_json:
-        print_json([_summary(study) for study in studies])
-        return
-    for study in studies:
-        print_result(f"{study.name:<20} {study.title}: {study.question}")
-
-
-@study_app.command("numbers")
-def numbers(name: StudyName, as_json: AsJson = False) -> None:
-    """Print every number of a study in the paper."""
-    rows = number_rows(load_study(name))
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        heading = " / ".join(part for part in (row.table, row.group, row.row, row.column) if part)
-        print_result(f"{heading}: {row.printed}{f'  ({row.note})' if row.note else ''}")
 
 
 @study_app.command("run")
@@ -315,17 +291,4 @@ def _interval(interval: "MeanInterval | None") -> dict[str, Any] | None:
         "mean": interval.mean,
         "half": None if math.isnan(interval.half) else interval.half,
         "values": interval.values,
-    }
-
-
-def _summary(study: "Study") -> dict[str, Any]:
-    return {
-        "name": study.name,
-        "title": study.title,
-        "question": study.question,
-        "measure": study.measure,
-        "baseline": study.baseline,
-        "tables": [table.name for table in study.tables],
-        "cells": {scale.value: [cell.name for cell in study.cells_at(scale)] for scale in Scale},
-        "seeds": study.num_seeds,
     }

@@ -26,24 +26,18 @@ def call(*words: object) -> str:
     return result.stdout
 
 
-def test_list_names_every_study():
-    studies = json.loads(call("study", "list", "--json"))
+def test_query_names_every_study():
+    studies = json.loads(call("query", "studies", "--json"))
     assert [study["name"] for study in studies] == study_names()
     assert len(studies) == 15
-    assert all(name in call("study", "list") for name in study_names())
 
 
-def test_numbers_are_rows_of_table_row_column_and_value():
-    rows = json.loads(call("study", "numbers", "main-table", "--json"))
+def test_numbers_are_rows_of_table_row_column_and_value_with_their_notes():
+    rows = json.loads(call("query", "study-numbers", "main-table", "--json"))
     found = [row for row in rows if (row["row"], row["column"]) == ("GPG-Zero", "OOD Avg.")]
     assert [(row["table"], row["value"]) for row in found] == [("tab:main", 41.6)]
     assert "mean of its cells is 53.73" in found[0]["note"]
-
-
-def test_numbers_as_text_carry_their_notes():
-    assert "Easy / Delta: 11.6  (the paper prints 11.6, but tab:code_analysis has 11.50)" in call(
-        "study", "numbers", "code-analysis"
-    )
+    assert "the paper prints 11.6, but tab:code_analysis has 11.50" in call("query", "study-numbers", "code-analysis")
 
 
 def test_plan_says_how_many_seeds_a_difference_needs_by_a_given_spread_or_that_of_finished_runs(tmp_path: Path):
