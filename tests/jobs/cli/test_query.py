@@ -48,14 +48,7 @@ def query(runs_root, *words):
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_every_query_prints_the_same_rows_for_people_and_for_programs(runs_root, name):
-    words = {
-        "run_id": RUN,
-        "trajectory_id": "0",
-        "mark": "odd",
-        "first": "eval-first",
-        "second": "eval-second",
-        "name": "repo",
-    }
+    words = {"trajectory_id": "0", "mark": "odd", "first": "eval-first", "second": "eval-second", "name": "repo"}
     run = {"score-curves": "eval-first"}.get(name, RUN)
     parameters = inspect.signature(QUERIES[name]).parameters.values()
     required = [item.name for item in parameters if item.default is item.empty]
