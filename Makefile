@@ -138,7 +138,7 @@ test-repeat: $(VENV)/.installed-dev tools  ## Run the tests N=10 times under cha
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.repeat $(N) $(PYTEST_OPTIONS) -m 'not ($(ELSEWHERE))' $(ARGS)
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
-	@OMP_NUM_THREADS=1 VERL_PLATFORM=cpu $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
+	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
 		-m verl $(VERL_TESTS)
 
 FAULTS := OMP_NUM_THREADS=1 EXGRPO_FAULTS_LONG=$(LONG) EXGRPO_FAULTS_ROW=$(ROW)
@@ -152,17 +152,17 @@ fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MIN
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
 test-faults-verl: $(VERL_VENV)/.installed-dev
-	@$(FAULTS) VERL_PLATFORM=cpu $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py
+	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py
 
 # An environment of its own: with vLLM in it, every process of verl takes seconds longer to start.
 test-verl-vllm: vllm-env $(VENV)/.installed-dev tools  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
-	@OMP_NUM_THREADS=1 VERL_PLATFORM=cpu $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging \
+	@OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging \
 		tests/jobs/evaluation
 	@OMP_NUM_THREADS=1 EXGRPO_VERL_PYTHON=$(VLLM_VENV)/bin/python $(BIN)/python -m pytest -q -m verl_vllm tests/browser
 
 test-verl-gpu-pins:  ## Run verl's tests with the versions for GPUs, without one: 11 GB of disk; not part of `make test`
 	@$(MAKE) GPU=1 VERL_VENV=$(GPU_PINS_VENV) $(GPU_PINS_VENV)/.installed-dev
-	@OMP_NUM_THREADS=1 VERL_PLATFORM=cpu $(GPU_PINS_VENV)/bin/python -m pytest -q -m 'verl or verl_gpu_pins' $(GPU_PINS_TESTS)
+	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q -m 'verl or verl_gpu_pins' $(GPU_PINS_TESTS)
 	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q tests/jobs/preflight/test_verl_memory_shapes.py
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts

@@ -23,16 +23,16 @@ from jobs.contamination.report import ContaminationReport
 from jobs.evaluation import recorded_answers
 from jobs.evaluation import user_benchmarks as declared_benchmarks
 from jobs.evaluation.recorded_answers import RecordedQuestion
-from jobs.launchers.ray_cluster_state import RayClusterState
+from jobs.launchers.ray_jobs_api import RayClusterState
 from jobs.machine import engine_environments, machine_report
-from jobs.machine.gpus import Gpu, list_gpus
+from jobs.machine.hardware import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, package_versions, read_machine
 from jobs.playground import process
 from jobs.preflight import data_preview, dry_run, launch_scripts, resolution
 from jobs.preflight.data_preview import DataPreview
+from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
 from jobs.preflight.resolution import Preflight, RunRefusedError
-from jobs.preflight.resource_estimate import ResourceEstimate, estimate_resources
 from jobs.recording import trajectory_file
 from jobs.runs import directory, drafts, lookup
 from jobs.runs.directory import RunDirectory, RunDirectoryError

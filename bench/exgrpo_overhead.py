@@ -20,7 +20,7 @@ from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
-from jobs.engines.embedded.attention import PackedAttention
+from jobs.engines.embedded.backend import PackedAttention
 from jobs.engines.embedded.decoder import Decoder
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.packing import TokenSequence, pack_sequences

@@ -30,10 +30,9 @@ from exgrpo_core.verl_plugin.blocks import (
     put_log_probs,
     read_block,
 )
-from exgrpo_core.verl_plugin.loss import BEHAVIOR_SUM
 from exgrpo_core.verl_plugin.rows import ENTROPIES, LOG_PROBS, PARTITION, ROLLOUT_COLUMNS, STORED_LOG_PROBS
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
-from exgrpo_core.verl_plugin.update import SUM_NAMES
+from exgrpo_core.verl_plugin.update import BEHAVIOR_SUM, SUM_NAMES
 from exgrpo_core.verl_plugin.worker import TRAINED_COLUMNS
 from jobs.tasks.chains.tokenizer import make_tokenizer
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.real_model_contender import PROMPT_TOKENS, RESULT, ROLLOUTS
-from jobs.engines.vllm_variables import VLLM_VARIABLES
+from jobs.machine.engine_environments import VLLM_VARIABLES
 
 
 def decode_by_llama_cpp(program: Path, model: Path, num_rows: int, num_tokens: int) -> float:

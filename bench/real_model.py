@@ -41,8 +41,8 @@ from jobs.engines.embedded.generation import generate
 from jobs.engines.embedded.matrix_products import linear, pack_matrix
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.sampling import Sampler
-from jobs.machine.allocator import keep_freed_memory
-from jobs.machine.processor import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
+from jobs.machine.hardware import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
+from jobs.machine.process_memory import keep_freed_memory
 
 TARGETS = {
     "float32/speedup_over_trl": ">= 3.0",

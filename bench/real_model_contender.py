@@ -31,13 +31,13 @@ from exgrpo_core.engine import PolicyEngine, RolloutRequest
 from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.engines.embedded import backend, model, packing, prefill
+from jobs.engines.embedded import backend, kv_cache, model, packing
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import OptimSettings
-from jobs.engines.embedded.prefix_tree import PrefixTree, build_prefix_tree
+from jobs.engines.embedded.packing import PrefixTree, build_prefix_tree
 from jobs.grading.reward_function import Response
-from jobs.machine.allocator import keep_freed_memory
+from jobs.machine.process_memory import keep_freed_memory
 from jobs.preflight.model_shapes import ModelShape
 
 SHAPE = ModelShape(576, 1536, 30, 9, 3, vocabulary=49_152, is_tied=True, context=8192)
@@ -164,7 +164,7 @@ def sharing_nothing() -> Iterator[None]:
         return dataclasses.replace(tree, token_ids=tree.token_ids % SHAPE.vocabulary)
 
     with ExitStack() as stack:
-        for module in (packing, prefill):
+        for module in (packing, kv_cache):
             stack.enter_context(mock.patch.object(module, "build_prefix_tree", build))
         stack.enter_context(mock.patch.object(backend, "split_by_prompt", packing.split_by_length))
         yield
@@ -202,7 +202,7 @@ class Embedded:
             **{f"{name}_s": value for name, value in timed.seconds.items()},
             "manage_share": (seconds - sum(timed.seconds.values())) / seconds,
             "tokens": metrics["tokens/generated"],
-            "log_prob_gap": metrics["sampler/log_prob_gap"],
+            "log_prob_gap": metrics["generator/log_prob_gap"],
             "num_candidates": metrics.get("replay/num_candidates", 0.0),
         }
 

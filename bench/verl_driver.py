@@ -26,8 +26,8 @@ from bench.report import report
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.types import Question, Trajectory
-from jobs.machine.gc_tuning import gc_paused
-from jobs.training.verl_composition import CPU_VARIABLES
+from jobs.machine.process_memory import gc_paused
+from tests.verl_on_cpu import VARIABLES
 
 PROMPT_TOKENS = 100
 STEP_SECONDS = 300.0
@@ -75,7 +75,7 @@ def transfer_queue() -> Iterator[None]:
     import ray
     import transfer_queue as tq
 
-    from jobs.engines.verl_ray.ray_folder import ray_folder
+    from jobs.engines.verl_ray.session import ray_folder
 
     with ray_folder() as folder:
         ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, _temp_dir=str(folder))
@@ -172,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--short", action="store_true", help="without 1,024 GPUs")
     sizes = SIZES[:-1] if parser.parse_args().short else SIZES
-    os.environ.update(CPU_VARIABLES)
+    os.environ.update(VARIABLES)
     with gc_paused():  # as in a run, whose collector never scans its imports
         importlib.import_module("bench.made_up_verl")
     figures: dict[str, float] = {}

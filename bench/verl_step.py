@@ -27,7 +27,8 @@ from exgrpo_core.engine import RolloutRequest
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec, load_preset
 from jobs.training.run_components import RunComponents
-from jobs.training.verl_composition import CPU_VARIABLES, open_components
+from jobs.training.verl_composition import open_components
+from tests.verl_on_cpu import VARIABLES, on_cpu
 
 if TYPE_CHECKING:
     from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
@@ -155,7 +156,7 @@ def bench_spec(num_steps: int) -> TrainSpec:
     changes = {
         "engine": "verl",
         "model": spec.model.model_copy(update={"device": "cpu"}),
-        "verl": spec.verl.model_copy(update={"gpus_per_node": 1, "rollout": "hf"}),
+        "verl": spec.verl.model_copy(update=on_cpu(1)),
         "algorithm": dataclasses.replace(spec.algorithm, entropy_coefficient=0.001),
         "num_steps": 10 * num_steps,
     }
@@ -180,7 +181,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=8, help="timed blocks of each kind of steps")
     parser.add_argument("--short", action="store_true", help="2 timed blocks")
     arguments = parser.parse_args()
-    os.environ.update(CPU_VARIABLES)
+    os.environ.update(VARIABLES)
     num_blocks = 2 if arguments.short else arguments.blocks
     with open_steps(bench_spec(3 * BLOCK * (1 + num_blocks))) as kinds:
         times = time_blocks(kinds, num_blocks)

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.verl_on_cpu import VARIABLES
+
+for _name, _value in VARIABLES.items():
+    os.environ.setdefault(_name, _value)
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("STREAMLIT_BROWSER_GATHER_USAGE_STATS", "false")
 
 if importlib.util.find_spec("hypothesis") is not None:  # the verl engine's environment has none
@@ -21,6 +24,8 @@ if importlib.util.find_spec("hypothesis") is not None:  # the verl engine's envi
     settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+if importlib.util.find_spec("verl") is not None:  # whose processes load `tests.verl_on_cpu`
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -91,6 +91,6 @@ def sampler_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> dic
     is_rejecting = config.sampler_correction is SamplerCorrection.REJECT
     is_limited = np.abs(gaps) > limit if is_rejecting else gaps > limit
     return {
-        "sampler/weight_mean": float(np.concatenate(weights).mean(dtype=np.float64)),
-        "sampler/limited_share": float(is_limited.mean()),
+        "generator/weight_mean": float(np.concatenate(weights).mean(dtype=np.float64)),
+        "generator/limited_share": float(is_limited.mean()),
     }

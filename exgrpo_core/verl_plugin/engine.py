@@ -15,13 +15,13 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, rows_with_gradient
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
-from exgrpo_core.verl_plugin.generation import partition_of
-from exgrpo_core.verl_plugin.kept_rows import KeptRow, KeptRows
 from exgrpo_core.verl_plugin.rows import (
     ENTROPIES,
     LOG_PROBS,
     ROLLOUT_COLUMNS,
     STORED_LOG_PROBS,
+    KeptRow,
+    KeptRows,
     QueuedRow,
     TokenRow,
     check_tokens,
@@ -30,7 +30,7 @@ from exgrpo_core.verl_plugin.rows import (
     read_rollouts,
 )
 from exgrpo_core.verl_plugin.settings import AGENT_NAME
-from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
+from exgrpo_core.verl_plugin.trainer import ExperienceTrainer, partition_of
 from exgrpo_core.verl_plugin.update import UpdateTally, update_rows
 
 STATE_FILE = "engine.json"
@@ -149,7 +149,7 @@ class VerlEngine:
         return TrajectoryScores(scored[LOG_PROBS], scored[ENTROPIES])
 
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
-        """Take one optimizer step a mini-batch and return `loss/*`, `ratio/*`, `optim/*` and `sampler/*` metrics.
+        """Take one optimizer step a mini-batch and return `loss/*`, `ratio/*`, `optim/*` and `generator/*` metrics.
 
         Raises:
             EngineError: A loss or gradient is not finite and not skipped, or losses saw other values than were sent.
@@ -165,8 +165,8 @@ class VerlEngine:
         self._kept.clear()
         metrics = tally.metrics()
         if self._log_prob_gaps.size:
-            metrics["sampler/log_prob_gap"] = float(self._log_prob_gaps.mean())
-            metrics["sampler/log_prob_gap_max"] = float(self._log_prob_gaps.max())
+            metrics["generator/log_prob_gap"] = float(self._log_prob_gaps.mean())
+            metrics["generator/log_prob_gap_max"] = float(self._log_prob_gaps.max())
         return metrics
 
     def describe_prompts(self, requests: Sequence[RolloutRequest], sampling_key: str) -> list[dict[str, Any]]:

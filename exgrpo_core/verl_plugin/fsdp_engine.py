@@ -1,7 +1,6 @@
-"""verl's FSDP2 training engine, on GPUs and where there is none."""
+"""verl's FSDP2 training engine."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,8 +9,6 @@ from verl.utils.device import get_device_id
 from verl.utils.fsdp_utils import normalize_peft_param_name
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
-
-from exgrpo_core.verl_plugin.cpu_platform import PLATFORM_NAME
 
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cuda", vendor="nvidia")
@@ -62,19 +59,6 @@ class GpuEngine(FSDPEngineWithLMHead):
             return super()._build_fsdp_module(module)
         finally:
             config.tie_word_embeddings = is_tied
-
-
-@EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cuda", vendor=PLATFORM_NAME)
-class CpuEngine(GpuEngine):
-    """Keeps the reference model in pageable memory: verl pins it for copies to a GPU, which fails without one."""
-
-    def _build_fsdp_module(self, module: Any) -> Any:
-        config = self.engine_config
-        self.engine_config = replace(config, forward_only=False)
-        try:
-            return super()._build_fsdp_module(module)
-        finally:
-            self.engine_config = config
 
 
 def _gather(value: Any) -> Any:

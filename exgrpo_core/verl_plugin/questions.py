@@ -1,4 +1,4 @@
-"""The questions of a run: the rows of verl's training data, with their prompts as verl's agent loops encode them."""
+"""What a run reads first: questions, with prompts as verl's agent loops encode them, and a model's end tokens."""
 
 import hashlib
 import json
@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
+from exgrpo_core.engine import read_end_tokens
 from exgrpo_core.errors import InputError
 from exgrpo_core.types import Question
 
@@ -46,3 +48,17 @@ def read_questions(
 def _content_hash(prompt_ids: np.ndarray[Any, Any], answer: str) -> str:
     content = json.dumps([prompt_ids.tolist(), answer])
     return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+
+
+def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return the tokens that end a response, by the model's generation settings, its configuration and its tokenizer.
+
+    Raises:
+        EngineError: The model names no end token, or something that is none.
+    """
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    try:
+        generation = GenerationConfig.from_pretrained(source).eos_token_id
+    except OSError:
+        generation = None
+    return read_end_tokens(source, generation, getattr(config, "eos_token_id", None), tokenizer.eos_token_id)

@@ -5,6 +5,7 @@ Data, validation, checkpoints, loggers and dumps of rollouts are verl's. The rep
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,12 @@ from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import InputError
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import StepReport
-from exgrpo_core.types import Question
-from exgrpo_core.verl_plugin.end_tokens import find_end_tokens
+from exgrpo_core.types import Question, RolloutGroup
 from exgrpo_core.verl_plugin.engine import VerlEngine
-from exgrpo_core.verl_plugin.questions import read_questions
+from exgrpo_core.verl_plugin.questions import find_end_tokens, read_questions
 from exgrpo_core.verl_plugin.rows import PARTITION
-from exgrpo_core.verl_plugin.settings import read_settings
+from exgrpo_core.verl_plugin.settings import check_version, read_settings
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
-from exgrpo_core.verl_plugin.verl_names import dumped_rows, named_as_in_verl
-from exgrpo_core.verl_plugin.version import check_version
 
 logger = logging.getLogger(__name__)
 
@@ -143,3 +141,47 @@ class ReplayTrainer(ExperienceTrainer):
         }
         columns = {name: rows.pop(name) for name in ("gts", "scores")}
         self._dump_generations(**decoded, **columns, reward_extra_infos_dict=rows, dump_path=rollout_data_dir)
+
+
+VERL_NAMES = {
+    "reward/mean": "critic/score/mean",
+    "response/mean_tokens": "response_length/mean",
+    "response/max_tokens": "response_length/max",
+    "response/truncated_share": "response_length/clip_ratio",
+    "policy/entropy": "actor/entropy",
+    "loss/policy": "actor/pg_loss",
+    "loss/kl": "actor/kl_loss",
+    "ratio/clip_share": "actor/pg_clipfrac",
+    "optim/gradient_norm": "actor/grad_norm",
+    "seconds/rollout": "timing_s/gen",
+    "seconds/update": "timing_s/update_actor",
+    "seconds/step": "perf/time_per_step",
+}
+"""verl's names of metrics that every run of verl has; all others keep theirs (`step_report.METRICS`)."""
+
+
+def named_as_in_verl(metrics: Mapping[str, float], num_gpus: int) -> dict[str, float]:
+    """Return the metrics with verl's names, and verl's throughput in tokens a second and GPU."""
+    named = {VERL_NAMES.get(name, name): value for name, value in metrics.items()}
+    return named | {"perf/throughput": metrics["tokens/generated"] / metrics["seconds/step"] / num_gpus}
+
+
+def dumped_rows(groups: Sequence[RolloutGroup]) -> dict[str, list[Any]]:
+    """Return columns of all trajectories of a step, the replayed ones included, by verl's names of them.
+
+    `inputs` and `outputs` are token ids; `born_step` is the step that a trajectory was generated in.
+    """
+    rows = [
+        (group.question, item.token_ids, item.reward, item.born_step, is_replayed)
+        for group in groups
+        for items, is_replayed in ((group.trajectories, False), ([one.experience for one in group.replays], True))
+        for item in items
+    ]
+    return {
+        "inputs": [question.prompt_ids.tolist() for question, *_ in rows],
+        "outputs": [token_ids.tolist() for _, token_ids, *_ in rows],
+        "gts": [question.answer for question, *_ in rows],
+        "scores": [float(reward) for _, _, reward, *_ in rows],
+        "born_step": [born_step for *_, born_step, _ in rows],
+        "is_replayed": [is_replayed for *_, is_replayed in rows],
+    }

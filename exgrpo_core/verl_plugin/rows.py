@@ -1,9 +1,9 @@
 """Rows of tokens: those that agent loops put into TransferQueue, and those that the driver has.
 
-What agent loops put there stays under its key: it is scored and trained where it is.
+What agent loops put there stays under its key: it is scored and trained where it is; `KeptRows` finds it again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ import transfer_queue as tq
 from numpy.typing import NDArray
 
 from exgrpo_core.errors import EngineError
+from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
 from exgrpo_core.types import Float32Array, Int32Array
 
 PARTITION = "train"
@@ -90,3 +91,38 @@ def check_tokens(
 
 def _arrays(rows: Any, dtype: torch.dtype) -> list[NDArray[Any]]:
     return [row.to(dtype).numpy() for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRow:
+    """A row in TransferQueue with the arrays that the driver got of it."""
+
+    row: QueuedRow
+    token_ids: Int32Array
+    old_log_probs: Float32Array
+    """Log-probs under the policy before the update: workers wrote them beside the row."""
+
+
+class KeptRows:
+    """The rollouts of a step, found by their very array of token ids, which the step passes on to the update."""
+
+    def __init__(self) -> None:
+        self._rows: list[KeptRow] = []
+        self._by_token_ids: dict[int, KeptRow] = {}
+
+    def add(self, rows: Iterable[KeptRow]) -> None:
+        """Keep rows until `clear`."""
+        for kept in rows:
+            self._rows.append(kept)
+            self._by_token_ids[id(kept.token_ids)] = kept
+
+    def find(self, row: TrainingRow) -> QueuedRow | None:
+        """Return the row to train, if what TransferQueue has of it is what is to be trained on."""
+        kept = self._by_token_ids.get(id(row.token_ids))
+        return kept.row if kept is not None and row.behavior_log_probs is kept.old_log_probs else None
+
+    def clear(self) -> None:
+        """Remove all rows from TransferQueue."""
+        clear_rows([kept.row.key for kept in self._rows])
+        self._rows.clear()
+        self._by_token_ids.clear()

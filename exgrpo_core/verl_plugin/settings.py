@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import EngineError, InputError
 from exgrpo_core.methods.loading import find_mistakes
 
 TRAINER_MODE = "exgrpo"
@@ -193,3 +193,13 @@ def _look_up(config: Mapping[str, Any], name: str) -> Any:
 def _in_verls_words(mistake: str) -> str:
     field, colon, rest = mistake.partition(":")
     return f"{DECIDED.get(field, f'{SECTION}.{field}')}{colon}{rest}"
+
+
+VERL_VERSION = "0.9.1"
+"""The version whose methods the trainers override and whose registries the plug-in enters."""
+
+
+def check_version(installed: str, remedy: str = f"install verl=={VERL_VERSION}") -> None:
+    """Raise an `EngineError` with the remedy unless this is the version that the plug-in is written for."""
+    if installed != VERL_VERSION:
+        raise EngineError(f"verl: expected {VERL_VERSION}, got {installed}; {remedy}.")

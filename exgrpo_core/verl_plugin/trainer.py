@@ -1,28 +1,52 @@
-"""verl's workers and servers and their exchange of weights, as `exgrpo_step` needs them."""
+"""verl's workers and servers and their exchange of weights, as `exgrpo_step` needs them.
+
+Rollouts come from verl's agent loops; failed ones are tried a second time, then their prompt is left out.
+"""
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import ray
+import transfer_queue as tq
 from ray.exceptions import GetTimeoutError
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.metric import reduce_metrics
+from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
 from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.types import Float32Array
 from exgrpo_core.verl_plugin.blocks import Answer, Block, in_given_order, make_blocks
-from exgrpo_core.verl_plugin.generation import Generated, Prompt, generate
-from exgrpo_core.verl_plugin.loss import decided_columns, experience_loss
-from exgrpo_core.verl_plugin.rows import LOG_PROBS, QueuedRow, TokenRow
+from exgrpo_core.verl_plugin.rows import LOG_PROBS, PARTITION, QueuedRow, TokenRow, clear_rows
+from exgrpo_core.verl_plugin.update import decided_columns, experience_loss
 from exgrpo_core.verl_plugin.worker import BlockWorker, num_ranks
+
+logger = logging.getLogger(__name__)
+
+NO_ROLLOUTS = "no materializable trajectories"
+SECOND_TRY = "again"
+"""Ends the uid of a prompt that is tried a second time; verl's keys give `_` a meaning of its own."""
 
 POLL_SECONDS = 0.05
 """Seconds between polls for finished rollouts; verl's 2 s would be half of a short step."""
 HEALTH_CHECK_SECONDS = 20.0
 """Seconds between checks that the agent loops live, while rollouts are awaited."""
+
+Prompt = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The rollouts of a batch of prompts, which stay in TransferQueue until the caller clears them."""
+
+    rows: list[QueuedRow]
+    """All rollouts that are there, prompt by prompt, in the order of their number."""
+    failed: list[int]
+    """Positions of the prompts that are left out, since a rollout of each failed twice."""
 
 
 class ExperienceTrainer(PPOTrainerSync):
@@ -42,7 +66,7 @@ class ExperienceTrainer(PPOTrainerSync):
         self._objective: ObjectiveSettings | None = None
 
     def generate(self, prompts: Sequence[Prompt], shared: Prompt, is_training: bool) -> Generated:
-        """Return the rollouts of all prompts under the current policy, see `generation.generate`."""
+        """Return the rollouts of all prompts under the current policy, see `generate`."""
         self.wake()
         return generate(self, prompts, shared, is_training)
 
@@ -114,8 +138,9 @@ class ExperienceTrainer(PPOTrainerSync):
 
     def _watch_rollouts(self) -> None:
         """Check the agent loops while waiting for rollouts: verl would wait for ever for one that has died."""
-        self.replay_buffer.poll_interval = POLL_SECONDS
-        wait, checked_at = self.replay_buffer._wait_for_next_poll, time.monotonic()
+        verl_queue = self.replay_buffer  # of finished rollouts; it replays nothing
+        verl_queue.poll_interval = POLL_SECONDS
+        wait, checked_at = verl_queue._wait_for_next_poll, time.monotonic()
 
         def wait_and_check(*arguments: Any) -> Any:
             nonlocal checked_at
@@ -127,7 +152,7 @@ class ExperienceTrainer(PPOTrainerSync):
                     ray.get([worker.__ray_ready__.remote() for worker in workers], timeout=HEALTH_CHECK_SECONDS)
             return wait(*arguments)
 
-        self.replay_buffer._wait_for_next_poll = wait_and_check
+        verl_queue._wait_for_next_poll = wait_and_check
 
     def wake(self) -> None:
         """Send the current weights to the servers if they lack them."""
@@ -140,3 +165,72 @@ class ExperienceTrainer(PPOTrainerSync):
         if self._is_awake:
             self.checkpoint_manager.sleep_replicas()
             self._is_awake = False
+
+
+def generate(
+    trainer: "ExperienceTrainer", prompts: Sequence[Prompt], shared: Mapping[str, Any], is_training: bool
+) -> Generated:
+    """Return the rollouts of all prompts; a prompt with a failed rollout is generated a second time, with its seeds.
+
+    A prompt's columns are those of `agent_loop`, with `uid` and `__rollout_n__`; `shared` are equal for all.
+    """
+    partition = partition_of(is_training)
+    lengths: dict[str, int] = {}
+    wanted: list[str] = []
+    try:
+        lengths |= _dispatch(trainer, prompts, shared, partition)
+        missing = [prompt for prompt in prompts if not lengths.keys() >= set(_keys(prompt))]
+        if missing:
+            logger.warning("%d of %d prompts had a failed rollout and are tried again.", len(missing), len(prompts))
+            lengths |= _dispatch(trainer, [_second(prompt) for prompt in missing], shared, partition)
+        kept: list[str] = []
+        failed = []
+        for position, prompt in enumerate(prompts):
+            keys = next((keys for keys in (_keys(prompt), _keys(_second(prompt))) if lengths.keys() >= set(keys)), None)
+            if keys is None:
+                failed.append(position)
+            else:
+                kept += keys
+        wanted = kept
+        return Generated([QueuedRow(key, lengths[key]) for key in wanted], failed)
+    finally:
+        clear_rows(sorted(lengths.keys() - set(wanted)), partition)
+
+
+def partition_of(is_training: bool) -> str:
+    """Return the partition of TransferQueue into which verl's agent loops put rollouts."""
+    return PARTITION if is_training else "val"
+
+
+def _second(prompt: Prompt) -> Prompt:
+    return {**prompt, "uid": f"{prompt['uid']}-{SECOND_TRY}"}
+
+
+def _keys(prompt: Prompt) -> list[str]:
+    return [f"{prompt['uid']}_{number}_0" for number in range(prompt["__rollout_n__"])]
+
+
+def _dispatch(
+    trainer: "ExperienceTrainer", prompts: Sequence[Prompt], shared: Mapping[str, Any], partition: str
+) -> dict[str, int]:
+    """Have the agent loops answer the prompts, and return the rollouts that came: keys, and tokens with the prompt."""
+    batch = get_tensordict({name: [prompt[name] for prompt in prompts] for name in prompts[0]})
+    assign_non_tensor_data(batch, "global_steps", trainer.global_steps)
+    for name, value in shared.items():
+        assign_non_tensor_data(batch, name, value)
+    if partition != PARTITION:
+        assign_non_tensor_data(batch, "validate", True)
+    uids = [prompt["uid"] for prompt in prompts]
+    tags = [{"is_prompt": True, "status": "pending", "global_steps": trainer.global_steps} for _ in uids]
+    tq.kv_batch_put(keys=uids, partition_id=partition, tags=tags)
+    trainer.agent_loop_manager.generate_sequences(batch)
+    verl_queue = trainer.replay_buffer
+    try:
+        sampled, _ = verl_queue.sample(trainer.global_steps, partition, len(uids))
+    except RuntimeError as error:
+        if NO_ROLLOUTS not in str(error):
+            raise
+        # verl leaves the prompts in its queue, where the next call would take them for its own.
+        tq.kv_clear(keys=uids, partition_id=partition)
+        return {}
+    return {key: int(tag["seq_len"]) for key, tag in zip(sampled.keys, sampled.tags, strict=True)}

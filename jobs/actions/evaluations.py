@@ -14,8 +14,7 @@ from jobs.evaluation.questions import load_benchmark
 from jobs.evaluation.user_benchmarks import choose_benchmark, load_user_benchmarks
 from jobs.machine.engine_environments import engine_python
 from jobs.preflight.chat_template import check_chat_template, read_chat_template
-from jobs.preflight.evaluation_fit import check_fit
-from jobs.preflight.hub_names import refuse_unknown
+from jobs.preflight.evaluation_fit import check_fit, refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
 from jobs.preflight.resolution import check_predecessor
 from jobs.recording.event_reader import iterate_events

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jobs.launchers.ray_cluster_state import RayClusterState, read_cluster
+from jobs.launchers.ray_jobs_api import RayClusterState, read_cluster
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
 from jobs.runs.named_entries import RAY_CLUSTERS

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.evaluation.model_folder import MODEL_FOLDER
+from jobs.preflight.chat_template import read_tokenizer
 from jobs.preflight.model_shapes import TOKENIZER_FILE, model_file
-from jobs.preflight.tokenizer_file import read_tokenizer
 from jobs.pretrained.sources import ModelSourceError
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.directory import RunDirectory

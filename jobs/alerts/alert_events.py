@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from db.rows.runs import RunRow
-from jobs.machine.disk import GIB, MIN_FREE_GIB
+from jobs.machine.hardware import GIB, MIN_FREE_GIB
 from jobs.runs.report import HEALTH_SENTENCES
 from jobs.runs.status import RunStatus
 

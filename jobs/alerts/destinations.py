@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exgrpo_core.errors import UserError
-from jobs.machine.address_policy import is_link_local_name
+from jobs.machine.model_server import is_link_local
 
 if TYPE_CHECKING:
     import apprise
@@ -85,7 +85,7 @@ def _open(urls: list[str]) -> list[Destination]:
         if plugin is None:
             raise AlertError(f"{label}: Apprise knows no such URL; its documentation lists them.")
         host = str(getattr(plugin, "host", "")).strip("[]")
-        if is_link_local_name(host, is_looked_up=kind in _WEB_KINDS):
+        if is_link_local(host, is_looked_up=kind in _WEB_KINDS):
             raise AlertError(f"{label}: a link-local address is refused, since cloud metadata services use them.")
         service = apprise.Apprise(asset=asset)
         service.add(plugin)

@@ -29,7 +29,6 @@ from jobs.cli.options import (
     print_result,
 )
 from jobs.cli.workbench import read_workbench
-from jobs.machine.disk import GIB, MIN_FREE_GIB
 from jobs.machine.engine_environments import (
     GPU_PINS,
     EngineEnvironmentError,
@@ -39,6 +38,7 @@ from jobs.machine.engine_environments import (
     verl_pins,
 )
 from jobs.machine.gpu_needs import needs_of
+from jobs.machine.hardware import GIB, MIN_FREE_GIB
 from jobs.supervisor.instance import read_supervisor
 from jobs.supervisor.open_index import describe_database
 

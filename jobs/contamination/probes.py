@@ -14,11 +14,10 @@ import torch
 from exgrpo_core.types import Int32Array
 from jobs.contamination.perturbation import with_other_numbers
 from jobs.contamination.report import ModelProbe
-from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.generation import generate, score_sequences
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
-from jobs.engines.embedded.scoring import score_sequences
 from jobs.tasks.questions import encode_prompt
 
 NUM_VERSIONS = 9

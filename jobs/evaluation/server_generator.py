@@ -9,8 +9,7 @@ from typing import Any
 import httpx2
 
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
-from jobs.machine.address_policy import AddressRefusedError, check_endpoint
-from jobs.machine.model_server import RETRIABLE_STATUSES, without_key
+from jobs.machine.model_server import RETRIABLE_STATUSES, AddressRefusedError, check_address, without_key
 from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import API_KEY_VARIABLE, EvalSpec, ServerSpec
 
@@ -27,19 +26,19 @@ class ServerGenerator:
         """Check the server's address.
 
         Raises:
-            TrainingError: Its name is unknown, or it is in a private network and that is not allowed.
+            TrainingError: It is link-local.
         """
         try:
-            self._endpoint = check_endpoint("server", server.address, server.allows_internal_addresses)
+            check_address("server.address", server.address)
         except AddressRefusedError as error:
             raise TrainingError(str(error)) from None
         self._server = server
         self._spec = spec
         self.num_at_once = QUESTIONS_AHEAD * server.num_parallel * max_samples
         key = self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
-        headers = {"Host": self._endpoint.host} | ({"Authorization": f"Bearer {key}"} if key else {})
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         limits = httpx2.Limits(max_connections=server.num_parallel)
-        # No environment proxies: requests go to the number that was checked. Redirects are not followed.
+        # No proxies of the environment, and no redirects: both could lead to another address.
         self._http = httpx2.Client(
             trust_env=False, headers=headers, limits=limits, timeout=server.timeout_seconds, follow_redirects=False
         )
@@ -97,9 +96,7 @@ class ServerGenerator:
         failure = ""
         for _ in range(self._server.num_tries):
             try:
-                response = self._http.post(
-                    f"{self._endpoint.url}/{path}", json=body, extensions={"sni_hostname": self._endpoint.hostname}
-                )
+                response = self._http.post(f"{self._server.address.rstrip('/')}/{path}", json=body)
             except httpx2.HTTPError as error:
                 failure = type(error).__name__
             else:

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jobs.engines.vllm_variables import VLLM_VARIABLES
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
+from jobs.machine.engine_environments import VLLM_VARIABLES
 from jobs.runs.control import TrainingError
 from jobs.specs.base import numpy_seed
 from jobs.specs.evaluation import EvalSpec

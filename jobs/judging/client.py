@@ -14,8 +14,6 @@ from typing import Any, Self
 import httpx2
 
 from jobs.judging.pacing import RequestPacer, Spending, guess_tokens, wait_before
-from jobs.machine import address_policy
-from jobs.machine.address_policy import Endpoint
 from jobs.machine.model_server import RETRIABLE_STATUSES, without_key
 from jobs.runs.control import TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE, JudgeServerSpec
@@ -50,26 +48,16 @@ class _Try:
     wait_seconds: float | None = None
 
 
-async def check_endpoint(address: str, allows_internal: bool) -> Endpoint:
-    """Return the endpoint of chat completions, checked outside the event loop.
-
-    Raises:
-        AddressRefusedError: An address of the name is internal and that is not allowed, or there is none.
-    """
-    endpoint = await asyncio.to_thread(address_policy.check_endpoint, "server", address, allows_internal)
-    return replace(endpoint, url=f"{endpoint.url}/chat/completions")
-
-
 class JudgeClient:
     """A client of one server. Use it as an async context manager, in one event loop."""
 
-    def __init__(self, spec: JudgeServerSpec, endpoint: Endpoint, spending: Spending) -> None:
+    def __init__(self, spec: JudgeServerSpec, spending: Spending) -> None:
         self._spec = spec
-        self._endpoint = endpoint
+        self._url = f"{spec.address.rstrip('/')}/chat/completions"
         self._spending = spending
         self._pacer = RequestPacer(spec.requests_per_minute)
         self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
-        # No environment proxies: a request goes to the checked address. Redirects are not followed.
+        # No proxies of the environment, and no redirects: both could lead to another address.
         limits = httpx2.Limits(max_connections=spec.num_parallel)
         timeout = httpx2.Timeout(spec.timeout_seconds, connect=_CONNECT_SECONDS)
         self._http = httpx2.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=timeout)
@@ -126,17 +114,10 @@ class JudgeClient:
             "n": 1,
             "stream": False,
         }
-        headers = {"Host": self._endpoint.host, "Accept-Encoding": "identity", "Idempotency-Key": key}
+        headers = {"Accept-Encoding": "identity", "Idempotency-Key": key}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
-        request = self._http.stream(
-            "POST",
-            self._endpoint.url,
-            json=body,
-            headers=headers,
-            extensions={"sni_hostname": self._endpoint.hostname},
-        )
-        async with request as response:
+        async with self._http.stream("POST", self._url, json=body, headers=headers) as response:
             content = await _read_bounded(response)
             if response.status_code != httpx2.codes.OK:
                 return self._refusal(response, content)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterator
 from itertools import islice
 
-from jobs.judging.client import JudgeAnswer, JudgeClient, check_endpoint
+from jobs.judging.client import JudgeAnswer, JudgeClient
 from jobs.judging.items import Items, open_items
 from jobs.judging.oracle import judge_item, oracle_name
 from jobs.judging.pacing import Spending
@@ -13,7 +13,7 @@ from jobs.judging.polling import Poll, Task
 from jobs.judging.prompt import load_judge_prompt
 from jobs.judging.records import VoteRecords
 from jobs.judging.votes import RecordedVotes, read_recorded_votes
-from jobs.machine.address_policy import AddressRefusedError
+from jobs.machine.model_server import AddressRefusedError, check_address
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
@@ -43,6 +43,7 @@ def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, contr
         write_plan(run.attempt_path(run.newest_attempt()), {"num_votes": len(items) * spec.num_votes})
         if spec.server is None:
             return _ask_oracle(spec, items, recorded, recorder, control)
+        check_address("server.address", spec.server.address)
         return asyncio.run(_ask_server(spec, spec.server, items, recorded, run.run_id, recorder, control))
     except (RunDirectoryError, AddressRefusedError) as error:
         raise TrainingError(str(error)) from error
@@ -80,7 +81,6 @@ async def _ask_server(
     recorder: RunRecorder,
     control: Control,
 ) -> RunStatus:
-    endpoint = await check_endpoint(server.address, server.allows_internal_addresses)
     prompt = load_judge_prompt()
     spending = Spending(server.max_requests, server.max_total_tokens, recorded.num_requests, recorded.num_tokens)
     num_all = len(items) * spec.num_votes
@@ -88,7 +88,7 @@ async def _ask_server(
         recorder, control, source=items.source, judge=server.model, prompt=prompt.version_name, num_all=num_all
     )
     records.start(len(recorded.votes), spending)
-    async with JudgeClient(server, endpoint, spending) as client:
+    async with JudgeClient(server, spending) as client:
         poll = Poll(client, server, prompt, records, job_id)
         with control.phase(Phase.ANSWERS):
             is_done = await poll.run(_tasks(spec, items, recorded), control)

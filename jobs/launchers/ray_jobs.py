@@ -6,33 +6,32 @@ import math
 import os
 import re
 import secrets
-import shutil
+import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from jobs.launchers.local import WORKER_MODULE, LaunchError
-from jobs.launchers.ray_jobs_api import RayJob, RayJobsApi, RayJobsError, RayUnreachableError
-from jobs.launchers.ray_jobs_rules import (
-    Machine,
+from jobs.launchers.ray_jobs_api import (
+    RayJob,
+    RayJobsApi,
+    RayJobsError,
+    RayUnreachableError,
     check_address,
-    check_gpu_needs,
-    check_ray_version,
-    check_size,
-    check_versions,
     needs_token,
-    plain_command,
 )
 from jobs.machine.engine_environments import PROJECT_ROOT, Pins, verl_pins
+from jobs.machine.gpu_needs import GpuNeeds
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ATTEMPT_VARIABLE
 from jobs.runs.ray_contact import RayContact
 from jobs.specs.train import TrainSpec
-from jobs.specs.verl import RAY_TOKEN_VARIABLE
+from jobs.specs.verl import CPUS_PER_GPU, RAY_TOKEN_VARIABLE, ray_cpus
 
-PROBE_MODULE = "jobs.launchers.ray_jobs_probe"
+PROBE_MODULE = "jobs.launchers.ray_programs"
 REACH_SECONDS = 15.0
 PROBE_SECONDS = 40.0
 """Connecting and probing take at most a minute together, once the cluster takes jobs."""
@@ -41,6 +40,36 @@ SWEEP_SECONDS = 180.0
 
 _POLL_SECONDS = 0.5
 _REPORT = re.compile(rb"^EXGRPO-PROBE (\[.*\])$", re.MULTILINE)
+
+
+NEEDS_NOTHING = GpuNeeds((), has_kernel=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine of a cluster, as the probe reported it; `error` says why it could not read the nonce."""
+
+    host: str
+    free_gpus: int
+    free_cpus: int
+    error: str
+    nonce: str
+    versions: Mapping[str, str | None]
+    needs: GpuNeeds = NEEDS_NOTHING
+
+    @classmethod
+    def of_report(cls, report: Mapping[str, Any]) -> "Machine":
+        """Read a machine's part of the probe's report."""
+        needs = report.get("needs")
+        return cls(
+            str(report["host"]),
+            int(report["free_gpus"]),
+            int(report["free_cpus"]),
+            str(report["error"]),
+            str(report.get("nonce", "")),
+            dict(report.get("versions", {})),
+            NEEDS_NOTHING if needs is None else GpuNeeds(tuple(needs["missing_packages"]), bool(needs["has_kernel"])),
+        )
 
 
 class LaunchCancelledError(Exception):
@@ -85,13 +114,12 @@ class RayJobsLauncher:
         self._api.close()
 
     def check(self) -> None:
-        """Check the address and the job's command line; without a request to the cluster.
+        """Check the address, without a request to the cluster.
 
         Raises:
-            LaunchError: The job must not be started like this.
+            LaunchError: The job must not be sent there.
         """
         check_address(self._spec, self._token)
-        self._entrypoint()
 
     def new_contact(self) -> RayContact:
         """Return the contact of the job before it is submitted."""
@@ -163,7 +191,7 @@ class RayJobsLauncher:
         return f"Processes of it may be left on {', '.join(failed)}; check there." if failed else ""
 
     def _entrypoint(self) -> str:
-        return plain_command("python", "-P", "-m", self._worker_module, str(self._run_path), str(self._attempt))
+        return shell_command("python", "-P", "-m", self._worker_module, str(self._run_path), str(self._attempt))
 
     def _id_of(self, attempt: int) -> str:
         return f"{self._run_id}-{attempt:04d}"
@@ -183,15 +211,17 @@ class RayJobsLauncher:
         give_up_at = time.monotonic() + REACH_SECONDS
         while True:
             try:
-                version = self._api.ray_version()
+                self._api.ray_version()
                 break
             except RayUnreachableError:
                 if time.monotonic() >= give_up_at:
                     raise
             _wait(is_wanted)
-        check_ray_version(self._api.address, version, self._pins)
         if needs_token(self._spec) and not self._api.asks_for_token():
-            raise LaunchError(_open_cluster(self._api.address))
+            raise LaunchError(
+                f"{self._api.address}: the cluster is on another machine and needs no token; start it with "
+                "RAY_AUTH_MODE=token, or allow it with verl.ray.allow_unauthenticated."
+            )
 
     def _end_earlier_attempts(self, is_wanted: Callable[[], bool]) -> None:
         """End jobs of earlier attempts that were lost but still run, so that no two workers write to one run."""
@@ -210,44 +240,27 @@ class RayJobsLauncher:
             self._probe("sweep", self.attempt_path.with_name(f"{attempt:04d}"), is_wanted)
 
     def _find_machines(self, is_wanted: Callable[[], bool]) -> list[Machine]:
-        """Ask every machine for its versions and to copy a nonce in the attempt's folder, and read the copies back."""
-        folder = self.attempt_path / "storage-check"
-        folder.mkdir(exist_ok=True)
-        nonce = secrets.token_hex(16)
-        (folder / "question").write_text(nonce, encoding="ascii")
+        """Ask every machine for its versions, and to read a nonce in the attempt's folder."""
+        file, nonce = self.attempt_path / "storage-check", secrets.token_hex(16)
+        file.write_text(nonce, encoding="ascii")
         try:
-            machines = [Machine.of_report(report) for report in self._probe("storage", folder, is_wanted)]
-            unreachable = [machine for machine in machines if machine.error or not _has_answer(folder, machine, nonce)]
+            machines = [Machine.of_report(report) for report in self._probe("storage", file, is_wanted)]
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        if unreachable:
-            hosts = ", ".join(
-                f"{machine.host} ({machine.error or 'its file does not appear here'})" for machine in unreachable
-            )
+            file.unlink()
+        if strangers := [machine for machine in machines if machine.nonce != nonce]:
+            hosts = ", ".join(f"{machine.host} ({machine.error or 'another file is there'})" for machine in strangers)
             raise LaunchError(
                 f"{self.attempt_path.parents[2]}: the runs root is not shared with {hosts}; mount the same file system "
                 "there under the same path, or choose another --runs-root."
             )
         return machines
 
-    def _submit_probe(self, name: str, command: str, is_wanted: Callable[[], bool]) -> None:
-        """Submit a probe; a cluster that has just started refuses jobs for some seconds."""
-        give_up_at = time.monotonic() + REACH_SECONDS
-        while True:
-            try:
-                self._api.submit(name, command, self._environment(is_worker=False))
-                return
-            except RayJobsError:
-                if time.monotonic() >= give_up_at:
-                    raise
-            _wait(is_wanted)
-
-    def _probe(self, action: str, folder: Path, is_wanted: Callable[[], bool]) -> list[dict[str, Any]]:
+    def _probe(self, action: str, path: Path, is_wanted: Callable[[], bool]) -> list[dict[str, Any]]:
         """Run the probe as a separate job and return its report, a record for each machine."""
         name = f"{self.submission_id}-{action}-{secrets.token_hex(3)}"
-        command = plain_command("python", "-P", "-m", PROBE_MODULE, action, str(folder))
+        command = shell_command("python", "-P", "-m", PROBE_MODULE, action, str(path))
         timeout = SWEEP_SECONDS if action == "sweep" else PROBE_SECONDS
-        self._submit_probe(name, command, is_wanted)
+        self._api.submit(name, command, self._environment(is_worker=False))
         give_up_at = time.monotonic() + timeout
         try:
             while (job := self._api.job(name)) is not None and not job.is_over:
@@ -273,32 +286,73 @@ class RayJobsLauncher:
         return reports
 
 
-def _open_cluster(address: str) -> str:
-    return (
-        f"{address}: the cluster is on another machine and needs no token; start it with RAY_AUTH_MODE=token, or "
-        "allow it with verl.ray.allow_unauthenticated."
-    )
-
-
 def _wait(is_wanted: Callable[[], bool]) -> None:
     if not is_wanted():
         raise LaunchCancelledError
     time.sleep(_POLL_SECONDS)
 
 
-def _has_answer(folder: Path, machine: Machine, nonce: str) -> bool:
-    """Wait for a machine's copy of the nonce, as long as a network file system may take to show it."""
-    give_up_at = time.monotonic() + 5.0
-    while True:
-        with contextlib.suppress(OSError):
-            os.listdir(folder)  # makes NFS refresh
-            if (folder / f"answer-{machine.node_id}").read_text(encoding="ascii") == nonce:
-                return True
-        if time.monotonic() >= give_up_at:
-            return False
-        time.sleep(_POLL_SECONDS)
+def shell_command(*words: str) -> str:
+    """Return a command for Ray, which passes it to a shell.
+
+    The program replaces the shell (exec), so that it gets signals and its exit code is the job's.
+    """
+    return f"exec {shlex.join(words)}"
 
 
 def _last_line(log: bytes, job: RayJob | None) -> str:
     lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1].strip().rstrip(".") if lines else (job.message if job else "Ray forgot the job")
+
+
+def check_versions(machines: Sequence[Machine], pins: Sequence[Pins]) -> None:
+    """Refuse machines that have other versions than every constraints file.
+
+    Raises:
+        LaunchError: One of them; the message names it and what it has.
+    """
+    for machine in machines:
+        differences = [pin.differences(machine.versions) for pin in pins]
+        if differences and all(differences):
+            nearest = min(differences, key=len)
+            raise LaunchError(
+                f"{machine.host}: {', '.join(nearest)}; install the environment of `make verl-env` there."
+            )
+
+
+def check_gpu_needs(machines: Sequence[Machine], spec: TrainSpec) -> None:
+    """Refuse machines that lack what training on their GPUs needs; verl's workers would end at their first step.
+
+    Raises:
+        LaunchError: One of them; the message names it and the remedy.
+    """
+    if spec.model.device == "cpu":
+        return
+    for machine in machines:
+        if machine.free_gpus and (problems := machine.needs.problems(spec.verl.attention)):
+            raise LaunchError(f"{machine.host}: {'; '.join(problems)}.")
+
+
+def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
+    """Refuse a cluster that is too small or busy; verl would wait for ever.
+
+    Raises:
+        LaunchError: Too few of its machines have the requested GPUs and CPUs.
+    """
+    verl, num_scoring = spec.verl, spec.reward_model.num_gpus if spec.reward_model else 0
+    num_gpus, num_cpus = verl.num_gpus + num_scoring, ray_cpus(verl.num_gpus + num_scoring)
+    fitting = [
+        machine
+        for machine in machines
+        if machine.free_gpus >= verl.gpus_per_node and machine.free_cpus >= CPUS_PER_GPU * verl.gpus_per_node
+    ]
+    has_gpus = len(fitting) >= verl.num_nodes and sum(machine.free_gpus for machine in machines) >= num_gpus
+    if has_gpus and sum(machine.free_cpus for machine in machines) >= num_cpus:
+        return
+    free = ", ".join(f"{machine.free_gpus} and {machine.free_cpus} on {machine.host}" for machine in machines)
+    scoring = f" and {num_scoring} for the reward model" if num_scoring else ""
+    raise LaunchError(
+        f"verl.num_nodes, verl.gpus_per_node: {verl.num_nodes} x {verl.gpus_per_node} GPUs{scoring} and {num_cpus} "
+        f"CPUs are needed, free are {free}; add machines, wait for other jobs, lower them, or let Ray count more CPUs "
+        "(`ray start --num-cpus`)."
+    )

@@ -1,7 +1,8 @@
-"""Ray's Jobs API over HTTP, as far as launching needs it; Ray itself is not needed on this side."""
+"""Ray clusters over HTTP: which may be asked, what they have, and their Jobs API; Ray is not needed on this side."""
 
 import ipaddress
 import logging
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,10 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
+from jobs.launchers.local import LaunchError
+from jobs.machine.model_server import is_link_local
+from jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, VerlSpec
+
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request as INFO
 
 _TIMEOUT = httpx2.Timeout(20.0, connect=5.0)
@@ -18,6 +23,7 @@ _NOT_READY = "No available agent"
 """Ray's answer to a job before the agent of the head has reported itself."""
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.5
+OPEN_CLUSTER = "It needs no token: anyone who reaches it can run programs on it."
 
 
 class RayJobsError(Exception):
@@ -28,8 +34,8 @@ class RayUnreachableError(RayJobsError):
     """No answer from the address, or not in time."""
 
 
-class RayRefusedError(RayJobsError):
-    """The cluster refuses the token."""
+class RayNotReadyError(RayJobsError):
+    """The cluster takes no job: the agent of its head still starts, or could not."""
 
 
 class RayJobStatus(StrEnum):
@@ -65,6 +71,18 @@ class RayMachine:
     num_used_gpus: int
 
 
+@dataclass(frozen=True, slots=True)
+class RayClusterState:
+    """The answer of a cluster."""
+
+    ray_version: str
+    machines: tuple[RayMachine, ...]
+    running_jobs: tuple[str, ...]
+    """Ids of jobs; those of runs here are the run's id and the attempt."""
+    problems: tuple[str, ...]
+    """What should be known before a run is sent there."""
+
+
 def is_loopback(address: str) -> bool:
     """Whether an http address is this machine's loopback."""
     host = urlsplit(address).hostname or ""
@@ -74,8 +92,27 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-class RayNotReadyError(RayJobsError):
-    """The cluster takes no job: the agent of its head still starts, or could not."""
+def check_address(spec: VerlSpec, token: str | None) -> None:
+    """Refuse a cluster on another machine that no token protects, unless the user allows it.
+
+    Raises:
+        LaunchError: It is another machine's and no token is set, or link-local, as metadata services are.
+    """
+    host = urlsplit(spec.ray.address or "").hostname or ""
+    if host and is_link_local(host):
+        raise LaunchError(
+            f"{spec.ray.address}: is a link-local address, where no Ray cluster can be; name the cluster's."
+        )
+    if needs_token(spec) and not token:
+        raise LaunchError(
+            f"{spec.ray.address}: is on another machine and {RAY_TOKEN_VARIABLE} is not set; start the cluster with "
+            "RAY_AUTH_MODE=token and set its token, or allow it with verl.ray.allow_unauthenticated."
+        )
+
+
+def needs_token(spec: VerlSpec) -> bool:
+    """Whether the cluster must require a token: it is on another machine and the user does not allow it without."""
+    return not (spec.ray.allow_unauthenticated or is_loopback(spec.ray.address or ""))
 
 
 class RayJobsApi:
@@ -175,7 +212,7 @@ class RayJobsApi:
         except httpx2.HTTPError as error:
             raise self._unreachable(error) from None
         if answer.status_code in (401, 403):
-            raise RayRefusedError(
+            raise RayJobsError(
                 f"{self.address}: the cluster refuses the token; set EXGRPO_RAY_TOKEN to the one it was started with."
             )
         is_missing = answer.status_code == httpx2.codes.NOT_FOUND
@@ -203,3 +240,24 @@ def _start_time(job: Mapping[str, Any]) -> int:
 
 def _path(submission_id: str) -> str:
     return f"/api/jobs/{quote(submission_id, safe='')}"
+
+
+def read_cluster(address: str) -> RayClusterState:
+    """Ask the cluster at an address, with the token of the environment.
+
+    Raises:
+        LaunchError: It may not be asked, cannot be reached, refuses the token, or is no Ray cluster.
+    """
+    token = os.environ.get(RAY_TOKEN_VARIABLE)
+    check_address(VerlSpec(ray=RaySpec(address=address)), token)
+    api = RayJobsApi(address, token)
+    try:
+        version = api.ray_version()
+        problems = () if api.asks_for_token() else (OPEN_CLUSTER,)
+        return RayClusterState(version, tuple(api.machines()), tuple(api.running_jobs()), problems)
+    except RayJobsError as error:
+        raise LaunchError(str(error)) from None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise LaunchError(f"{address}: answers, but not as Ray's dashboard does; correct the address.") from None
+    finally:
+        api.close()

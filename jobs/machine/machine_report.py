@@ -12,7 +12,7 @@ import psutil
 
 from db import DATABASE_URL_VARIABLE
 from jobs.machine.engine_environments import PROJECT_ROOT
-from jobs.machine.gpus import Gpu, list_gpus
+from jobs.machine.hardware import Gpu, list_gpus
 
 PACKAGES = (
     "exgrpo-workbench", "streamlit", "plotly", "pandas", "numpy", "torch", "transformers", "tokenizers", "datasets",

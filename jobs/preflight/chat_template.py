@@ -1,13 +1,18 @@
-"""The chat template of a model on this machine, and prompts in it without loading the tokenizer."""
+"""The chat template and the tokenizer of a model on this machine, without loading a training library."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
+from exgrpo_core.errors import first_line
 from jobs.preflight.model_shapes import model_file
 from jobs.pretrained.chat_templates import TemplateProcess
 from jobs.specs.mistakes import SpecError
 from jobs.training.templates import Message
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
 TEMPLATE_FILE = "chat_template.jinja"
 SETTINGS_FILE = "tokenizer_config.json"
@@ -69,3 +74,19 @@ def _read_settings(source: str, revision: str | None) -> dict[str, object]:
 def _token_text(token: object) -> str | None:
     content = token.get("content") if isinstance(token, dict) else token
     return content if isinstance(content, str) else None
+
+
+def read_tokenizer(path: Path) -> "Tokenizer":
+    """Return the tokenizer of a file.
+
+    Raises:
+        UnreadableFileError: The file is damaged.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the reader raises bare exceptions, and for some files a panic of Rust's
+        raise UnreadableFileError(f"{path}: is no tokenizer ({first_line(error)}); use another copy.") from error

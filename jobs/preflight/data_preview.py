@@ -6,9 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 from jobs.grading.built_in_tasks import TASKS, BuiltInTask
-from jobs.preflight.chat_template import read_chat_template, render_chat_prompts
+from jobs.preflight.chat_template import read_chat_template, read_tokenizer, render_chat_prompts
 from jobs.preflight.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
-from jobs.preflight.tokenizer_file import read_tokenizer
 from jobs.pretrained.chat_templates import ChatTemplateError
 from jobs.specs.train import CHAINS_SOURCE, DataSpec, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows

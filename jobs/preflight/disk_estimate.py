@@ -1,8 +1,9 @@
-"""The disk space that a run will need, by its specification."""
+"""The disk space that a run will need, and all that it needs, by its specification and without PyTorch."""
 
 from dataclasses import dataclass
 
-from jobs.preflight.model_shapes import ModelShape
+from jobs.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
+from jobs.preflight.model_shapes import ModelShape, model_shape
 from jobs.specs.train import TrainSpec
 
 ASSUMED_SUCCESS_RATE = 0.5
@@ -80,3 +81,32 @@ def checkpoint_bytes(shape: ModelShape, spec: TrainSpec) -> int:
     frozen = shape.parameters if spec.engine == "verl" and spec.model.lora is not None else 0
     each = shape.trained_parameters(spec.model) * CHECKPOINT_PARAMETER_BYTES + frozen * FROZEN_PARAMETER_BYTES
     return each * min(num_written, spec.num_checkpoints_kept + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceEstimate:
+    """Bytes; numbers that depend on the model's size are None if it is not known on this machine."""
+
+    num_gpus: int
+    """0 for the embedded engine, which uses the machine's GPU if it has one."""
+    memory: int | None
+    """Peak of each GPU of the verl engine, or of the embedded engine on the CPU."""
+    recordings: int
+    checkpoints: int | None
+    gpu_memory: MemoryEstimate | None = None
+    """The parts of `memory` on each GPU of the verl engine; None in fine-tuning, where nothing is generated."""
+
+
+def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
+    """Return a coarse estimate, not a measurement."""
+    shape, recordings = model_shape(spec.model.source, spec.model.revision), estimate_disk_bytes(spec)
+    num_gpus = spec.verl.num_gpus if spec.engine == "verl" else 0
+    if shape is None:
+        return ResourceEstimate(num_gpus, None, recordings, None)
+    checkpoints = checkpoint_bytes(shape, spec)
+    if spec.engine != "verl":
+        return ResourceEstimate(num_gpus, estimate_peak(shape, spec), recordings, checkpoints)
+    estimate = estimate_memory(shape, spec)
+    if spec.sft is not None:
+        return ResourceEstimate(num_gpus, estimate.update, recordings, checkpoints)
+    return ResourceEstimate(num_gpus, max(estimate.update, estimate.rollout), recordings, checkpoints, estimate)

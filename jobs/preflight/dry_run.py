@@ -10,17 +10,14 @@ import yaml
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.grading.built_in_tasks import TASKS
 from jobs.launchers.local import WORKER_MODULE
-from jobs.machine.disk import GB, GIB
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
-from jobs.machine.gpus import list_gpus
-from jobs.machine.processor import uses_bfloat16
+from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
 from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
-from jobs.preflight.embedded_memory import estimate_peak
+from jobs.preflight.machine_fit import UNNAMED_RUN
+from jobs.preflight.memory_estimate import ASSUMED_GPU_BYTES, MemoryEstimate, estimate_memory, estimate_peak
 from jobs.preflight.model_shapes import model_file, model_shape
 from jobs.preflight.resolution import resolve
-from jobs.preflight.verl_config import UNNAMED_RUN
-from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, MemoryEstimate, estimate_memory
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from jobs.launchers.ray_jobs_rules import CPUS_PER_GPU, OTHER_CPUS
 from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.preflight.resolution import resolve
 from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.verl import ray_cpus
 
 HEAD_ADDRESS = "http://HEAD:8265"
 """Stands for the address of a cluster that the specification does not name."""
@@ -81,7 +81,7 @@ def _values(spec: TrainSpec, slug: str) -> dict[str, object]:
         "num_nodes": num_nodes,
         "has_gpus": spec.model.device != "cpu",
         "gpus_per_node": gpus_per_node,
-        "cpus_per_node": CPUS_PER_GPU * gpus_per_node + OTHER_CPUS,
+        "cpus_per_node": ray_cpus(gpus_per_node),
         "seconds_to_stop": SECONDS_TO_STOP,
     }
 

@@ -1,15 +1,17 @@
-"""Local files that a specification names: checked and made absolute before a run is queued."""
+"""Local files that a specification names: checked and made absolute before a run is queued; code in them is refused."""
 
 import os
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.grading.built_in_tasks import TASKS
-from jobs.preflight.remote_code import refuse_remote_code
+from jobs.preflight.model_shapes import model_file
 from jobs.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.specs.benchmark import BenchmarkFields
 from jobs.specs.evaluation import EvalSpec
+from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 
@@ -103,3 +105,26 @@ def _resolve_file(field: str, source: str) -> Path:
     if not os.path.exists(path):
         raise SpecError(f"{field}: expected an existing file or folder, got {source} (looked for {path}).")
     return path.resolve()
+
+
+def refuse_remote_code(field: str, source: str, revision: str | None = None) -> None:
+    """Refuse a model on this machine that comes with code; code of a model downloaded later is never run either.
+
+    Raises:
+        SpecError: One of its files names code.
+    """
+    for name in CONFIG_FILES:
+        path = model_file(source, name, revision)
+        field_of_code = None if path is None else _code_of(path)
+        if field_of_code is not None:
+            raise SpecError(
+                f"{field}: {source} comes with code ({field_of_code} in {name}), which is never run; choose a model "
+                "whose architecture transformers knows."
+            )
+
+
+def _code_of(path: Path) -> str | None:
+    try:
+        return named_code(read_json(path))
+    except (OSError, UnreadableFileError):
+        return None  # a configuration that cannot be read is refused with the model's sizes

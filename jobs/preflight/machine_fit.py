@@ -1,23 +1,36 @@
-"""Whether this machine has the memory, the disk and the packages that a training run needs."""
+"""Whether this machine has the memory, disk, GPUs and packages that a training run needs, and verl its settings."""
 
+import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from jobs.machine.disk import GB
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, has_vllm
+from jobs.engines.verl_ray.override_table import check_overrides
+from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
+from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_run_overrides
+from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python, has_vllm
 from jobs.machine.gpu_needs import needs_of
-from jobs.machine.gpus import list_gpus
-from jobs.preflight.embedded_memory import training_state_bytes
+from jobs.machine.hardware import GB, list_gpus
+from jobs.preflight.disk_estimate import estimate_resources
+from jobs.preflight.memory_estimate import estimate_memory, training_state_bytes
 from jobs.preflight.model_shapes import model_shape
-from jobs.preflight.resource_estimate import estimate_resources
-from jobs.preflight.verl_memory import estimate_memory
 from jobs.specs.any_job import loop_name
 from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.verl import CLUSTER_VARIABLE, EXTERNAL_MODULES_VARIABLE
 
 _OFFLOAD = "offload=true"
 """An override that moves training state out of a GPU's memory."""
+RL_CONFIG = "ppo_trainer"
+"""Name of verl's configuration for reinforcement learning."""
+CHECK_MODULE = "jobs.engines.verl_ray.config_check"
+UNNAMED_RUN = Path("RUN")
+"""Placeholder for the run directory of a run that does not exist yet."""
+GPU_FOLDER = Path("/dev")
+_CHECK_SECONDS = 120.0
 
 
 def check_disk(spec: TrainSpec, runs_root: Path) -> None:
@@ -59,7 +72,7 @@ def check_memory(spec: TrainSpec) -> None:
     if shape is None or any(_OFFLOAD in word.lower() for word in spec.verl.overrides):
         return
     gpus = [] if spec.model.device == "cpu" else list_gpus()
-    if spec.engine == "verl" and spec.model.device != "cpu" and not gpus:
+    if spec.engine == "verl" and not gpus:
         return  # another check says that there are none
     available = min(gpu.total_bytes for gpu in gpus) if gpus else psutil.virtual_memory().total
     if spec.engine == "embedded":
@@ -69,8 +82,6 @@ def check_memory(spec: TrainSpec) -> None:
         state = estimate_memory(shape, spec)
         wanted = state.weights + state.gradients + state.optimizer
         advice = "raise verl.gpus_per_node or verl.num_nodes, or choose a smaller model"
-        if not gpus:
-            wanted *= spec.verl.gpus_per_node
     if wanted > available:
         memory = f"each GPU has {_gb(available)}" if gpus else f"this machine has {_gb(available)}"
         raise SpecError(
@@ -85,7 +96,7 @@ def check_rollout(spec: TrainSpec) -> None:
     Raises:
         SpecError: It does.
     """
-    if spec.sft is not None or spec.verl.rollout != "vllm":
+    if spec.sft is not None or spec.model.device == "cpu":
         return
     try:
         python = engine_python(loop_name(spec))
@@ -94,8 +105,8 @@ def check_rollout(spec: TrainSpec) -> None:
         return  # another check says so
     if not is_there:
         raise SpecError(
-            f"verl.rollout: vLLM is not installed in the environment of {python}; make it again with "
-            "`make verl-env GPU=1`, or set verl.rollout to hf for a small model."
+            f"verl.gpus_per_node: vLLM is not installed in the environment of {python}, so none can generate; make it "
+            "again with `make verl-env GPU=1`."
         )
 
 
@@ -117,3 +128,89 @@ def check_gpu_needs(spec: TrainSpec) -> None:
 
 def _gb(size: float) -> str:
     return f"{size / GB:,.1f} GB"
+
+
+def check_run_overrides(spec: TrainSpec) -> None:
+    """Refuse overrides of settings that fields of the specification decide.
+
+    Raises:
+        SpecError: There is such an override.
+    """
+    if spec.sft is None:
+        check_overrides(spec)
+    else:
+        check_sft_overrides(spec)
+
+
+def run_overrides(spec: TrainSpec, run_path: Path) -> list[str]:
+    """Return the overrides of verl's settings that a run is started with."""
+    if spec.sft is not None:
+        return sft_run_overrides(spec, run_path)
+    return [*ENGINE_OVERRIDES, *verl_overrides(spec, run_path)]
+
+
+def config_name(spec: TrainSpec) -> str:
+    """Return the name of verl's configuration that a run's settings belong to."""
+    return RL_CONFIG if spec.sft is None else SFT_CONFIG
+
+
+def joins_cluster(spec: TrainSpec) -> bool:
+    """Return whether a run of the verl engine uses a Ray cluster that is there, and no GPUs of this machine."""
+    return spec.verl.ray.address is not None or CLUSTER_VARIABLE in os.environ
+
+
+def check_machine(spec: TrainSpec) -> None:
+    """Refuse a run without a Ray cluster on a machine that is too small for it.
+
+    Raises:
+        SpecError: It asks for more machines than this one, or for more GPUs than this one has.
+    """
+    if joins_cluster(spec):
+        return
+    if spec.verl.num_nodes > 1:
+        raise SpecError("verl.num_nodes: expected 1 without verl.ray.address, since the run's Ray has one machine.")
+    if spec.model.device == "cpu":
+        if EXTERNAL_MODULES_VARIABLE not in os.environ:
+            raise SpecError("model.device: verl trains on GPUs; set it to auto, or engine to embedded.")
+        return
+    num_wanted = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
+    num_gpus = sum(1 for _ in GPU_FOLDER.glob("nvidia[0-9]*"))
+    if num_gpus < num_wanted:
+        raise SpecError(
+            f"verl.gpus_per_node: the run needs {num_wanted} NVIDIA GPUs and this machine has {num_gpus}; lower it, "
+            "name a cluster in verl.ray.address, or set engine to embedded for a small model."
+        )
+
+
+def checked_config(overrides: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
+    """Return verl's whole configuration of a name with `overrides`, as verl's environment composes it.
+
+    Raises:
+        SpecError: A setting is unknown or of the wrong type; one sentence each, with the nearest name.
+        EngineEnvironmentError: There is no environment for verl, or it is broken.
+    """
+    python = engine_python("verl")
+    environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
+    try:
+        program = subprocess.run(
+            [python, "-P", "-m", CHECK_MODULE, name],
+            input=json.dumps(overrides).encode(),
+            capture_output=True,
+            timeout=_CHECK_SECONDS,
+            env=environment,
+            check=True,
+        )
+        answer: dict[str, Any] = json.loads(program.stdout)
+    except subprocess.CalledProcessError as error:
+        last_line = (error.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise EngineEnvironmentError(
+            f"{python}: cannot check verl's configuration ({last_line}); run `make verl-env` again."
+        ) from None
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise EngineEnvironmentError(
+            f"{python}: does not run ({type(error).__name__}); run `make verl-env` again."
+        ) from None
+    if answer["problems"]:
+        raise SpecError(" ".join(answer["problems"]))
+    config: dict[str, Any] = answer["config"]
+    return config

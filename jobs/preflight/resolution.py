@@ -13,22 +13,20 @@ from jobs.machine.engine_environments import EngineEnvironmentError, engine_pyth
 from jobs.preflight.chat_template import check_chat_template
 from jobs.preflight.local_sources import check_first_rows, with_absolute_sources, with_model_source
 from jobs.preflight.machine_fit import (
+    UNNAMED_RUN,
     check_disk,
     check_embedded_device,
     check_gpu_needs,
+    check_machine,
     check_memory,
     check_rollout,
-)
-from jobs.preflight.model_shapes import check_context
-from jobs.preflight.verl_config import (
-    UNNAMED_RUN,
-    check_machine,
     check_run_overrides,
     checked_config,
     config_name,
     joins_cluster,
     run_overrides,
 )
+from jobs.preflight.model_shapes import check_context
 from jobs.runs.checkpoint_names import NamedCheckpoint, starting_checkpoint
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError

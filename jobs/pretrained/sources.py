@@ -1,6 +1,7 @@
 """What `model.source` names beside folders and hub names: a GGUF file, or a package whose wheel holds one."""
 
 import hashlib
+import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -8,8 +9,8 @@ from pathlib import Path
 import yaml
 
 from exgrpo_core.errors import InputError
-from jobs.machine.model_cache import cache_directory
 
+CACHE_VARIABLE = "EXGRPO_CACHE_DIR"
 PACKAGES_FILE = Path(__file__).parent / "packages.yaml"
 PACKAGE_PREFIX = "pip:"
 GGUF_SUFFIX = ".gguf"
@@ -30,6 +31,11 @@ class ModelPackage:
     sha256: str
     gguf: str
     licence: str
+
+
+def cache_directory() -> Path:
+    """Return the folder of models made on this machine."""
+    return Path(os.environ.get(CACHE_VARIABLE, Path.home() / ".cache" / "exgrpo-workbench"))
 
 
 @cache

@@ -62,8 +62,6 @@ class ServerSpec(Spec):
     """Longest wait for one answer."""
     num_tries: Positive = 4
     """Tries of one request before the evaluation fails."""
-    allows_internal_addresses: bool = False
-    """Whether the server may be in a private network; this machine's loopback is always allowed."""
 
 
 class EvalSpec(Spec):

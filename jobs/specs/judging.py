@@ -66,8 +66,6 @@ class JudgeServerSpec(Spec):
     """Spend cap: requests, retries counted."""
     max_total_tokens: Positive | None = None
     """Spend cap: prompt and answer tokens together."""
-    allows_internal_addresses: bool = False
-    """Whether the server may be in a private network; this machine's loopback is always allowed."""
 
 
 class JudgeSpec(Spec):

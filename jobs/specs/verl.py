@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from jobs.specs.base import Positive, Spec
-from jobs.specs.verl_override_rules import find_forbidden
 
 RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"
 """Environment variable with the token of a Ray cluster; it is never part of a specification."""
@@ -17,6 +16,26 @@ TEXT_AGENT_NAME = "exgrpo_text"
 CLUSTER_VARIABLE = "RAY_ADDRESS"
 """Set by Ray in jobs that were submitted to a cluster; where it is set, a run joins that cluster."""
 
+EXTERNAL_MODULES_VARIABLE = "VERL_USE_EXTERNAL_MODULES"
+"""verl's own: modules that `import verl` loads, such as one that registers another platform than NVIDIA's."""
+CPUS_PER_GPU = 3
+"""CPUs that verl requests from Ray with each GPU; without them it waits for ever."""
+OTHER_CPUS = 12
+"""Ray's CPUs for verl's other actors on any machine: eight for storage, the rest for control and serving."""
+
+_RUNS_CODE = frozenset(
+    {
+        "_target_", "agent_loop_config_path", "agent_loop_manager_class", "custom_async_server",
+        "custom_backend_module", "custom_cls", "custom_process_fn", "custom_reward_function", "custom_sampler",
+        "external_lib", "function_tool_path", "hydra", "interaction_config_path", "kv_connector_module_path",
+        "logits_processors", "py_executable", "reward_loop_module_path", "reward_manager", "runtime_env",
+        "sandbox_fusion", "searchpath",
+        "tool_config_path", "trust_remote_code", "worker_cls", "worker_extension_cls", "worker_process_setup_hook",
+    }
+)  # fmt: skip
+"""Settings that name a program, a class or a file that verl, vLLM or Ray then runs."""
+_RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)
+"""A resolver of OmegaConf, such as `${oc.env:NAME}`, which could store a secret of the environment."""
 _OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w./@-]*=.*", re.DOTALL)
 _SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|(^|_)(API_?)?KEY($|_)|DATABASE_URL", re.IGNORECASE)
 _HTTP_ADDRESS = re.compile(r"https?://[^/\s]+.*")
@@ -25,8 +44,11 @@ _HTTP_ADDRESS = re.compile(r"https?://[^/\s]+.*")
 def _check_override(override: str) -> str:
     if _OVERRIDE.fullmatch(override) is None:
         raise ValueError("expected KEY=VALUE, such as trainer.logger=[console]")
-    if problem := find_forbidden(override):
-        raise ValueError(problem)
+    key, _, value = override.partition("=")
+    if names := _RUNS_CODE & set(re.findall(r"\w+", f"{key} {value}" if "{" in value else key)):
+        raise ValueError(f"{key.lstrip('+~')}: cannot be set, since {min(names)} makes verl run code")
+    if _RESOLVER.search(override):
+        raise ValueError(f"{key.lstrip('+~')}: cannot take its value from the environment or another resolver")
     return override
 
 
@@ -58,6 +80,11 @@ VariableName = Annotated[str, AfterValidator(_check_variable)]
 HttpAddress = Annotated[str, AfterValidator(_check_address)]
 
 
+def ray_cpus(num_gpus: int) -> int:
+    """Return how many CPUs Ray must count for so many GPUs, whatever the machines have: it starts nothing without."""
+    return CPUS_PER_GPU * num_gpus + OTHER_CPUS
+
+
 class RaySpec(Spec):
     """The Ray cluster that a verl job runs on."""
 
@@ -80,12 +107,8 @@ class VerlSpec(Spec):
     """GPUs of each machine to use; without GPUs, the number of worker processes."""
     tensor_parallel: Positive = 1
     """GPUs that share one copy of the model while generating; divides the number of GPUs."""
-    strategy: Literal["fsdp2"] = "fsdp2"
-    """How model and optimizer are sharded over GPUs in training; verl's Megatron is not supported yet."""
     attention: Literal["flash", "sdpa"] = "flash"
     """Attention of training on GPUs: FlashAttention from the hub, or PyTorch's, slower and without a download."""
-    rollout: Literal["vllm", "hf"] = "vllm"
-    """Generator; hf is for tests without vLLM."""
     seeded_requests: bool = False
     """Give each request to vLLM a seed, so that a resumed run draws the same responses; sampling is slower then."""
     max_tokens_per_gpu: Positive | None = None
@@ -102,11 +125,6 @@ class VerlSpec(Spec):
     def num_gpus(self) -> int:
         """GPUs of the whole run."""
         return self.num_nodes * self.gpus_per_node
-
-    @property
-    def has_seeded_requests(self) -> bool:
-        """Whether each response is drawn with a seed of its request, which costs `hf` nothing."""
-        return self.seeded_requests or self.rollout == "hf"
 
     @model_validator(mode="after")
     def _check_together(self) -> "VerlSpec":

@@ -200,7 +200,7 @@ class RayWatch:
             left = f"Whether processes of it are left could not be checked: {error}"
         if left:
             self._log(left)
-        status, reason = self._guess_end(job)
+        status, reason = self._end_without_outcome(job)
         self._end(status, f"{reason} {left}".strip())
 
     def _wait_for_outcome(self) -> None:
@@ -210,7 +210,7 @@ class RayWatch:
             if self._is_closed.wait(0.5):
                 return
 
-    def _guess_end(self, job: RayJob) -> tuple[RunStatus, str]:
+    def _end_without_outcome(self, job: RayJob) -> tuple[RunStatus, str]:
         """Return status and reason of a job whose worker left no outcome."""
         if self._is_frozen:
             return RunStatus.LOST, _FROZEN

@@ -12,8 +12,8 @@ from jobs.grading.built_in_tasks import TASKS, BuiltInTask
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.reward_function import RewardFunction
 from jobs.grading.rewards import MathReward
-from jobs.machine.model_cache import cache_directory
 from jobs.pretrained.conversion import prepare_model
+from jobs.pretrained.sources import cache_directory
 from jobs.runs.control import StoppedBeforeStartError
 from jobs.specs.train import (
     ANSWER_FORMAT_MODEL,

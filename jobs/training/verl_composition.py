@@ -34,18 +34,6 @@ from jobs.specs.model_code import CONFIG_FILES, named_code
 
 logger = logging.getLogger(__name__)
 
-CPU_VARIABLES = {
-    "VERL_PLATFORM": "cpu",
-    "VERL_ENGINE_DEVICE": "cuda",
-    "OMP_NUM_THREADS": "1",
-    "TQ_NUM_THREADS": "1",
-    "RAY_prestart_worker_first_driver": "0",
-}
-"""Environment of verl without a GPU: its platform, the device under which its engines are registered, and threads.
-
-Ray counts more CPUs than there are cores, so it must not start an idle process for each.
-"""
-
 
 def run_training(
     spec: TrainSpec,
@@ -60,10 +48,10 @@ def run_training(
         TrainingError: It cannot start or continue; one sentence says why.
         StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
-    _prepare_environment(spec)
+    _prepare_environment()
     from ray.exceptions import RayError
 
-    from jobs.engines.verl_ray.tracking import open_verl_loggers
+    from jobs.engines.verl_ray.session import open_verl_loggers
 
     try:
         data = open_data(spec, control.stop_requested)
@@ -95,8 +83,8 @@ def open_components(spec: TrainSpec, run: RunDirectory) -> Iterator[RunComponent
 def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
     """Return verl's configuration of this run."""
     # verl reads its platform from the environment when it is imported.
-    from jobs.engines.verl_ray.compose_config import compose_config
     from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
+    from jobs.engines.verl_ray.session import compose_config
 
     checked = with_checked_reward_model(spec)
     return compose_config([*ENGINE_OVERRIDES, *verl_overrides(checked, run.path, data.model_source)])
@@ -106,7 +94,7 @@ def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
 def _open(
     spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks: BenchmarkReader
 ) -> Iterator[RunComponents]:
-    from exgrpo_core.verl_plugin.end_tokens import find_end_tokens
+    from exgrpo_core.verl_plugin.questions import find_end_tokens
     from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
     from jobs.engines.verl_ray.session import open_trainer
 
@@ -122,7 +110,7 @@ def _open(
         log_first_prompt(questions, tokenizer)
         external = read_external(spec, questions, tokenizer)
         end_token_ids = find_end_tokens(data.model_source, tokenizer)
-        seed = spec.seed if spec.verl.has_seeded_requests else None
+        seed = spec.seed if spec.verl.seeded_requests else None
         share = spec.verl.max_failed_share
         engine = WorkbenchVerlEngine(trainer, end_token_ids, spec.algorithm, seed, share)
         engine.skips_non_finite = spec.optim.non_finite == "skip"
@@ -133,11 +121,9 @@ def _open(
         yield RunComponents(engine, reward, questions, held_out, external, benchmarks, take_metrics)
 
 
-def _prepare_environment(spec: TrainSpec) -> None:
+def _prepare_environment() -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if spec.model.device == "cpu":
-        os.environ.update(CPU_VARIABLES)
 
 
 def _last_line(error: Exception) -> str:

@@ -45,7 +45,6 @@ from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.run_data import log_first_prompt, open_data
-from jobs.training.verl_composition import CPU_VARIABLES
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +144,6 @@ class SftFollower:
         command += [f"--nproc_per_node={self._spec.verl.gpus_per_node}", "-m", ENTRY_MODULE, *overrides]
         environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT), "VERL_FILE_LOGGER_PATH": str(self._metrics_path)}
         environment[STARTER_VARIABLE] = str(os.getpid())
-        environment |= CPU_VARIABLES if self._spec.model.device == "cpu" else {}
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
 
     def _poll(self) -> None:

@@ -15,8 +15,7 @@ from typing import Any
 
 from exgrpo_core.durable_files import is_disk_full, keep_private
 from exgrpo_core.errors import UserError
-from jobs.machine.allocator import keep_freed_memory
-from jobs.machine.gc_tuning import gc_paused
+from jobs.machine.process_memory import gc_paused, keep_freed_memory
 from jobs.recording.loggers import open_recorder
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.attempts import LOCK_FILE, read_outcome, reserve_outcome, write_outcome

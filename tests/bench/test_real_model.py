@@ -4,7 +4,7 @@ import pytest
 from bench import real_model_contender
 from bench.real_model_contender import Embedded, sharing_nothing
 from jobs.engines.embedded import packing
-from jobs.engines.embedded.prefix_tree import build_prefix_tree
+from jobs.engines.embedded.packing import build_prefix_tree
 from jobs.preflight.model_shapes import ModelShape
 
 TINY = ModelShape(32, 64, 2, 4, 2, vocabulary=512, is_tied=True, context=256)

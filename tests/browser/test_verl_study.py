@@ -1,14 +1,19 @@
 """A study of three cells on verl, from its launch in the browser to its figures, on the CPU (`make test-verl-vllm`)."""
 
+import json
+
 import pytest
 
 from jobs.runs.directory import list_run_directories
 from tests.app import recorded, web_server
+from tests.verl_on_cpu import on_cpu
 
 pytestmark = [pytest.mark.verl_vllm, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 END_MILLISECONDS = 1_800_000
-CHANGES = """model.source=chains-warm
+CHANGES = f"""verl.overrides={json.dumps(on_cpu(1)["overrides"])}
+verl.seeded_requests=true
+model.source=chains-warm
 model.device=cpu
 data.source=chains
 data.template=auto
@@ -16,7 +21,6 @@ data.num_questions=16
 data.num_held_out=4
 data.max_operations=3
 verl.gpus_per_node=1
-verl.rollout=hf
 algorithm.batch_size=4
 algorithm.mini_batch_size=2
 algorithm.max_prompt_tokens=64

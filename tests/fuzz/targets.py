@@ -32,8 +32,8 @@ from jobs.evaluation.answer_log import AnswerLog
 from jobs.evaluation.recorded_answers import FOLDER as ANSWERS_FOLDER
 from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.preflight.chat_template import read_chat_template
+from jobs.preflight.local_sources import refuse_remote_code
 from jobs.preflight.model_shapes import check_context, model_shape
-from jobs.preflight.remote_code import refuse_remote_code
 from jobs.pretrained.conversion import convert_gguf
 from jobs.recording.event_reader import EventReader
 from jobs.recording.verl_dump import read_dump

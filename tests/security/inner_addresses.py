@@ -1,14 +1,13 @@
 """The ways to make the workbench talk to an address inside, as pages and programs enter them."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app import requests
 from app.roles import Role
 from jobs.evaluation.server_generator import ServerGenerator
-from jobs.judging.client import check_endpoint
 from jobs.launchers.ray_jobs import RayJobsLauncher
+from jobs.machine.model_server import check_address
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.judging import JudgeSpec
@@ -20,7 +19,7 @@ from jobs.studies.running import PendingRun
 URL = "http://169.254.169.254/latest"
 RUN = "thoughts-finished"
 STUDY, CELL = "main-table", "exgrpo"
-NOT_ALLOWED = "internal or link-local address"
+NOT_ALLOWED = "is a link-local address"
 NO_CLUSTER = "link-local address, where no Ray cluster can be"
 NO_SOURCE = "expected an existing file or folder"
 SERVER = {"address": URL, "model": "m"}
@@ -53,7 +52,7 @@ def use(run: RunDirectory) -> None:
     """Do what the worker or the supervisor does with a queued job before its first request."""
     spec = run.job_spec()
     if isinstance(spec, JudgeSpec):
-        asyncio.run(check_endpoint(spec.server.address, spec.server.allows_internal_addresses))
+        check_address("server.address", spec.server.address)
     elif isinstance(spec, EvalSpec):
         ServerGenerator(spec.server, spec, 1)
     else:

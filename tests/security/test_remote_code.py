@@ -220,7 +220,7 @@ def test_verl_is_given_the_folder_that_was_checked_and_none_if_it_has_code(model
     monkeypatch.setattr(verl_composition, "snapshot_download", lambda _source: str(model))
     # verl itself is not needed: the settings that it would get are looked at.
     settings_alone = SimpleNamespace(compose_config=list)
-    monkeypatch.setitem(sys.modules, "jobs.engines.verl_ray.compose_config", settings_alone)
+    monkeypatch.setitem(sys.modules, "jobs.engines.verl_ray.session", settings_alone)
     run, data = SimpleNamespace(path=tmp_path), SimpleNamespace(model_source=str(model))
     found = verl_composition._compose(load_preset("paper-wildchat-if"), run, data)
     assert f"reward.reward_model.model_path={model}" in found

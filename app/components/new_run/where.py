@@ -26,7 +26,7 @@ class Where(StrEnum):
 CAPTIONS = {Where.MACHINE: "embedded engine, one process", Where.GPUS: "verl", Where.CLUSTER: "verl"}
 FIELDS = {
     Where.MACHINE: ("model.device",),
-    Where.GPUS: ("verl.gpus_per_node", "verl.rollout"),
+    Where.GPUS: ("verl.gpus_per_node",),
     Where.CLUSTER: ("verl.ray.address", "verl.num_nodes", "verl.gpus_per_node"),
 }
 """What each choice needs to know; the fields are beside the question instead of in their sections."""

@@ -219,8 +219,8 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Sampler against trainer",
             "|log-prob of the sampler - of the trainer|, nats, logarithmic",
             (
-                MetricCurve("sampler/log_prob_gap_max", "largest", lambda p: p.warning, "dot"),
-                MetricCurve("sampler/log_prob_gap", "mean", lambda p: p.fresh),
+                MetricCurve("generator/log_prob_gap_max", "largest", lambda p: p.warning, "dot"),
+                MetricCurve("generator/log_prob_gap", "mean", lambda p: p.fresh),
             ),
             has_log_axis=True,
         ),
@@ -228,8 +228,8 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Correction for the sampler",
             "of fresh tokens",
             (
-                MetricCurve("sampler/weight_mean", "mean weight", lambda p: p.fresh),
-                MetricCurve("sampler/limited_share", "share limited", lambda p: p.warning, "dot"),
+                MetricCurve("generator/weight_mean", "mean weight", lambda p: p.fresh),
+                MetricCurve("generator/limited_share", "share limited", lambda p: p.warning, "dot"),
             ),
         ),
     ),

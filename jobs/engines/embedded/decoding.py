@@ -7,8 +7,8 @@ import torch
 
 from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.decoder import Decoder
+from jobs.engines.embedded.kv_cache import distinct_prompts, prefill
 from jobs.engines.embedded.packing import index_tensor
-from jobs.engines.embedded.prefill import distinct_prompts, prefill
 from jobs.engines.embedded.sampling import Draws, Sampler
 from jobs.engines.embedded.shared_prefixes import SharedPrefixes
 

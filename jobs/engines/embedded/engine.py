@@ -12,16 +12,15 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.run_strategies import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.engines.embedded.generation import GeneratedResponse, generate
+from jobs.engines.embedded.generation import GeneratedResponse, generate, score_sequences
 from jobs.engines.embedded.model import PolicyModel, frozen_reference
 from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
-from jobs.engines.embedded.scoring import score_sequences
 from jobs.engines.embedded.state_files import restore_engine, save_engine
 from jobs.engines.embedded.update import PolicyUpdater
 from jobs.grading.reward_function import Response, RewardFunction, Verdict
-from jobs.machine.allocator import FreedMemory
+from jobs.machine.process_memory import FreedMemory
 
 
 class EmbeddedEngine:
@@ -76,7 +75,7 @@ class EmbeddedEngine:
         return score_sequences(self.policy, sequences, self._config.temperature)
 
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
-        """Take one optimizer step a mini-batch and return `loss/*`, `ratio/*`, `optim/*` and `sampler/*` metrics.
+        """Take one optimizer step a mini-batch and return `loss/*`, `ratio/*`, `optim/*` and `generator/*` metrics.
 
         Raises:
             EngineError: A loss or gradient is not finite.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from jobs.machine.processor import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
+from jobs.machine.hardware import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
 
 MIN_PACKED_ELEMENTS = 2**18
 """Below this a product's call costs more than its packed weight saves."""

@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from exgrpo_core.engine import read_end_tokens
 from exgrpo_core.errors import EngineError, first_line
-from jobs.engines.embedded.backend import Backend, PackedBackend
+from jobs.engines.embedded.backend import Backend, PackedBackend, PaddedBackend
 from jobs.engines.embedded.decoder import Decoder, is_supported
 from jobs.engines.embedded.decoder_weights import WeightOf
 from jobs.engines.embedded.lora import (
@@ -31,9 +31,8 @@ from jobs.engines.embedded.lora import (
     merge_adapters,
     read_base,
 )
-from jobs.engines.embedded.padded import PaddedBackend
 from jobs.engines.tokenizer import load_tokenizer
-from jobs.machine.processor import uses_bfloat16
+from jobs.machine.hardware import uses_bfloat16
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.specs.model_code import named_code
 

@@ -30,8 +30,8 @@ class UpdateTally(UpdateSums):
         metrics = super().metrics()
         gaps = torch.cat(self.log_prob_gaps) if self.log_prob_gaps else torch.empty(0)
         if gaps.numel():
-            metrics["sampler/log_prob_gap"] = float(gaps.mean())
-            metrics["sampler/log_prob_gap_max"] = float(gaps.max())
+            metrics["generator/log_prob_gap"] = float(gaps.mean())
+            metrics["generator/log_prob_gap_max"] = float(gaps.max())
         return metrics
 
 

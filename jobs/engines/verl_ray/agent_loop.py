@@ -1,6 +1,8 @@
 """The plug-in's agent loop, which also decodes each response for graders, recorder and pages.
 
-Agent loops are many and the driver is one, which decoding kept busier than all else that it does with a token.
+Agent loops are many and the driver is one, which decoding kept busier than all else that it does with a token. Every
+process of verl imports this module before it builds a model (`model.external_lib`). Most of the process's modules are
+there by then, so Python's collector is as usual from here on.
 """
 
 from functools import cache
@@ -10,6 +12,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, register
 
 from exgrpo_core.verl_plugin.agent_loop import PromptTokensLoop
 from jobs.engines.tokenizer import load_tokenizer
+from jobs.machine.process_memory import collect_as_usual
 from jobs.specs.verl import TEXT_AGENT_NAME
 
 # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
@@ -29,3 +32,6 @@ class TextLoop(PromptTokensLoop):
         output = await super().run(sampling_params, **prompt)
         output.extra_fields["text"] = self._tokenizer.decode(output.response_ids, skip_special_tokens=True)
         return output
+
+
+collect_as_usual()

@@ -1,26 +1,58 @@
-"""Which settings of verl this engine reads, and what to use in place of each other one.
+"""Which settings of verl an override may set: what no field of the specification decides and this engine reads."""
 
-A setting belongs to the longest entry that it lies under. `READ` is the allow-list; what neither table names is refused
-by verl's own check, since verl has no such setting.
-"""
-
+import difflib
 from collections.abc import Sequence
 
-ROOT = "actor_rollout_ref"
-_ALGORITHM = "the algorithm is this project's; set the fields of algorithm"
-_DATA = "verl loads no data here; set the fields of data, and algorithm.seed for the order of questions"
-_ACTOR_LOSS = "the loss is this project's; set algorithm.clip_epsilon, algorithm.loss_aggregation and the like"
-_BATCHES = "micro-batches are cut by tokens; set verl.max_tokens_per_gpu"
-_SAMPLING = "importance ratios need rollouts that temperature alone shapes; set algorithm.temperature"
-_ONE_TURN = "a rollout is one request of prompt tokens, graded by this project"
-_LORA = "adapters start anew in the projections of model.lora; set its fields"
-_PROFILE = "this engine starts no profile of verl; the step's seconds are on the run's page"
-_GRADERS = "rewards are graded by this project; set data.answer_kind, or reward_model for a model's scores"
-_TRAINER = "this project's loop trains, evaluates, records and saves; set num_steps, validation or checkpoint_interval"
-_CHECKPOINT = "a checkpoint holds all that a resume needs; set checkpoint_interval and num_checkpoints_kept"
-_SHARDS = "training is FSDP2 on all GPUs alike; set actor_rollout_ref.actor.fsdp_config"
-_SERVERS = "servers run on the GPUs that train; set verl.num_nodes, verl.gpus_per_node and verl.tensor_parallel"
+from jobs.specs.train import SpecError, TrainSpec
 
+ROOT = "actor_rollout_ref"
+FIELD_OF_SETTING = {
+    "data.train_files": "data.source",
+    "data.val_files": "data.num_held_out",
+    "data.train_batch_size": "algorithm.batch_size",
+    "data.max_prompt_length": "algorithm.max_prompt_tokens",
+    "data.max_response_length": "algorithm.max_response_tokens",
+    "actor_rollout_ref.model.path": "model.source",
+    "actor_rollout_ref.model.override_config.attn_implementation": "verl.attention",
+    "actor_rollout_ref.model.lora_rank": "model.lora",
+    "actor_rollout_ref.model.lora_alpha": "model.lora",
+    "actor_rollout_ref.model.target_modules": "model.lora",
+    "actor_rollout_ref.actor.ppo_mini_batch_size": "algorithm.mini_batch_size",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": "verl.max_tokens_per_gpu",
+    "actor_rollout_ref.actor.clip_ratio": "algorithm.clip_epsilon",
+    "actor_rollout_ref.actor.clip_ratio_low": "algorithm.clip_epsilon",
+    "actor_rollout_ref.actor.clip_ratio_high": "algorithm.clip_epsilon_high",
+    "actor_rollout_ref.actor.loss_agg_mode": "algorithm.loss_aggregation",
+    "actor_rollout_ref.actor.loss_scale_factor": "algorithm.policy_loss_factor",
+    "actor_rollout_ref.actor.entropy_coeff": "algorithm.entropy_coefficient",
+    "actor_rollout_ref.actor.use_kl_loss": "algorithm.kl_coefficient",
+    "actor_rollout_ref.actor.kl_loss_coef": "algorithm.kl_coefficient",
+    "actor_rollout_ref.actor.optim.lr": "optim.learning_rate",
+    "actor_rollout_ref.actor.optim.lr_warmup_steps": "optim.warmup_steps",
+    "actor_rollout_ref.actor.optim.weight_decay": "optim.weight_decay",
+    "actor_rollout_ref.actor.optim.betas": "optim.beta1",
+    "actor_rollout_ref.actor.optim.clip_grad": "optim.max_gradient_norm",
+    "actor_rollout_ref.actor.grad_clip": "optim.max_gradient_norm",
+    "actor_rollout_ref.rollout.n": "algorithm.rollouts_per_question",
+    "actor_rollout_ref.rollout.temperature": "algorithm.temperature",
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": "verl.tensor_parallel",
+    "actor_rollout_ref.rollout.gpu_memory_utilization": "verl.gpu_memory_utilization",
+    "actor_rollout_ref.rollout.val_kwargs.temperature": "validation.temperature",
+    "actor_rollout_ref.rollout.val_kwargs.n": "validation.samples_per_question",
+    "algorithm.norm_adv_by_std_in_grpo": "algorithm.normalize_by_std",
+    "reward.reward_model.model_path": "reward_model.source",
+    "trainer.nnodes": "verl.num_nodes",
+    "trainer.n_gpus_per_node": "verl.gpus_per_node",
+    "trainer.total_training_steps": "num_steps",
+    "trainer.total_epochs": "num_steps",
+    "trainer.test_freq": "validation.interval",
+    "trainer.save_freq": "checkpoint_interval",
+    "trainer.max_actor_ckpt_to_keep": "num_checkpoints_kept",
+    "trainer.device": "model.device",
+    "reward.reward_model.n_gpus_per_node": "reward_model.num_gpus",
+    "reward.reward_model.rollout.gpu_memory_utilization": "reward_model.gpu_memory_utilization",
+}
+"""Settings of verl that a field of the specification decides."""
 READ = frozenset(
     {
         # Training: memory, speed and number formats.
@@ -32,12 +64,11 @@ READ = frozenset(
         f"{ROOT}.ref.ulysses_sequence_parallel_size",
         f"{ROOT}.ref.use_torch_compile",
         f"{ROOT}.ref.pad_to_length",
-        f"{ROOT}.nccl_timeout",
         *(
             f"{ROOT}.model.{name}"
             for name in (
                 "use_shm", "override_config", "enable_gradient_checkpointing", "enable_activation_offload",
-                "use_remove_padding", "use_liger", "use_fused_kernels", "fused_kernel_options", "tiled_mlp",
+                "use_remove_padding", "use_liger", "use_fused_kernels", "fused_kernel_options",
             )
         ),
         # Generation: vLLM's memory and speed.
@@ -46,7 +77,7 @@ READ = frozenset(
             for name in (
                 "dtype", "enforce_eager", "cudagraph_capture_sizes", "free_cache_engine", "enable_sleep_mode",
                 "max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill", "enable_prefix_caching",
-                "scheduling_policy", "load_format", "layered_summon", "disable_log_stats", "multi_stage_wake_up",
+                "scheduling_policy", "load_format", "layered_summon", "disable_log_stats",
                 "engine_kwargs.vllm", "full_determinism", "data_parallel_size", "expert_parallel_size",
                 "agent.num_workers", "checkpoint_engine", "prometheus", "quantization", "quantization_config_file",
             )
@@ -61,118 +92,56 @@ READ = frozenset(
         ),
         "reward.num_workers",
         # Processes, queue and loggers.
-        "trainer.logger", "trainer.project_name", "trainer.experiment_name", "trainer.ray_wait_register_center_timeout",
+        "trainer.logger", "trainer.project_name", "trainer.experiment_name",
         "transfer_queue",
         "ray_kwargs.ray_init",
     }
 )  # fmt: skip
 """Settings, and sections with all their settings, that take effect."""
-
-INSTEAD: dict[str, str] = {
-    "algorithm": _ALGORITHM,
-    "algorithm.rollout_correction": "set algorithm.sampler_correction and algorithm.sampler_ratio_limit",
-    "critic": "this engine has no critic",
-    "data": _DATA,
-    "distillation": "this engine distils nothing",
-    "global_profiler": _PROFILE,
-    "skip": "rollouts are never skipped or read from a dump",
-    "model_engine": _SHARDS,
-    "custom_reward_function": _GRADERS,
-    "reward_model": "verl's former name; set reward_model of the specification",
-    "reward": _GRADERS,
-    "sandbox_fusion": _GRADERS,
-    "transfer_queue.enable": "rows always go through the queue",
-    "ray_kwargs": "Ray is this engine's to start; set actor_rollout_ref.nccl_timeout, ray_kwargs.ray_init or verl.ray",
-    "trainer": _TRAINER,
-    ROOT: _SERVERS,
-    f"{ROOT}.model": "the model is model.source, with its own configuration, tokenizer and chat template",
-    f"{ROOT}.model.mtp": "prediction of several tokens is not supported",
-    **dict.fromkeys(
-        [
-            f"{ROOT}.model.{name}"
-            for name in ("lora", "exclude_modules", "lora_adapter_path")
-        ],
-        _LORA,
-    ),
-    f"{ROOT}.actor": _ACTOR_LOSS,
-    f"{ROOT}.actor.profiler": _PROFILE,
-    **dict.fromkeys(
-        [
-            f"{ROOT}.actor.{name}"
-            for name in ("use_dynamic_bsz", "ppo_micro_batch_size", "ppo_micro_batch_size_per_gpu", "shuffle")
-        ],
-        _BATCHES,
-    ),
-    f"{ROOT}.actor.ppo_epochs": "each mini-batch is one optimizer step, as in the paper",
-    f"{ROOT}.actor.checkpoint": _CHECKPOINT,
-    f"{ROOT}.actor.qat": "training with quantised weights is not supported",
-    **dict.fromkeys(
-        [
-            f"{ROOT}.actor.{name}"
-            for name in ("entropy_from_logits_with_chunking", "entropy_from_logits_chunk_size", "entropy_checkpointing")
-        ],
-        "set it in actor_rollout_ref.actor.fsdp_config, without use_fused_kernels",
-    ),
-    **dict.fromkeys([f"{ROOT}.actor.{name}" for name in ("use_fused_kernels", "use_remove_padding")],
-                    "set it in actor_rollout_ref.model"),
-    **dict.fromkeys(
-        [f"{ROOT}.actor.optim.{name}" for name in ("optimizer", "optimizer_impl")], "AdamW is the optimizer; set optim"
-    ),
-    f"{ROOT}.actor.optim.lr_warmup_steps_ratio": "set optim.warmup_steps",
-    f"{ROOT}.actor.optim.total_training_steps": "set num_steps",
-    **{
-        f"{ROOT}.{role}.fsdp_config.{name}": reason
-        for role in ("actor", "ref")
-        for name, reason in {
-            "strategy": _SHARDS,
-            "forward_only": _SHARDS,
-            "turbo_config": _SHARDS,
-            "qat": "training with quantised weights is not supported",
-        }.items()
-    },
-    f"{ROOT}.ref": "the reference model is scored as the policy is; set algorithm.kl_coefficient",
-    f"{ROOT}.ref.profiler": _PROFILE,
-    f"{ROOT}.rollout": _SERVERS,
-    **dict.fromkeys(
-        [
-            f"{ROOT}.rollout.{name}"
-            for name in ("do_sample", "ignore_eos", "logprobs_mode", "calculate_log_probs", "over_sample_rate", "mtp")
-        ],
-        _SAMPLING,
-    ),
-    **dict.fromkeys([f"{ROOT}.rollout.{name}" for name in ("multi_turn", "agent", "trace")], _ONE_TURN),
-    **dict.fromkeys(
-        [f"{ROOT}.rollout.{name}" for name in ("prompt_length", "response_length", "max_model_len")],
-        "set algorithm.max_prompt_tokens and algorithm.max_response_tokens",
-    ),
-    **dict.fromkeys(
-        [
-            f"{ROOT}.rollout.{name}"
-            for name in (
-                "log_prob_micro_batch_size", "log_prob_micro_batch_size_per_gpu", "log_prob_use_dynamic_bsz",
-                "log_prob_max_token_len_per_gpu",
-            )
-        ],
-        _BATCHES,
-    ),
-    f"{ROOT}.rollout.val_kwargs": "set the fields of validation",
-    f"{ROOT}.rollout.engine_kwargs": "the generator is vLLM; set actor_rollout_ref.rollout.engine_kwargs.vllm",
-    f"{ROOT}.rollout.profiler": _PROFILE,
-}  # fmt: skip
-"""What to use in place of a setting, or of a section, that has no effect here."""
+UNREAD = frozenset(
+    {
+        *(
+            f"{ROOT}.{role}.fsdp_config.{name}"
+            for role in ("actor", "ref")
+            for name in ("strategy", "forward_only", "turbo_config", "qat")
+        ),
+        *(
+            f"{ROOT}.actor.optim.{name}"
+            for name in ("optimizer", "optimizer_impl", "lr_warmup_steps_ratio", "total_training_steps")
+        ),
+        "transfer_queue.enable",
+    }
+)
+"""Settings of the sections of `READ` that have no effect."""
 
 
-def find_unread(path: Sequence[str]) -> str | None:
-    """Return what to use in place of verl's setting at `path`, "" if this engine reads it, None if no table names it.
+def check_overrides(spec: TrainSpec) -> None:
+    """Refuse overrides of settings that a field of the specification decides, or that this engine does not read.
 
-    A section is read if all named settings below it are.
+    Raises:
+        SpecError: One sentence each.
     """
+    if problems := [problem for item in spec.verl.overrides if (problem := _find_problem(setting_path(item)))]:
+        raise SpecError(" ".join(problems))
+
+
+def _find_problem(path: Sequence[str]) -> str:
     key = ".".join(path)
-    below = next((reason for name, reason in INSTEAD.items() if name.startswith(f"{key}.")), "")
-    for length in range(len(path), 0, -1):
-        name = ".".join(path[:length])
-        if name in INSTEAD:
-            return INSTEAD[name]
-        if name in READ:
-            return below
-    return None
+    if fields := dict.fromkeys(field for name, field in FIELD_OF_SETTING.items() if overlap(path, name.split("."))):
+        return f"{key}: is decided by {', '.join(fields)}; set that field instead."
+    is_read = any(path[: name.count(".") + 1] == name.split(".") for name in READ)
+    if is_read and not any(overlap(path, name.split(".")) for name in UNREAD):
+        return ""
+    nearest = difflib.get_close_matches(key, [*READ, *FIELD_OF_SETTING], n=1, cutoff=0.9)
+    hint = f" Did you mean {nearest[0]}?" if nearest else ""
+    return f"{key}: has no effect here; set the fields of the specification instead.{hint}"
+
+
+def setting_path(override: str) -> list[str]:
+    """Return the path of names of the setting that an override sets."""
+    return override.partition("=")[0].strip().lstrip("+~").partition("@")[0].split(".")
+
+
+def overlap(path: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two paths are the same setting, or one is a section with the other."""
+    return all(left == right for left, right in zip(path, other, strict=False))

@@ -1,39 +1,91 @@
-"""Ray and verl's trainer while a run needs them; both are ended afterwards."""
+"""verl in the run's worker: its configuration and loggers, and Ray and its trainer while a run needs them."""
 
 import logging
 import os
+import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import ray
 import transfer_queue as tq
 import verl
-from omegaconf import DictConfig, OmegaConf
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig, OmegaConf, open_dict
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
-from verl.utils.device import get_device_name
+from verl.trainer.main_ppo import TaskRunnerV1
+from verl.utils.config import validate_config
+from verl.utils.device import auto_set_device
+from verl.utils.tracking import Tracking
 
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
-from exgrpo_core.verl_plugin.cpu_platform import PLATFORM_NAME
-from exgrpo_core.verl_plugin.version import check_version
-from jobs.engines.verl_ray.ray_folder import ray_folder
-from jobs.engines.verl_ray.trainer import WorkbenchTrainer
-from jobs.machine.gc_tuning import collect_rarely
-from jobs.specs.verl import CLUSTER_VARIABLE
+from exgrpo_core.verl_plugin.settings import check_version
+from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
+from jobs.machine.process_memory import collect_rarely
+from jobs.runs.file_lock import FileLock, is_locked
+from jobs.specs.verl import CLUSTER_VARIABLE, EXTERNAL_MODULES_VARIABLE
 
 logger = logging.getLogger(__name__)
 
+PREFIX, LOCK_FILE = "exgrpo-ray-", "owner.lock"
+"""Of the folders of local Rays."""
+CONSOLE = "console"
+"""verl's default, which is redundant beside the run's log."""
 START_ATTEMPTS = 4
+PLUGIN = "exgrpo_core.verl_plugin.registration"
+_REMEDY = "`make verl-env`, on NVIDIA GPUs `make verl-env GPU=1`"
 START_TIMEOUT = "timed out during startup"
 QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine"}
 """Every process of verl warns of each training engine that is not installed."""
 FORWARDED_VARIABLES = (
-    "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "OMP_NUM_THREADS", "TQ_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME",
-    ALLOWED_CODE_VARIABLE,
+    "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "VERL_ENGINE_VENDOR", EXTERNAL_MODULES_VARIABLE, "OMP_NUM_THREADS",
+    "TQ_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", ALLOWED_CODE_VARIABLE,
 )  # fmt: skip
 """Environment variables of this process that Ray's processes need."""
+
+
+class _TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
+    """verl's task runner in this process: the driver is the run's worker, which records and stops."""
+
+    def __init__(self, config: DictConfig, trainer: "WorkbenchTrainer") -> None:
+        super().__init__()
+        self.config = config
+        self.trainer = trainer
+
+
+class WorkbenchTrainer(ExperienceTrainer):
+    """Questions, checkpoints and the end of a run come from the training loop of every engine."""
+
+    def start(self) -> None:
+        """Start workers, servers, graders and agent loops."""
+        self.init()
+        runner = _TaskRunner(self.config, self)
+        runner.init_agent_loop_manager()
+        self.agent_loop_manager = runner.agent_loop_manager
+
+    def _init_dataloader(self) -> None:
+        """Load no data: questions come from the algorithm. The learning-rate schedule needs the number of steps."""
+        self.total_training_steps = self.config.trainer.total_training_steps
+        with open_dict(self.config):
+            self.config.actor_rollout_ref.actor.optim.total_training_steps = self.total_training_steps
+
+    def _load_checkpoint(self) -> None:
+        """Start from the model: checkpoints are restored by the training loop."""
+        self.global_steps = 0
+
+
+def compose_config(overrides: Sequence[str]) -> DictConfig:
+    """Return verl's whole configuration with `overrides` applied."""
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides=list(overrides))
+    auto_set_device(config)
+    validate_config(config, use_reference_policy=config.actor_rollout_ref.actor.use_kl_loss, use_critic=False)
+    return config
 
 
 @contextmanager
@@ -57,14 +109,14 @@ def open_trainer(config: DictConfig) -> Iterator[WorkbenchTrainer]:
 
 
 def check_verl() -> None:
-    """Check verl's version and that its import loaded this project's platform, which verl itself does not check.
+    """Check verl's version and that its import loaded the plug-in, about which verl itself is silent.
 
     Raises:
         EngineError: One of them is wrong; the message says what to do.
     """
-    check_version(verl.__version__, "run `make verl-env`, on NVIDIA GPUs `make verl-env GPU=1`")
-    if os.environ.get("VERL_PLATFORM") == PLATFORM_NAME != get_device_name():
-        raise EngineError(f"verl: runs on {get_device_name()} although the CPU is configured; run `make verl-env`.")
+    check_version(verl.__version__, f"run {_REMEDY}")
+    if PLUGIN not in sys.modules:
+        raise EngineError(f"verl: did not load {PLUGIN}; run {_REMEDY} again.")
 
 
 @contextmanager
@@ -104,7 +156,7 @@ def _init_options(config: DictConfig) -> dict[str, Any]:
         name: os.environ[name] for name in FORWARDED_VARIABLES if name in os.environ
     }
     runtime_env["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
-    # Imports in verl's eight processes are half of a short run's time; `worker_setup` resets the collector.
+    # Imports in verl's eight processes are half of a short run's time; `agent_loop` resets the collector.
     runtime_env["worker_process_setup_hook"] = f"{collect_rarely.__module__}.{collect_rarely.__qualname__}"
     options: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.get("ray_init", {}), resolve=True)
     if CLUSTER_VARIABLE in os.environ:
@@ -113,3 +165,58 @@ def _init_options(config: DictConfig) -> dict[str, Any]:
         }
     configured = options.pop("runtime_env", None) or {}
     return options | {"runtime_env": runtime_env | configured, "log_to_driver": True}
+
+
+@contextmanager
+def ray_folder() -> Iterator[Path]:
+    """Yield a new folder and remove it afterwards; remove old folders whose owners are dead first."""
+    parent = Path(tempfile.gettempdir())
+    _remove_stale(parent)
+    hidden = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
+    lock = FileLock(hidden / LOCK_FILE)
+    lock.acquire()
+    folder = hidden.rename(parent / hidden.name[1:])  # so the visible folder always has its lock
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+def _remove_stale(parent: Path) -> None:
+    for folder in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another user's
+            if (folder / LOCK_FILE).exists() and not is_locked(folder / LOCK_FILE):
+                shutil.rmtree(folder)
+
+
+class VerlLogger:
+    """Passes metrics to verl's `Tracking`."""
+
+    def __init__(self, config: DictConfig, backends: list[str]) -> None:
+        trainer = config.trainer
+        content = OmegaConf.to_container(config, resolve=True)
+        self._tracking = Tracking(trainer.project_name, trainer.experiment_name, backends, content)
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Write the values of one step."""
+        self._tracking.log(dict(values), step)
+
+    def close(self) -> None:
+        """Write everything and close."""
+        self._tracking.finish(exit_code=0)
+
+
+def open_verl_loggers(config: DictConfig) -> list[VerlLogger]:
+    """Return a logger for all backends that the configuration names besides the console, or none.
+
+    Raises:
+        EngineError: verl does not know one, or it is not installed.
+    """
+    named = config.trainer.logger
+    backends = [name for name in ([named] if isinstance(named, str) else named or []) if name != CONSOLE]
+    try:
+        return [VerlLogger(config, backends)] if backends else []
+    except (AssertionError, ImportError) as error:
+        known = ", ".join(Tracking.supported_backend)
+        raise EngineError(f"trainer.logger: {error}; expected installed ones of {known}.") from error

@@ -2,14 +2,8 @@
 
 from pathlib import Path
 
-from jobs.engines.verl_ray.overrides_from_spec import (
-    VERL_FOLDER,
-    Value,
-    attention_name,
-    overlap,
-    render_value,
-    setting_path,
-)
+from jobs.engines.verl_ray.override_table import overlap, setting_path
+from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER, Value, attention_name, render_value
 from jobs.specs.base import numpy_seed
 from jobs.specs.train import SpecError, TrainSpec
 
@@ -32,8 +26,7 @@ def sft_run_overrides(
     settings = _settings(spec, run_path / VERL_FOLDER, model_path or spec.model.source)
     settings["trainer.resume_mode"] = "disable" if resume_path is None else "resume_path"
     settings["trainer.resume_from_path"] = None if resume_path is None else str(resume_path)
-    precision = [_CPU_PRECISION] if spec.model.device == "cpu" else []
-    return [*(f"{key}={render_value(value)}" for key, value in settings.items()), *precision, *spec.verl.overrides]
+    return [*(f"{key}={render_value(value)}" for key, value in settings.items()), *spec.verl.overrides]
 
 
 def check_sft_overrides(spec: TrainSpec) -> None:
@@ -54,7 +47,7 @@ def check_sft_overrides(spec: TrainSpec) -> None:
 
 
 def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value]:
-    optim, is_cpu = spec.optim, spec.model.device == "cpu"
+    optim = spec.optim
     settings: dict[str, Value] = {
         "data.train_files": [str(folder / DEMONSTRATIONS_FILE)],
         "data.train_batch_size": spec.algorithm.batch_size,
@@ -95,13 +88,4 @@ def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value
         "trainer.nnodes": 1,
         "trainer.n_gpus_per_node": spec.verl.gpus_per_node,
     }
-    return settings | (_CPU_SETTINGS if is_cpu else {})
-
-
-_CPU_SETTINGS: dict[str, Value] = {
-    "trainer.device": "cpu",
-    "engine.use_torch_compile": False,
-    "engine.dtype": "float32",
-}
-"""Settings with which verl runs without a GPU: float32 and eager code."""
-_CPU_PRECISION = "+engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32}"
+    return settings | ({"trainer.device": "cpu"} if spec.model.device == "cpu" else {})

@@ -7,7 +7,7 @@ from app.components.system import audit_log
 from app.requests import RayClusterState
 from app.roles import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
-from jobs.machine.gpus import Gpu
+from jobs.machine.hardware import Gpu
 from jobs.machine.machine_report import Finding, examine_machine, package_versions
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import recorded

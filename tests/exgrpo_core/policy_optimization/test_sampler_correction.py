@@ -60,8 +60,8 @@ def test_nothing_is_corrected_unless_asked_for_and_where_the_sampler_is_the_trai
 def test_metrics_by_hand():
     group = RolloutGroup(question(0), [sampled(), sampled()])
     found = sampler_metrics([group], config_with("truncate"))
-    assert found["sampler/weight_mean"] == pytest.approx((0.625 + 2.0 + 0.5 + 1.2) / 4)
-    assert found["sampler/limited_share"] == 0.25
+    assert found["generator/weight_mean"] == pytest.approx((0.625 + 2.0 + 0.5 + 1.2) / 4)
+    assert found["generator/limited_share"] == 0.25
 
 
 @pytest.mark.parametrize(
@@ -119,5 +119,5 @@ def test_a_step_weighs_fresh_rows_and_replays_against_the_sampler(tmp_path):
     for row in replayed:
         assert row.weights is None
         np.testing.assert_allclose(row.behavior_log_probs, born[row.token_ids.tobytes()].sampler_log_probs, rtol=1e-5)
-    assert reports[-1].metrics["sampler/weight_mean"] == pytest.approx(math.exp(-0.2), rel=1e-5)
-    assert reports[-1].metrics["sampler/limited_share"] == 0.0
+    assert reports[-1].metrics["generator/weight_mean"] == pytest.approx(math.exp(-0.2), rel=1e-5)
+    assert reports[-1].metrics["generator/limited_share"] == 0.0

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.training.verl_composition import CPU_VARIABLES
 from tests.conftest import REPOSITORY
 from tests.jobs.engines.tiny_models import build_model, tiny_tokenizer
+from tests.verl_on_cpu import OVERRIDES, VARIABLES
 
 RUN_SECONDS = 1500
 """A run takes a minute or two on two free cores; a busy machine may need many more."""
@@ -45,26 +45,11 @@ SETTINGS = {
 """A run of GRPO as a user of verl sets it up."""
 ON_THE_CPU = {
     "trainer.device": "cpu",
-    "actor_rollout_ref.model.external_lib": "exgrpo_core.verl_plugin.worker_setup",
     "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
     "actor_rollout_ref.actor.strategy": "fsdp2",
-    "actor_rollout_ref.actor.use_torch_compile": False,
-    "actor_rollout_ref.actor.fsdp_config.use_torch_compile": False,
-    "actor_rollout_ref.actor.fsdp_config.dtype": "float32",
-    "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32",
-    "+actor_rollout_ref.actor.fsdp_config.mixed_precision.reduce_dtype": "fp32",
-    "actor_rollout_ref.rollout.name": "hf",
-    "actor_rollout_ref.rollout.dtype": "float32",
-    "actor_rollout_ref.rollout.enforce_eager": True,
-    "actor_rollout_ref.rollout.free_cache_engine": False,
-    "actor_rollout_ref.rollout.load_format": "auto",
-    "actor_rollout_ref.rollout.agent.num_workers": 1,
-    "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": 64,
-    "reward.num_workers": 1,
-    "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+    "actor_rollout_ref.rollout.name": "vllm",
     "ray_kwargs.ray_init.num_cpus": 36,
     "+ray_kwargs.ray_init.num_gpus": 1,
-    "+ray_kwargs.ray_init.include_dashboard": False,
 }
 """What any run of verl without a GPU and vLLM needs."""
 
@@ -119,8 +104,12 @@ def write_inputs(folder: Path) -> dict[str, Any]:
 
 def launch(python: Path, folder: Path, settings: dict[str, Any], lines: Sequence[str]) -> subprocess.CompletedProcess:
     """Run stock verl's command with further lines of configuration; its metrics go into `metrics.jsonl`."""
-    words = [f"{name}={value}" for name, value in (SETTINGS | ON_THE_CPU | settings).items()]
-    variables = environment() | CPU_VARIABLES | {"VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl")}
+    words = [f"{name}={value}" for name, value in (SETTINGS | ON_THE_CPU | settings).items()] + list(OVERRIDES)
+    # Of the checkout's tests verl's platform alone.
+    shutil.copytree(REPOSITORY / "tests/verl_on_cpu", folder / "path/tests/verl_on_cpu", dirs_exist_ok=True)
+    (folder / "path/tests/__init__.py").touch()
+    variables = environment() | VARIABLES
+    variables |= {"PYTHONPATH": str(folder / "path"), "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl")}
     with tempfile.TemporaryDirectory(prefix="ray") as ray_folder:
         return subprocess.run(
             [python, "-m", "verl.trainer.main_ppo", *words, *lines, f"+ray_kwargs.ray_init._temp_dir={ray_folder}"],

@@ -1,14 +1,10 @@
 """What the agent loop asks of a generating server."""
 
 import asyncio
-import os
 import warnings
 from typing import Any
 
 import pytest
-
-from jobs.specs.verl import VerlSpec
-from jobs.training.verl_composition import CPU_VARIABLES
 
 pytestmark = pytest.mark.verl
 
@@ -23,7 +19,6 @@ PROMPT = {
 
 @pytest.fixture
 def prompt_tokens_loop():
-    os.environ.update(CPU_VARIABLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from exgrpo_core.verl_plugin.agent_loop import PromptTokensLoop
@@ -51,9 +46,3 @@ def test_a_request_has_a_seed_where_its_prompt_has_a_key(prompt_tokens_loop):
     seeds = [asked(prompt_tokens_loop, "0/1/2", session)["seed"] for session in (0, 1, 0)]
     assert seeds[0] == seeds[2] != seeds[1]
     assert "seed" not in asked(prompt_tokens_loop, "", 0)
-
-
-def test_only_vllm_can_do_without_seeds():
-    assert not VerlSpec().has_seeded_requests
-    assert VerlSpec(seeded_requests=True).has_seeded_requests
-    assert VerlSpec(rollout="hf").has_seeded_requests

@@ -2,12 +2,16 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
+from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.errors import EngineError
+from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
 
 pytestmark = [pytest.mark.verl]
 
+OBJECTIVE = build_objective(ExGRPOConfig(entropy_coefficient=0.0, policy_loss_factor=1.0), is_replay_open=True)
 TOKENS = np.array([3, 4], dtype=np.int32)
 LOG_PROBS = np.array([-1.0, -2.0], dtype=np.float32)
 
@@ -52,8 +56,7 @@ def test_a_mini_batch_that_is_not_finite_ends_the_run_otherwise():
 
 
 def test_of_a_row_in_transfer_queue_only_what_the_driver_decides_is_sent():
-    from exgrpo_core.verl_plugin.kept_rows import KeptRow, KeptRows
-    from exgrpo_core.verl_plugin.rows import QueuedRow, TokenRow
+    from exgrpo_core.verl_plugin.rows import KeptRow, KeptRows, QueuedRow, TokenRow
     from exgrpo_core.verl_plugin.update import update_rows
 
     kept = KeptRows()
@@ -78,3 +81,44 @@ def test_of_a_row_in_transfer_queue_only_what_the_driver_decides_is_sent():
         {"advantages": [-0.5], "is_replayed": [1.0], "is_behavior_stored": [1.0]},
         {"advantages": [0.5], "is_replayed": [0.0], "is_behavior_stored": [1.0]},
     ]
+
+
+def nested(*rows):
+    return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
+
+
+def sums(**changes):
+    """Return the loss of a fresh and a replayed row, of prompts of 2 and 1 tokens and responses of 1 and 2."""
+    from tensordict import TensorDict
+
+    from exgrpo_core.verl_plugin.update import experience_loss
+
+    columns = {
+        "prompts": nested([1, 2], [3]),
+        "responses": nested([4], [5, 6]),
+        "response_mask": nested([1], [1, 1]),
+        # A value is of the token after it: the response's are 0.001 (cut to 0), and -1 and -2.
+        "log_probs": nested([-9.0, 0.001, -9.0], [-1.0, -2.0, -9.0]),
+        "rollout_log_probs": nested([-5.0], [-1.5, -1.0]),
+        "advantages": nested([2.0], [-1.0]),
+        "is_replayed": nested([0.0], [1.0]),
+        "is_behavior_stored": nested([0.0], [1.0]),
+    }
+    data = TensorDict(columns | changes, batch_size=[2])
+    for name, value in {"num_trajectories": 2, "num_tokens": 3, "dp_size": 1}.items():
+        data.set_non_tensor(name, value)
+    loss, metrics = experience_loss(OBJECTIVE, {"log_probs": columns["log_probs"]}, data)
+    return float(loss), {name: metric.aggregate() for name, metric in metrics.items()}
+
+
+def test_behavior_log_probs_are_those_before_the_update_or_the_stored_ones_as_each_row_says():
+    _, metrics = sums()
+    assert (metrics["num_fresh"], metrics["num_replayed"]) == (1.0, 2.0)
+    assert metrics["behavior_log_prob_sum"] == pytest.approx(0.0 - 1.5 - 1.0)
+    _, metrics = sums(is_behavior_stored=nested([1.0], [0.0]))
+    assert metrics["behavior_log_prob_sum"] == pytest.approx(-5.0 - 1.0 - 2.0)
+
+
+def test_an_advantage_of_a_row_is_that_of_each_of_its_tokens():
+    assert sums(advantages=nested([2.0], [-1.0, -1.0])) == sums()
+    assert sums(advantages=nested([2.0], [-1.0, -3.0])) != sums()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jobs.cli import demo
-from jobs.machine.model_cache import CACHE_VARIABLE
+from jobs.pretrained.sources import CACHE_VARIABLE
 from jobs.runs.lookup import open_run
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset

@@ -167,7 +167,7 @@ class PolicyEngineContract:
         metrics = engine.update([MiniBatch(rows + halved, 2)], build_objective(config, is_replay_open=True))
         assert abs(metrics["ratio/fresh_mean"] - 1.0) < 1e-3
         assert abs(metrics["ratio/replayed_mean"] - 0.5) < 1e-3
-        assert metrics["sampler/log_prob_gap"] < SCORE_TOLERANCE
+        assert metrics["generator/log_prob_gap"] < SCORE_TOLERANCE
 
     def test_algorithm_one_runs_on_the_engine(self, engine: PolicyEngine, config, questions, tmp_path):
         state = ExGRPOState.create(tmp_path, questions, config)

@@ -39,7 +39,7 @@ class PairedEngines:
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
         others = self._second.update(copy.deepcopy(mini_batches), objective)
         metrics = self._first.update(mini_batches, objective)
-        for name in metrics.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}:
+        for name in metrics.keys() - {"generator/log_prob_gap", "generator/log_prob_gap_max"}:
             gap = abs(metrics[name] - others[name]) / max(1.0, abs(metrics[name]))
             self.metric_gaps[name] = max(self.metric_gaps.get(name, 0.0), gap)
         return metrics

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from jobs.judging.client import MAX_BODY_BYTES, JudgeAnswer, JudgeClient, check_endpoint
+from jobs.judging.client import MAX_BODY_BYTES, JudgeAnswer, JudgeClient
 from jobs.judging.pacing import SpendCapError, Spending
 from jobs.runs.control import TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE
@@ -19,8 +19,7 @@ def ask(address: str, num_questions: int = 1, spending: Spending | None = None, 
     server = server_spec(address, **{"num_tries": 2} | changes).server
 
     async def run() -> list[JudgeAnswer]:
-        endpoint = await check_endpoint(address, allows_internal=False)
-        async with JudgeClient(server, endpoint, spending or Spending(None, None)) as client:
+        async with JudgeClient(server, spending or Spending(None, None)) as client:
             return [await client.ask(MESSAGES, f"job/{number}/0") for number in range(num_questions)]
 
     return asyncio.run(run())

@@ -12,6 +12,7 @@ from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy
 from tests.jobs.supervisor.toy_bench import Bench
+from tests.verl_on_cpu import on_cpu
 
 TOY_RAY_WORKER = "tests.jobs.launchers.toy_ray_worker"
 TIMEOUT_SECONDS = 200.0
@@ -22,7 +23,7 @@ POLL_SECONDS = 0.5
 def ray_spec(
     address: str | None, num_steps: int = 3, *tags: str, gpus_per_node: int = 1, checkpoint_interval: int = 1000
 ) -> TrainSpec:
-    verl = VerlSpec(num_nodes=1, gpus_per_node=gpus_per_node, rollout="hf", ray=RaySpec(address=address))
+    verl = VerlSpec(**on_cpu(gpus_per_node), ray=RaySpec(address=address))
     return TrainSpec(
         name="toy",
         engine="verl",

@@ -1,6 +1,8 @@
-"""Toy runs on a real Ray cluster of one machine, which asks for a token."""
+"""What a real Ray cluster of one machine, which asks for a token, says of itself, and toy runs on it."""
 
 import os
+import shlex
+import time
 
 import psutil
 import pytest
@@ -8,18 +10,52 @@ import pytest
 from db.connections.opening import open_database
 from db.queries import metrics
 from jobs.actions import run_actions
-from jobs.launchers.ray_jobs_api import RayJobsApi, RayJobStatus
+from jobs.launchers.local import LaunchError
+from jobs.launchers.ray_jobs_api import RayClusterState, RayJobsApi, RayJobStatus, read_cluster
 from jobs.runs.status import RunStatus
 from jobs.specs.train import parse_spec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.jobs.engines.verl_ray.runs import NUM_STEPS, RUN_SECONDS, run_content, steps_of
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
-from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster
+from tests.jobs.launchers.ray_cluster import NUM_GPUS, TOKEN, RayCluster
 from tests.processes import is_gone
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
 MANY_STEPS = 100_000
+
+
+HOLDS_A_GPU = """
+import ray, time
+ray.init()
+ray.get(ray.remote(num_gpus=1)(lambda: time.sleep(600)).remote())
+"""
+
+
+def num_used(state: RayClusterState) -> int:
+    return sum(machine.num_used_gpus for machine in state.machines)
+
+
+def test_cluster_tells_its_version_gpus_and_running_jobs(cluster: RayCluster, monkeypatch):
+    monkeypatch.setenv(RAY_TOKEN_VARIABLE, TOKEN)
+    api = RayJobsApi(cluster.address, TOKEN)
+    api.submit("held-0001", f"python -c {shlex.quote(HOLDS_A_GPU)}", {})
+    give_up_at = time.monotonic() + 120
+    while num_used(state := read_cluster(cluster.address)) != 1:
+        assert time.monotonic() < give_up_at, (state, api.log("held-0001"))
+        time.sleep(0.5)
+    assert state.ray_version == "2.60.0"
+    assert [machine.num_gpus for machine in state.machines] == [NUM_GPUS]
+    assert state.running_jobs == ("held-0001",)
+    assert state.problems == ()
+    api.stop("held-0001")
+    api.close()
+
+
+def test_wrong_token_is_refused_in_one_sentence(cluster: RayCluster, monkeypatch):
+    monkeypatch.setenv(RAY_TOKEN_VARIABLE, "0" * 64)
+    with pytest.raises(LaunchError, match="refuses the token"):
+        read_cluster(cluster.address)
 
 
 def test_ends_are_told_in_one_sentence_and_logged(ray_bench: RayBench, cluster: RayCluster):
@@ -91,11 +127,11 @@ def test_cluster_that_is_too_small_is_refused(ray_bench: RayBench, cluster: RayC
     run_id = ray_bench.submit(ray_spec(cluster.address, gpus_per_node=8))
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.FAILED)
-    assert "1 x 8 GPUs, 3 CPUs with each and 12 more" in ray_bench.reason_of(run_id)
+    assert "1 x 8 GPUs and 36 CPUs are needed" in ray_bench.reason_of(run_id)
     assert "free are 2 and 18 on" in ray_bench.reason_of(run_id)
 
 
-def test_wrong_token_is_refused(ray_bench: RayBench, cluster: RayCluster, monkeypatch):
+def test_run_with_a_wrong_token_is_refused(ray_bench: RayBench, cluster: RayCluster, monkeypatch):
     monkeypatch.setenv(RAY_TOKEN_VARIABLE, "0" * 64)
     run_id = ray_bench.submit(ray_spec(cluster.address))
     ray_bench.start()

@@ -9,18 +9,17 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.launchers import ray_jobs, ray_jobs_rules
+from jobs.launchers import ray_jobs
 from jobs.launchers.local import LaunchError
-from jobs.launchers.ray_jobs import RayJobsLauncher
-from jobs.launchers.ray_jobs_api import RayJobsApi, RayUnreachableError, is_loopback
-from jobs.launchers.ray_jobs_rules import (
+from jobs.launchers.ray_jobs import (
     Machine,
+    RayJobsLauncher,
     check_gpu_needs,
-    check_ray_version,
     check_size,
     check_versions,
-    plain_command,
+    shell_command,
 )
+from jobs.launchers.ray_jobs_api import RayJobsApi, RayUnreachableError, check_address, is_loopback
 from jobs.machine.engine_environments import Pins
 from jobs.machine.gpu_needs import GpuNeeds
 from jobs.runs.ray_contact import CONTACT_TIMEOUT_SECONDS, read_contact, write_contact
@@ -95,7 +94,7 @@ def test_another_machine_without_a_token_is_refused_at_once(ray_bench: RayBench,
 
 def test_another_machine_without_a_token_is_taken_when_the_user_insists():
     spec = VerlSpec(ray=RaySpec(address=ELSEWHERE, allow_unauthenticated=True))
-    ray_jobs_rules.check_address(spec, None)
+    check_address(spec, None)
 
 
 def test_cluster_elsewhere_that_lets_in_everyone_is_refused_even_with_a_token(ray_bench, open_server, monkeypatch):
@@ -123,13 +122,6 @@ def test_a_proxy_that_the_environment_names_is_not_asked(open_server, monkeypatc
     api.close()
 
 
-def test_another_ray_is_refused_with_both_versions(ray_bench, open_server):
-    launcher = make_launcher(ray_bench, open_server, pins=[Pins("old", {"ray": "2.9.0"})])
-    with pytest.raises(LaunchError, match=r"runs Ray 2\.60\.0, expected 2\.9\.0"):
-        launcher.prepare(lambda: True)
-    launcher.close()
-
-
 def test_cluster_that_cannot_be_reached_is_a_failure_with_its_address(ray_bench: RayBench, monkeypatch):
     monkeypatch.setattr(ray_jobs, "REACH_SECONDS", 1.0)
     address = f"http://127.0.0.1:{free_port()}"
@@ -151,19 +143,13 @@ def test_submission_without_an_answer_is_no_failure_since_it_may_have_arrived(ra
     launcher.close()
 
 
-@pytest.mark.parametrize("word", ["/runs/a b", "/runs/$(reboot)", "/runs/a;b", "/runs/a'b", "/runs/ä", "", "a\nb"])
-def test_words_that_a_shell_would_read_otherwise_are_refused(word):
-    with pytest.raises(LaunchError, match="--runs-root"):
-        plain_command("python", word)
-
-
-def test_command_takes_the_shells_place():
-    assert plain_command("python", "-m", "jobs.worker", "/runs/a+b", "1") == "exec python -m jobs.worker /runs/a+b 1"
+def test_command_takes_the_shells_place_and_quotes_what_the_shell_would_read():
+    assert shell_command("python", "-m", "a", "/runs/a b", "1") == "exec python -m a '/runs/a b' 1"
 
 
 def machine(free_gpus: int = 8, free_cpus: int = 64, **versions: str | None) -> Machine:
     found = {"ray": "2.60.0", "verl": "0.9.1"} | versions
-    return Machine("id", "host-1", free_gpus, free_cpus, "", found)
+    return Machine("host-1", free_gpus, free_cpus, "", "", found)
 
 
 def test_machines_of_either_constraints_file_are_taken():
@@ -197,12 +183,6 @@ def test_machine_whose_gpus_lack_the_attention_kernel_is_refused_by_name():
     check_gpu_needs([bare], ray_spec(ELSEWHERE))
 
 
-def test_ray_of_either_constraints_file_is_taken():
-    check_ray_version("http://a", "2.58.1", PINS)
-    with pytest.raises(LaunchError, match=r"expected 2\.58\.1 or 2\.60\.0"):
-        check_ray_version("http://a", "2.61.0", PINS)
-
-
 TWO_MACHINES = ray_spec(ELSEWHERE).model_copy(update={"verl": VerlSpec(num_nodes=2, gpus_per_node=8)})
 WITH_REWARD_MODEL = TWO_MACHINES.model_copy(update={"reward_model": RewardModelSpec(source="scorer", num_gpus=4)})
 
@@ -214,7 +194,7 @@ def test_cluster_with_room_for_the_gpus_their_cpus_and_the_other_actors_is_taken
 
 @pytest.mark.parametrize("machines", [[(4, 64), (15, 64)], [(8, 64), (8, 23)], [(8, 24), (8, 35)], [(16, 64)], []])
 def test_cluster_without_that_room_is_refused(machines):
-    with pytest.raises(LaunchError, match="2 x 8 GPUs, 3 CPUs with each and 12 more CPUs are needed"):
+    with pytest.raises(LaunchError, match="2 x 8 GPUs and 60 CPUs are needed"):
         check_size([machine(*free) for free in machines], TWO_MACHINES)
 
 
@@ -223,9 +203,9 @@ def test_cluster_with_room_for_the_reward_model_too_is_taken(machines):
     check_size([machine(*free) for free in machines], WITH_REWARD_MODEL)
 
 
-@pytest.mark.parametrize("machines", [[(8, 64), (8, 64)], [(10, 64), (10, 64)], [(8, 36), (8, 24), (4, 11)], []])
+@pytest.mark.parametrize("machines", [[(8, 64), (8, 64)], [(8, 36), (8, 24), (4, 11)], []])
 def test_cluster_without_room_for_the_reward_model_is_refused(machines):
-    with pytest.raises(LaunchError, match="2 x 8 GPUs and 4 on one machine for the reward model"):
+    with pytest.raises(LaunchError, match="2 x 8 GPUs and 4 for the reward model and 72 CPUs"):
         check_size([machine(*free) for free in machines], WITH_REWARD_MODEL)
 
 

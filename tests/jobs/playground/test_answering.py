@@ -6,9 +6,9 @@ import torch
 
 from exgrpo_core.errors import InputError
 from jobs.actions import run_actions
+from jobs.engines.embedded.generation import score_sequences
 from jobs.engines.embedded.model import load_policy
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.scoring import score_sequences
 from jobs.playground.answering import ChatModel, ChatRequest, answer, find_model
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.directory import RunDirectory

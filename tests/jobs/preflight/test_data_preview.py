@@ -11,13 +11,12 @@ from transformers import PreTrainedTokenizerFast
 from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.preflight.chat_template import TEMPLATE_FILE, read_chat_template
 from jobs.preflight.data_preview import preview_data
-from jobs.preflight.disk_estimate import estimate_disk_bytes
-from jobs.preflight.resource_estimate import estimate_resources
+from jobs.preflight.disk_estimate import estimate_disk_bytes, estimate_resources
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.data_rows import DataError, iterate_raw_rows
-from tests.jobs.preflight.test_tokenizer_file import PANICS
+from tests.jobs.preflight.test_chat_template import PANICS
 
 CONFIG = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,

@@ -3,12 +3,13 @@ from types import SimpleNamespace
 import pytest
 
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.machine.gpus import Gpu
+from jobs.machine.hardware import Gpu
 from jobs.preflight import machine_fit
 from jobs.preflight.local_sources import check_first_rows
-from jobs.preflight.machine_fit import check_disk, check_embedded_device, check_memory, check_rollout
+from jobs.preflight.machine_fit import check_disk, check_embedded_device, check_machine, check_memory, check_rollout
 from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, TrainSpec, load_preset
+from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
+from jobs.specs.verl import EXTERNAL_MODULES_VARIABLE
 
 GIB = 1024**3
 
@@ -70,11 +71,10 @@ def test_vllm_has_to_be_in_verls_environment_to_generate_with_it(tmp_path, monke
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(python))
     spec = load_preset("paper-exgrpo")
     if is_refused:
-        with pytest.raises(SpecError, match=r"verl\.rollout: vLLM is not installed .*`make verl-env GPU=1`"):
+        with pytest.raises(SpecError, match=r"verl\.gpus_per_node: vLLM is not installed .*`make verl-env GPU=1`"):
             check_rollout(spec)
     else:
         check_rollout(spec)
-    check_rollout(apply_settings(spec, ["verl.rollout=hf"]))
 
 
 def test_mistake_in_the_first_rows_of_a_file_is_named_before_anything_starts(tmp_path):
@@ -82,3 +82,11 @@ def test_mistake_in_the_first_rows_of_a_file_is_named_before_anything_starts(tmp
     path.write_text("{}\n")
     with pytest.raises(SpecError, match=r"data\.source: questions\.jsonl, row 1, data_source: expected a text"):
         check_first_rows(apply_settings(TrainSpec(), [f"data.source={path}", "data.template=paper"]))
+
+
+def test_verl_needs_gpus_unless_a_module_from_outside_gives_it_another_platform(monkeypatch):
+    spec = parse_spec({"engine": "verl", "model": {"device": "cpu"}}, "test")
+    check_machine(spec)
+    monkeypatch.delenv(EXTERNAL_MODULES_VARIABLE)
+    with pytest.raises(SpecError, match=r"^model\.device: "):
+        check_machine(spec)

@@ -5,8 +5,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from jobs.preflight.memory_estimate import estimate_memory
 from jobs.preflight.model_shapes import model_shape
-from jobs.preflight.verl_memory import estimate_memory
 from jobs.specs.train import load_preset
 
 # The five backbones of the paper have three shapes.

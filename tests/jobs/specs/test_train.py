@@ -161,7 +161,7 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
         ),
         ("name: <b>x</b>\n", "name: expected letters"),
         ("verl: {tensor_parallel: 3}\n", r"verl\.tensor_parallel: expected a divisor of the 8"),
-        ("engine: verl\nverl: {strategy: megatron}\n", r"verl\.strategy: expected 'fsdp2', got 'megatron'"),
+        ("engine: verl\nverl: {attention: eager}\n", r"verl\.attention: expected 'flash' or 'sdpa', got 'eager'"),
         ("engine: verl\nverl: {overrides: [trainer]}\n", r"verl\.overrides\.0: expected KEY=VALUE"),
         ("verl: {overrides: [a=1]}\n", r"verl\.overrides: expected none"),
         ("verl: {ray: {address: 10.0.0.1:8265}}\n", r"verl\.ray\.address: expected an address that begins"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.machine.model_cache import CACHE_VARIABLE
+from jobs.pretrained.sources import CACHE_VARIABLE
 from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import TrainingError

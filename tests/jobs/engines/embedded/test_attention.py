@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.engines.embedded.attention import PackedAttention
+from jobs.engines.embedded.backend import PackedAttention
 from jobs.engines.embedded.decoder_weights import HeadShape
 from jobs.engines.embedded.packing import pack_sequences
 from tests.jobs.engines.embedded.packs import prefixes_that_attend, sequence

@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import EngineError
 from exgrpo_core.state import ExGRPOState
+from jobs.engines.embedded.backend import PaddedBackend
+from jobs.engines.embedded.generation import score_sequences
 from jobs.engines.embedded.model import frozen_reference, load_policy
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.padded import PaddedBackend
-from jobs.engines.embedded.scoring import score_sequences
 from jobs.engines.embedded.vocabulary import Scoring
 from tests.jobs.engines.embedded.engines import LORA, make_engine, make_questions
 from tests.jobs.engines.tiny_models import build_model, build_policy, tiny_tokenizer
@@ -81,7 +81,7 @@ def test_scores_and_gradients_are_those_of_pefts_own_forward(architecture, tmp_p
 def test_rollouts_follow_the_adapters_after_an_update(tmp_path):
     """Behavior log-probs are of merged copies of the weights: stale ones would leave a gap."""
     metrics = train(make_engine("llama+lora"), tmp_path, num_steps=3)
-    assert all(step["sampler/log_prob_gap_max"] < 1e-4 for step in metrics)
+    assert all(step["generator/log_prob_gap_max"] < 1e-4 for step in metrics)
 
 
 def test_kl_penalty_is_against_the_weights_without_adapters(tmp_path):

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from jobs.engines.embedded.matrix_products import MIN_PACKED_ELEMENTS, linear, pack_matrix
-from jobs.machine.processor import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
+from jobs.machine.hardware import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
 
 ROWS, INNER = 5, 256
 OUTER = MIN_PACKED_ELEMENTS // INNER

@@ -7,12 +7,10 @@ import pytest
 import torch
 
 from jobs.engines.embedded import model
-from jobs.engines.embedded.backend import PackedBackend
+from jobs.engines.embedded.backend import PackedBackend, PaddedBackend
 from jobs.engines.embedded.decoder import Decoder
-from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.generation import generate, score_sequences
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.padded import PaddedBackend
-from jobs.engines.embedded.scoring import score_sequences
 from jobs.engines.embedded.vocabulary import Scoring
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.engines.tiny_models import build_policy

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.engines.embedded import packing, prefix_tree, shared_prefixes
+from jobs.engines.embedded import packing, shared_prefixes
 from jobs.engines.embedded.packing import (
     MIN_COLUMNS,
     NUM_BLOCKS,
@@ -46,7 +46,7 @@ def test_worked_example_in_blocks_of_two_columns(monkeypatch):
     assert packed.slots.tolist() == [0, 1, 4, 5, 2]
 
 
-@pytest.mark.parametrize("module", [prefix_tree, packing, shared_prefixes])
+@pytest.mark.parametrize("module", [packing, shared_prefixes])
 def test_worked_examples_of_docstrings_hold(module):
     result = doctest.testmod(module)
     assert result.attempted > 0

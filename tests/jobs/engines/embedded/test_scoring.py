@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from jobs.engines.embedded import matrix_products
+from jobs.engines.embedded.generation import score_sequences
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.scoring import score_sequences
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts
 from tests.jobs.engines.tiny_models import ARCHITECTURES, VOCABULARY_SIZE, build_policy
 

@@ -216,23 +216,23 @@ def test_warm_up_raises_the_learning_rate_linearly():
 def test_only_declared_metrics_are_returned():
     metrics = updater(build_policy()).update([mini_batch(0), mini_batch(1)], build_objective(BASE, is_replay_open=True))
     assert metrics.keys() <= METRICS.keys()
-    assert {"ratio/replayed_ess", "loss/total", "optim/gradient_norm", "sampler/log_prob_gap"} <= metrics.keys()
+    assert {"ratio/replayed_ess", "loss/total", "optim/gradient_norm", "generator/log_prob_gap"} <= metrics.keys()
 
 
 def test_gap_compares_fresh_rows_of_the_first_mini_batch_before_its_step():
     policy = build_policy()
     batch = mini_batch()
     sequences = [row for row in batch.rows if not row.is_replayed]
+    from jobs.engines.embedded.generation import score_sequences
     from jobs.engines.embedded.packing import TokenSequence
-    from jobs.engines.embedded.scoring import score_sequences
 
     scores = score_sequences(policy, [TokenSequence(row.prompt_ids, row.token_ids) for row in sequences], TEMPERATURE)
     gaps = np.concatenate(
         [np.abs(new - row.behavior_log_probs) for new, row in zip(scores.log_probs, sequences, strict=True)]
     )
     metrics = updater(policy).update([batch, mini_batch(1)], build_objective(BASE, is_replay_open=True))
-    assert metrics["sampler/log_prob_gap"] == pytest.approx(gaps.mean(), abs=1e-5)
-    assert metrics["sampler/log_prob_gap_max"] == pytest.approx(gaps.max(), abs=1e-5)
+    assert metrics["generator/log_prob_gap"] == pytest.approx(gaps.mean(), abs=1e-5)
+    assert metrics["generator/log_prob_gap_max"] == pytest.approx(gaps.max(), abs=1e-5)
 
 
 def test_a_loss_that_is_not_finite_is_refused_and_names_the_step():
@@ -255,7 +255,7 @@ def test_a_mini_batch_that_is_not_finite_is_left_out_and_counted_where_the_setti
     metrics = updater(policy, SKIPPING).update([bad, good, bad], objective)
     expected = updater(alone, SKIPPING).update([good], objective)
     assert (metrics.pop("optim/num_skipped"), expected.pop("optim/num_skipped")) == (2.0, 0.0)
-    assert metrics == {name: value for name, value in expected.items() if not name.startswith("sampler/")}
+    assert metrics == {name: value for name, value in expected.items() if not name.startswith("generator/")}
     for name, value in policy.model.state_dict().items():
         assert torch.equal(value, alone.model.state_dict()[name])
     assert updater(policy, SKIPPING).update([bad], objective) == {"optim/num_skipped": 1.0}

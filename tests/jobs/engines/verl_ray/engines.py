@@ -1,7 +1,6 @@
 """verl engines on the tiny random model of the embedded engine's tests; verl itself is imported when one is opened."""
 
 import dataclasses
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.specs.train import TrainSpec, parse_spec
-from jobs.training.verl_composition import CPU_VARIABLES
 from tests.jobs.engines.embedded.engines import CONFIG
 from tests.jobs.engines.tiny_models import END, build_model, tiny_tokenizer
+from tests.verl_on_cpu import on_cpu
 
 if TYPE_CHECKING:
     from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
@@ -39,7 +38,7 @@ def tiny_spec(
     content = {
         "engine": "verl",
         "model": {"source": str(model), "device": "cpu", "lora": lora},
-        "verl": {"gpus_per_node": num_ranks, "rollout": "hf"},
+        "verl": on_cpu(num_ranks),
         "algorithm": algorithm,
         "optim": {"learning_rate": learning_rate},
     }
@@ -57,14 +56,12 @@ def open_engine(
     folder: Path, num_ranks: int, *, architecture: str = "qwen2_tied", has_rollouts: bool = True, **changes: Any
 ) -> Iterator["WorkbenchVerlEngine"]:
     """Give an engine on so many ranks, and end its Ray afterwards."""
-    os.environ.update(CPU_VARIABLES)
     with warnings.catch_warnings():
         # verl and Ray warn of libraries that are not there and of what they themselves will change.
         warnings.simplefilter("ignore")
-        from jobs.engines.verl_ray.compose_config import compose_config
         from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
         from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
-        from jobs.engines.verl_ray.session import open_trainer
+        from jobs.engines.verl_ray.session import compose_config, open_trainer
 
         spec = tiny_spec(save_tiny_model(folder / "model", architecture), num_ranks, **changes)
         words = [*ENGINE_OVERRIDES, *verl_overrides(spec, folder / "run")]

@@ -31,7 +31,7 @@ def check_update(engine, objective, folder: Path, architecture: str = "qwen2_tie
     expected_metrics, expected = embedded_gradient(mini_batch, objective, architecture)
     assert gradient.keys() == expected.keys()
     assert all(torch.allclose(gradient[key], expected[key], atol=TOLERANCE) for key in expected)
-    for key in expected_metrics.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}:
+    for key in expected_metrics.keys() - {"generator/log_prob_gap", "generator/log_prob_gap_max"}:
         assert metrics[key] == pytest.approx(expected_metrics[key], rel=TOLERANCE, abs=TOLERANCE), key
 
 

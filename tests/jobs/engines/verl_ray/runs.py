@@ -14,6 +14,7 @@ from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
+from tests.verl_on_cpu import on_cpu
 
 MARK = "EXGRPO_TEST_MARK"
 """Environment variable that every process of a run inherits, Ray's included."""
@@ -32,7 +33,7 @@ def run_content(
         "engine": "verl",
         "model": {"device": "cpu"},
         "data": {"num_questions": 8, "num_held_out": 4, "max_operations": 3},
-        "verl": {"gpus_per_node": num_ranks, "rollout": "hf"},
+        "verl": on_cpu(num_ranks),
         "algorithm": {
             "batch_size": 4,
             "mini_batch_size": 2,

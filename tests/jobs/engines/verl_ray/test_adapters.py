@@ -68,7 +68,7 @@ def test_first_update_is_that_of_the_embedded_engine(engine):
     metrics = engine.update([mini_batch], OBJECTIVE)
     expected = make_engine(ADAPTED, kl_coefficient=PENALIZED.kl_coefficient).update([mini_batch], OBJECTIVE)
     assert expected["optim/gradient_norm"] > 0.0
-    for name in expected.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}:
+    for name in expected.keys() - {"generator/log_prob_gap", "generator/log_prob_gap_max"}:
         assert metrics[name] == pytest.approx(expected[name], rel=TOLERANCE, abs=TOLERANCE), name
 
 
@@ -115,7 +115,7 @@ def test_restored_engine_draws_and_learns_what_the_saved_one_did(engine, tmp_pat
     again, same = take_step(engine)
     assert [item.token_ids.tolist() for item in again] == [item.token_ids.tolist() for item in trajectories]
     # The generator's rounding depends on which requests it gathers into a batch.
-    assert all(same[name] == metrics[name] for name in metrics if not name.startswith("sampler/"))
+    assert all(same[name] == metrics[name] for name in metrics if not name.startswith("generator/"))
 
 
 def test_checkpoint_is_merged_into_a_model_without_adapters(engine, tmp_path, monkeypatch):

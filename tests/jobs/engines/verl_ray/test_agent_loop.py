@@ -1,7 +1,6 @@
 """What the workbench's agent loop adds to the plug-in's."""
 
 import asyncio
-import os
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -9,13 +8,11 @@ from typing import Any
 import pytest
 
 from jobs.tasks.chains.tokenizer import make_tokenizer
-from jobs.training.verl_composition import CPU_VARIABLES
 
 pytestmark = pytest.mark.verl
 
 
 def test_a_rollout_comes_with_its_text_by_the_models_own_tokenizer(tmp_path):
-    os.environ.update(CPU_VARIABLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from verl.workers.rollout.replica import TokenOutput

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engines.verl_ray.override_table import INSTEAD, READ, find_unread
-from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, FIELD_OF_SETTING, overlap, verl_overrides
+from jobs.engines.verl_ray.override_table import FIELD_OF_SETTING, READ, UNREAD
+from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.dry_run import plan_run
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from tests.verl_on_cpu import on_cpu
 
 config_check = pytest.importorskip("jobs.engines.verl_ray.config_check", reason="needs the verl environment")
 pytestmark = pytest.mark.verl
@@ -37,7 +38,7 @@ def test_every_preset_makes_a_configuration_that_verl_knows(name):
 
 
 def test_settings_without_a_gpu_are_known_too():
-    found = check(parse_spec({"engine": "verl", "model": {"device": "cpu"}}, "test"))
+    found = check(parse_spec({"engine": "verl", "model": {"device": "cpu"}, "verl": on_cpu(1)}, "test"))
     assert found["problems"] == []
     assert found["config"]["actor_rollout_ref"]["actor"]["strategy"] == "fsdp2"
 
@@ -47,8 +48,8 @@ def test_a_local_ray_counts_processors_for_all_of_verls_processes_whatever_the_m
     spec = parse_spec({"engine": "verl", "verl": {"gpus_per_node": num_gpus}}, "test")
     config = check(spec)["config"]
     for_queue = config["transfer_queue"]["backend"]["SimpleStorage"]["num_data_storage_units"] + 1
-    for_loops = config["actor_rollout_ref"]["rollout"]["agent"]["num_workers"] + config["reward"]["num_workers"]
-    assert config["ray_kwargs"]["ray_init"]["num_cpus"] >= for_queue + for_loops + 3 * num_gpus
+    # Other actors take none while they run, but need a free one to start.
+    assert config["ray_kwargs"]["ray_init"]["num_cpus"] > for_queue + 3 * num_gpus
 
 
 def test_the_queue_takes_as_many_rows_as_an_evaluation_has():
@@ -65,19 +66,22 @@ def test_own_override_reaches_the_configuration():
 def test_unknown_and_wrongly_typed_keys_name_themselves():
     sentences = {
         "trainer.total_epoch=3": "trainer.total_epoch: .*did you mean trainer.total_epochs?",
-        "actor_rollout_ref.actor.ppo_mini_batch=3": "did you mean actor_rollout_ref.actor.ppo_mini_batch_size?",
         "model.path=x": "did you mean actor_rollout_ref.model.path?",
-        "+traner.x=1": "traner.x: verl 0.9.1 has no such setting",
-        "trainer.save_freq=often": 'trainer.save_freq: expected a whole number .*, got "often"',
-        "actor_rollout_ref.rollout.n=2.5": "actor_rollout_ref.rollout.n: expected a whole number",
+        "trainer.save_freq=often": 'trainer.save_freq: expected a number .*, got "often"',
         "data.shuffle=1": "data.shuffle: expected true or false",
         "actor_rollout_ref.actor.loss_agg_mode=null": "loss_agg_mode: expected a text",
-        "a b": "a b: is not KEY=VALUE",
+        "trainer.logger=3": "trainer.logger: expected a list",
     }
     found = problems(*sentences)
     assert len(found) == len(sentences)
     for sentence in sentences.values():
         assert sum(re.search(sentence, item) is not None for item in found) == 1, sentence
+
+
+@pytest.mark.parametrize("word", ["a b", "trainer.logger=[", "transfer_queue.backend=${nothing}"])
+def test_what_hydra_refuses_is_told_by_its_first_line(word):
+    (problem,) = problems(word)
+    assert problem.startswith("verl's configuration: ")
 
 
 def test_what_verl_takes_is_let_through():
@@ -89,39 +93,23 @@ def test_what_verl_takes_is_let_through():
         "actor_rollout_ref.actor.entropy_coeff=0.01",
         "trainer.logger=[console,wandb]",
         "data.train_files=[a.parquet,b.parquet]",
-        "model_engine=megatron",
     ]
     assert problems(*words) == []
     assert problems("trainer.logger=console") == []
 
 
-def test_every_setting_that_a_field_decides_is_one_of_verls():
+def test_the_table_names_settings_that_verl_has():
     config = check(parse_spec({"engine": "verl"}, "test"))["config"]
-    for name in FIELD_OF_SETTING:
-        section = config
-        for part in name.split("."):
-            assert part in section, name
-            section = section[part]
-
-
-def leaves(config: dict, prefix: str = ""):
-    for name, value in config.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
-
-
-def test_every_setting_of_verl_is_decided_by_a_field_read_or_refused_with_what_to_use_instead():
-    config = check(parse_spec({"engine": "verl"}, "test"))["config"]
-    keys = list(leaves(config))
-    decided = {key for key in keys for name in FIELD_OF_SETTING if overlap(key.split("."), name.split("."))}
-    unknown = [key for key in keys if key not in decided and find_unread(key.split(".")) is None]
-    assert len(keys) > 800
-    assert unknown == []
-    known = {".".join(key.split(".")[:length]) for key in keys for length in range(1, 9)} | {"model_engine"}
+    known = set(paths(config))
     added_by_a_plus = {"actor_rollout_ref.rollout.enable_sleep_mode"}
-    assert (READ | set(INSTEAD)) - known == added_by_a_plus
+    assert (READ | UNREAD | set(FIELD_OF_SETTING)) - known == added_by_a_plus
+
+
+def paths(config: dict, prefix: str = ""):
+    for name, value in config.items():
+        yield f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from paths(value, f"{prefix}{name}.")
 
 
 def test_the_program_reads_and_writes_json():

@@ -12,7 +12,7 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.run_strategies import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
-from jobs.machine.gc_tuning import NEW_OBJECTS
+from jobs.machine.process_memory import NEW_OBJECTS
 from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.jobs.engines.contract import PolicyEngineContract, stored, training_rows
 from tests.jobs.engines.embedded.engines import CONFIG, SMALL, make_engine, make_questions
@@ -182,7 +182,7 @@ def test_rollouts_that_stay_in_transfer_queue_are_trained_as_those_that_are_sent
     import transfer_queue as tq
 
     from exgrpo_core.verl_plugin import trainer
-    from exgrpo_core.verl_plugin.kept_rows import KeptRows
+    from exgrpo_core.verl_plugin.rows import KeptRows
 
     changes = SMALL | {"entropy_coefficient": 0.01}
     config = dataclasses.replace(CONFIG, **changes)
@@ -216,7 +216,7 @@ def test_rollouts_that_stay_in_transfer_queue_are_trained_as_those_that_are_sent
     pairs = zip(kept, three_steps(tmp_path / "sent"), strict=True)
     different = {name: (one[name], two[name]) for one, two in pairs for name in one if one[name] != two[name]}
     # The sampler's log-probs depend on which requests it answers together.
-    assert not different.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}, different
+    assert not different.keys() - {"generator/log_prob_gap", "generator/log_prob_gap_max"}, different
     assert sum(num_sent) == 3 * config.batch_size * config.rollouts_per_question
     assert not any((tq.kv_list() or {}).values())
 

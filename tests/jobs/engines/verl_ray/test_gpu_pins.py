@@ -1,6 +1,5 @@
 """What the pins for GPUs do on a machine without one; runs in their environment alone (`make test-verl-gpu-pins`)."""
 
-import os
 import warnings
 from importlib.metadata import version
 from typing import Any
@@ -16,7 +15,6 @@ from jobs.engines.embedded.model import wrap_model
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.vocabulary import Scoring
 from jobs.specs.settings import apply_settings
-from jobs.training.verl_composition import CPU_VARIABLES
 from tests.conftest import REPOSITORY
 from tests.jobs.engines.contract import stored, training_rows
 from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions
@@ -38,7 +36,6 @@ NEEDS_A_DEVICE = {
 
 @pytest.fixture(autouse=True)
 def _cpu_platform():
-    os.environ.update(CPU_VARIABLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -158,10 +155,9 @@ def test_the_fused_kernels_lose_no_more_in_bfloat16_than_the_model_does():
 
 
 def test_a_worker_starts_scores_and_learns_with_the_settings_of_gpus(tmp_path):
-    from jobs.engines.verl_ray.compose_config import compose_config
     from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
     from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
-    from jobs.engines.verl_ray.session import open_trainer
+    from jobs.engines.verl_ray.session import compose_config, open_trainer
 
     spec = tiny_spec(save_tiny_model(tmp_path / "model"), 1)
     spec = apply_settings(spec, ["model.device=cuda", "verl.attention=sdpa"])

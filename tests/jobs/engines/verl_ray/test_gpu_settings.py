@@ -1,13 +1,11 @@
 """The settings for GPUs, read by verl's and transformers' classes as a worker reads them; no device is needed."""
 
-import os
 import warnings
 
 import pytest
 
 from jobs.machine.gpu_needs import KERNEL
 from jobs.specs.settings import apply_settings
-from jobs.training.verl_composition import CPU_VARIABLES
 from tests.jobs.engines.verl_ray.engines import save_tiny_model, tiny_spec
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
@@ -16,12 +14,11 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow]
 @pytest.fixture
 def read(tmp_path):
     """Return a function that gives verl's objects of the parts of its configuration, for GPUs."""
-    os.environ.update(CPU_VARIABLES)
     warnings.simplefilter("ignore")
     from verl.utils.config import omega_conf_to_dataclass
 
-    from jobs.engines.verl_ray.compose_config import compose_config
     from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
+    from jobs.engines.verl_ray.session import compose_config
 
     def read(*changes: str) -> dict:
         spec = apply_settings(tiny_spec(save_tiny_model(tmp_path / "model"), 1), ["model.device=cuda", *changes])

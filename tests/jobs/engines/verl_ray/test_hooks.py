@@ -2,27 +2,25 @@
 
 import importlib
 import inspect
-import os
+import sys
 import warnings
 
 import pytest
 
 from exgrpo_core.errors import EngineError
-from jobs.training.verl_composition import CPU_VARIABLES
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _cpu_platform():
-    """Let verl, imported first by this module or by another, find its platform and warn as it likes."""
-    os.environ.update(CPU_VARIABLES)
+def _import_verl():
+    """Let verl, imported first by this module or by another, warn as it likes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        importlib.import_module("jobs.engines.verl_ray.worker_setup")
+        importlib.import_module("jobs.engines.verl_ray.agent_loop")
 
 
-def test_verl_has_the_expected_version_and_loaded_the_platform(monkeypatch):
+def test_verl_has_the_expected_version_and_loaded_the_plugin(monkeypatch):
     import verl
 
     from jobs.engines.verl_ray import session
@@ -31,13 +29,17 @@ def test_verl_has_the_expected_version_and_loaded_the_platform(monkeypatch):
     monkeypatch.setattr(verl, "__version__", "0.1")
     with pytest.raises(EngineError, match=r"verl: expected 0\.9\.1, got 0\.1; run `make verl-env`, .*GPU=1`"):
         session.check_verl()
+    monkeypatch.undo()
+    monkeypatch.delitem(sys.modules, session.PLUGIN)
+    with pytest.raises(EngineError, match="did not load"):
+        session.check_verl()
 
 
 def test_what_the_trainer_overrides_is_there_and_is_called_by_the_set_up():
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-    from jobs.engines.verl_ray.trainer import WorkbenchTrainer
+    from jobs.engines.verl_ray.session import WorkbenchTrainer
 
     set_up = inspect.getsource(PPOTrainer._setup) + inspect.getsource(PPOTrainer.init)
     for name in ("_init_dataloader", "_load_checkpoint", "on_init_end"):
@@ -45,18 +47,13 @@ def test_what_the_trainer_overrides_is_there_and_is_called_by_the_set_up():
         assert f"self.{name}()" in set_up
 
 
-def test_rollouts_of_this_project_are_registered():
+def test_agent_loops_of_this_project_are_registered():
     from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
-    from verl.workers.rollout.base import get_rollout_class
-    from verl.workers.rollout.replica import RolloutReplicaRegistry
 
-    from exgrpo_core.verl_plugin.hf_replica import ROLLOUT_NAME, HfAdapter, HfReplica
     from exgrpo_core.verl_plugin.settings import AGENT_NAME
     from jobs.specs.verl import TEXT_AGENT_NAME
 
     assert {AGENT_NAME, TEXT_AGENT_NAME} <= _agent_loop_registry.keys()
-    assert get_rollout_class(ROLLOUT_NAME) is HfAdapter
-    assert RolloutReplicaRegistry.get(ROLLOUT_NAME) is HfReplica
 
 
 def test_the_number_of_rollouts_is_still_read_from_the_prompt():

@@ -3,12 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engines.verl_ray.overrides_from_spec import (
-    FIELD_OF_SETTING,
-    check_overrides,
-    render_value,
-    verl_overrides,
-)
+from jobs.engines.verl_ray.override_table import FIELD_OF_SETTING, check_overrides
+from jobs.engines.verl_ray.overrides_from_spec import render_value, verl_overrides
 from jobs.specs.settings import field_paths
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 
@@ -82,7 +78,7 @@ def test_continuous_rewards_come_from_a_reward_model_on_gpus_of_its_own():
     content = load_preset("paper-wildchat-if")
     values = settings(content)
     assert values["reward.reward_model.model_path"] == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
-    assert values["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward_model'"
+    assert values["reward.custom_reward_function.name"] == "score_by_model"
     assert values["reward.reward_model.enable_resource_pool"] == "True"
     assert (values["trainer.n_gpus_per_node"], values["reward.reward_model.n_gpus_per_node"]) == ("7", "1")
 
@@ -106,22 +102,22 @@ def test_override_of_a_section_that_holds_what_a_field_decides_is_refused(word):
 
 
 @pytest.mark.parametrize(
-    ("word", "instead"),
+    "word",
     [
-        ("data.shuffle=False", "set the fields of data"),
-        ("algorithm.filter_groups.enable=True", "set the fields of algorithm"),
-        ("actor_rollout_ref.actor.policy_loss.loss_mode=gspo", "the loss is this project's"),
-        ("actor_rollout_ref.actor.ppo_epochs=2", "one optimizer step"),
-        ("trainer.balance_batch=False", "this project's loop"),
-        ("trainer.v1.trainer_mode=separate_async", "this project's loop"),
-        ("actor_rollout_ref.model.lora_adapter_path=a", "projections of model.lora"),
-        ("actor_rollout_ref.actor.fsdp_config={strategy:fsdp}", "FSDP2"),
-        ("model_engine=megatron", "FSDP2"),
-        ("+actor_rollout_ref.rollout.multi_turn.enable=True", "one request"),
+        "data.shuffle=False",
+        "algorithm.filter_groups.enable=True",
+        "actor_rollout_ref.actor.ppo_epochs=2",
+        "actor_rollout_ref.actor.fsdp_config={strategy:fsdp}",
+        "actor_rollout_ref.actor.optim.optimizer=SGD",
+        "actor_rollout_ref.nccl_timeout=60",
+        "transfer_queue.enable=False",
+        "model_engine=megatron",
+        "+actor_rollout_ref.rollout.multi_turn.enable=True",
+        *(f"actor_rollout_ref.rollout.{name}=1" for name in ("top_p", "top_k", "seed")),
     ],
 )
-def test_override_without_effect_is_refused_with_what_to_use_instead(word, instead):
-    with pytest.raises(SpecError, match=rf"^{re.escape(word.partition('=')[0].lstrip('+'))}: .*{instead}"):
+def test_override_without_effect_is_refused(word):
+    with pytest.raises(SpecError, match=rf"^{re.escape(word.partition('=')[0].lstrip('+'))}: has no effect here"):
         check_overrides(verl_spec(verl={"overrides": [word]}))
 
 
@@ -130,19 +126,12 @@ def test_override_without_effect_is_refused_with_what_to_use_instead(word, inste
     [
         ("trainer.loger=[console]", "trainer.logger"),
         ("actor_rollout_ref.rollout.enforce_eagre=True", "actor_rollout_ref.rollout.enforce_eager"),
-        ("actor_rollout_ref.actor.fsdp_confg.dtype=float32", "actor_rollout_ref.actor.fsdp_config.dtype"),
         ("actor_rollout_ref.actor.clip_ratio_hgh=0.3", "actor_rollout_ref.actor.clip_ratio_high"),
     ],
 )
-def test_misspelt_override_in_a_section_without_effect_names_what_was_meant(word, meant):
+def test_misspelt_override_names_what_was_meant(word, meant):
     with pytest.raises(SpecError, match=rf"Did you mean {re.escape(meant)}\?$"):
         check_overrides(verl_spec(verl={"overrides": [word]}))
-
-
-def test_another_setting_in_such_a_section_is_not_taken_for_a_misspelt_one():
-    with pytest.raises(SpecError) as error:
-        check_overrides(verl_spec(verl={"overrides": ["trainer.balance_batch=False"]}))
-    assert "Did you mean" not in str(error.value)
 
 
 def test_upper_clip_limit_reaches_verl_and_only_its_field_sets_it():
@@ -174,24 +163,6 @@ def test_every_field_that_decides_a_setting_is_a_field():
     assert set(FIELD_OF_SETTING.values()) <= paths
 
 
-def test_cpu_run_counts_gpus_of_ray_and_computes_in_float32():
-    values = settings(verl_spec(model={"device": "cpu"}, verl={"gpus_per_node": 2}))
-    assert values["trainer.device"] == "cpu"
-    assert values["+ray_kwargs.ray_init.num_gpus"] == "2"
-    assert values["actor_rollout_ref.actor.fsdp_config.dtype"] == "float32"
-
-
-def test_what_differs_without_a_gpu_is_number_format_attention_compilation_and_size():
-    """Whatever else the settings for the CPU changed could hide a fault of those for GPUs."""
-    on_gpu, on_cpu = settings(verl_spec()), settings(verl_spec(model={"device": "cpu"}))
-    changed = {key for key in on_gpu.keys() | on_cpu.keys() if on_gpu.get(key) != on_cpu.get(key)}
-    for_cpu = (
-        r"dtype|trainer\.device|attn_implementation|compile|enforce_eager|free_cache|sleep|load_format|num_workers"
-    )
-    for_size = r"megabytes|num_data_storage_units|ray_init"
-    assert [key for key in sorted(changed) if not re.search(f"{for_cpu}|{for_size}", key)] == []
-
-
 def test_a_cluster_of_its_own_keeps_its_resources():
     cluster = {"ray": {"address": "http://127.0.0.1:8265"}}
     values = settings(verl_spec(model={"device": "cpu"}, verl=cluster))
@@ -215,10 +186,3 @@ def test_a_cluster_of_its_own_keeps_its_resources():
 )
 def test_values_are_written_in_hydras_grammar(value, rendered):
     assert render_value(value) == rendered
-
-
-@pytest.mark.parametrize("name", ["top_p", "top_k", "seed"])
-def test_overrides_that_shape_what_is_sampled_are_refused(name):
-    word = f"actor_rollout_ref.rollout.{name}=1"
-    with pytest.raises(SpecError, match=rf"actor_rollout_ref\.rollout\.{name}: cannot be set, since importance ratios"):
-        check_overrides(verl_spec(verl={"overrides": (word,)}))

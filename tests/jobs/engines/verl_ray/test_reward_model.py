@@ -5,7 +5,7 @@ from threading import Thread
 import pytest
 
 from exgrpo_core.errors import EngineError
-from jobs.engines.verl_ray.reward_model import compute_score, conversation_text
+from jobs.engines.verl_ray.reward import conversation_text, score_by_model
 
 EXTRA_INFO = {"metadata": {"question": "Why?"}, "prompt_text": "templated: Why?"}
 
@@ -52,7 +52,7 @@ def server():
 
 def score(server):
     address = f"127.0.0.1:{server.server_address[1]}"
-    return compute_score("exgrpo", "Because.", "none", EXTRA_INFO, "a/model", address, Tokenizer())
+    return score_by_model("exgrpo", "Because.", "none", EXTRA_INFO, "a/model", address, Tokenizer())
 
 
 def test_the_reward_models_score_is_the_reward_and_there_is_no_verdict(server):
@@ -71,12 +71,12 @@ def test_an_answer_without_a_score_is_an_error(server, answer):
 
 def test_a_server_that_is_gone_is_an_error():
     with pytest.raises(EngineError, match="does not answer"):
-        compute_score("exgrpo", "x", "", EXTRA_INFO, "a/model", "127.0.0.1:9", Tokenizer())
+        score_by_model("exgrpo", "x", "", EXTRA_INFO, "a/model", "127.0.0.1:9", Tokenizer())
 
 
 def test_without_the_questions_own_text_the_prompt_is_scored(server):
     address = f"127.0.0.1:{server.server_address[1]}"
-    compute_score("exgrpo", "x", "", {"metadata": {}, "prompt_text": "p"}, "m", address, Tokenizer())
+    score_by_model("exgrpo", "x", "", {"metadata": {}, "prompt_text": "p"}, "m", address, Tokenizer())
     assert server.asked[1]["input"] == "user:p|assistant:x"
 
 

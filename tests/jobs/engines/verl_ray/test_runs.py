@@ -55,7 +55,7 @@ def test_run_passes_the_delayed_start_fills_the_buffer_replays_and_retires(exper
     assert metrics[-1]["replay/num_replayed"] == 2
     assert metrics[-1]["buffer/num_questions"] > 0
     assert metrics[-1]["buffer/num_retired"] > 0
-    assert all(metric["sampler/log_prob_gap"] < 1e-4 for metric in metrics)
+    assert all(metric["generator/log_prob_gap"] < 1e-4 for metric in metrics)
     assert all(item["ratio/replayed_mean"] > 0.0 for item in metrics if item["replay/num_replayed"])
 
 

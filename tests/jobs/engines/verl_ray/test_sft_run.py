@@ -19,6 +19,7 @@ from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.imitation import make_small_policy
 from tests.jobs.engines.verl_ray.runs import start_worker, steps_of, wait_for, wait_for_rank, work, work_until
 from tests.jobs.engines.verl_ray.toy_sft import RANK_MODULE
+from tests.verl_on_cpu import SFT_OVERRIDES
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -30,7 +31,7 @@ ALGORITHM = {
     "max_response_tokens": 112,
     "experience_ratio": 0.0,
 }
-ONE_RANK = {"verl": {"gpus_per_node": 1}}
+ONE_RANK = {"verl": {"gpus_per_node": 1, "overrides": SFT_OVERRIDES}}
 WHOLE_DATA = {"algorithm": ALGORITHM | {"batch_size": 24, "mini_batch_size": 24}}
 
 
@@ -52,7 +53,7 @@ def new_run(root, model, **changes) -> RunDirectory:
         "sft": {},
         "model": {"source": str(model), "device": "cpu"},
         "data": {"num_questions": 24, "num_held_out": 2, "max_operations": 4},
-        "verl": {"gpus_per_node": 2, "rollout": "hf"},
+        "verl": {"gpus_per_node": 2, "overrides": SFT_OVERRIDES},
         "algorithm": ALGORITHM,
         "optim": {"learning_rate": 1e-2, "warmup_steps": 1},
         "num_steps": NUM_STEPS,

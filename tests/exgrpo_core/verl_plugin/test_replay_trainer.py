@@ -1,9 +1,15 @@
+import pytest
+
+from exgrpo_core.errors import InputError
 from exgrpo_core.step_report import METRICS
-from exgrpo_core.verl_plugin.verl_names import VERL_NAMES, dumped_rows, named_as_in_verl
 from tests.exgrpo_core.builders import group, replay
+
+pytestmark = [pytest.mark.verl, pytest.mark.filterwarnings("default")]
 
 
 def test_renamed_metrics_are_ones_that_steps_have():
+    from exgrpo_core.verl_plugin.replay_trainer import VERL_NAMES, named_as_in_verl
+
     assert VERL_NAMES.keys() <= METRICS.keys()
     metrics = {"reward/mean": 0.5, "replay/num_replayed": 3.0, "tokens/generated": 120.0, "seconds/step": 4.0}
     assert named_as_in_verl(metrics, num_gpus=2) == {
@@ -16,6 +22,8 @@ def test_renamed_metrics_are_ones_that_steps_have():
 
 
 def test_replayed_trajectories_are_among_the_dumped_ones_with_the_step_that_they_come_from():
+    from exgrpo_core.verl_plugin.replay_trainer import dumped_rows
+
     fresh, mixed = group(0, [1.0, 0.0]), group(1, [0.0], replay(1, [5, 6], [-1.0, -1.0], [-0.5, -0.5]))
     for trajectory in (*fresh.trajectories, *mixed.trajectories):
         trajectory.born_step = 4
@@ -28,3 +36,17 @@ def test_replayed_trajectories_are_among_the_dumped_ones_with_the_step_that_they
         "born_step": [4, 4, 4, 1],
         "is_replayed": [False, False, False, True],
     }
+
+
+def test_a_setting_that_replay_cannot_follow_ends_the_run_before_its_first_step_with_a_sentence():
+    from hydra import compose, initialize_config_module
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    lines = ["algorithm.adv_estimator=grpo", "trainer.v1.trainer_mode=exgrpo", "+exgrpo.experience_rato=0.5"]
+    lines.append("actor_rollout_ref.rollout.name=vllm")
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides=lines)
+    with pytest.raises(InputError) as refusal:
+        get_trainer_cls("exgrpo")(config=config)
+    assert "exgrpo.experience_rato: there is no such setting; did you mean experience_ratio?" in str(refusal.value)
+    assert "actor_rollout_ref.actor.loss_agg_mode: expected seq-mean-token-sum-norm" in str(refusal.value)

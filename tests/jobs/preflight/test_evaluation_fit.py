@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from huggingface_hub import constants
 
-from jobs.preflight.hub_names import refuse_unknown
+from jobs.preflight.evaluation_fit import refuse_unknown
 from jobs.specs.train import SpecError
 
 KNOWN = "org/known"

@@ -1,6 +1,6 @@
 """A platform that lets verl 0.9.1 train on processors without a GPU; chosen with VERL_PLATFORM=cpu.
 
-verl loads this module at the end of its import (`registration.py`), so nothing heavy is imported here.
+Loaded at the end of verl's import (`registration.py`), so nothing heavy is imported here.
 """
 
 import types
@@ -53,33 +53,26 @@ class CpuPlatform(PlatformBase):
 
     @property
     def device_name(self) -> str:
-        """Name of the torch device."""
         return PLATFORM_NAME
 
     @property
     def vendor_name(self) -> str:
-        """Name of the vendor, which is not used."""
         return PLATFORM_NAME
 
     @property
     def device_module(self) -> types.ModuleType:
-        """The module that verl uses in place of `torch.cuda`."""
         return _DEVICE_MODULE
 
     def is_available(self) -> bool:
-        """Every machine has a processor."""
         return True
 
     def is_platform_available(self, use_smi_check: bool = False) -> bool:  # noqa: ARG002 # verl's signature
-        """Never be detected by verl: only VERL_PLATFORM chooses this platform."""
         return False
 
     def current_device(self) -> str:
-        """Return the device that verl passes to torch."""
         return PLATFORM_NAME
 
     def device_count(self) -> int:
-        """Return the number of devices a process sees."""
         return 1
 
     def set_device(self, device_index: int) -> None:
@@ -89,11 +82,9 @@ class CpuPlatform(PlatformBase):
         """Do nothing: work is done when a call returns."""
 
     def manual_seed(self, seed: int) -> None:
-        """Seed torch."""
         torch.manual_seed(seed)
 
     def manual_seed_all(self, seed: int) -> None:
-        """Seed torch."""
         torch.manual_seed(seed)
 
     def set_allocator_settings(self, settings: str) -> None:
@@ -103,20 +94,16 @@ class CpuPlatform(PlatformBase):
         """Do nothing: there is no cache."""
 
     def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:  # noqa: ARG002 # verl's signature
-        """Return that there is no compute capability."""
         return None, None
 
     def communication_backend_name(self) -> str:
-        """Return the backend of collective operations."""
         return "gloo"
 
     def visible_devices_envvar(self) -> str:
-        """Return the variable in which Ray names logical GPUs."""
         return "CUDA_VISIBLE_DEVICES"
 
     @contextmanager
     def nvtx_range(self, msg: str) -> Iterator[None]:  # noqa: ARG002 # verl's signature
-        """Mark nothing."""
         yield
 
     def profiler_start(self) -> None:
@@ -126,15 +113,12 @@ class CpuPlatform(PlatformBase):
         """Do nothing: there is no device profiler."""
 
     def ray_resource_name(self) -> str:
-        """Return Ray's resource: verl counts GPUs only, so Ray gets logical ones."""
         return "GPU"
 
     def ray_noset_envvars(self) -> list[str]:
-        """Return the variables that keep Ray from setting visible devices: none."""
         return []
 
     def is_ipc_supported(self) -> bool:
-        """Weights travel through shared memory, not through device handles."""
         return False
 
     def cudart(self) -> None:

@@ -1,9 +1,14 @@
-"""The GPUs of this machine and their use, from NVIDIA's driver, without PyTorch."""
+"""This machine's GPUs and their use, from NVIDIA's driver, its processor, and sizes of memory; without PyTorch."""
 
 import contextlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import pynvml
+
+GB, GIB = 1e9, 1024**3
+MIN_FREE_GIB = 5.0
+"""With less, a run of a real model ends early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +48,22 @@ def _read_gpu(index: int) -> Gpu | None:
     except pynvml.NVMLError:
         busy_percent = None
     return Gpu(index, pynvml.nvmlDeviceGetName(handle), busy_percent, memory.used, memory.total)
+
+
+CPU_INFO = Path("/proc/cpuinfo")
+_BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
+MIN_BFLOAT16_PARAMETERS = 2**25
+"""Below it matrix products take too little of the time for bfloat16 to pay, and float32 is exact."""
+
+
+def uses_bfloat16(num_parameters: int) -> bool:
+    """Tell whether this CPU computes a model of so many parameters in bfloat16: it has units for it (AVX512, AMX)."""
+    return num_parameters >= MIN_BFLOAT16_PARAMETERS and bool(_BFLOAT16_FLAGS & _flags())
+
+
+def _flags() -> set[str]:
+    try:
+        lines = CPU_INFO.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
+    return set(next((line for line in lines if line.startswith("flags")), "").split())

@@ -1,6 +1,6 @@
 """Generation without vLLM: a Ray actor that samples with a Hugging Face model, behind verl's replica interface.
 
-For tests and for machines without a GPU: rollout name "hf". One server a replica, requests gathered into batches.
+It takes the place of vLLM. One server a replica, requests gathered into batches.
 """
 
 import asyncio
@@ -13,16 +13,14 @@ from typing import Any
 import ray
 import torch
 from transformers import AutoModelForCausalLM
-from verl.workers.rollout import base as rollout_base
 from verl.workers.rollout.base import BaseRollout
-from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
+from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from exgrpo_core.verl_plugin.hf_sampling import SampleRequest, sample_responses
+from tests.verl_on_cpu.hf_sampling import SampleRequest, sample_responses
 
 logger = logging.getLogger(__name__)
 
-ROLLOUT_NAME = "hf"
 GATHER_SECONDS = 0.05
 MAX_CONCURRENCY = 10_000
 MAX_BATCH_ROWS = 256
@@ -168,7 +166,3 @@ class HfAdapter(BaseRollout):
             named[name] = tensor.detach().to("cpu", torch.float32).clone()
         if self._is_sender:
             await ray.get_actor(server_name(self._replica_rank)).load_weights.remote(named, global_steps)
-
-
-RolloutReplicaRegistry.register(ROLLOUT_NAME, lambda: HfReplica)
-rollout_base._ROLLOUT_REGISTRY[(ROLLOUT_NAME, "async")] = f"{HfAdapter.__module__}.{HfAdapter.__qualname__}"

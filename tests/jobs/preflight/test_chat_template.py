@@ -1,7 +1,7 @@
 import pytest
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.preflight.tokenizer_file import read_tokenizer
+from jobs.preflight.chat_template import read_tokenizer
 from jobs.tasks.chains.tokenizer import make_tokenizer
 
 PANICS = (

@@ -1,0 +1,60 @@
+"""verl 0.9.1 on processors, for tests: verl itself trains on GPUs alone.
+
+`VARIABLES`, which tests/conftest.py sets, make every process that imports verl load `registration.py`; `OVERRIDES` are
+the settings of such a run.
+"""
+
+from typing import Any
+
+VARIABLES = {
+    "VERL_PLATFORM": "cpu",
+    "VERL_ENGINE_DEVICE": "cuda",
+    "VERL_ENGINE_VENDOR": "nvidia",
+    "VERL_USE_EXTERNAL_MODULES": "tests.verl_on_cpu.registration",
+    "OMP_NUM_THREADS": "1",
+    "TQ_NUM_THREADS": "1",
+    "RAY_prestart_worker_first_driver": "0",
+}
+"""The platform, the device and vendor under which the training engine is registered, where both come from, and threads.
+
+Ray counts more CPUs than there are cores, so it must not start an idle process for each.
+"""
+GENERATOR_VARIABLE = "VERL_ON_CPU_GENERATOR"
+"""What takes the place of verl's vLLM: `hf`, unless the variable says `vllm`, for vLLM's build for processors."""
+
+_ACTOR, _REFERENCE = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
+_ROLLOUT = "actor_rollout_ref.rollout"
+OVERRIDES = (
+    f"{_ACTOR}.use_torch_compile=False",
+    f"{_ACTOR}.fsdp_config.use_torch_compile=False",
+    f"{_ACTOR}.fsdp_config.dtype=float32",
+    f"+{_ACTOR}.fsdp_config.mixed_precision.param_dtype=fp32",
+    f"+{_ACTOR}.fsdp_config.mixed_precision.reduce_dtype=fp32",
+    f"{_REFERENCE}.fsdp_config.model_dtype=fp32",
+    f"{_REFERENCE}.fsdp_config.dtype=float32",
+    f"+{_REFERENCE}.fsdp_config.mixed_precision.param_dtype=fp32",
+    f"+{_REFERENCE}.fsdp_config.mixed_precision.reduce_dtype=fp32",
+    f"{_ROLLOUT}.dtype=float32",
+    f"{_ROLLOUT}.enforce_eager=True",
+    f"{_ROLLOUT}.free_cache_engine=False",
+    f"+{_ROLLOUT}.enable_sleep_mode=False",
+    f"{_ROLLOUT}.load_format=auto",
+    f"{_ROLLOUT}.agent.num_workers=1",
+    f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes=64",
+    "reward.num_workers=1",
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    "+ray_kwargs.ray_init.include_dashboard=False",
+)
+"""Settings of verl's trainer: float32, eager code, and few processes."""
+SFT_OVERRIDES = (
+    "engine.use_torch_compile=False",
+    "engine.dtype=float32",
+    "+engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32}",
+)
+"""Settings of verl's trainer of fine-tuning."""
+
+
+def on_cpu(num_ranks: int) -> dict[str, Any]:
+    """Return the section `verl` of a specification: so many ranks, on GPUs that Ray counts although there are none."""
+    gpus = f"+ray_kwargs.ray_init.num_gpus={num_ranks}"
+    return {"gpus_per_node": num_ranks, "seeded_requests": True, "overrides": [*OVERRIDES, gpus]}
