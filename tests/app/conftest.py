@@ -1,5 +1,6 @@
 import shutil
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -7,43 +8,59 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app import settings
-from tests.app import judged, played, recorded
+from tests.app import judged, played, recorded, scored
 
 MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
 
 
-@pytest.fixture(scope="session")
-def recorded_root(tmp_path_factory):
-    """A runs root with every recorded run, made once; tests work on copies."""
-    root = tmp_path_factory.mktemp("recorded") / "runs"
-    root.mkdir()
-    recorded.record_all(root)
-    return root
-
-
-@pytest.fixture
-def recorded_runs(runs_root, recorded_root):
-    """The runs root of this test, with every recorded run in it."""
-    shutil.copytree(recorded_root, runs_root, dirs_exist_ok=True)
-    recorded.beat(runs_root, datetime.now(UTC))
-    return runs_root
+SEEDS = {
+    "recorded": recorded.record_all,
+    "played": played.record_all,
+    "judged": judged.record_all,
+    "scored": scored.record_all,
+}
 
 
 @pytest.fixture(scope="session")
-def played_root(tmp_path_factory):
-    """A runs root with runs that Algorithm 1 played, made once; tests work on copies."""
-    root = tmp_path_factory.mktemp("played") / "runs"
-    root.mkdir()
-    played.record_all(root)
+def seeded_root(tmp_path_factory):
+    """`seeded_root("played")` is a runs root with runs that Algorithm 1 played; each root is made once."""
+
+    @cache
+    def made(name: str) -> Path:
+        root = tmp_path_factory.mktemp(name) / "runs"
+        root.mkdir()
+        SEEDS[name](root)
+        return root
+
+    return made
+
+
+def _copy_of(name: str):
+    """The runs root of this test with those runs in it, for tests that write."""
+
+    @pytest.fixture(name=f"{name}_runs")
+    def runs(runs_root, seeded_root):
+        shutil.copytree(seeded_root(name), runs_root, dirs_exist_ok=True)
+        recorded.beat(runs_root, datetime.now(UTC))
+        return runs_root
+
+    return runs
+
+
+def _shared(name: str):
+    """The root with those runs that all tests share, for tests that only read; none of its caches is cleared."""
+
+    @pytest.fixture(name=f"{name}_shared")
+    def root(seeded_root):
+        recorded.beat(seeded_root(name), datetime.now(UTC))
+        settings.configure(settings.AppSettings(seeded_root(name)))
+        return seeded_root(name)
+
     return root
 
 
-@pytest.fixture
-def played_runs(runs_root, played_root):
-    """The runs root of this test, with every played run in it."""
-    shutil.copytree(played_root, runs_root, dirs_exist_ok=True)
-    recorded.beat(runs_root, datetime.now(UTC))
-    return runs_root
+recorded_runs, played_runs, judged_runs, scored_runs = map(_copy_of, SEEDS)
+recorded_shared, played_shared, judged_shared, scored_shared = map(_shared, SEEDS)
 
 
 @pytest.fixture(scope="session")
@@ -67,8 +84,10 @@ def runs_root(tmp_path, empty_root):
 
 
 @pytest.fixture
-def open_page(runs_root):  # noqa: ARG001 - the pages read it
+def open_page(request):
     """Open a page of the real entry script: `open_page("run", run="id")`."""
+    if not any(name.endswith("_shared") for name in request.fixturenames):
+        request.getfixturevalue("runs_root")
 
     def opened(name: str, **query) -> AppTest:
         page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
@@ -83,20 +102,3 @@ def open_page(runs_root):  # noqa: ARG001 - the pages read it
 def _forget() -> None:
     st.cache_data.clear()
     st.cache_resource.clear()
-
-
-@pytest.fixture(scope="session")
-def judged_root(tmp_path_factory):
-    """A runs root with chains runs and a judge's votes, made once; tests work on copies."""
-    root = tmp_path_factory.mktemp("judged") / "runs"
-    root.mkdir()
-    judged.record_all(root)
-    return root
-
-
-@pytest.fixture
-def judged_runs(runs_root, judged_root):
-    """The runs root of this test, with chains runs and a judge's votes in it."""
-    shutil.copytree(judged_root, runs_root, dirs_exist_ok=True)
-    recorded.beat(runs_root, datetime.now(UTC))
-    return runs_root

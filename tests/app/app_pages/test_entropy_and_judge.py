@@ -12,14 +12,13 @@ from tests.app import judged
 from tests.app.page_texts import has_text, texts
 
 VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
-STATES = ["thoughts-running", "thoughts-finished", "thoughts-failed"]
 
 
 def test_page_without_runs_says_how_to_begin(open_page):
     assert "No runs yet" in texts(open_page("entropy_and_judge"))
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 @pytest.mark.parametrize(("run_id", "title"), [(judged.QUEUED, "No steps yet"), ("none", "No such run")])
 def test_runs_without_steps_are_designed_states(open_page, run_id, title):
     page = open_page("entropy_and_judge", run=run_id)
@@ -27,17 +26,26 @@ def test_runs_without_steps_are_designed_states(open_page, run_id, title):
     assert title in texts(page)
 
 
-@pytest.mark.usefixtures("judged_runs")
-@pytest.mark.parametrize("run_id", STATES)
-def test_every_view_is_shown_for_runs_in_every_state(open_page, run_id):
-    for view in VIEWS:
-        page = open_page("entropy_and_judge", run=run_id, view=view)
+@pytest.mark.usefixtures("judged_shared")
+@pytest.mark.parametrize(
+    ("run_id", "views", "query"),
+    [
+        (judged.JUDGED, VIEWS, {}),
+        (judged.JUDGED, VIEWS, {"judge": "judge-voted", "trajectory": "10"}),
+        ("thoughts-running", VIEWS[:1], {}),
+        ("thoughts-failed", VIEWS[:1], {}),
+    ],
+)
+def test_every_view_is_shown_for_runs_in_every_state_and_no_text_is_markup(open_page, run_id, views, query):
+    for view in views:
+        page = open_page("entropy_and_judge", run=run_id, view=view, **query)
         assert not page.exception, view
+        assert not any("<img" in element.value for element in [*page.markdown, *page.caption]), view
         if view == VIEWS[0]:
             assert len(page.get("plotly_chart")) == 6
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 def test_validity_is_measured_by_the_verdicts_of_the_chosen_judge(open_page):
     oracle = open_page("entropy_and_judge", run=judged.JUDGED).dataframe[0].value.set_index("Questions")
     assert (oracle.loc["easy", "Valid"], oracle.loc["medium", "Not valid"]) == (48, 24)
@@ -47,7 +55,7 @@ def test_validity_is_measured_by_the_verdicts_of_the_chosen_judge(open_page):
     assert by_judge.set_index("Questions").loc["easy", "Valid"] == 11
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="disputed")
     verdict_table = page.dataframe[0].value
@@ -59,7 +67,7 @@ def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
     assert "no_box" in set(page.dataframe[0].value["Why unjudged"])
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 def test_more_verdicts_are_shown_on_request(open_page, monkeypatch):
     monkeypatch.setattr(verdicts, "VERDICTS_PAGE_SIZE", 15)
     st.cache_data.clear()  # answers are shared for a second
@@ -70,7 +78,6 @@ def test_more_verdicts_are_shown_on_request(open_page, monkeypatch):
     st.cache_data.clear()
 
 
-@pytest.mark.usefixtures("judged_runs")
 def test_tiles_show_the_corrected_rate_only_for_a_calibrated_judge(open_page, judged_runs):
     address = {"run": judged.JUDGED, "view": "Verdicts", "judge": "judge-voted"}
     tiles = {tile.label: tile for tile in open_page("entropy_and_judge", **address).metric}
@@ -83,12 +90,8 @@ def test_tiles_show_the_corrected_rate_only_for_a_calibrated_judge(open_page, ju
     tiles = {tile.label: tile for tile in open_page("entropy_and_judge", **address).metric}
     # Rogan-Gladen: (32 / 43 + 0.8 - 1) / (0.9 + 0.8 - 1) = 0.7774.
     assert tiles["Corrected"].value == "77.7%"
-
-
-@pytest.mark.usefixtures("judged_runs")
-def test_the_oracle_needs_no_correction(open_page):
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts")
-    assert {tile.label: tile.delta for tile in page.metric}["Corrected"] == "the oracle is exact"
+    oracle = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts")
+    assert {tile.label: tile.delta for tile in oracle.metric}["Corrected"] == "the oracle is exact"
 
 
 def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_page, judged_runs):
@@ -112,24 +115,25 @@ def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_pa
     assert agreement.loc["users", "Valid by the judge only"] == 1
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 def test_a_trajectory_of_the_address_that_is_not_there_is_said(open_page):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", trajectory="99999")
     assert not page.exception
     assert "No such trajectory" in texts(page)
 
 
-@pytest.mark.parametrize("name", ["judge-calibration", "judge-prompts"])
-def test_tables_on_judges_can_be_downloaded(open_page, judged_runs, name):
+def test_tables_on_judges_can_be_downloaded(open_page, judged_runs):
     judged.calibrate(judged_runs)
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
-    page.session_state[f"export-{name}"] = True
+    names = ("judge-jobs", "judge-agreement", "judge-calibration", "judge-prompts")
+    for name in names:
+        page.session_state[f"export-{name}"] = True
     page.run()
     assert not page.exception
-    assert page.download_button(key=f"export-{name}-csv").label == "CSV"
+    assert {f"export-{name}-csv" for name in names} <= {button.key for button in page.get("download_button")}
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 def test_jobs_agreement_and_prompts_are_shown_with_their_cost(open_page):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
     jobs = page.dataframe[0].value
@@ -161,7 +165,7 @@ def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_
     database.close()
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 def test_a_wrong_endpoint_is_refused_in_one_sentence(open_page):
     page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
     page.segmented_control(key="judge-kind").set_value("server").run()
@@ -169,10 +173,3 @@ def test_a_wrong_endpoint_is_refused_in_one_sentence(open_page):
     next(element for element in page.button if element.label == "Start judge job").click().run()
     assert not page.exception
     assert has_text(page, "server.address")
-
-
-@pytest.mark.usefixtures("judged_runs")
-def test_text_of_models_and_judges_is_never_markup(open_page):
-    for view in VIEWS:
-        page = open_page("entropy_and_judge", run=judged.JUDGED, view=view, judge="judge-voted", trajectory="10")
-        assert not any("<img" in element.value for element in [*page.markdown, *page.caption]), view

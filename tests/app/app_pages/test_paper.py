@@ -41,7 +41,7 @@ def test_printed_numbers_stand_alone_without_any_run(open_page):
     assert "Choose runs above to draw the same of your own data." in texts(page)
 
 
-@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.usefixtures("recorded_shared")
 def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(open_page):
     page = open_page("paper", figure="shaping-entropy", beside="Chosen runs", runs="run-finished,run-on-policy")
     assert not page.exception
@@ -50,14 +50,14 @@ def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(o
     assert "runs=run-finished%2Crun-on-policy" in compare.proto.query_string
 
 
-@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.usefixtures("recorded_shared")
 def test_costs_of_chosen_runs_are_beside_the_printed_table(open_page):
     page = open_page("paper", figure="overhead", beside="Chosen runs", runs="run-finished,run-on-policy")
     costs = next(frame.value for frame in page.dataframe if "Overhead" in frame.value.columns)
     assert list(costs["Avg. step, s"]) == [0.25, 0.25]
 
 
-@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.usefixtures("recorded_shared")
 def test_mean_of_questions_left_is_the_tables_number(open_page):
     page = open_page("paper", figure="mini-batch-counts", beside="Chosen runs", runs="run-finished")
     counts = next(
@@ -89,13 +89,15 @@ def test_a_study_is_beside_its_figure_with_one_finished_run_of_each_cell(runs_ro
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("played_runs")
+@pytest.mark.usefixtures("played_shared")
 def test_every_entry_opens_beside_the_demos_runs(open_page):
     for entry in ENTRIES:
         page = open_page("paper", figure=entry.key)
         assert not page.exception, entry.key
         assert not page.error, entry.key
         assert page.get("page_link"), entry.key
+    for key in ("code-rules", "settings", "backbones"):  # they show something without runs
+        assert not open_page("paper", figure=key, beside="Printed numbers").exception, key
 
 
 def test_an_unknown_figure_in_the_address_shows_the_index(open_page):

@@ -36,7 +36,7 @@ def asked(monkeypatch):
     return calls
 
 
-@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.usefixtures("recorded_shared")
 def test_answers_before_and_after_training_stand_side_by_side_on_one_scale(open_page, asked):
     page = open_page("run", run="run-finished", view="Playground")
     next(area for area in page.text_area if area.label == "Prompt").set_value("6;a+8=")
@@ -53,7 +53,7 @@ def test_answers_before_and_after_training_stand_side_by_side_on_one_scale(open_
     assert page.code[-1].value == "<user>6;a+8="
 
 
-@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.usefixtures("recorded_shared")
 def test_a_refusal_is_shown(open_page, monkeypatch):
     def refuse(*_arguments):
         raise CommandError("Ada is viewer, but this needs the role operator.")

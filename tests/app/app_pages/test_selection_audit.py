@@ -16,7 +16,7 @@ def test_page_without_runs_says_how_to_begin(open_page):
     assert "No runs yet" in texts(open_page("selection_audit"))
 
 
-@pytest.mark.usefixtures("played_runs")
+@pytest.mark.usefixtures("played_shared")
 @pytest.mark.parametrize(
     ("run_id", "title"),
     [
@@ -31,7 +31,7 @@ def test_runs_without_replays_are_designed_states(open_page, run_id, title):
     assert title in texts(page)
 
 
-@pytest.mark.usefixtures("played_runs")
+@pytest.mark.usefixtures("played_shared")
 @pytest.mark.parametrize("run_id", ["play-running", "play-finished", "play-failed"])
 def test_what_the_algorithm_selected_passes_every_check(open_page, run_id):
     page = open_page("selection_audit", run=run_id)
@@ -41,7 +41,7 @@ def test_what_the_algorithm_selected_passes_every_check(open_page, run_id):
     assert all(result == "12 of 12 pass" for result in page.dataframe[0].value["Checks"])
 
 
-@pytest.mark.usefixtures("played_runs")
+@pytest.mark.usefixtures("played_shared")
 def test_question_of_the_address_is_shown_in_full(open_page):
     first = open_page("selection_audit", run="play-finished", step="6")
     question = str(first.dataframe[0].value["Question"][0])
@@ -53,7 +53,7 @@ def test_question_of_the_address_is_shown_in_full(open_page):
     assert "Not drawn in this step" in texts(other)
 
 
-@pytest.mark.usefixtures("played_runs")
+@pytest.mark.usefixtures("played_shared")
 def test_drawn_questions_are_compared_with_undrawn_ones(open_page):
     page = open_page("selection_audit", run="play-finished", view="Drawn against undrawn")
     assert not page.exception
@@ -63,7 +63,7 @@ def test_drawn_questions_are_compared_with_undrawn_ones(open_page):
     assert frame["Drawn"][0] == frame["Drawn"][frame["Questions"].str.startswith("bucket")].sum() > 0
 
 
-@pytest.mark.usefixtures("played_runs")
+@pytest.mark.usefixtures("played_shared")
 def test_weights_are_listed_by_age_and_entropy_below_the_theorys_curves(open_page):
     page = open_page("selection_audit", run="play-finished", view="Weights and variance")
     assert not page.exception

@@ -10,14 +10,13 @@ from tests.app import judged
 from tests.app.page_texts import has_text, texts
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
-STATES = ["thoughts-running", "thoughts-finished", "thoughts-failed"]
 
 
 def test_page_without_runs_says_how_to_begin(open_page):
     assert "No runs yet" in texts(open_page("snowball"))
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 @pytest.mark.parametrize(("run_id", "title"), [(judged.QUEUED, "No steps yet"), ("none", "No such run")])
 def test_runs_without_steps_are_designed_states(open_page, run_id, title):
     page = open_page("snowball", run=run_id)
@@ -25,12 +24,15 @@ def test_runs_without_steps_are_designed_states(open_page, run_id, title):
     assert title in texts(page)
 
 
-@pytest.mark.usefixtures("judged_runs")
-@pytest.mark.parametrize("run_id", STATES)
-def test_every_view_is_shown_for_runs_in_every_state(open_page, run_id):
-    for view in VIEWS:
+@pytest.mark.usefixtures("judged_shared")
+@pytest.mark.parametrize(
+    ("run_id", "views"), [(judged.JUDGED, VIEWS), ("thoughts-running", VIEWS[:1]), ("thoughts-failed", VIEWS[:1])]
+)
+def test_every_view_is_shown_for_runs_in_every_state_and_no_text_is_markup(open_page, run_id, views):
+    for view in views:
         page = open_page("snowball", run=run_id, view=view)
         assert not page.exception, view
+        assert not any("<img" in element.value for element in [*page.markdown, *page.caption]), view
         if view in VIEWS[:2]:
             assert len(page.get("plotly_chart")) == 2, view
 
@@ -45,7 +47,7 @@ def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_pa
     assert page.number_input(key="window").value == 1000
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 def test_the_papers_numbers_are_beside_the_runs(open_page):
     table = open_page("snowball", run=judged.JUDGED).dataframe[0].value
     rows = {(row["Questions"], row["Source"]): row for _, row in table.iterrows()}
@@ -68,7 +70,7 @@ def test_rates_of_a_calibrated_judge_are_corrected_with_an_interval(open_page, j
     assert rows["medium", "corrected"]["Interval, code"].startswith("0.0 \N{EN DASH} ")
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 def test_a_case_shows_question_truth_and_both_responses_with_their_verdicts(open_page):
     page = open_page("snowball", run=judged.JUDGED, view="Cases")
     assert has_text(page, "**Question 1**")
@@ -100,7 +102,7 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     assert {element.label for element in saved.get("download_button")} == {"Markdown", "JSON"}
 
 
-@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.usefixtures("judged_shared")
 def test_rules_are_counted_and_their_trajectories_listed(open_page):
     page = open_page("snowball", run=judged.JUDGED, view="Code rules", rule="R7")
     table = page.dataframe[0].value.set_index("Rule")["Trajectories"]
@@ -111,10 +113,3 @@ def test_rules_are_counted_and_their_trajectories_listed(open_page):
     page.run()
     assert not page.exception
     assert page.download_button(key="export-code-rule-hits-csv").label == "CSV"
-
-
-@pytest.mark.usefixtures("judged_runs")
-def test_text_of_models_is_never_markup(open_page):
-    for view in VIEWS:
-        page = open_page("snowball", run=judged.JUDGED, view=view)
-        assert not any("<img" in element.value for element in [*page.markdown, *page.caption]), view

@@ -23,7 +23,7 @@ def test_page_without_runs_says_how_to_begin(open_page):
     assert "No runs yet" in texts(open_page("trajectories"))
 
 
-@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.usefixtures("recorded_shared")
 @pytest.mark.parametrize(("run_id", "num_done"), [("run-running", 18), ("run-finished", 30), ("run-failed", 11)])
 def test_trajectories_of_runs_in_every_state_are_listed_newest_first(open_page, run_id, num_done):
     page = open_page("trajectories", run=run_id)
@@ -33,63 +33,59 @@ def test_trajectories_of_runs_in_every_state_are_listed_newest_first(open_page, 
     assert len(shown_ids(page)) == 50
 
 
-@pytest.mark.usefixtures("recorded_runs")
-def test_queued_run_has_no_trajectories_yet(open_page):
-    page = open_page("trajectories", run="run-queued")
+@pytest.mark.usefixtures("recorded_shared")
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [
+        ({"run": "run-queued"}, "No trajectories yet"),
+        ({"run": "../../etc"}, "No such run"),
+        ({"run": "run-finished", "trajectory": "999999"}, "No such trajectory"),
+        ({"run": "run-finished", "verdict": "timeout"}, "No trajectory matches"),
+    ],
+)
+def test_what_is_not_there_is_a_designed_state(open_page, query, title):
+    page = open_page("trajectories", **query)
     assert not page.exception
-    assert "No trajectories yet" in texts(page)
+    assert title in texts(page)
 
 
-@pytest.mark.usefixtures("recorded_runs")
-def test_unknown_run_is_a_designed_state(open_page):
-    assert "No such run" in texts(open_page("trajectories", run="../../etc"))
-
-
-@pytest.mark.usefixtures("recorded_runs")
-def test_filters_come_from_the_address_and_are_named(open_page):
+@pytest.mark.usefixtures("recorded_shared")
+def test_filters_come_from_the_address_are_named_and_count_what_each_value_would_leave(open_page):
+    fresh = [item for group in make_report(7).groups for item in group.trajectories]
+    expected = [item.trajectory_id for item in fresh if item.reward == 1.0]
     page = open_page("trajectories", run="run-finished", words="step7", outcome="correct")
-    expected = [i.trajectory_id for g in make_report(7).groups for i in g.trajectories if i.reward == 1.0]
     assert shown_ids(page) == sorted(expected, reverse=True)
     assert has_text(page, "correct")
     assert has_text(page, f"{len(expected)} of {len(expected)} trajectories, newest first")
-
-
-@pytest.mark.usefixtures("recorded_runs")
-def test_open_filters_count_what_each_value_would_leave(open_page):
+    assert not has_text(page, "Outcome: correct")
     page = open_page("trajectories", run="run-finished", facets="true", words="step7")
-    fresh = [i for g in make_report(7).groups for i in g.trajectories]
-    num_correct = sum(item.reward == 1.0 for item in fresh)
-    assert has_text(page, f"Outcome: correct {num_correct}, not correct {len(fresh) - num_correct}")
-    assert not has_text(open_page("trajectories", run="run-finished"), "Outcome: correct")
+    assert has_text(page, f"Outcome: correct {len(expected)}, not correct {len(fresh) - len(expected)}")
 
 
-@pytest.mark.usefixtures("recorded_runs")
-def test_filters_can_be_cleared_and_what_fits_nothing_says_so(open_page):
+@pytest.mark.usefixtures("recorded_shared")
+def test_filters_can_be_cleared_and_older_ones_are_shown_page_by_page(open_page):
     page = open_page("trajectories", run="run-finished", step_from="29", verdict="timeout")
-    assert "No trajectory matches" in texts(page)
     page.button(key="facets-clear").click().run()
     assert not page.exception
     assert len(shown_ids(page)) == 50
-
-
-@pytest.mark.usefixtures("recorded_runs")
-def test_older_ones_are_shown_page_by_page(open_page):
-    page = open_page("trajectories", run="run-finished")
     page.button(key="more-trajectories").click().run()
-    assert len(shown_ids(page)) == 100
     assert len(set(shown_ids(page))) == 100
 
 
-@pytest.mark.usefixtures("recorded_runs")
-def test_open_trajectory_shows_prompt_answer_and_text_raw(open_page):
+@pytest.mark.usefixtures("recorded_shared")
+def test_open_trajectory_shows_prompt_answer_and_text_raw_and_closes(open_page):
     item = newest()
     page = open_page("trajectories", run="run-finished", trajectory=str(item.trajectory_id))
     assert not page.exception
     question = item.question_index
     assert [code.value for code in page.code] == [f"Q{question}: 1+{question}=?", str(question + 1), item.text]
+    page.button(key="close-trajectory").click().run()
+    assert "trajectory" not in page.query_params
+    assert len(page.code) == 0
+    assert not open_page("trajectories", run="run-finished", trajectory="drop table").exception
 
 
-@pytest.mark.usefixtures("played_runs")
+@pytest.mark.usefixtures("played_shared")
 def test_mathematics_is_rendered_only_on_request(open_page):
     address = {"run": "play-finished", "trajectory": "0"}
     assert not open_page("trajectories", **address).latex
@@ -98,7 +94,7 @@ def test_mathematics_is_rendered_only_on_request(open_page):
     assert [formula.value for formula in page.latex] == ["$$\n\\boxed{7}\n$$"]
 
 
-@pytest.mark.usefixtures("played_runs")
+@pytest.mark.usefixtures("played_shared")
 @pytest.mark.parametrize("part", ["Tokens", "Lineage", "Group", "Question"])
 def test_every_part_of_a_replayed_trajectory_is_shown(open_page, part):
     number = shown_ids(open_page("trajectories", run="play-finished", replayed="replayed"))[0]
@@ -111,20 +107,6 @@ def test_every_part_of_a_replayed_trajectory_is_shown(open_page, part):
         page.selectbox(key="under").select(int(page.selectbox(key="under").options[1].split()[-1])).run()
         assert not page.exception
         assert "Ratio" in page.segmented_control(key="colour").options
-
-
-@pytest.mark.usefixtures("recorded_runs")
-def test_unknown_trajectory_is_a_designed_state(open_page):
-    assert "No such trajectory" in texts(open_page("trajectories", run="run-finished", trajectory="999999"))
-    assert not open_page("trajectories", run="run-finished", trajectory="drop table").exception
-
-
-@pytest.mark.usefixtures("recorded_runs")
-def test_close_leads_back_to_the_list(open_page):
-    page = open_page("trajectories", run="run-finished", trajectory=str(newest().trajectory_id))
-    page.button(key="close-trajectory").click().run()
-    assert "trajectory" not in page.query_params
-    assert len(page.code) == 0
 
 
 def test_marked_text_escapes_everything():
