@@ -22,6 +22,12 @@ def put(values: Mapping[str, str | None]) -> None:
     st.session_state[_WRITTEN] = time.monotonic(), _page(), {**_written(), **values}
 
 
+def whole_number(name: str) -> int | None:
+    """Return a parameter that is a number of at most 15 digits, else None."""
+    written = st.query_params.get(name, "")
+    return int(written) if written.isascii() and written.isdigit() and len(written) < 16 else None
+
+
 def restore() -> None:
     """Write the newest callbacks' parameters again; fragments that read the address call it first.
 

@@ -2,7 +2,6 @@
 
 import pandas as pd
 import streamlit as st
-from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import requests
 from app.components.benchmarks import (
@@ -14,14 +13,14 @@ from app.components.benchmarks import (
     score_table_view,
 )
 from app.components.runs import job_results
-from app.components.widgets import address_choice, empty_state, notice
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.components.widgets import address_choice, data_table, empty_state, notice
+from app.formats import escape_control_characters
 from app.queries.benchmarks import list_scores
 from app.requests import ContaminationReport
 
 
-def show_contamination() -> None:
-    """Show the reports as a table, newest first, or how to make one."""
+def _contamination() -> None:
+    """Show the reports of `exgrpo eval --contamination` as a table, newest first, or how to make one."""
     reports, faults = requests.contamination_reports()
     if faults:
         notice.show("warning", "Reports are damaged", "\n".join(faults))
@@ -29,47 +28,35 @@ def show_contamination() -> None:
         st.caption("Has a model seen the questions? Compare it with training data and other numbers:")
         st.code("exgrpo eval RUN@last -b math500 --contamination --data TRAINING_DATA", language="shell")
         return
-    st.dataframe(
-        contamination_table(reports), hide_index=True, placeholder=NONE_SHOWN, column_config=_contamination_columns(),
-        alt="Probes of contamination by model and benchmark",
-    )  # fmt: skip
-
-
-def contamination_table(reports: list[ContaminationReport]) -> pd.DataFrame:
-    """Return one row a report, with the sentences on what was detected."""
-    return pd.DataFrame([_contamination_row(report) for report in reports])
-
-
-def _contamination_columns() -> dict[str, ColumnConfig]:
-    config = st.column_config
-    return {
-        "Signs": config.TextColumn(
-            help="What suggests that the model was trained on the questions, each with p <= 0.01"
-        ),
-        "In training data": config.NumberColumn(
+    text = st.column_config.TextColumn
+    columns = {
+        "Signs": text(help="What suggests that the model was trained on the questions, each with p <= 0.01"),
+        "In training data": st.column_config.NumberColumn(
             format="percent",
             help="Share of the questions that have half of their 13-word sequences in the training data",
         ),
-        "Completed": config.TextColumn(
+        "Completed": text(
             help="Questions whose second half the model writes word for word, given the first; only those with numbers"
         ),
-        "With other numbers": config.TextColumn(
+        "With other numbers": text(
             help="The same with other numbers put into each question: what the model knows of the wording alone"
         ),
-        "Likeliest": config.TextColumn(
+        "Likeliest": text(
             help="Questions that are likelier to the model than each of 9 versions with other numbers; by luck 1 in 10"
         ),
-        "Made": config.DatetimeColumn(format="YYYY-MM-DD HH:mm", help="When the report was made, in UTC"),
+        "Made": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm", help="When the report was made, in UTC"),
     }
+    frame = pd.DataFrame(map(_contamination_row, reports))
+    data_table.show(frame, "contamination", "Probes of contamination by model and benchmark", columns)
 
 
 def _contamination_row(report: ContaminationReport) -> dict[str, object]:
     probe = report.probe
+    nothing = "none" if report.was_tested else "nothing to compare"
     return {
         "Model": escape_control_characters(report.model),
         "Benchmark": escape_control_characters(report.benchmark),
-        "Signs": escape_control_characters(" ".join(report.signs()))
-        or ("none" if report.was_tested else "nothing to compare"),
+        "Signs": escape_control_characters(" ".join(report.signs())) or nothing,
         "In training data": None if report.training_data is None else report.num_overlapping / report.num_questions,
         "Completed": f"{probe.num_completed:,} of {probe.num_compared:,}",
         "With other numbers": f"{probe.num_completed_changed:,} of {probe.num_compared:,}",
@@ -148,4 +135,4 @@ chosen_scheme, chosen_tables, searched = _controls()
 job_results.show_evaluations(len(list_scores(chosen_scheme)), chosen_scheme)
 _scores(chosen_scheme, chosen_tables, searched)
 st.subheader("Contamination", anchor=False)
-show_contamination()
+_contamination()

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from app import address
 from app.components.chains_of_thought import (
     calibration_view,
     judges,
@@ -65,8 +66,7 @@ def _verdicts(row: RunRow, judge: str | None) -> None:
         ask(code_analysis.code_lines, row.run_id, judge), calibration_view.calibration_of(row.run_id, judge),
         is_oracle=judge is None and verdicts.has_oracle(row.run_id),
     )  # fmt: skip
-    wanted = st.query_params.get("trajectory", "")
-    opened = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 16 else None
+    opened = address.whole_number("trajectory")
     verdicts.show_list(row.run_id, judge, opened)
     if opened is None:
         return

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from app import address
 from app.components.runs import run_progress
 from app.components.trajectories import trajectory_detail, trajectory_marks, trajectory_search
 from app.components.widgets import empty_state, run_choice
@@ -33,11 +34,6 @@ def _pages() -> dict[TrajectoryFacets, int]:
 
 def _show_more(where: TrajectoryFacets) -> None:
     _pages()[where] = _pages().get(where, 1) + 1
-
-
-def _opened() -> int | None:
-    wanted = st.query_params.get("trajectory", "")
-    return int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 16 else None
 
 
 def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None:
@@ -93,7 +89,7 @@ if run is not None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         words = trajectory_search.words()
     wanted = trajectory_search.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))
-    trajectory = _opened()
+    trajectory = address.whole_number("trajectory")
     _list(run, wanted, trajectory)
     if trajectory is not None:
         st.divider()

@@ -8,10 +8,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.benchmarks.score_table import Score, ScoreLine, printed_lines
+from app.components.benchmarks.score_table import ScoreLine, printed_lines
 from app.components.widgets import figures
 from app.formats import escape_control_characters
-from app.theme import Palette
 
 HEIGHT = 320
 STUDIES = ("main-table", "model-extension")
@@ -69,7 +68,8 @@ def figure(column: str, measured_lines: Sequence[ScoreLine]) -> go.Figure:
     colours = theme.palette()
     printed = {line.key: line for line in printed_lines(STUDIES)}
     drawn = figures.new_figure(HEIGHT)
-    for index, (variant, colour) in enumerate(zip(VARIANTS, _colours(colours), strict=True)):
+    variants = zip(VARIANTS, (colours.muted, colours.fresh, colours.replay), strict=True)
+    for index, (variant, colour) in enumerate(variants):
         scores = [printed[backbone.lines[index]].scores[column] for backbone in BACKBONES]
         drawn.add_trace(
             go.Bar(
@@ -78,9 +78,17 @@ def figure(column: str, measured_lines: Sequence[ScoreLine]) -> go.Figure:
                 marker={"color": colour, "cornerradius": 2}, hovertemplate="%{x}: %{y:.1f}",
             )
         )  # fmt: skip
-    measured = list(_measured_points(column, measured_lines))
-    if measured:
-        drawn.add_trace(_diamonds(measured, colours))
+    scored = [(backbone_of(line), line) for line in measured_lines if column in line.scores]
+    points = [(backbone.title, line) for backbone, line in scored if backbone is not None]
+    if points:
+        drawn.add_trace(
+            go.Scatter(
+                x=[title for title, _ in points], y=[line.scores[column].value for _, line in points], mode="markers",
+                name="your models", customdata=[escape(escape_control_characters(line.name)) for _, line in points],
+                marker={"color": colours.held_out, "size": 11, "symbol": "diamond", "line": {"width": 1}},
+                hovertemplate="%{customdata}: %{y:.1f}",
+            )
+        )  # fmt: skip
     drawn.update_layout(hovermode="closest", bargap=0.22, bargroupgap=0.06, barmode="group")
     drawn.update_xaxes(title={"text": ""}, type="category")
     return drawn
@@ -92,25 +100,3 @@ def backbone_of(line: ScoreLine) -> Backbone | None:
         if line.group in backbone.names or line.name in backbone.names:
             return backbone
     return None
-
-
-def _measured_points(column: str, lines: Sequence[ScoreLine]) -> list[tuple[str, str, Score]]:
-    points = []
-    for line in lines:
-        backbone, score = backbone_of(line), line.scores.get(column)
-        if backbone is not None and score is not None:
-            points.append((backbone.title, line.name, score))
-    return points
-
-
-def _diamonds(points: Sequence[tuple[str, str, Score]], colours: Palette) -> go.Scatter:
-    return go.Scatter(
-        x=[title for title, _, _ in points], y=[score.value for _, _, score in points], mode="markers",
-        name="your models", customdata=[escape(escape_control_characters(name)) for _, name, _ in points],
-        marker={"color": colours.held_out, "size": 11, "symbol": "diamond", "line": {"width": 1}},
-        hovertemplate="%{customdata}: %{y:.1f}",
-    )  # fmt: skip
-
-
-def _colours(colours: Palette) -> tuple[str, str, str]:
-    return colours.muted, colours.fresh, colours.replay

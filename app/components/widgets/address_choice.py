@@ -79,12 +79,10 @@ def select_several(
 
 def select_step(label: str, first: int, last: int, usual: int, name: str) -> int:
     """Show a slider over steps and return the step: the one nearest to the step in the address, else the usual one."""
-    written = st.query_params.get(name, "")
-    is_step = written.isascii() and written.isdigit() and len(written) < 10
-    wanted = int(written) if is_step else usual
-    st.session_state[name] = min(max(wanted, first), last)
+    written, wanted = st.query_params.get(name), address.whole_number(name)
+    st.session_state[name] = min(max(usual if wanted is None else wanted, first), last)
     step = st.slider(label, first, last, key=name, on_change=_take_step, args=(name,))
-    if written and not is_step:
+    if written and wanted is None:
         show_unknown(name, written, f"showing step {step}")
     return step
 
