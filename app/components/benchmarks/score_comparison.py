@@ -10,7 +10,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, requests, theme
 from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
-from app.components.widgets import address_choice, data_table, exports, figures, notice
+from app.components.widgets import address_choice, data_table, exports, figures, notice, shown_text
 from app.formats import NONE_SHOWN, escape_control_characters, share
 from app.paper_and_studies import AVERAGES
 from app.queries.answers import ask
@@ -231,7 +231,7 @@ def show_answers(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]
 
 def _show_question(question: RecordedQuestion | None) -> None:
     if question is not None:
-        st.code(escape_control_characters(question.text), language=None, wrap_lines=True)
+        shown_text.show_raw(question.text)
         st.text(escape_control_characters(f"Gold answer: {question.gold}"))
 
 
@@ -245,7 +245,7 @@ def _samples(question: RecordedQuestion | None, key: str) -> None:
     answer = question.answers[int(number) - 1]
     outcomes = ", ".join(f"{scheme} {outcome}" for scheme, outcome in answer.outcomes.items())
     st.caption(f"{outcomes} · {answer.num_tokens:,} tokens" + (", cut at the limit" if answer.is_truncated else ""))
-    st.code(escape_control_characters(answer.text), language=None, wrap_lines=True)
+    shown_text.show_raw(answer.text)
 
 
 def _close() -> None:

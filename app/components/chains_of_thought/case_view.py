@@ -7,7 +7,7 @@ import streamlit as st
 from app import address, requests
 from app.components.chains_of_thought import thought_statistics
 from app.components.widgets import address_choice, empty_state, figures, notice, shown_text
-from app.formats import NONE_SHOWN, badge_label, escape_control_characters, literal, nats
+from app.formats import badge_label, literal, nats
 from app.queries.answers import ask
 from db.queries.cases import list_case_sets, saved_cases
 from db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
@@ -29,10 +29,10 @@ def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
         left, right = st.columns([3, 1], gap="medium")
         with left:
             st.caption("Question")
-            st.code(escape_control_characters(case.question) or NONE_SHOWN, language=None, wrap_lines=True)
+            shown_text.show_raw(case.question)
         with right:
             st.caption("Ground truth")
-            st.code(escape_control_characters(case.truth) or NONE_SHOWN, language=None, wrap_lines=True)
+            shown_text.show_raw(case.truth)
         for column, end, response in zip(
             st.columns(2, gap="medium"), ("Low", "High"), (case.low, case.high), strict=True
         ):

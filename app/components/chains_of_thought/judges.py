@@ -7,12 +7,15 @@ import streamlit as st
 
 from app import requests
 from app.components.chains_of_thought import thought_statistics
-from app.components.widgets import data_table, empty_state, exports, notice, status_badge
+from app.components.widgets import data_table, empty_state, exports, notice, shown_text, status_badge
 from app.formats import ago, escape_control_characters, number
 from db.rows.display_names import id_end
 from db.rows.judging import JudgeJobRow, JudgeRow
 
-_COUNTS = ("Jobs", "Responses", "Valid", "Not valid", "Unjudged", "Tokens")
+_COUNTS = {
+    "Responses": "num_responses", "Valid": "num_valid", "Not valid": "num_invalid", "Unjudged": "num_unjudged",
+    "Tokens": "num_tokens",
+}  # fmt: skip
 
 
 def show(jobs: Sequence[JudgeJobRow]) -> None:
@@ -64,14 +67,14 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
         frame = prompt_table(rows)
         data_table.show(
             frame, "judge-prompts", "Judges and prompt versions with the number of jobs, responses and tokens",
-            dict.fromkeys(_COUNTS, st.column_config.NumberColumn(format="localized")),
+            dict.fromkeys(("Jobs", *_COUNTS), st.column_config.NumberColumn(format="localized")),
         )  # fmt: skip
     prompt = thought_statistics.load_judge_prompt()
     with st.expander(f"Full text of {prompt.version_name}", icon=":material/description:", key="prompt-words"):
         st.caption(prompt.source)
         st.caption("The workbench puts this guard before the paper's prompt:")
-        st.code(escape_control_characters(prompt.guard), language=None, wrap_lines=True)
-        st.code(escape_control_characters(prompt.template), language=None, wrap_lines=True)
+        shown_text.show_raw(prompt.guard)
+        shown_text.show_raw(prompt.template)
 
 
 def prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
@@ -79,18 +82,15 @@ def prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
     by_prompt: dict[tuple[str, str], list[JudgeRow]] = {}
     for row in rows:
         by_prompt.setdefault((row.prompt, row.judge), []).append(row)
-    sums = [[sum(getattr(row, name) for row in members) for members in by_prompt.values()] for name in
-            ("num_responses", "num_valid", "num_invalid", "num_unjudged", "num_tokens")]  # fmt: skip
     return pd.DataFrame(
         {
             "Prompt": [escape_control_characters(prompt) for prompt, _ in by_prompt],
             "Judge": [escape_control_characters(judge) for _, judge in by_prompt],
             "Jobs": [len({row.judge_run_id for row in members}) for members in by_prompt.values()],
-            "Responses": sums[0],
-            "Valid": sums[1],
-            "Not valid": sums[2],
-            "Unjudged": sums[3],
-            "Tokens": sums[4],
+            **{
+                name: [sum(getattr(row, field) for row in members) for members in by_prompt.values()]
+                for name, field in _COUNTS.items()
+            },
         }
     )
 

@@ -63,8 +63,7 @@ def show_tiles(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
         ("Valid chains", share(rate.value), calibration_view.interval(rate) if num_judged else "no verdict yet"),
         ("Corrected", *_corrected(all_lines, calibration, is_oracle=is_oracle)),
     ]
-    for column, (label, value, below) in zip(st.columns(len(figures), gap="small"), figures, strict=True):
-        column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")
+    data_table.show_tiles(figures)
 
 
 def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is_oracle: bool) -> tuple[str, str]:

@@ -4,8 +4,8 @@ import streamlit as st
 
 from app import address, requests
 from app.components.chains_of_thought import case_view
-from app.components.widgets import notice
-from app.formats import NONE_SHOWN, escape_control_characters, nats
+from app.components.widgets import notice, shown_text
+from app.formats import escape_control_characters, nats
 from app.queries.answers import ask
 from db.queries import judging, lineage, trajectories
 from db.rows.judging import JudgedRow, VoteRow
@@ -43,12 +43,10 @@ def show(row: JudgedRow) -> None:
 def _text(row: JudgedRow) -> None:
     trajectory = ask(trajectories.get_trajectory, row.run_id, row.trajectory_id)
     question = ask(lineage.get_question, row.run_id, row.question_index)
-    st.markdown("**Prompt**")
-    st.code(escape_control_characters(question.prompt_text) if question else NONE_SHOWN, language=None, wrap_lines=True)
+    shown_text.show_raw(question.prompt_text if question else None, "Prompt")
     st.markdown("**Response**")
     with st.container(height=_TEXT_HEIGHT, border=False):
-        text = escape_control_characters(trajectory.text) if trajectory else ""
-        st.code(text or NONE_SHOWN, language=None, wrap_lines=True)
+        shown_text.show_raw(trajectory.text if trajectory else None)
 
 
 def _override(row: JudgedRow) -> None:
@@ -82,7 +80,7 @@ def _vote(vote: VoteRow) -> None:
         st.text(escape_control_characters(" \N{MIDDLE DOT} ".join([*facts, vote.reason] if vote.reason else facts)))
         if vote.answer:
             with st.expander("The judge's words", key=f"words-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):
-                st.code(escape_control_characters(vote.answer), language=None, wrap_lines=True)
+                shown_text.show_raw(vote.answer)
 
 
 def _close() -> None:

@@ -12,7 +12,7 @@ from app import requests
 from app.components.trajectories import token_heatmap
 from app.components.trajectories.token_heatmap import TokenValues
 from app.components.widgets import empty_state, notice, shown_text
-from app.formats import escape_control_characters, nats, token_count
+from app.formats import nats, token_count
 from db.rows.runs import CheckpointRow, RunRow
 from db.rows.spec_fields import algorithm_settings
 
@@ -88,8 +88,8 @@ def show_answers(steps: Sequence[str], records: Sequence[Record]) -> None:
                 _show_answer(record, top)
     for record in records:
         if "prompt" in record:
-            with st.expander("The prompt as the model gets it", icon=":material/notes:"):
-                st.code(escape_control_characters(record["prompt"]), language=None, wrap_lines=True)
+            with st.expander("The prompt, in the chat template", icon=":material/notes:"):
+                shown_text.show_raw(record["prompt"])
             break
     if answers:
         st.caption("The stronger the colour, the higher the entropy of what the token was drawn from, on one scale.")

@@ -6,8 +6,8 @@ import streamlit as st
 
 from app import address, requests
 from app.components.trajectories import lineage_view, question_view, token_heatmap, trajectory_marks
-from app.components.widgets import empty_state, shown_text
-from app.formats import NONE_SHOWN, escape_control_characters, nats, number, token_count
+from app.components.widgets import data_table, empty_state, shown_text
+from app.formats import NONE_SHOWN, nats, number, token_count
 from app.queries.answers import ask
 from db.queries import lineage, trajectories
 from db.rows.runs import TrajectoryRow
@@ -50,20 +50,15 @@ def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
         ("Advantage", number(row.advantage), f"step {row.step:,}"),
         ("Replays", f"{len(replays):,}", f"step {last.step:,}" if last else "never"),
     )
-    for column, (label, value, below) in zip(st.columns(len(figures), gap="small"), figures, strict=True):
-        column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")
+    data_table.show_tiles(figures)
 
 
 def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
     question = ask(lineage.get_question, row.run_id, row.question_index)
     left, right = st.columns([2, 3], gap="medium")
     with left:
-        st.markdown("**Prompt**")
-        st.code(
-            escape_control_characters(question.prompt_text) if question else NONE_SHOWN, language=None, wrap_lines=True
-        )
-        st.markdown("**Answer**")
-        st.code(escape_control_characters(question.answer) if question else NONE_SHOWN, language=None, wrap_lines=True)
+        shown_text.show_raw(question.prompt_text if question else None, "Prompt")
+        shown_text.show_raw(question.answer if question else None, "Answer")
     with right:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown("**Response**", width="content")

@@ -69,6 +69,12 @@ def pick(frame: pd.DataFrame, key: str, alt: str, columns: Columns | None = None
     return cells[0][0] if cells and cells[0][0] < len(frame) else None
 
 
+def show_tiles(figures: Sequence[tuple[str, str, str]]) -> None:
+    """Show figures side by side, each as its label, value and what is below it."""
+    for column, (label, value, below) in zip(st.columns(len(figures), gap="small"), figures, strict=True):
+        column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")
+
+
 def show_numbers(frame: pd.DataFrame, words: Collection[str], alt: str) -> None:
     """Show a table whose numbers are texts, such as a mean with its interval: right-aligned, except columns `words`."""
     columns = {str(name): st.column_config.Column(alignment="right") for name in frame if name not in words}

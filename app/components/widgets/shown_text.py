@@ -15,8 +15,15 @@ from db.rows.trajectories import MAX_CHARACTERS
 
 def show_long(text: str) -> None:
     """Show the text, or the beginning of a long one with a note."""
-    st.code(escape_control_characters(beginning(text)) or NONE_SHOWN, language=None, wrap_lines=True)
+    show_raw(beginning(text))
     show_bound(len(text))
+
+
+def show_raw(text: str | None, title: str = "") -> None:
+    """Show a short text as it is, under a title."""
+    if title:
+        st.markdown(f"**{title}**")
+    st.code(escape_control_characters(text or "") or NONE_SHOWN, language=None, wrap_lines=True)
 
 
 def beginning(text: str) -> str:
