@@ -24,8 +24,8 @@ from db.rows.spec_fields import algorithm_settings, bucket_meaning, has_continuo
 
 RETIRED = (
     "A question of success rate p that is tried n times is solved in all with probability pⁿ, and then retired: "
-    "**by luck** adds this up with p = k/K over the attempts at each bucket; n is K, or K - 1 beside a replay. k/K is "
-    "of one group, so rates near 1 are overestimated, and luck with them. **Tried again** are later attempts at "
+    "**by chance** adds this up with p = k/K over the attempts at each bucket; n is K, or K - 1 beside a replay. k/K is "
+    "of one group, so rates near 1 are overestimated, and chance with them. **Tried again** are later attempts at "
     "retired questions, which reviews (`review_interval`) and `retired: redraw` make."
 )
 
@@ -37,7 +37,7 @@ def retired_table(lines: Sequence[RetirementLine]) -> pd.DataFrame:
             "Bucket before": ["none" if line.bucket is None else str(line.bucket) for line in lines],
             "Attempts": [line.num_attempts for line in lines],
             "Retired": [line.num_retired for line in lines],
-            "By luck": [known(line.num_expected) for line in lines],
+            "By chance": [known(line.num_expected) for line in lines],
             "Tried again": [line.num_retests for line in lines],
             "% correct again": [known(100 * line.retest_rate) for line in lines],
             "% all correct again": [known(100 * line.retest_solved) for line in lines],
@@ -183,8 +183,8 @@ def _retired(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> N
     rate = st.column_config.NumberColumn(format="%.1f")
     data_table.show_card(
         "Retired questions", retired_table(lines), "retired-questions",
-        "Attempts, retired questions, those by luck alone, and later attempts, by bucket",
-        dict.fromkeys(("By luck", "% correct again", "% all correct again"), rate), RETIRED,
+        "Attempts, retired questions, those by chance alone, and later attempts, by bucket",
+        dict.fromkeys(("By chance", "% correct again", "% all correct again"), rate), RETIRED,
     )  # fmt: skip
     st.caption("This asks a checkpoint every retired question again, and scores it under Benchmarks:")
     benchmark = "-b retired=retired.jsonl"

@@ -232,7 +232,7 @@ def show_answers(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]
 def _show_question(question: RecordedQuestion | None) -> None:
     if question is not None:
         shown_text.show_raw(question.text)
-        st.text(escape_control_characters(f"Gold answer: {question.gold}"))
+        st.text(escape_control_characters(f"Reference answer: {question.gold}"))
 
 
 def _samples(question: RecordedQuestion | None, key: str) -> None:

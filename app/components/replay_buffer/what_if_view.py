@@ -136,7 +136,7 @@ def _settings(algorithm: dict[str, Any]) -> Settings:
     estimator = columns[3].selectbox(
         f"Estimator, run: {label}", names, index=names.index(label) if label in names else 0, key="estimator",
         bind="query-params",
-        help="Recorded scores do not tell what this run's rule would choose for other questions."
+        help="Recorded scores do not say what this run's rule would choose for other questions."
         if rule not in known else None,
     )  # fmt: skip
     return Settings(values[0], values[1], values[2], estimators[estimator])

@@ -175,8 +175,8 @@ def _token_checks(
     _has_new_log_probs: bool,
 ) -> list[Check]:
     replayed = _tokens(_run_id, _selection.file, _selection.chosen_trajectory_id, replayed_in=_step)
-    born = _tokens(_run_id, _selection.birth_file, _selection.chosen_trajectory_id, replayed_in=None)
-    return selection_audit.check_tokens(_selection, _chosen, replayed, born, _has_new_log_probs)
+    at_rollout = _tokens(_run_id, _selection.birth_file, _selection.chosen_trajectory_id, replayed_in=None)
+    return selection_audit.check_tokens(_selection, _chosen, replayed, at_rollout, _has_new_log_probs)
 
 
 def _tokens(

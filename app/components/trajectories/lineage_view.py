@@ -105,11 +105,11 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
 
 def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
     """Return one row per event, the rollout first; values before and after are in a column each."""
-    birth = LineageRow(
+    rollout = LineageRow(
         row.step, "generated", entropy=row.mean_entropy, nll=-row.mean_log_prob, reward=row.reward,
         advantage=row.advantage,
     )  # fmt: skip
-    entries = [birth, *rows]
+    entries = [rollout, *rows]
     return pd.DataFrame(
         {
             "Step": [entry.step for entry in entries],

@@ -58,7 +58,7 @@ def check_tokens(
     selection: SelectionRow,
     chosen: CandidateRow | None,
     replayed: Tokens | None,
-    born: Tokens | None,
+    at_rollout: Tokens | None,
     has_new_log_probs: bool = False,
 ) -> list[Check]:
     """Check the replayed tokens: aligned, scored as recorded, and the same as when they were rolled out.
@@ -86,7 +86,7 @@ def check_tokens(
         recorded.append(("NLL that chose", -log_probs.mean(), chosen.nll, _FLOAT32_TOLERANCE))
     checks = [lengths, _ranges(entropies, log_probs, behavior)]
     checks += [_equal(name, float(value), recomputed, tolerance) for name, value, recomputed, tolerance in recorded]
-    return [*checks, *_as_at_rollout(ids, behavior, born, has_new_log_probs)]
+    return [*checks, *_as_at_rollout(ids, behavior, at_rollout, has_new_log_probs)]
 
 
 def violations(checks: Sequence[Check]) -> list[Check]:
@@ -109,14 +109,18 @@ def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimat
     return Check(name, expected == selection.chosen_trajectory_id, message)
 
 
-def _as_at_rollout(ids: np.ndarray, behavior: np.ndarray, born: Tokens | None, has_new_log_probs: bool) -> list[Check]:
-    if born is None or born["token_ids"] is None or born["log_probs"] is None:
+def _as_at_rollout(
+    ids: np.ndarray, behavior: np.ndarray, at_rollout: Tokens | None, has_new_log_probs: bool
+) -> list[Check]:
+    if at_rollout is None or at_rollout["token_ids"] is None or at_rollout["log_probs"] is None:
         return [Check("same as at rollout", None, "its tokens at rollout were not stored, or are in another run")]
-    same_ids = np.array_equal(ids, np.asarray(born["token_ids"], dtype=np.float64))
-    same_tokens = Check("same tokens as at rollout", same_ids, f"{ids.size} tokens against {len(born['token_ids'])}")
+    same_ids = np.array_equal(ids, np.asarray(at_rollout["token_ids"], dtype=np.float64))
+    same_tokens = Check(
+        "same tokens as at rollout", same_ids, f"{ids.size} tokens against {len(at_rollout['token_ids'])}"
+    )
     if has_new_log_probs:
         return [same_tokens, Check("same log-probs as at rollout", None, "the run refreshes stored log-probs")]
-    log_probs = np.asarray(born["log_probs"], dtype=np.float64)
+    log_probs = np.asarray(at_rollout["log_probs"], dtype=np.float64)
     same_probs = log_probs.shape == behavior.shape and bool(np.array_equal(log_probs, behavior))
     return [
         same_tokens,

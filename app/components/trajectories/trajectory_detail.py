@@ -58,7 +58,7 @@ def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
     left, right = st.columns([2, 3], gap="medium")
     with left:
         shown_text.show_raw(question.prompt_text if question else None, "Prompt")
-        shown_text.show_raw(question.answer if question else None, "Answer")
+        shown_text.show_raw(question.answer if question else None, "Reference answer")
     with right:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown("**Response**", width="content")

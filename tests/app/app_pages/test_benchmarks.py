@@ -82,7 +82,7 @@ def test_item_of_the_address_shows_both_answers_as_they_are(open_page):
     assert "so \\boxed{1}" in answers
     assert any(answer.startswith(HOSTILE[:20]) and "\x1b" not in answer for answer in answers)
     assert "2+2?" in answers
-    assert "Gold answer: 4" in texts(page)
+    assert "Reference answer: 4" in texts(page)
     assert has_text(page, "paper wrong, training wrong")
     page.button(key="close-item").click().run()
     assert "item" not in page.query_params

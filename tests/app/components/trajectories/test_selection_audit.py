@@ -14,7 +14,7 @@ ENTROPIES = [0.25, 0.5, 0.75]
 LOG_PROBS = [-0.5, -1.0, -1.5]
 BEHAVIOR = [-0.5, -1.0, -2.0]
 REPLAYED = {"token_ids": IDS, "entropies": ENTROPIES, "log_probs": LOG_PROBS, "behavior_log_probs": BEHAVIOR}
-BORN = {"token_ids": IDS, "entropies": ENTROPIES, "log_probs": BEHAVIOR, "behavior_log_probs": None}
+AT_ROLLOUT = {"token_ids": IDS, "entropies": ENTROPIES, "log_probs": BEHAVIOR, "behavior_log_probs": None}
 RATIO = float(np.mean(np.exp([0.0, 0.0, 0.5])))
 SELECTION = SelectionRow(4, 2, 11, 11, 3, 0.5, -1.0, RATIO, 1.6, "file", "birth")
 
@@ -35,8 +35,8 @@ def choice(selection=SELECTION, candidates=CANDIDATES, estimator="lowest_entropy
     return broken(selection_audit.check_choice(selection, candidates, rule))
 
 
-def tokens(selection=SELECTION, chosen=CANDIDATES[1], replayed=REPLAYED, born=BORN):
-    return broken(selection_audit.check_tokens(selection, chosen, replayed, born))
+def tokens(selection=SELECTION, chosen=CANDIDATES[1], replayed=REPLAYED, at_rollout=AT_ROLLOUT):
+    return broken(selection_audit.check_tokens(selection, chosen, replayed, at_rollout))
 
 
 def test_consistent_selection_has_no_violation():
@@ -77,14 +77,14 @@ def test_tokens_that_contradict_the_record_are_found(change, names):
 
 def test_missing_tokens_are_a_violation_and_missing_births_are_not():
     assert tokens(replayed=None) == ["tokens"]
-    assert tokens(born=None) == []
+    assert tokens(at_rollout=None) == []
     checks = selection_audit.check_tokens(SELECTION, CANDIDATES[1], REPLAYED, None)
     assert [check.is_good for check in checks if check.name == "same as at rollout"] == [None]
 
 
 def test_refreshed_log_probs_need_not_be_those_of_the_rollout():
-    other = BORN | {"log_probs": [-5.0] * len(BORN["log_probs"])}
-    assert tokens(born=other) == ["same log-probs as at rollout"]
+    other = AT_ROLLOUT | {"log_probs": [-5.0] * len(AT_ROLLOUT["log_probs"])}
+    assert tokens(at_rollout=other) == ["same log-probs as at rollout"]
     checks = selection_audit.check_tokens(SELECTION, CANDIDATES[1], REPLAYED, other, has_new_log_probs=True)
     assert not selection_audit.violations(checks)
 
