@@ -42,7 +42,7 @@ def _contamination() -> None:
             help="The same with other numbers put into each question: what the model knows of the wording alone"
         ),
         "Likeliest": text(
-            help="Questions that are likelier to the model than each of 9 versions with other numbers; by chance 1 in 10"
+            help="Questions likelier to the model than each of 9 versions with other numbers; by chance 1 in 10"
         ),
         "Made": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm", help="When the report was made, in UTC"),
     }

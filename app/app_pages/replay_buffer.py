@@ -24,8 +24,8 @@ from db.rows.spec_fields import algorithm_settings, bucket_meaning, has_continuo
 
 RETIRED = (
     "A question of success rate p that is tried n times is solved in all with probability pⁿ, and then retired: "
-    "**by chance** adds this up with p = k/K over the attempts at each bucket; n is K, or K - 1 beside a replay. k/K is "
-    "of one group, so rates near 1 are overestimated, and chance with them. **Tried again** are later attempts at "
+    "**by chance** adds this up with p = k/K over the attempts at each bucket; n is K, or K - 1 beside a replay. k/K "
+    "is of one group, so rates near 1 are overestimated, and chance with them. **Tried again** are later attempts at "
     "retired questions, which reviews (`review_interval`) and `retired: redraw` make."
 )
 

@@ -109,18 +109,14 @@ def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimat
     return Check(name, expected == selection.chosen_trajectory_id, message)
 
 
-def _as_at_rollout(
-    ids: np.ndarray, behavior: np.ndarray, at_rollout: Tokens | None, has_new_log_probs: bool
-) -> list[Check]:
-    if at_rollout is None or at_rollout["token_ids"] is None or at_rollout["log_probs"] is None:
+def _as_at_rollout(ids: np.ndarray, behavior: np.ndarray, first: Tokens | None, has_new_log_probs: bool) -> list[Check]:
+    if first is None or first["token_ids"] is None or first["log_probs"] is None:
         return [Check("same as at rollout", None, "its tokens at rollout were not stored, or are in another run")]
-    same_ids = np.array_equal(ids, np.asarray(at_rollout["token_ids"], dtype=np.float64))
-    same_tokens = Check(
-        "same tokens as at rollout", same_ids, f"{ids.size} tokens against {len(at_rollout['token_ids'])}"
-    )
+    same_ids = np.array_equal(ids, np.asarray(first["token_ids"], dtype=np.float64))
+    same_tokens = Check("same tokens as at rollout", same_ids, f"{ids.size} tokens against {len(first['token_ids'])}")
     if has_new_log_probs:
         return [same_tokens, Check("same log-probs as at rollout", None, "the run refreshes stored log-probs")]
-    log_probs = np.asarray(at_rollout["log_probs"], dtype=np.float64)
+    log_probs = np.asarray(first["log_probs"], dtype=np.float64)
     same_probs = log_probs.shape == behavior.shape and bool(np.array_equal(log_probs, behavior))
     return [
         same_tokens,
