@@ -23,7 +23,6 @@ PAGES = {
     "/run?run=eval-late": "MATH-500",
     "/run?run=judge-voted": "no_box",
     f"/compare?runs={hostile.RUN},{hostile.PLAYED}": MARK,
-    f"/trajectories?{PLAYED}": MARK,
     f"/trajectories?{PLAYED}&trajectory=1&part=Text": MARK,
     f"/trajectories?{PLAYED}&trajectory=1&part=Text&mathematics=true": MARK,
     f"/trajectories?{PLAYED}&trajectory=1&part=Tokens": MARK,
@@ -31,7 +30,6 @@ PAGES = {
     f"/trajectories?{PLAYED}&trajectory=1&part=Group": MARK,
     f"/trajectories?{PLAYED}&trajectory=1&part=Question": MARK,
     f"/trajectories?marked={quote(hostile.PAYLOADS[28])}": MARK,
-    f"/trajectories?q={quote(hostile.PAYLOADS[2])}": "says \\boxed",
     f"/replay_buffer?{PLAYED}": "questions in the buffer",
     f"/selection_audit?{PLAYED}": " pass",
     f"/snowball?{THOUGHTS}&view=Cases": MARK,
@@ -39,10 +37,9 @@ PAGES = {
     f"/snowball?{THOUGHTS}&view=Saved+cases&set={quote(hostile.PAYLOADS[28])}": MARK,
     f"/entropy_and_judge?{THOUGHTS}&view=Verdicts&trajectory=8": MARK,
     f"/entropy_and_judge?{THOUGHTS}&view=Judges": "final judgment",
-    "/benchmarks": MARK,
     "/benchmarks?item=q10": MARK,
     "/paper": "figure by figure",
-    f"/paper?beside=Chosen+runs&runs={hostile.RUN},{hostile.PLAYED}&figure=dynamics": MARK,
+    f"/paper?beside=Chosen+runs&runs={hostile.RUN},{hostile.PLAYED}&figure=weak-dynamics": MARK,
     "/new_run?section=Data": "chains-exgrpo",
     "/studies": "missing",
     "/system": MARK,
@@ -86,7 +83,7 @@ def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, t
     page.locator("[data-testid=stMain] [data-testid=stVerticalBlock]").first.wait_for(timeout=60_000)
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=60_000)
     page.wait_for_function(SHOWS, arg=text, timeout=60_000)
-    page.wait_for_timeout(700)
+    page.wait_for_timeout(300)
     assert page.get_by_text("This page failed").count() == 0
     for tab in tabs_of(path):
         assert page.get_by_role("tab", name=tab, selected=True).count() == 1
