@@ -131,8 +131,8 @@ def _flow(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
         f"From {literal(view.then)} to {view.now}", "questions; blue: easier now, orange: harder now, violet: retired",
         figure, "flow", f"Flow of questions between buckets, from {view.then} to {view.now}",
     )  # fmt: skip
-    ways = sorted(view.flows(), key=lambda way: -view.flows()[way])
-    chosen_bar.choose("Show questions", [f"flow:{was}:{now}" for was, now in ways], "bar-flow")
+    bars = [f"flow:{was}:{now}" for (was, now), _ in view.flows().most_common()]
+    chosen_bar.choose("Show questions", bars, "bar-flow")
 
 
 def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:

@@ -1,5 +1,6 @@
 """A chosen bar of the replay buffer's charts, as the address names it, and the questions behind it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,29 +44,25 @@ class View:
         """The step that it is compared with, in words."""
         return f"step {self.base:,}" + (f" of {self.other}" if self.other else "")
 
-    def location(self, question_index: int, *, is_base: bool) -> str:
-        """Return the bucket of a question, or `RETIRED` or `OUTSIDE`."""
-        state = self.base_state if is_base else self.state
-        if question_index in state.retired:
-            return RETIRED
-        bucket = state.buckets.get(question_index)
-        return OUTSIDE if bucket is None else str(bucket)
-
     def forward(self) -> "View":
         """Return the view of one run with the earlier step as its base."""
         if self.other or self.base <= self.step:
             return self
         return View(self.run_id, self.base, self.step, self.base_state, self.state)
 
-    def flows(self) -> dict[tuple[str, str], int]:
-        """Return the number of questions by start and end location between the two steps."""
-        states = (self.state, self.base_state)
+    def ways(self) -> dict[int, tuple[str, str]]:
+        """Return where each question was at the base and is now: a bucket, `RETIRED` or `OUTSIDE`."""
+        states = (self.base_state, self.state)
         seen = {index for state in states for index in (*state.buckets, *state.retired)}
-        counts: dict[tuple[str, str], int] = {}
-        for index in seen:
-            way = self.location(index, is_base=True), self.location(index, is_base=False)
-            counts[way] = counts.get(way, 0) + 1
-        return counts
+        return {index: (_location(self.base_state, index), _location(self.state, index)) for index in seen}
+
+    def flows(self) -> Counter[tuple[str, str]]:
+        """Return the number of questions by start and end location between the two steps."""
+        return Counter(self.ways().values())
+
+
+def _location(state: BufferState, question_index: int) -> str:
+    return RETIRED if question_index in state.retired else str(state.buckets.get(question_index, OUTSIDE))
 
 
 def show(view: View, bar: str) -> None:
@@ -101,9 +98,7 @@ def questions(view: View, bar: str) -> list[int]:
         return sorted(view.state.retired)
     if kind == "flow":
         start, _, end = value.partition(":")
-        seen = {*view.state.buckets, *view.state.retired, *view.base_state.buckets, *view.base_state.retired}
-        locations = ((index, view.location(index, is_base=True), view.location(index, is_base=False)) for index in seen)
-        return sorted(index for index, was, now in locations if (was, now) == (start, end))
+        return sorted(index for index, way in view.ways().items() if way == (start, end))
     if kind in {"born", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
         query = buffer.questions_born if kind == "born" else buffer.questions_replayed
         return ask(query, view.run_id, view.step, int(value))
@@ -145,15 +140,13 @@ def _take(key: str) -> None:
 
 
 def _table(view: View, rows: Sequence[BufferedQuestionRow]) -> pd.DataFrame:
+    ways = view.ways()
+    names = [tuple(map(location_name, ways.get(row.question_index, (OUTSIDE, OUTSIDE)))) for row in rows]
     return pd.DataFrame(
         {
             "Question": [row.question_index for row in rows],
-            escape_control_characters(f"After {view.then}"): [
-                location_name(view.location(row.question_index, is_base=True)) for row in rows
-            ],
-            escape_control_characters(f"After {view.now}"): [
-                location_name(view.location(row.question_index, is_base=False)) for row in rows
-            ],
+            escape_control_characters(f"After {view.then}"): [was for was, _ in names],
+            escape_control_characters(f"After {view.now}"): [now for _, now in names],
             "Stored": [row.num_stored for row in rows],
             "Replays": [row.num_replays for row in rows],
             "Last replayed": [row.last_replayed_step for row in rows],
