@@ -18,6 +18,12 @@ from app.formats import escape_control_characters
 from app.queries.benchmarks import list_scores
 from app.requests import ContaminationReport
 
+SCHEMES = {
+    "paper": "By the published rules of the grader that the paper used",
+    "training": "As rewarded in training, by Math-Verify",
+}
+MAX_LINES = 60
+
 
 def _contamination() -> None:
     """Show the reports of `exgrpo eval --contamination` as a table, newest first, or how to make one."""
@@ -63,13 +69,6 @@ def _contamination_row(report: ContaminationReport) -> dict[str, object]:
         "Likeliest": f"{probe.num_likeliest:,} of {probe.num_compared:,}",
         "Made": pd.to_datetime(report.made_at, errors="coerce"),
     }
-
-
-SCHEMES = {
-    "paper": "By the published rules of the grader that the paper used",
-    "training": "As rewarded in training, by Math-Verify",
-}
-MAX_LINES = 60
 
 
 def _controls() -> tuple[str, list[str], str]:

@@ -28,6 +28,18 @@ RETIRED = (
     "is of one group, so rates near 1 are overestimated, and chance with them. **Tried again** are later attempts at "
     "retired questions, which reviews (`review_interval`) and `retired: redraw` make."
 )
+VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
+ENTROPY_STEPS = 10
+REFRESH_SECONDS = 3
+SHORTFALL = Chart(
+    "Replays planned and done",
+    "trajectories per step",
+    (
+        MetricCurve("replay/num_replayed", "replayed", lambda p: p.replay),
+        MetricCurve("replay/shortfall", "replay shortfall", lambda p: p.warning, "dot"),
+    ),
+)
+_KEYS = (*buffer_over_steps.KEYS, *(curve.key for chart in (SHORTFALL, curves.EVER_SOLVED) for curve in chart.curves))
 
 
 def retired_table(lines: Sequence[RetirementLine]) -> pd.DataFrame:
@@ -43,20 +55,6 @@ def retired_table(lines: Sequence[RetirementLine]) -> pd.DataFrame:
             "% all correct again": [known(100 * line.retest_solved) for line in lines],
         }
     )
-
-
-VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
-ENTROPY_STEPS = 10
-REFRESH_SECONDS = 3
-SHORTFALL = Chart(
-    "Replays planned and done",
-    "trajectories per step",
-    (
-        MetricCurve("replay/num_replayed", "replayed", lambda p: p.replay),
-        MetricCurve("replay/shortfall", "replay shortfall", lambda p: p.warning, "dot"),
-    ),
-)
-_KEYS = (*buffer_over_steps.KEYS, *(curve.key for chart in (SHORTFALL, curves.EVER_SOLVED) for curve in chart.curves))
 
 
 def _steps(row: RunRow) -> tuple[int, int, RunRow]:

@@ -21,6 +21,7 @@ from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods.loading import QUESTIONS, find_part
 
+VIEWS = ["Checks of a step", "Drawn against undrawn", "Weights and variance"]
 GROUPS = (
     "The method replays what it draws: it chooses among no candidates, so there is no choice to check. A stored group "
     "is as it was rolled out, so all its trajectories were generated in one step."
@@ -66,9 +67,6 @@ def _born(row: ReplayedGroupRow) -> str:
     if row.first_born_step == row.last_born_step:
         return f"{row.first_born_step:,}"
     return f"{row.first_born_step:,} to {row.last_born_step:,}"
-
-
-VIEWS = ["Checks of a step", "Drawn against undrawn", "Weights and variance"]
 
 
 def _step(steps: list[int]) -> int:

@@ -19,6 +19,7 @@ MAX_SCORES = 5000
 MAX_UNFINISHED = 5
 BROKEN_SHOWN_HOURS = 24
 _KEPT_SECONDS = 600
+_STUDY_SECONDS = 60
 
 
 def list_scores(scheme: str) -> list[BenchmarkScoreRow]:
@@ -55,9 +56,6 @@ def _compare(
 
 def _evaluations(states: tuple[str, ...]) -> list[RunRow]:
     return list_runs(RunFilter(statuses=states, kinds=("eval",)))
-
-
-_STUDY_SECONDS = 60
 
 
 def study_runs(name: str) -> dict[RunKey, RunRow]:

@@ -18,6 +18,7 @@ RUNS_PAGE_SIZE = 100
 MAX_CHART_POINTS = 300
 TRAINING_RUNS = RunFilter(kinds=("train",))
 """The filter of choices that offer training runs only."""
+RECHECKED_STEPS = 20
 
 
 def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIRST) -> list[RunRow]:
@@ -66,9 +67,6 @@ def axis_points(run_id: str, axis: Axis) -> list[MetricPoint] | None:
     if axis is Axis.CLOCK:
         return ask(metrics.clock_seconds, run_id, MAX_CHART_POINTS)
     return metric_series(run_id, [_KEYS[axis]])[_KEYS[axis]]
-
-
-RECHECKED_STEPS = 20
 
 
 def wrong_choices(run_id: str) -> list[WrongChoiceRow]:

@@ -23,6 +23,8 @@ FIRST, SECOND = "first", "second"
 _BAR_HEIGHT = 30
 _MAX_LISTED_ITEMS = 500
 _LEAST_P = 0.001
+ITEM = "item"
+"""The parameter of the address that names the question."""
 
 
 def show(lines: Sequence[ScoreLine], scheme: str) -> None:
@@ -198,10 +200,6 @@ def _columns() -> dict[str, ColumnConfig]:
         "Lost": number(help="Questions that the second answers correctly less often"),
         "Differs in": st.column_config.TextColumn(help="Settings in which the two scores differ"),
     }
-
-
-ITEM = "item"
-"""The parameter of the address that names the question."""
 
 
 def wanted_question() -> str | None:

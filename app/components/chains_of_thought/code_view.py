@@ -17,6 +17,7 @@ from db.rows.chains_of_thought import CodeLine, RuleHit
 from db.rows.runs import RunRow
 
 _PERCENT = 100.0
+PARSER = "parser"
 
 
 def show_code(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:
@@ -128,9 +129,6 @@ def _valid(line: CodeLine) -> float:
 def _interval(rate: thought_statistics.Rate | thought_statistics.CorrectedRate) -> str | None:
     has_items = rate.num_items if isinstance(rate, thought_statistics.Rate) else rate.is_informative
     return f"{_PERCENT * rate.low:.1f} \N{EN DASH} {_PERCENT * rate.high:.1f}" if has_items else None
-
-
-PARSER = "parser"
 
 
 def show_rules(row: RunRow, _judge: str | None) -> None:

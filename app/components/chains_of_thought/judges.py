@@ -16,6 +16,8 @@ _COUNTS = {
     "Responses": "num_responses", "Valid": "num_valid", "Not valid": "num_invalid", "Unjudged": "num_unjudged",
     "Tokens": "num_tokens",
 }  # fmt: skip
+PAPER_JUDGE = "Qwen/Qwen3-32B"
+_KINDS = {"oracle": "oracle of the task", "server": "language model behind a server"}
 
 
 def show(jobs: Sequence[JudgeJobRow]) -> None:
@@ -108,10 +110,6 @@ def _fraction(job: JudgeJobRow, plan: int | None) -> float:
 
 def _of(count: int, most: int | None) -> str:
     return number(count) if most is None else f"{number(count)} of {number(most)}"
-
-
-PAPER_JUDGE = "Qwen/Qwen3-32B"
-_KINDS = {"oracle": "oracle of the task", "server": "language model behind a server"}
 
 
 def show_form(run_id: str, *, has_oracle: bool) -> None:

@@ -18,6 +18,10 @@ from app.theme import Palette
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from db.rows.runs import MetricPoint, RunRow
 
+_NARROW_LEGEND = 3
+_SIGNALS = {"mean_entropy": "entropy, nats per token", "perplexity": "perplexity"}
+KEY = "policy/entropy"
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -28,9 +32,6 @@ class Group:
     colour: Callable[[Palette], str]
     dash: str = "solid"
 
-
-_NARROW_LEGEND = 3
-_SIGNALS = {"mean_entropy": "entropy, nats per token", "perplexity": "perplexity"}
 
 VALIDITY = (
     Group("valid", lambda point: point.is_valid is True, lambda p: p.valid),
@@ -173,9 +174,6 @@ def _running_mean(points: Sequence[tuple[int, float]], window: int) -> list[tupl
             start += 1
         means.append((step, total / (index - start + 1)))
     return means
-
-
-KEY = "policy/entropy"
 
 
 def show_policy_entropy(row: RunRow, _judge: str | None) -> None:

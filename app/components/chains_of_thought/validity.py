@@ -21,6 +21,9 @@ _FIELDS = {
     "Perplexity AUC": ("perplexity_auc", "%.3f"),
 }
 """The field of `ValidityLine` and the format of each column."""
+MAX_SHOWN = 50
+_VERDICTS = {True: "valid", False: "not valid", None: "no verdict"}
+_SHOWN_CHARACTERS = 200
 
 
 def show_validity(lines: Sequence[ValidityLine]) -> None:
@@ -34,11 +37,6 @@ def show_validity(lines: Sequence[ValidityLine]) -> None:
         "Correct answers with a verdict. An AUC is the chance that an invalid chain scores higher than a valid one: "
         "1 = perfect separation.",
     )  # fmt: skip
-
-
-MAX_SHOWN = 50
-_VERDICTS = {True: "valid", False: "not valid", None: "no verdict"}
-_SHOWN_CHARACTERS = 200
 
 
 def show_cells(cells: Sequence[OutcomeCell]) -> None:

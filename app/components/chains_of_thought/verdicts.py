@@ -19,6 +19,14 @@ from db.rows.runs import RunRow
 
 ORACLE = "oracle"
 ORACLE_SOURCES = ("chains", "word_problems")
+MAX_COUNT = 10_000
+VERDICTS_PAGE_SIZE = 50
+_NAMES = {
+    VerdictFilter.ALL: "All",
+    VerdictFilter.JUDGED: "Judged",
+    VerdictFilter.UNJUDGED: "Unjudged",
+    VerdictFilter.DISPUTED: "Disputed",
+}
 
 
 def choose_judge(row: RunRow) -> str | None:
@@ -76,16 +84,6 @@ def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
     if not rate.is_informative:
         return NONE_SHOWN, "judge no better than chance"
     return share(rate.value), calibration_view.interval(rate)
-
-
-MAX_COUNT = 10_000
-VERDICTS_PAGE_SIZE = 50
-_NAMES = {
-    VerdictFilter.ALL: "All",
-    VerdictFilter.JUDGED: "Judged",
-    VerdictFilter.UNJUDGED: "Unjudged",
-    VerdictFilter.DISPUTED: "Disputed",
-}
 
 
 def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None:

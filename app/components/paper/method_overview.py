@@ -19,6 +19,15 @@ _MAX_LINES, _MAX_POINTS = 3, 60
 _BAR_SHARE = 0.68
 Curve = Sequence[tuple[float, float]]
 """Points (x, y) of one curve."""
+WIDTH, HEIGHT = 1180, 430
+_BOX_HEIGHT = 62
+_OVER_TIME, _ENTROPY = (("view", "Over time"),), (("view", "Policy entropy"),)
+_CORRECT = (("outcome", "correct"),)
+_ARROWS = (
+    ("questions", "rollouts"), ("buffer", "buckets"), ("buckets", "draws"), ("draws", "choice"), ("choice", "batch"),
+    ("rollouts", "batch"), ("batch", "objective"), ("objective", "policy"),
+    ("collect", "retired"),
+)  # fmt: skip
 
 
 def as_image(svg: str, alt: str) -> str:
@@ -112,10 +121,6 @@ def _picture(parts: Sequence[str], colours: Palette, *, has_axis: bool = True) -
     )
 
 
-WIDTH, HEIGHT = 1180, 430
-_BOX_HEIGHT = 62
-
-
 @dataclass(frozen=True, slots=True)
 class Box:
     """One part of the method at (x, y), and the page that shows it."""
@@ -132,8 +137,6 @@ class Box:
     width: int = 158
 
 
-_OVER_TIME, _ENTROPY = (("view", "Over time"),), (("view", "Policy entropy"),)
-_CORRECT = (("outcome", "correct"),)
 BOXES = (
     Box("questions", "Questions D", "fresh ones, none retired", 24, 56, "trajectories", colour="fresh"),
     Box("buffer", "Replay buffer E", "successes by question", 24, 190, "replay_buffer", _OVER_TIME, "replay"),
@@ -146,11 +149,6 @@ BOXES = (
     Box("objective", "Objective", "w·Â fresh, f(w*)·Â replayed", 800, 236, "run", colour="held_out", width=180),
     Box("policy", "Policy π", "writes the next rollouts", 1006, 180, "entropy_and_judge", _ENTROPY, "held_out", 154),
     Box("collect", "Keep successes", "1 to K-1 correct", 400, 324, "trajectories", _CORRECT, "replay"),
-)  # fmt: skip
-_ARROWS = (
-    ("questions", "rollouts"), ("buffer", "buckets"), ("buckets", "draws"), ("draws", "choice"), ("choice", "batch"),
-    ("rollouts", "batch"), ("batch", "objective"), ("objective", "policy"),
-    ("collect", "retired"),
 )  # fmt: skip
 _BY_KEY = {box.key: box for box in BOXES}
 

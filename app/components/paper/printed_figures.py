@@ -12,6 +12,10 @@ from app.components.studies import study_results
 from app.components.widgets import data_table, figures
 from app.paper_and_studies import PaperTable
 
+_PER_ROW = 26
+_WORDS = ("Group", "Row", "Cells here")
+_MARGIN = 1.15
+
 
 @dataclass(frozen=True, slots=True)
 class PrintedRow:
@@ -43,11 +47,6 @@ def rows_of(entry: Entry) -> list[PrintedRow]:
                 key = (row.row, value)
                 rows.setdefault(key, PrintedRow(row.group, row.row, value, paper_and_studies.printed(printed), is_ours))
     return list(rows.values())
-
-
-_PER_ROW = 26
-_WORDS = ("Group", "Row", "Cells here")
-_MARGIN = 1.15
 
 
 def show(entry: Entry) -> None:

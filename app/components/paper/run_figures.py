@@ -35,6 +35,7 @@ _PAPER_PRESET = "paper-exgrpo"
 _WITHOUT_RUNS = (Drawing.BACKBONES, Drawing.RULES, Drawing.SETTINGS)
 """Drawings that show something without any run."""
 _SETTING_GROUPS = ("algorithm", "optim", "num_steps")
+_PER_RUN = 34
 
 
 def show(entry: Entry, selection: RunSelection) -> None:
@@ -214,9 +215,6 @@ _DRAWINGS: dict[Drawing, Callable[[Entry, RunSelection], None]] = {
     Drawing.COSTS: _costs,
     Drawing.COUNTS: _counts,
 }
-
-
-_PER_RUN = 34
 
 
 def held_out_bars(selection: RunSelection) -> go.Figure | None:

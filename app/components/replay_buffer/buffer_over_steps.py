@@ -21,6 +21,13 @@ from db.rows.spec_fields import bucket_meaning
 _AREAS = ("buffer/num_questions", "buffer/num_retired")
 _ALL = "buffer/num_in_data"
 KEYS = (*_AREAS, _ALL)
+_BANDS = ((0, 100, "least to largest", 0.14), (25, 75, "middle half", 0.30))
+MAX_COLUMNS = 240
+_QUANTITIES = {
+    "questions": ("Questions", "questions in the bucket"),
+    "draws": ("Draws", "questions drawn from the bucket"),
+}
+"""Label and meaning of what colours the cells."""
 
 
 def show_area(series: Series, key: str, drawing: Drawing | None = None) -> None:
@@ -45,9 +52,6 @@ def area(series: Series, drawing: Drawing) -> go.Figure | None:
         figures.add_line(figure, "all questions, |D|", line, Look(colours.muted, "dot"))
     curve_view.dress(figure, replace(drawing.view, has_log_axis=False), drawing.span)
     return figure
-
-
-_BANDS = ((0, 100, "least to largest", 0.14), (25, 75, "middle half", 0.30))
 
 
 def show_ratios(ratios: Mapping[int, Sequence[float]], key: str, drawing: Drawing) -> None:
@@ -87,14 +91,6 @@ def bands(ratios: Mapping[int, Sequence[float]], drawing: Drawing) -> go.Figure 
 
 def _quantile(ratios: Mapping[int, Sequence[float]], steps: Sequence[int], percent: int) -> np.ndarray:
     return np.array([np.percentile(ratios[step], percent) for step in steps], dtype=np.float32)
-
-
-MAX_COLUMNS = 240
-_QUANTITIES = {
-    "questions": ("Questions", "questions in the bucket"),
-    "draws": ("Draws", "questions drawn from the bucket"),
-}
-"""Label and meaning of what colours the cells."""
 
 
 def show_heatmap(rows: Sequence[BucketRow], algorithm: Mapping[str, Any], key: str, num_retired: int = 0) -> str:

@@ -20,6 +20,7 @@ from db.rows.runs import CandidateRow
 from exgrpo_core.methods.protocols import TrajectorySelector
 
 MAX_WRONG_NAMED = 5
+MAX_NAMED = 5
 
 
 def show_banner(wrong: Sequence[WrongChoiceRow]) -> None:
@@ -31,9 +32,6 @@ def show_banner(wrong: Sequence[WrongChoiceRow]) -> None:
             "This run has choices that contradict their scores",
             f"{len(wrong)} selections, first {named}. Later results of this run rest on them.",
         )
-
-
-MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ from db.rows.display_names import distinct_names
 from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow
 
+NUM_COLUMNS = 2
+MAX_COMPARED_CHARACTERS = 12_000
+_PIECES = re.compile(r"\w+|\s+|[^\w\s]", re.UNICODE)
+
 
 def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     """Show the share of correct rollouts of its question by step, one line per run, and every attempt as a table."""
@@ -80,11 +84,6 @@ def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
             "With replay": ["yes" if row.is_replayed else "no" for row in rows],
         }
     )
-
-
-NUM_COLUMNS = 2
-MAX_COMPARED_CHARACTERS = 12_000
-_PIECES = re.compile(r"\w+|\s+|[^\w\s]", re.UNICODE)
 
 
 def show_group(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:

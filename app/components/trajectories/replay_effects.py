@@ -29,6 +29,16 @@ _SHARES = (
     "Shares are those of correct answers at the next attempt. Drawn questions whose rewards become equal fall into "
     "bucket 0 and are not drawn again: they have no next attempt until they are fresh, which biases the difference."
 )
+WEIGHTS = (
+    "W is the product of a trajectory's token ratios, new policy over the one that wrote it; E[W²] is what the bounds "
+    "A and B weigh squared gradients by, M what A' and B' put in its place, f(W) = W / (W + β). A larger E[W²] "
+    "of the candidates not replayed suggests that choosing low entropy tightens the bound. Means of W and W² follow a "
+    "few large weights: effective says what share of the trajectories they amount to. M is the largest weight of a "
+    "row, so it grows with the number of trajectories."
+)
+_WEIGHT_FIELDS = {
+    "Token ratio": "token_ratio", "E[W]": "mean", "E[f(W)]": "shaped_mean", "E[W²]": "square_mean", "M": "largest",
+}  # fmt: skip
 
 
 def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
@@ -106,15 +116,6 @@ def _text(difference: Difference) -> str:
     return f"{100 * difference.value:+.1f} ± {100 * half_interval_95(difference.standard_error):.1f}"
 
 
-WEIGHTS = (
-    "W is the product of a trajectory's token ratios, new policy over the one that wrote it; E[W²] is what the bounds "
-    "A and B weigh squared gradients by, M what A' and B' put in its place, f(W) = W / (W + β). A larger E[W²] "
-    "of the candidates not replayed suggests that choosing low entropy tightens the bound. Means of W and W² follow a "
-    "few large weights: effective says what share of the trajectories they amount to. M is the largest weight of a "
-    "row, so it grows with the number of trajectories."
-)
-
-
 def show_weights(lines: Sequence[WeightLine]) -> None:
     """Show one row for each group."""
     if not lines:
@@ -126,11 +127,6 @@ def show_weights(lines: Sequence[WeightLine]) -> None:
         "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
         dict.fromkeys(_WEIGHT_FIELDS, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS,
     )  # fmt: skip
-
-
-_WEIGHT_FIELDS = {
-    "Token ratio": "token_ratio", "E[W]": "mean", "E[f(W)]": "shaped_mean", "E[W²]": "square_mean", "M": "largest",
-}  # fmt: skip
 
 
 def weight_table(lines: Sequence[WeightLine]) -> pd.DataFrame:

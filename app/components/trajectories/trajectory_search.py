@@ -22,6 +22,9 @@ _FLAGS = {
     "valid": ("Chain of thought", "is_valid", ("valid", "not valid")),
 }
 _VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
+_RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to")
+_KEYS = (*_FLAGS, *_RANGES, "verdict", "bucket", "question-index")
+_SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
 
 
 def words() -> str:
@@ -61,10 +64,6 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
 def count(value: int, where: TrajectoryFacets) -> str:
     """Return a count of trajectories, exact up to 10,000 where words are searched."""
     return f"{MAX_COUNT:,}+" if where.words.strip() and value > MAX_COUNT else f"{value:,}"
-
-
-_RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to")
-_KEYS = (*_FLAGS, *_RANGES, "verdict", "bucket", "question-index")
 
 
 def _is_any_set() -> bool:
@@ -157,9 +156,6 @@ def _bounds(where: TrajectoryFacets, name: str) -> str:
 def _clear() -> None:
     for key in _KEYS:
         st.session_state[key] = ANY if key in _FLAGS or key in {"verdict", "bucket"} else None
-
-
-_SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
 
 
 def show_table(rows: Sequence[SnippetRow], opened: int | None) -> None:
