@@ -8,7 +8,6 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.chains_of_thought.densities import densities
 from app.components.chains_of_thought.thought_statistics import ValidityLine
 from app.components.widgets import figures, run_choice
 from app.components.widgets.curve_view import aligned
@@ -17,6 +16,7 @@ from app.queries.runs import metric_series
 from app.theme import Palette
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from db.rows.runs import MetricPoint, RunRow
+from db.statistics.densities import densities
 
 _NARROW_LEGEND = 3
 _SIGNALS = {"mean_entropy": "entropy, nats per token", "perplexity": "perplexity"}

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from app.components.chains_of_thought.densities import MIN_SAMPLES, densities
+from db.statistics.densities import MIN_SAMPLES, densities
 
 
 def test_a_density_has_an_area_of_one_and_its_peak_where_the_samples_lie():
