@@ -12,6 +12,7 @@ from app.formats import number, share
 from app.queries.answers import ask
 from db.queries import judging
 from db.rows.chains_of_thought import AgreementRow
+from db.statistics.intervals import Rate, wilson
 
 
 def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
@@ -70,7 +71,7 @@ def show_agreement(rows: Sequence[AgreementRow]) -> None:
 
 def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
     """Return one row for each source of verdicts that the judge is compared with."""
-    rates = [thought_statistics.wilson(row.num_both_valid + row.num_both_invalid, row.num_compared) for row in rows]
+    rates = [wilson(row.num_both_valid + row.num_both_invalid, row.num_compared) for row in rows]
     return pd.DataFrame(
         {
             "With": [row.other for row in rows],
@@ -86,7 +87,7 @@ def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
     )
 
 
-def interval(rate: thought_statistics.Rate | thought_statistics.CorrectedRate) -> str:
+def interval(rate: Rate | thought_statistics.CorrectedRate) -> str:
     """Return a rate's 95% interval in percent."""
     return f"{100 * rate.low:.1f} \N{EN DASH} {100 * rate.high:.1f}%"
 

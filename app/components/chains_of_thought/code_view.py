@@ -15,6 +15,7 @@ from app.queries.answers import ask
 from db.queries import code_analysis
 from db.rows.chains_of_thought import CodeLine, RuleHit
 from db.rows.runs import RunRow
+from db.statistics.intervals import Rate, wilson
 
 _PERCENT = 100.0
 PARSER = "parser"
@@ -56,8 +57,8 @@ def _run_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
         "CoT %, no code": known(_PERCENT * off.cot_correctness),
         "CoT %, code": known(_PERCENT * on.cot_correctness),
         "Difference": known(_PERCENT * (on.cot_correctness - off.cot_correctness)),
-        "Interval, no code": _interval(thought_statistics.wilson(round(_valid(off)), off.num_judged)),
-        "Interval, code": _interval(thought_statistics.wilson(round(_valid(on)), on.num_judged)),
+        "Interval, no code": _interval(wilson(round(_valid(off)), off.num_judged)),
+        "Interval, code": _interval(wilson(round(_valid(on)), on.num_judged)),
         "Answers, no code": off.num_trajectories,
         "Answers, code": on.num_trajectories,
     }
@@ -126,8 +127,8 @@ def _valid(line: CodeLine) -> float:
     return line.num_judged * line.cot_correctness if line.num_judged else 0.0
 
 
-def _interval(rate: thought_statistics.Rate | thought_statistics.CorrectedRate) -> str | None:
-    has_items = rate.num_items if isinstance(rate, thought_statistics.Rate) else rate.is_informative
+def _interval(rate: Rate | thought_statistics.CorrectedRate) -> str | None:
+    has_items = rate.num_items if isinstance(rate, Rate) else rate.is_informative
     return f"{_PERCENT * rate.low:.1f} \N{EN DASH} {_PERCENT * rate.high:.1f}" if has_items else None
 
 

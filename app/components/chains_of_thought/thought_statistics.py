@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from db.rows.judging import LabelledVoteRow
-from db.statistics.intervals import Rate, wilson
 from jobs.analysis.case_text import cases_as_json, cases_as_markdown
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.analysis.near_misses import ReadAnswer, read_wrong_answers
@@ -19,27 +18,10 @@ from jobs.judging.prompt import JudgePrompt, load_judge_prompt
 from jobs.studies.definition import load_study, number_of
 
 __all__ = [
-    "Calibration",
-    "CorrectedRate",
-    "JudgePrompt",
-    "PaperCodeLine",
-    "Rate",
-    "ReadAnswer",
-    "RuleTable",
-    "ValidityLine",
-    "calibrate",
-    "cases_as_json",
-    "cases_as_markdown",
-    "cohen_kappa",
-    "correct_rate",
-    "load_judge_prompt",
-    "paper_code_lines",
-    "read_wrong_answers",
-    "rules_to_bits",
-    "tabulate_counts",
-    "tabulate_validity",
-    "wilson",
-]
+    "Calibration", "CorrectedRate", "JudgePrompt", "PaperCodeLine", "ReadAnswer", "RuleTable", "ValidityLine",
+    "calibrate", "cases_as_json", "cases_as_markdown", "cohen_kappa", "correct_rate", "load_judge_prompt",
+    "paper_code_lines", "read_wrong_answers", "rules_to_bits", "tabulate_counts", "tabulate_validity",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

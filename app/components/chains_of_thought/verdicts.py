@@ -16,6 +16,7 @@ from db.rows.chains_of_thought import ALL, CodeLine
 from db.rows.display_names import id_end
 from db.rows.judging import JudgedRow, JudgeJobRow, VerdictFilter
 from db.rows.runs import RunRow
+from db.statistics.intervals import wilson
 
 ORACLE = "oracle"
 ORACLE_SOURCES = ("chains", "word_problems")
@@ -64,7 +65,7 @@ def show_tiles(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
     all_lines = [line for line in lines if line.group == ALL]
     num_all, num_judged = sum(line.num_trajectories for line in all_lines), sum(line.num_judged for line in all_lines)
     num_valid = sum(round(line.cot_correctness * line.num_judged) for line in all_lines if line.num_judged)
-    rate = thought_statistics.wilson(num_valid, num_judged)
+    rate = wilson(num_valid, num_judged)
     figures = [
         ("Correct answers", f"{num_all:,}", "fresh rollouts"),
         ("Judged", f"{num_judged:,}", share(num_judged / num_all) if num_all else NONE_SHOWN),
