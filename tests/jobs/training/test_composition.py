@@ -159,7 +159,7 @@ def kept_generation_settings(run) -> dict[str, object]:
 
 
 def test_checkpoint_keeps_generation_settings_that_transformers_refuses_to_save(finished):
-    assert kept_generation_settings(finished[0]) == {"temperature": 0.9, "top_p": 0.6}
+    assert kept_generation_settings(finished[0]) == GENERATION
 
 
 def test_control_with_random_rewards_trains_and_is_scored_by_answers(tmp_path, model):
@@ -204,7 +204,7 @@ def test_run_with_adapters_resumes_bit_for_bit_from_checkpoints_of_adapters_alon
     name = "step-00000004/policy/adapter_model.safetensors"
     first, second = ((run.checkpoints_path / name).read_bytes() for run in (whole, stopped))
     assert first == second
-    assert kept_generation_settings(stopped) == {"temperature": 0.9, "top_p": 0.6}
+    assert kept_generation_settings(stopped) == GENERATION
     assert not (whole.checkpoints_path / "step-00000004" / "policy" / "model.safetensors").exists()
 
 
