@@ -16,7 +16,7 @@ from bench.crossover_picture import Point, draw
 from bench.robust import Values, interquartile_mean, probability_of_improvement, stratified_interval
 from db.statistics.differences import holm
 from db.statistics.intervals import CONFIDENCE, DASH, MeanInterval, interval_text, mean_interval
-from jobs.analysis.best_of_k import pass_at_k
+from jobs.analysis.score_curves import pass_at_k
 
 BASELINE = "on-policy"
 LEAST_RUNS = 4

@@ -19,11 +19,10 @@ from pathlib import Path
 
 from bench.hostile_answers import MARKER, hostile_answers
 from bench.report import Figure, report
+from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.protocols import find_protocol
-from jobs.evaluation.questions import load_benchmark
-from jobs.grading.outcomes import Outcome
-from jobs.grading.pool import CHUNK_SIZE, AnswerGrader
-from jobs.grading.schemes import GradeItem, Scheme
+from jobs.grading.answer_grader import CHUNK_SIZE, AnswerGrader, GradeItem, Scheme
+from jobs.grading.reward_function import Grade
 from jobs.specs.evaluation import BenchmarkChoice
 
 NUM_HOSTILE_WORKERS = 8
@@ -55,19 +54,19 @@ def grade_golds(items: Sequence[tuple[str, GradeItem]]) -> dict[str, Figure]:
         for scheme in Scheme:
             outcomes = grader.grade([item for _, item in items], scheme)
             for (name, item), outcome in zip(items, outcomes, strict=True):
-                if outcome is not Outcome.CORRECT:
+                if outcome is not Grade.CORRECT:
                     print(f"  {scheme} {name}: {item.gold!r} is {outcome}")
-            figures[f"golds_correct_{scheme}"] = outcomes.count(Outcome.CORRECT) / len(items)
+            figures[f"golds_correct_{scheme}"] = outcomes.count(Grade.CORRECT) / len(items)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         verdicts = pool.map(verify_alone, [(item.gold, item.response) for _, item in items if item.kind == "math"], 64)
     figures["golds_correct_math_verify_alone"] = sum(verdicts) / len(verdicts)
     return figures
 
 
-def time_hostile(answers: Sequence[str], num_workers: int, limit: float) -> list[tuple[float, Outcome]]:
+def time_hostile(answers: Sequence[str], num_workers: int, limit: float) -> list[tuple[float, Grade]]:
     """Return for each answer the longest time that a scheme took, and what `training` made of it."""
 
-    def grade_some(answers: Sequence[str]) -> list[tuple[float, Outcome]]:
+    def grade_some(answers: Sequence[str]) -> list[tuple[float, Grade]]:
         graded = []
         with AnswerGrader(num_workers=1, seconds_per_answer=limit) as grader:
             for answer in answers:
@@ -213,7 +212,7 @@ def hostile_figures(answers: Sequence[str], num_alone: int, limit: float) -> dic
         "hostile_worst_of_8_workers_s": max(seconds for seconds, _ in graded),
         "hostile_worst_alone_s": max(seconds for seconds, _ in alone),
         "num_hostile": len(graded),
-        "num_hostile_correct": outcomes[Outcome.CORRECT],
+        "num_hostile_correct": outcomes[Grade.CORRECT],
         "num_executed": num_run,
     }
 

@@ -11,7 +11,7 @@ from db.rows.spec_fields import ADOPTED_ENGINE, ADOPTED_TAG, ADOPTED_TOKEN_DATA,
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
 from jobs.actions.staging import staging_folder
-from jobs.grading.outcomes import Outcome
+from jobs.grading.reward_function import Grade
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.verl_dump import DumpedRollout, DumpedStep, DumpError, last_step, read_dump
 from jobs.runs.attempts import write_outcome
@@ -96,7 +96,7 @@ class _Bookkeeping:
         return self.questions[key]
 
     def trajectory(self, rollout: DumpedRollout, question: Question, step: int, is_binary: bool) -> Trajectory:
-        verdict = (Outcome.CORRECT if rollout.score >= 1.0 else Outcome.WRONG).value if is_binary else ""
+        verdict = (Grade.CORRECT if rollout.score >= 1.0 else Grade.WRONG).value if is_binary else ""
         self.num_rollouts += 1
         return Trajectory(
             question_index=question.index,

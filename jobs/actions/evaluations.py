@@ -8,9 +8,9 @@ from pathlib import Path, PurePath
 from exgrpo_core.errors import InputError
 from jobs.actions.job_names import name_evaluation
 from jobs.actions.run_actions import submit
+from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards, keep_model
 from jobs.evaluation.protocols import protocol_of
-from jobs.evaluation.questions import load_benchmark
 from jobs.evaluation.user_benchmarks import choose_benchmark, load_user_benchmarks
 from jobs.machine.engine_environments import engine_python
 from jobs.preflight.chat_template import check_chat_template, read_chat_template

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from db.rows.chains_of_thought import RuleCount
-from jobs.grading.code.blocks import has_python_block
-from jobs.grading.code.marks import bits_to_rules
-from jobs.grading.code.rules import CODE_RULES, find_rules
+from jobs.grading.code_rules import CODE_RULES, bits_to_rules, find_rules, has_python_block
 from jobs.runs.control import TrainingError
 
 

@@ -11,11 +11,11 @@ from db.statistics.intervals import half_interval_95
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
-from jobs.contamination.overlap import overlap_shares
+from jobs.contamination.probes import overlap_shares
 from jobs.contamination.report import LARGE_OVERLAP, ContaminationReport, write_report
+from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards
 from jobs.evaluation.protocols import protocol_of
-from jobs.evaluation.questions import load_benchmark
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.lookup import open_run
 from jobs.specs.mistakes import SpecError

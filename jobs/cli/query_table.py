@@ -28,7 +28,7 @@ from jobs.cli.options import (
 )
 from jobs.evaluation.protocols import load_protocols, protocol_of
 from jobs.evaluation.user_benchmarks import load_user_benchmarks
-from jobs.grading.schemes import Scheme
+from jobs.grading.answer_grader import Scheme
 from jobs.runs.journal import Journal
 from jobs.runs.lookup import CommandError, find_run_id
 from jobs.specs.train import load_preset, preset_description, preset_names

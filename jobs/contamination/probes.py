@@ -6,13 +6,13 @@ detected. Source: completion of half questions as in Wu et al. 2025, Reasoning o
 """
 
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 
 from exgrpo_core.types import Int32Array
-from jobs.contamination.perturbation import with_other_numbers
 from jobs.contamination.report import ModelProbe
 from jobs.engines.embedded.generation import generate, score_sequences
 from jobs.engines.embedded.model import PolicyModel
@@ -20,7 +20,41 @@ from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
 from jobs.tasks.questions import encode_prompt
 
+_NUMBER = re.compile(r"(?<![\w^_.\\])(?<![\^_]\{)[1-9]\d+(?!\w)")
+_YEARS = range(1900, 2101)
 NUM_VERSIONS = 9
+NUM_WORDS = 13
+"""Words in a run. Source: Brown et al. 2020, Language Models are Few-Shot Learners, appendix C."""
+_WORD = re.compile(r"\w+")
+
+
+def with_other_numbers(text: str, rng: random.Random) -> str | None:
+    """Return the text with other numbers of as many digits, or None if it has none to change.
+
+    Numbers of two and more digits are changed, equal ones equally; zeros at the end stay, as do years and powers: other
+    ones would look odd to any model.
+    """
+    changed: dict[str, str] = {}
+    for number in _NUMBER.findall(text):
+        if int(number) not in _YEARS and number not in changed:
+            changed[number] = _other_number(number, rng, {*changed, *changed.values()})
+    if not changed:
+        return None
+    return _NUMBER.sub(lambda number: changed.get(number.group(), number.group()), text)
+
+
+def _other_number(number: str, rng: random.Random, taken: set[str]) -> str:
+    """Return another number of as many digits and zeros at the end, if possible not one of those taken."""
+    head = number.rstrip("0")
+    zeros = number[len(head) :]
+    first = 10 ** (len(head) - 1)
+    others = [str(value) + zeros for value in _sample_heads(first, rng) if value % 10 and str(value) != head]
+    return next((other for other in others if other not in taken), others[0])
+
+
+def _sample_heads(first: int, rng: random.Random) -> list[int]:
+    """Return all numbers of one digit in random order, else some of as many digits as `first`."""
+    return rng.sample(range(first, 10 * first), min(9 * first, 60))
 
 
 def probe_model(policy: PolicyModel, questions: Sequence[str], seed: int = 0) -> ModelProbe:
@@ -70,3 +104,26 @@ def _are_completed(policy: PolicyModel, texts: Sequence[Int32Array]) -> list[boo
         np.array_equal(response.token_ids[: ids.size - half], ids[half:])
         for response, ids, half in zip(written, texts, halves, strict=True)
     ]
+
+
+def overlap_shares(questions: Sequence[str], training_texts: Iterable[str]) -> list[float]:
+    """Return for each question the share of its runs of 13 words that training texts have, in [0, 1].
+
+    Case and punctuation do not count. A question of fewer words is one run, found where a training text equals it.
+    """
+    runs_of = [_runs(_words(question)) for question in questions]
+    wanted = {run for runs in runs_of for run in runs}
+    common: set[tuple[str, ...]] = set()
+    for text in training_texts:
+        common |= _runs(_words(text)) & wanted
+    return [len(runs & common) / len(runs) if runs else 0.0 for runs in runs_of]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.lower()))
+
+
+def _runs(words: tuple[str, ...]) -> set[tuple[str, ...]]:
+    if len(words) <= NUM_WORDS:
+        return {words} if words else set()
+    return {words[start : start + NUM_WORDS] for start in range(len(words) - NUM_WORDS + 1)}

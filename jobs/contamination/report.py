@@ -1,7 +1,7 @@
 """What the probes of contamination say of a model and a benchmark; loads no engine."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -95,8 +95,6 @@ class ContaminationReport:
 
 
 _REPORT = TypeAdapter(ContaminationReport)
-_FIELDS = frozenset(field.name for field in fields(ContaminationReport))
-"""Of reports of older versions, which have no checksum."""
 
 
 def write_report(runs_root: Path, report: ContaminationReport) -> Path:
@@ -114,8 +112,7 @@ def read_reports(runs_root: Path) -> tuple[list[ContaminationReport], list[str]]
     reports, faults = [], []
     for path in sorted((runs_root / WORKBENCH_FOLDER / REPORTS_FOLDER).glob("*.json"), reverse=True):
         try:
-            content = read_sealed(path, _FIELDS)
-            reports.append(_REPORT.validate_python(content))
+            reports.append(_REPORT.validate_python(read_sealed(path)))
         except (OSError, UnreadableFileError, ValidationError):
             name = f"{WORKBENCH_FOLDER}/{REPORTS_FOLDER}/{path.name}"
             faults.append(f"{name}: differs from what was written, so it is not shown.")

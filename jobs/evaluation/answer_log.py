@@ -11,12 +11,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from jobs.evaluation.answer_lines import encode_line, find_damage, last_number, list_files, read_lines, write_count
+from jobs.evaluation.benchmark_questions import BenchmarkQuestion
 from jobs.evaluation.generation import Sample
-from jobs.evaluation.questions import BenchmarkQuestion
-from jobs.evaluation.recorded_answers import FOLDER
-from jobs.grading.outcomes import Outcome
-from jobs.grading.schemes import SideBySide
+from jobs.evaluation.recorded_answers import (
+    FOLDER,
+    encode_line,
+    find_damage,
+    last_number,
+    list_files,
+    read_lines,
+    write_count,
+)
+from jobs.grading.answer_grader import SideBySide
+from jobs.grading.reward_function import Grade
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +70,6 @@ class AnswerLog:
             "question_id": answered.question_id,
             "question": question.text,
             "gold": question.answer,
-            "answer_kind": question.answer_kind,
             "seed": answered.seed,
             "grader_version": answered.grader_version,
             "samples": [asdict(sample) for sample in answered.samples],
@@ -96,6 +102,6 @@ def _answered(record: dict[str, Any]) -> AnsweredQuestion:
         question_id=str(record["question_id"]),
         seed=int(record["seed"]),
         samples=[Sample(**sample) for sample in record["samples"]],
-        outcomes=[SideBySide(*(Outcome(name) for name in names)) for names in record["outcomes"]],
+        outcomes=[SideBySide(*(Grade(name) for name in names)) for names in record["outcomes"]],
         grader_version=str(record["grader_version"]),
     )

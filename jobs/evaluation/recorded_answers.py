@@ -1,21 +1,29 @@
-"""An evaluation's folder read back: what a model answered."""
+"""An evaluation's folder read back: what a model answered.
+
+A file of answers has numbered lines with checksums, and beside it is a file with the number of the last line.
+"""
 
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, Field, ValidationError
 
-from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.evaluation.answer_lines import find_damage, list_files, read_lines
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain, read_plain
+from exgrpo_core.checksums import seal, unseal
+from exgrpo_core.durable_files import write_whole
+from jobs.runs.numbered_lines import describe_missing, find_gaps
 
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
 _BENCHMARK = re.compile(r"\w+")
+_MAX_LINE_BYTES = 256 << 20
+"""A longer line, which no question needs, counts as damaged."""
 
 
 class _Sample(BaseModel):
@@ -32,9 +40,8 @@ class _Line(BaseModel):
     seed: int
     samples: list[_Sample]
     outcomes: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
-    question: str = ""
-    gold: str = ""
-    answer_kind: str | None = None
+    question: str
+    gold: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +53,16 @@ class RecordedAnswer:
     is_truncated: bool
     outcomes: dict[str, str]
     log_prob: float | None
-    """Sum over its tokens, in nats; None in logs without it."""
+    """Sum over its tokens, in nats; None where the generator gives none."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedQuestion:
-    """One question with its gold answer, as asked, and all sampled answers; texts are empty in logs without them."""
+    """One question with its gold answer, as asked, and all sampled answers."""
 
     text: str
     gold: str
     answers: tuple[RecordedAnswer, ...]
-    seed: int
-    answer_kind: str | None
-    """Math or choice, None in logs without it."""
 
 
 def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQuestion | None:
@@ -76,7 +80,7 @@ def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iter
     for path in list_files(run_path / FOLDER, benchmark):
         for line in filter(None, map(_parse, read_lines(path, marker))):
             answers = tuple(map(_answer, line.samples, line.outcomes))
-            yield line.question_id, RecordedQuestion(line.question, line.gold, answers, line.seed, line.answer_kind)
+            yield line.question_id, RecordedQuestion(line.question, line.gold, answers)
 
 
 def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[str]:
@@ -105,6 +109,77 @@ def _parse(record: dict[str, Any]) -> _Line | None:
 
 
 def _answer(sample: _Sample, outcomes: list[str]) -> RecordedAnswer:
-    names = ("paper", "training")
-    by_scheme = dict(zip(names, outcomes, strict=True))
+    by_scheme = dict(zip(("paper", "training"), outcomes, strict=True))
     return RecordedAnswer(sample.text, sample.num_tokens, sample.is_truncated, by_scheme, sample.log_prob)
+
+
+def encode_line(number: int, record: Mapping[str, Any]) -> bytes:
+    """Return the line of a finished question, newline included; numbers begin with 1 in each file."""
+    return seal(json.dumps({"seq": number} | dict(record)).encode()) + b"\n"
+
+
+def write_count(path: Path, number: int) -> None:
+    """Say beside the file that it has lines up to this number."""
+    write_whole(_count_path(path), seal(json.dumps({"num_lines": number}).encode()), is_durable=False)
+
+
+def read_lines(path: Path, marker: bytes = b"") -> Iterator[dict[str, Any]]:
+    """Yield the content of whole lines, none without the file; lines without `marker` are not parsed."""
+    with contextlib.suppress(FileNotFoundError), open_plain(path) as file:
+        for line in _lines(file):
+            record = _decode(line) if marker in line else None
+            if record is not None:
+                yield record
+
+
+def find_damage(path: Path) -> list[str]:
+    """Return a sentence on each part of a file that is damaged or missing; a last line cut by a kill is neither."""
+    try:
+        counted = _counted(path)
+        with open_plain(path) as file:
+            whole = takewhile(lambda line: line.endswith(b"\n"), _lines(file))
+            faults, last = find_gaps(path.name, map(_decode, whole), "line")
+    except FileNotFoundError:
+        return [f"{path.name}: is missing."]
+    except (OSError, UnreadableFileError) as error:
+        return [f"{path.name}: cannot be read ({str(error).removeprefix(f'{path}: ').rstrip('.')})."]
+    if counted > last:
+        faults.append(f"{path.name}: {describe_missing('line', last + 1, counted)} at the end.")
+    return faults
+
+
+def list_files(folder: Path, benchmark: str) -> list[Path]:
+    """Return the files of a benchmark (`*`: of all), older attempts first; also one that only its count is left of."""
+    names = [*folder.glob(f"{benchmark}-*.jsonl"), *folder.glob(f"{benchmark}-*.count")]
+    return sorted({path.with_suffix(".jsonl") for path in names})
+
+
+def last_number(path: Path) -> int:
+    """Return the number of a file's last line, 0 without the file."""
+    return max((record["seq"] for record in read_lines(path)), default=0)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.readline(_MAX_LINE_BYTES), b"")
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    """Return the content of a whole line, None of one that is damaged."""
+    try:
+        record = unseal(line[:-1]) if line.endswith(b"\n") else None
+    except UnreadableFileError:
+        return None
+    return record if record is not None and isinstance(record.get("seq"), int) else None
+
+
+def _count_path(path: Path) -> Path:
+    return path.with_suffix(".count")
+
+
+def _counted(path: Path) -> int:
+    try:
+        return int(unseal(read_plain(_count_path(path)))["num_lines"])
+    except FileNotFoundError:
+        return 0
+    except (KeyError, TypeError, ValueError):
+        raise UnreadableFileError(f"{_count_path(path).name} is damaged") from None

@@ -3,14 +3,20 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from exgrpo_core.types import Question
 from jobs.evaluation.answer_log import AnsweredQuestion
-from jobs.evaluation.questions import LoadedBenchmark
-from jobs.grading.outcomes import Outcome
-from jobs.grading.schemes import Scheme, grader_version
+from jobs.evaluation.benchmark_questions import BenchmarkQuestion, LoadedBenchmark
+from jobs.grading.answer_grader import Scheme, grader_version
+from jobs.grading.reward_function import Grade, Response, Verdict
 from jobs.specs.evaluation import EvalSpec
+from jobs.training.reward_parts import RewardParts
+
+_NO_TOKENS = np.empty(0, dtype=np.int32)
 
 
 def comparability(spec: EvalSpec, benchmark: LoadedBenchmark) -> dict[str, Any]:
@@ -63,4 +69,22 @@ def benchmark_event(
 
 
 def _num_correct(answered: AnsweredQuestion, scheme: Scheme) -> int:
-    return sum(getattr(outcome, scheme) is Outcome.CORRECT for outcome in answered.outcomes)
+    return sum(getattr(outcome, scheme) is Grade.CORRECT for outcome in answered.outcomes)
+
+
+def reward_means(
+    parts: RewardParts, questions: Sequence[BenchmarkQuestion], answers: Mapping[str, AnsweredQuestion]
+) -> dict[str, float]:
+    """Return the mean of each part by its name; the answer is right where `training` says so."""
+    graded = [
+        (
+            Question(index, item.question_id, _NO_TOKENS, item.text, item.answer, {"question": item.text}),
+            Response(sample.text, _NO_TOKENS, sample.is_truncated),
+            Verdict(float(sides.training is Grade.CORRECT), sides.training.value),
+        )
+        for index, item in enumerate(questions)
+        for sample, sides in zip(answers[item.question_id].samples, answers[item.question_id].outcomes, strict=True)
+    ]
+    asked, responses, verdicts = (list(column) for column in zip(*graded, strict=True))
+    parts.weigh(asked, responses, verdicts)
+    return parts.take_means()

@@ -2,9 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from exgrpo_core.types import Int32Array, Question
+
+
+class Grade(StrEnum):
+    """Verdict on one response; only `correct` earns a reward."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    UNPARSED = "unparsed"
+    """No answer was found: no box, an empty or overlong one, one that is not an answer, or a broken format rule."""
+    TIMEOUT = "timeout"
+    """Grading took longer than the limit and was killed."""
+    CRASH = "crash"
+    """Grading ran out of memory or took its process down."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,20 @@
 """The reward functions of training: mathematics and choices, register chains and word problems."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from zlib import crc32
 
+from exgrpo_core.config import RewardKind
 from exgrpo_core.types import Question
-from jobs.grading.outcomes import Outcome
-from jobs.grading.pool import AnswerGrader
-from jobs.grading.reward_function import Response, Verdict
-from jobs.grading.schemes import AnswerKind, GradeItem
+from jobs.grading.answer_grader import AnswerGrader, AnswerKind, GradeItem
+from jobs.grading.reward_function import Grade, Response, RewardFunction, Verdict
+from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, DataSpec
+from jobs.tasks.chains import question_set
 from jobs.tasks.chains.oracle import judge_response, prints_answer
 from jobs.tasks.chains.question_set import read_problem
+from jobs.tasks.questions import TextEncoder
 from jobs.tasks.word_problems import oracle as word_problems_oracle
+from jobs.tasks.word_problems import question_set as word_problems
 from jobs.tasks.word_problems.story import read_story
 
 
@@ -69,7 +72,7 @@ class WordProblemsReward:
 
 def _grade_story(question: Question, response: Response) -> Verdict:
     judgement = word_problems_oracle.judge_response(read_story(question).problem, response.text)
-    outcome = Outcome.CORRECT if judgement.is_correct else Outcome.WRONG if judgement.has_box else Outcome.UNPARSED
+    outcome = Grade.CORRECT if judgement.is_correct else Grade.WRONG if judgement.has_box else Grade.UNPARSED
     return _verdict(outcome, judgement.is_valid, judgement.has_code)
 
 
@@ -77,11 +80,11 @@ def _grade_chain(question: Question, response: Response, pays_for_code: bool) ->
     problem = read_problem(question)
     judgement = judge_response(problem, response.text)
     if pays_for_code and not response.is_truncated and prints_answer(problem, response.text):
-        outcome = Outcome.CORRECT
+        outcome = Grade.CORRECT
     elif response.is_truncated or not judgement.has_box:
-        outcome = Outcome.UNPARSED
+        outcome = Grade.UNPARSED
     else:
-        outcome = Outcome.CORRECT if judgement.is_correct else Outcome.WRONG
+        outcome = Grade.CORRECT if judgement.is_correct else Grade.WRONG
     is_valid = judgement.is_valid and not response.is_truncated
     return _verdict(outcome, is_valid, judgement.has_code)
 
@@ -92,13 +95,51 @@ def _grade_steps(question: Question, response: Response, pays_for_code: bool) ->
     if response.is_truncated:
         return verdict
     problem = read_problem(question)
-    num_right = judge_response(problem, response.text).num_good_steps + (verdict.outcome == Outcome.CORRECT.value)
+    num_right = judge_response(problem, response.text).num_good_steps + (verdict.outcome == Grade.CORRECT.value)
     return replace(verdict, reward=num_right / (problem.difficulty + 1))
 
 
-def _verdict(outcome: Outcome, is_valid: bool | None = None, has_code: bool | None = None) -> Verdict:
-    return Verdict(1.0 if outcome is Outcome.CORRECT else 0.0, outcome.value, is_valid, has_code)
+def _verdict(outcome: Grade, is_valid: bool | None = None, has_code: bool | None = None) -> Verdict:
+    return Verdict(1.0 if outcome is Grade.CORRECT else 0.0, outcome.value, is_valid, has_code)
 
 
 def _answer_kind(question: Question) -> AnswerKind:
     return "choice" if question.metadata.get("answer_kind") == "choice" else "math"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltInTask:
+    """One task. Its questions carry its name as `metadata["answer_kind"]`, by which their grader is found."""
+
+    make_questions: Callable[[DataSpec, int, TextEncoder], list[Question]]
+    """So many distinct questions, numbered from 0; the first n of a longer set are the set of n."""
+    make_reward: Callable[[DataSpec, RewardKind], RewardFunction]
+    graded_as: str
+    """What a right answer is, in words."""
+
+
+def _make_chains(data: DataSpec, num_questions: int, tokenizer: TextEncoder) -> list[Question]:
+    return question_set.make_questions(
+        num_questions, data.seed, tokenizer, data.min_operations, data.max_operations, data.modulus
+    )
+
+
+def _make_word_problems(data: DataSpec, num_questions: int, tokenizer: TextEncoder) -> list[Question]:
+    longest = min(data.max_operations, word_problems.MAX_OPERATIONS)
+    stories = word_problems.make_stories(num_questions, data.seed, data.min_operations, longest, data.number_size)
+    return [word_problems.make_question(index, story, tokenizer) for index, story in enumerate(stories)]
+
+
+TASKS: dict[str, BuiltInTask] = {
+    CHAINS_SOURCE: BuiltInTask(
+        make_questions=_make_chains,
+        make_reward=lambda data, kind: ChainsReward(data.code_reward_rate, is_graded=kind is RewardKind.CONTINUOUS),
+        graded_as="number below the modulus",
+    ),
+    WORD_PROBLEMS_SOURCE: BuiltInTask(
+        make_questions=_make_word_problems,
+        make_reward=lambda _data, _kind: WordProblemsReward(),
+        graded_as="number in the last box",
+    ),
+}
+"""By the name that `data.source` gives."""

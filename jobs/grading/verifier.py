@@ -34,7 +34,7 @@ def load_rules() -> dict[str, Compare]:
     """Import Math-Verify and return for each rule its comparison of a gold answer with a given one."""
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
-    from jobs.grading.oat.comparison import equals_by_published_rules
+    from jobs.grading.published_rules import equals_by_published_rules
 
     logging.disable(logging.CRITICAL)
     targets = (LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig())

@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO
 
-from jobs.grading.outcomes import Outcome
+from jobs.grading.reward_function import Grade
 from jobs.grading.verifier import READY
 
 START_SECONDS = 120.0
@@ -50,7 +50,7 @@ class GradingProcess:
         """Id of the process that grades, or None."""
         return self._child
 
-    def grade(self, pairs: Sequence[Comparison]) -> list[Outcome]:
+    def grade(self, pairs: Sequence[Comparison]) -> list[Grade]:
         """Return the outcome of each comparison, in order.
 
         A late or dying child costs the answer at which it was; the rest goes to the next one.
@@ -58,7 +58,7 @@ class GradingProcess:
         Raises:
             GraderError: The process does not start, or `abandon` was called.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[Grade] = []
         while len(outcomes) < len(pairs):
             self._refuse_if_abandoned()
             self._start()
@@ -89,22 +89,22 @@ class GradingProcess:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _grade_until_fault(self, pairs: Sequence[Comparison]) -> list[Outcome]:
+    def _grade_until_fault(self, pairs: Sequence[Comparison]) -> list[Grade]:
         """Return outcomes up to and with the first answer that had to be killed or that took its child down."""
-        outcomes: list[Outcome] = []
+        outcomes: list[Grade] = []
         if not self._send(pairs):
             self.close()
-            return [Outcome.CRASH]
+            return [Grade.CRASH]
         for _ in pairs:
             reply = self._read_reply(time.monotonic() + self._seconds)
             if isinstance(reply, str) and reply:
-                outcomes.append(Outcome(reply))
+                outcomes.append(Grade(reply))
                 continue
             if reply is None:
                 self._replace_child()
             elif not reply:
                 self.close()
-            return [*outcomes, Outcome.TIMEOUT if reply is None else Outcome.CRASH]
+            return [*outcomes, Grade.TIMEOUT if reply is None else Grade.CRASH]
         return outcomes
 
     def _replace_child(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from db.statistics.intervals import Z_95, Rate, wilson
-from jobs.judging.votes import decide, has_flipped
+from jobs.judging.verdicts import decide, has_flipped
 
 
 @dataclass(frozen=True, slots=True)

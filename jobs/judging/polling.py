@@ -7,12 +7,10 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.judging.client import JudgeAnswer, JudgeClient
+from jobs.judging.client import JudgeAnswer, JudgeClient, SpendCapError, guess_tokens
 from jobs.judging.items import JudgedItem
-from jobs.judging.pacing import SpendCapError, guess_tokens
-from jobs.judging.prompt import MAX_TEXT_CHARS, JudgePrompt
-from jobs.judging.records import VoteRecords
-from jobs.judging.verdict import JudgeVerdict, VoteOutcome, read_verdict
+from jobs.judging.verdicts import MAX_TEXT_CHARS, JudgePrompt, JudgeVerdict, VoteOutcome, read_verdict
+from jobs.judging.votes import VoteRecords
 from jobs.runs.control import Control, TrainingError
 from jobs.specs.judging import JudgeServerSpec
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
 from exgrpo_core.errors import first_line
 from jobs.preflight.model_shapes import model_file
-from jobs.pretrained.chat_templates import TemplateProcess
+from jobs.pretrained.chat_templates import render_conversation
 from jobs.specs.mistakes import SpecError
 from jobs.training.templates import Message
 
@@ -55,12 +55,11 @@ def render_chat_prompts(
     """Return each conversation in the model's chat template, with the beginning of the assistant's turn.
 
     Raises:
-        ChatTemplateError: The template is no template, refuses a conversation, or takes too much time or memory.
+        ChatTemplateError: The template is no template, or refuses a conversation.
     """
     settings = _read_settings(source, revision)
     tokens = {name: _token_text(settings.get(name)) for name in _TOKENS}
-    with TemplateProcess(template, tokens) as process:
-        return [process.render(messages) for messages in conversations]
+    return [render_conversation(template, tokens, messages) for messages in conversations]
 
 
 def _read_settings(source: str, revision: str | None) -> dict[str, object]:

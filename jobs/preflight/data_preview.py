@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from jobs.grading.built_in_tasks import TASKS, BuiltInTask
+from jobs.grading.rewards import TASKS, BuiltInTask
 from jobs.preflight.chat_template import read_chat_template, read_tokenizer, render_chat_prompts
 from jobs.preflight.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
 from jobs.pretrained.chat_templates import ChatTemplateError

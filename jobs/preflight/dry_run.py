@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
-from jobs.grading.built_in_tasks import TASKS
+from jobs.grading.rewards import TASKS
 from jobs.launchers.local import WORKER_MODULE
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16

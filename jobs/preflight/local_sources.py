@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
-from jobs.grading.built_in_tasks import TASKS
+from jobs.grading.rewards import TASKS
 from jobs.preflight.model_shapes import model_file
 from jobs.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.specs.benchmark import BenchmarkFields

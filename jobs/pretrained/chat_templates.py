@@ -1,24 +1,15 @@
-"""Conversations in a model's chat template.
+"""Conversations in a model's chat template, which is a program of the model's authors and runs in jinja's sandbox."""
 
-A template is a program of the model's authors, so it runs in a process with little time and memory.
-"""
-
-import atexit
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from threading import Lock
-from types import TracebackType
-from typing import Protocol, Self
+from datetime import datetime
+from functools import lru_cache
+from typing import NoReturn, Protocol
 
-from jobs.pretrained.chat_template_process import MAX_CPU_SECONDS
-
-MAX_PROCESSES = 2
-"""That are kept: a training run has one template, the playground compares models."""
-_processes: dict[str, "TemplateProcess"] = {}
-_lock = Lock()
+from jinja2 import Template, TemplateError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class ChatTemplateError(ValueError):
@@ -38,81 +29,52 @@ class ChatTokenizer(Protocol):
         ...
 
 
-class TemplateProcess:
-    """One template in a process that ends with this one."""
+class _GenerationBlocks(Extension):
+    """`{% generation %}` around an assistant's text, which the tokenizer may look for and which changes no text."""
 
-    def __init__(self, template: str, tokens: Mapping[str, str | None]) -> None:
-        command = [sys.executable, "-P", "-m", "jobs.pretrained.chat_template_process"]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        self._write({"template": template, "tokens": dict(tokens)})
+    tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
 
-    def render(self, messages: Sequence[Mapping[str, str]], *, adds_turn: bool = True) -> str:
-        """Return the messages in the template, by default with the beginning of the assistant's turn.
-
-        Raises:
-            ChatTemplateError: The template is none, refuses the messages, or takes too much time or memory.
-        """
-        self._write([[dict(message) for message in messages], adds_turn])
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            code = self._process.wait()
-            is_late = code == -signal.SIGXCPU
-            raise ChatTemplateError(f"it takes more than {MAX_CPU_SECONDS} seconds" if is_late else f"it ended: {code}")
-        answer = json.loads(line)
-        if "text" not in answer:
-            raise ChatTemplateError(answer["error"])
-        return str(answer["text"])
-
-    def _write(self, content: object) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(content).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended, which the answer says
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        with self._process:
-            pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def render_in_process(
+def render_conversation(
     template: str,
     tokens: Mapping[str, str | None],
     messages: Sequence[Mapping[str, str]],
     *,
     adds_turn: bool = True,
 ) -> str:
-    """Return the messages in a template; its process is kept for the next ones.
+    """Return the messages in a template, by default with the beginning of the assistant's turn.
 
     Raises:
-        ChatTemplateError: As of `TemplateProcess.render`.
+        ChatTemplateError: The template is none, or refuses the messages.
     """
-    key = json.dumps([template, dict(tokens)])
-    with _lock:
-        if key not in _processes:
-            while len(_processes) >= MAX_PROCESSES:
-                _processes.pop(next(iter(_processes))).close()
-            _processes[key] = TemplateProcess(template, tokens)
-        try:
-            return _processes[key].render(messages, adds_turn=adds_turn)
-        except ChatTemplateError:
-            _processes.pop(key).close()
-            raise
+    given = {name: text for name, text in tokens.items() if text is not None}
+    try:
+        return _compile(template).render(
+            messages=[dict(message) for message in messages],
+            add_generation_prompt=adds_turn, tools=None, documents=None, **given,
+        )  # fmt: skip
+    except Exception as error:  # a template is a program, which may raise any error
+        raise ChatTemplateError(" ".join(str(error).split()) or type(error).__name__) from error
 
 
-@atexit.register
-def _end_all() -> None:
-    for process in _processes.values():
-        process.close()
+@lru_cache(maxsize=2)
+def _compile(template: str) -> Template:
+    """Return a template with what transformers gives templates.
+
+    Source: transformers, `utils/chat_template_utils.py`, which imports torch.
+    """
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlocks, "jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = lambda value, **options: json.dumps(value, **({"ensure_ascii": False} | options))
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
+    return environment.from_string(template)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)

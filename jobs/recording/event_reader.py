@@ -12,7 +12,7 @@ import pyarrow as pa
 from exgrpo_core.bounded_json import open_plain
 from exgrpo_core.checksums import file_crc
 from exgrpo_core.faults import Fault, FaultKind
-from jobs.grading.code.marks import mark_code
+from jobs.grading.code_rules import mark_code
 from jobs.recording.event_codec import decode_line, is_event, list_segments, segment_path
 from jobs.recording.trajectory_file import read_questions, read_trajectories, rows_of_step
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside

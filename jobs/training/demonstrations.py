@@ -21,7 +21,7 @@ from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
 from jobs.tasks.word_problems import demonstrators as word_problems
-from jobs.tasks.word_problems.facts import make_facts
+from jobs.tasks.word_problems.demonstrators import make_facts
 from jobs.tasks.word_problems.story import read_story
 from jobs.training.data_rows import DataError, iterate_raw_rows
 from jobs.training.templates import TemplateName, encode_messages

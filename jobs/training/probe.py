@@ -8,15 +8,14 @@ import torch
 from jobs.engines.embedded.generation import generate
 from jobs.engines.embedded.model import load_policy, resolve_device
 from jobs.engines.embedded.sampling import Sampler
-from jobs.grading.outcomes import Outcome
-from jobs.grading.reward_function import Response
+from jobs.grading.reward_function import Grade, Response
 from jobs.specs.train import TrainSpec
 from jobs.training.probe_report import ProbedAnswer, ProbeReport
 from jobs.training.run_data import open_data, open_reward
 
 NUM_QUESTIONS = 4
 NUM_SAMPLES = 4
-_HAS_ANSWER = frozenset({Outcome.CORRECT.value, Outcome.WRONG.value})
+_HAS_ANSWER = frozenset({Grade.CORRECT.value, Grade.WRONG.value})
 
 
 def probe(spec: TrainSpec, num_questions: int = NUM_QUESTIONS, num_samples: int = NUM_SAMPLES) -> ProbeReport:
@@ -47,7 +46,7 @@ def probe(spec: TrainSpec, num_questions: int = NUM_QUESTIONS, num_samples: int 
         prompt=str(policy.tokenizer.decode(questions[0].prompt_ids.tolist())),
         num_questions=len(questions),
         num_samples=num_samples,
-        pass_rate=float(np.mean([verdict == Outcome.CORRECT.value for verdict in verdicts])),
+        pass_rate=float(np.mean([verdict == Grade.CORRECT.value for verdict in verdicts])),
         format_rate=float(np.mean([verdict in _HAS_ANSWER for verdict in verdicts])),
         truncation_rate=float(np.mean([item.is_truncated for item in generated])),
         mean_entropy=float(np.concatenate([item.entropies for item in generated]).mean()),

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods.loading import load_code
 from exgrpo_core.types import Question
-from jobs.grading.outcomes import Outcome
-from jobs.grading.reward_function import Response, RewardFunction, Verdict
+from jobs.grading.reward_function import Grade, Response, RewardFunction, Verdict
 from jobs.runs.control import TrainingError
 from jobs.specs.reward_parts import ANSWER, FORMAT, RANDOM, code_parts
 
@@ -173,7 +172,7 @@ def _reward_answers(
 def _reward_format(
     _questions: Sequence[Question], _responses: Sequence[Response], verdicts: Sequence[Verdict]
 ) -> Values:
-    return np.array([float(verdict.outcome != Outcome.UNPARSED) for verdict in verdicts])
+    return np.array([float(verdict.outcome != Grade.UNPARSED) for verdict in verdicts])
 
 
 def _reward_at_random(

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from exgrpo_core.types import Question
-from jobs.grading.built_in_tasks import TASKS, BuiltInTask
-from jobs.grading.pool import AnswerGrader
+from jobs.grading.answer_grader import AnswerGrader
 from jobs.grading.reward_function import RewardFunction
-from jobs.grading.rewards import MathReward
+from jobs.grading.rewards import TASKS, BuiltInTask, MathReward
 from jobs.pretrained.conversion import prepare_model
 from jobs.pretrained.sources import cache_directory
 from jobs.runs.control import StoppedBeforeStartError
@@ -183,9 +182,9 @@ def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
 def _warm_chains_model(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> Path:
     """Return the folder of the warm model for chains like these, making it if it is not in the cache."""
     data, model = spec.data, spec.model
-    settings = WarmStartSettings(
-        max_operations=max(10, data.max_operations), seed=model.warm_seed, last_error_scale=model.demonstrator_errors
-    )
+    # Every fourth seed: those of the runs in docs/studies.
+    seed, last_errors = 4 * model.warm_seed, model.demonstrator_errors
+    settings = WarmStartSettings(max_operations=max(10, data.max_operations), seed=seed, last_error_scale=last_errors)
     if data.modulus != settings.modulus:  # ten times as many facts: more steps, on chains of the lengths asked for
         settings = replace(
             settings,

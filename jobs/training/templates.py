@@ -8,7 +8,7 @@ from typing import Protocol
 
 import yaml
 
-from jobs.pretrained.chat_templates import ChatTokenizer, render_in_process
+from jobs.pretrained.chat_templates import ChatTokenizer, render_conversation
 from jobs.tasks.questions import TextEncoder, encode_prompt
 
 TEMPLATES_FILE = Path(__file__).parent / "prompt_templates.yaml"
@@ -81,9 +81,9 @@ def render_chat_prompt(messages: Sequence[Message], tokenizer: ChatTokenizer) ->
     """Return the messages in the tokenizer's chat template, with the beginning of the assistant's turn.
 
     Raises:
-        ValueError: The tokenizer has no chat template, or it refuses the messages or takes too much time or memory.
+        ValueError: The tokenizer has no chat template, or it refuses the messages.
     """
     try:
-        return render_in_process(tokenizer.get_chat_template(), tokenizer.special_tokens_map, messages)
+        return render_conversation(tokenizer.get_chat_template(), tokenizer.special_tokens_map, messages)
     except ValueError as error:
         raise ValueError(f"template: the tokenizer's chat template cannot be used ({error}).") from error

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from exgrpo_core.types import Question
-from jobs.grading.outcomes import Outcome
+from jobs.grading.reward_function import Grade
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.runs.control import Control
 from jobs.runs.stop_time import Phase
@@ -62,7 +62,7 @@ class Validator:
             [question for question in questions for _ in range(num_samples)],
             [response for sampled in responses for response in sampled],
         )
-        is_correct = [verdict.outcome == Outcome.CORRECT.value for verdict in verdicts]
+        is_correct = [verdict.outcome == Grade.CORRECT.value for verdict in verdicts]
         num_correct = [sum(is_correct[i : i + num_samples]) for i in range(0, len(is_correct), num_samples)]
         record = EvaluationRecord(
             step=step,

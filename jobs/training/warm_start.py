@@ -9,10 +9,7 @@ Models are cached in folders named by a hash of their settings and of `RECIPE`, 
 
 import hashlib
 import json
-import os
 import random
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from jobs.engines.embedded.model import PolicyModel, load_policy
 from jobs.engines.embedded.packing import TokenSequence
+from jobs.pretrained.sources import make_once
 from jobs.tasks.chains import tokenizer
 from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
 from jobs.tasks.chains.problem import draw_problem
@@ -196,30 +194,10 @@ def _cached(
     texts: Sequence[str],
     build: Callable[[Path], None],
 ) -> Path:
-    """Return the folder for this content; build it beside and rename it, so it is whole or absent."""
+    """Return the folder for this content."""
     content = {"recipe": RECIPE, "settings": asdict(settings), "texts": list(texts)}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    target = cache_dir / f"{name}-{digest}"
-    if target.is_dir():
-        return target
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    hidden = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache_dir))
-    try:
-        build(hidden)
-        (hidden / "settings.json").write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
-        _publish(hidden, target)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-    return target
-
-
-def _publish(hidden: Path, target: Path) -> None:
-    hidden.chmod(0o755)
-    try:
-        os.rename(hidden, target)
-    except OSError:
-        if not target.is_dir():
-            raise
+    return make_once(cache_dir / f"{name}-{digest}", build)
 
 
 def read_shipped(path: Path = SHIPPED_WEIGHTS) -> dict[str, Tensor]:

@@ -45,7 +45,7 @@ JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
 def load_embedded_loop() -> JobLoop:
     """Return the loop of the embedded engine, with torch limited to the number of threads that the user allows."""
     _prepare_torch()
-    from jobs.evaluation.validation_questions import read_validation_questions
+    from jobs.evaluation.benchmark_questions import read_validation_questions
     from jobs.training.composition import run_training
 
     return partial(run_training, read_benchmarks=read_validation_questions)
@@ -54,7 +54,7 @@ def load_embedded_loop() -> JobLoop:
 def load_embedded_sft_loop() -> JobLoop:
     """Return the loop of supervised fine-tuning by the embedded engine."""
     _prepare_torch()
-    from jobs.evaluation.validation_questions import read_validation_questions
+    from jobs.evaluation.benchmark_questions import read_validation_questions
     from jobs.training.composition import run_sft
 
     return partial(run_sft, read_benchmarks=read_validation_questions)
@@ -77,7 +77,7 @@ def load_evaluation_loop() -> JobLoop:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
 
-    from jobs.evaluation.loop import run_evaluation
+    from jobs.evaluation.evaluation_loop import run_evaluation
 
     torch.set_num_threads(num_threads)
     return run_evaluation
@@ -85,7 +85,7 @@ def load_evaluation_loop() -> JobLoop:
 
 def load_verl_loop() -> JobLoop:
     """Return the loop of the verl engine, for an interpreter of verl's environment."""
-    from jobs.evaluation.validation_questions import read_validation_questions
+    from jobs.evaluation.benchmark_questions import read_validation_questions
     from jobs.training.verl_composition import run_training
 
     return partial(run_training, read_benchmarks=read_validation_questions)
@@ -100,7 +100,7 @@ def load_verl_sft_loop() -> JobLoop:
 
 def load_judge_loop() -> JobLoop:
     """Return the loop of a judge, which needs no engine."""
-    from jobs.judging.loop import run_judging
+    from jobs.judging.judge_loop import run_judging
 
     return run_judging
 

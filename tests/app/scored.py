@@ -7,6 +7,7 @@ from pathlib import Path
 from db.connections.opening import open_database
 from db.ingest import events
 from jobs.evaluation.protocols import load_protocols
+from jobs.evaluation.recorded_answers import encode_line
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -83,7 +84,9 @@ def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> Non
         "gold": "4",
         "outcomes": [[outcome] * 2],
     }
-    (folder / "math500-0001.jsonl").write_text(json.dumps(line | {"question_id": "q100"}) + "\n" + json.dumps(line)[:9])
+    (folder / "math500-0001.jsonl").write_bytes(
+        encode_line(1, line | {"question_id": "q100"}) + encode_line(2, line)[:9]
+    )
 
 
 def record_own_benchmark(runs_root: Path) -> None:

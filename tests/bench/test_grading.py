@@ -2,9 +2,8 @@ import pytest
 
 from bench.grading import gold_items, ordinary_pairs, time_hostile
 from bench.hostile_answers import hostile_answers
-from jobs.grading.outcomes import Outcome
-from jobs.grading.pool import AnswerGrader
-from jobs.grading.schemes import Scheme
+from jobs.grading.answer_grader import AnswerGrader, Scheme
+from jobs.grading.reward_function import Grade
 
 
 @pytest.mark.parametrize("scheme", list(Scheme))
@@ -12,7 +11,7 @@ def test_every_provided_gold_is_a_correct_answer_to_itself(shared_dir, scheme):
     items = gold_items(shared_dir / "data" / "benchmarks")
     with AnswerGrader() as grader:
         outcomes = grader.grade([item for _, item in items], scheme)
-    wrong = [item for item, outcome in zip(items, outcomes, strict=True) if outcome is not Outcome.CORRECT]
+    wrong = [item for item, outcome in zip(items, outcomes, strict=True) if outcome is not Grade.CORRECT]
     assert len(items) == 14794
     assert wrong == []
 
@@ -30,5 +29,5 @@ def test_ordinary_answers_are_distinct_and_the_same_each_time():
 @pytest.mark.slow
 def test_each_hostile_answer_gets_its_own_time_and_outcome():
     measured = time_hostile(["7/2", "exit()", "7/3"], num_workers=2, limit=5.0)
-    assert [outcome for _, outcome in measured] == [Outcome.CORRECT, Outcome.WRONG, Outcome.WRONG]
+    assert [outcome for _, outcome in measured] == [Grade.CORRECT, Grade.WRONG, Grade.WRONG]
     assert all(0.0 < seconds < 30.0 for seconds, _ in measured)

@@ -14,8 +14,7 @@ from safetensors.numpy import load_file, save_file
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.grading.outcomes import Outcome
-from jobs.grading.reward_function import Response, Verdict
+from jobs.grading.reward_function import Grade, Response, Verdict
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -94,7 +93,7 @@ class TrueIsCorrect:
     def grade(self, questions: Sequence[Question], responses: Sequence[Response]) -> list[Verdict]:
         del questions
         return [
-            Verdict(1.0, Outcome.CORRECT) if response.text == "True" else Verdict(0.0, Outcome.WRONG)
+            Verdict(1.0, Grade.CORRECT) if response.text == "True" else Verdict(0.0, Grade.WRONG)
             for response in responses
         ]
 

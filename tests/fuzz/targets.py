@@ -27,10 +27,9 @@ from exgrpo_core.experience_management.replay_buffer import BufferCorruptionErro
 from jobs.actions.archive import export_run, import_run
 from jobs.analysis.score_curves import read_score_curves
 from jobs.engines.embedded.model import load_policy
-from jobs.evaluation.answer_lines import encode_line
 from jobs.evaluation.answer_log import AnswerLog
 from jobs.evaluation.recorded_answers import FOLDER as ANSWERS_FOLDER
-from jobs.evaluation.recorded_answers import find_answer_damage
+from jobs.evaluation.recorded_answers import encode_line, find_answer_damage
 from jobs.preflight.chat_template import read_chat_template
 from jobs.preflight.local_sources import refuse_remote_code
 from jobs.preflight.model_shapes import check_context, model_shape
@@ -136,8 +135,8 @@ def _read_description(content: bytes) -> None:
 
 
 ANSWER_LINE = {
-    "question_id": "a", "question": "1+1", "gold": "2", "answer_kind": "math", "seed": 1, "grader_version": "0123",
-    "samples": [{"text": "2", "num_tokens": 1, "is_truncated": False}], "outcomes": [["correct", "correct", "wrong"]],
+    "question_id": "a", "question": "1+1", "gold": "2", "seed": 1, "grader_version": "0123",
+    "samples": [{"text": "2", "num_tokens": 1, "is_truncated": False}], "outcomes": [["correct", "wrong"]],
 }  # fmt: skip
 
 

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
+from jobs.evaluation.benchmark_questions import iterate_rows
 from jobs.evaluation.generation import PromptedQuestion
 from jobs.evaluation.protocols import HubDataSet
-from jobs.evaluation.raw_rows import iterate_rows
 from jobs.evaluation.server_generator import ServerGenerator
 from jobs.launchers import ray_jobs_api
 from jobs.launchers.local import LaunchError

@@ -16,7 +16,7 @@ from exgrpo_core.experience_management.storage.append_file import BufferCorrupti
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from jobs.actions import annotations, run_actions
 from jobs.cli.main import app
-from jobs.evaluation.recorded_answers import find_answers
+from jobs.evaluation.recorded_answers import encode_line, find_answers
 from jobs.recording.event_reader import EventReader
 from jobs.runs import lookup
 from jobs.runs.checkpoint_names import find_checkpoint
@@ -180,8 +180,8 @@ def test_a_snapshot_that_names_a_segment_elsewhere_is_damaged():
 def test_answers_are_looked_for_in_the_evaluation_alone(fenced):
     folder = fenced.beyond / "evaluation"
     folder.mkdir()
-    (folder / "x-0001.jsonl").write_text(
-        '{"question_id": "q", "seed": 0, "grader_version": "1", "samples": [], "outcomes": []}\n'
+    (folder / "x-0001.jsonl").write_bytes(
+        encode_line(1, {"question_id": "q", "question": "", "gold": "", "seed": 0, "samples": [], "outcomes": []})
     )
     run = fenced.root / outside.INSIDE
     (run / "evaluation").mkdir()

@@ -11,10 +11,10 @@ from jobs.analysis.case_text import cases_as_json, cases_as_markdown
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.analysis.near_misses import ReadAnswer, read_wrong_answers
 from jobs.analysis.validity import ValidityLine, tabulate_validity
-from jobs.grading.code.marks import rules_to_bits
+from jobs.grading.code_rules import rules_to_bits
 from jobs.judging import calibration
 from jobs.judging.calibration import Calibration, CorrectedRate, cohen_kappa, correct_rate
-from jobs.judging.prompt import JudgePrompt, load_judge_prompt
+from jobs.judging.verdicts import JudgePrompt, load_judge_prompt
 from jobs.studies.definition import load_study, number_of
 
 __all__ = [

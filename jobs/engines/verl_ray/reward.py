@@ -16,11 +16,10 @@ import numpy as np
 from exgrpo_core.config import RewardKind
 from exgrpo_core.errors import EngineError
 from exgrpo_core.types import Question
-from jobs.grading.built_in_tasks import TASKS
-from jobs.grading.pool import AnswerGrader
+from jobs.grading.answer_grader import AnswerGrader
 from jobs.grading.reward_function import Response, RewardFunction
-from jobs.grading.rewards import MathReward
-from jobs.pretrained.chat_templates import ChatTokenizer, render_in_process
+from jobs.grading.rewards import TASKS, MathReward
+from jobs.pretrained.chat_templates import ChatTokenizer, render_conversation
 from jobs.specs.train import DataSpec
 
 NO_TOKENS = np.empty(0, dtype=np.int32)
@@ -106,7 +105,7 @@ def conversation_text(question: str, response: str, tokenizer: RewardTokenizer) 
     """Return question and response in the reward model's chat template, without the start token the server adds."""
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": response}]
     template = tokenizer.get_chat_template()
-    text = render_in_process(template, tokenizer.special_tokens_map, messages, adds_turn=False)
+    text = render_conversation(template, tokenizer.special_tokens_map, messages, adds_turn=False)
     return text.removeprefix(tokenizer.bos_token or "")
 
 

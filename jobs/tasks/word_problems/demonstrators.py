@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from jobs.tasks.word_problems.code_steps import CODE_FENCE
-from jobs.tasks.word_problems.expressions import Reading, evaluate
-from jobs.tasks.word_problems.formulas import parse_formula
+from jobs.tasks.word_problems.expressions import Reading, evaluate, parse_formula
+from jobs.tasks.word_problems.oracle import CODE_FENCE
 from jobs.tasks.word_problems.problem import NAMES
 from jobs.tasks.word_problems.quantity import NotComputableError
+from jobs.tasks.word_problems.question_set import NumberSize, draw_any_story, is_held_out_set
 from jobs.tasks.word_problems.story import RESULTS, Story
 
 BASE_ERROR = {"+": 0.02, "-": 0.03, "*": 0.05, "/": 0.05}
@@ -31,6 +31,7 @@ _SIGNS: tuple[dict[str, str], ...] = (
 _SIGN_WEIGHTS = (8, 1, 1)
 _LATEX = {"*": "\\times", "/": "\\div", "+": "+", "-": "-"}
 _WORDS = {"*": "times", "/": "divided by", "+": "plus", "-": "minus"}
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +216,19 @@ def _write_answer(answer: str, rng: random.Random) -> str:
 
 def _write_box(answer: str) -> str:
     return f"\\boxed{{{answer}}}"
+
+
+def make_facts(
+    num_facts: int, seed: int, min_operations: int, max_operations: int, size: NumberSize
+) -> list[WrittenStep]:
+    """Return steps of further stories, none with a set of numbers that is held out."""
+    rng = random.Random(f"{seed} facts")
+    facts: list[WrittenStep] = []
+    while len(facts) < num_facts:
+        story = draw_any_story(rng, min_operations, max_operations, size)
+        if story is None:
+            continue
+        step = rng.choice(work_out(story, rng, error_scale=0.0))
+        if not is_held_out_set(sorted(map(Fraction, _NUMBER.findall(step.calculation)))):
+            facts.append(step)
+    return facts

@@ -1,5 +1,6 @@
 """Arithmetic expressions: built from tokens, evaluated as numbers and as the computations that they may stand for."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,10 @@ MAX_TOKENS = 60
 MAX_READINGS = 512
 """Computations that an expression may be: a 5 in it may be either of two fives of a story."""
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "implicit": 3, "negative": 4}
+Lookup = Callable[[Fraction], frozenset[int]]
+MAX_DIGITS = 15
+_PIECE = re.compile(r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>//|[-+*/()]))")
+_BRACKETS = {"(": Kind.OPEN, ")": Kind.CLOSE}
 
 
 class MalformedError(ValueError):
@@ -60,7 +65,6 @@ class Reading:
     missing: tuple[Fraction, ...] = ()
 
 
-Lookup = Callable[[Fraction], frozenset[int]]
 Letters = dict[str, Reading]
 
 
@@ -190,3 +194,31 @@ def as_quantity(expression: Expression, letters: dict[str, Quantity]) -> Quantit
 def constant_reading(value: Fraction) -> frozenset[int]:
     """Return the fingerprint of a number that is the same in every story."""
     return frozenset({value.numerator * pow(value.denominator, -1, PRIME) % PRIME})
+
+
+def parse_formula(text: str) -> Expression:
+    """Return the expression that `text` writes.
+
+    Raises:
+        MalformedError: It writes none.
+    """
+    text = text.rstrip()
+    tokens: list[Token] = []
+    position = 0
+    while position < len(text):
+        match = _PIECE.match(text, position)
+        if match is None or len(match[0]) > MAX_DIGITS + 5:
+            raise MalformedError
+        position = match.end()
+        piece = match[match.lastgroup or "sign"]
+        if match.lastgroup == "number":
+            tokens.append(Token(Kind.NUMBER, piece, match.start(), position, Fraction(piece)))
+        elif match.lastgroup == "name":
+            tokens.append(Token(Kind.LETTER, piece, match.start(), position))
+        elif piece in _BRACKETS:
+            tokens.append(Token(_BRACKETS[piece], piece, match.start(), position))
+        else:
+            is_sign = piece == "-" and (not tokens or tokens[-1].kind in {Kind.OPERATOR, Kind.OPEN})
+            sign = "negative" if is_sign else piece[0]
+            tokens.append(Token(Kind.OPERATOR, sign, match.start(), position))
+    return parse_expression(tokens)

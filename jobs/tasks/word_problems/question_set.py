@@ -3,18 +3,147 @@
 import hashlib
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
 
 from exgrpo_core.types import Question
 from jobs.tasks.questions import TextEncoder, build_question, encode_prompt
-from jobs.tasks.word_problems.forms import Form, NoStoryError, NumberSize, draw_story, load_forms
-from jobs.tasks.word_problems.story import SOURCE, Story
+from jobs.tasks.word_problems.expressions import Expression, Reading, evaluate, parse_formula
+from jobs.tasks.word_problems.problem import NAMES
+from jobs.tasks.word_problems.quantity import NotComputableError
+from jobs.tasks.word_problems.story import SOURCE, Story, StoryStep
 
+NumberSize = Literal["tiny", "small", "medium", "large"]
+
+FORMS_DIR = Path(__file__).parent / "forms"
+LARGEST_NUMBER = 99_999
+MAX_DRAWS = 2000
+PEOPLE = (
+    *("Ada", "Bruno", "Carla", "Dmitri", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Keiko", "Liam", "Marta"),
+    *("Nils", "Olga", "Pedro", "Quinn", "Ravi", "Sofia", "Tariq", "Uma", "Viktor", "Wanda", "Yusuf"),
+)
+_ROLES = ("name", "friend", "third")
+_RANGES: dict[str, dict[NumberSize, tuple[int, int]]] = {
+    "few": {"tiny": (2, 6), "small": (2, 9), "medium": (2, 12), "large": (3, 20)},
+    "some": {"tiny": (2, 12), "small": (3, 20), "medium": (8, 60), "large": (20, 200)},
+    "price": {"tiny": (2, 8), "small": (2, 12), "medium": (3, 25), "large": (5, 80)},
+    "factor": {"tiny": (2, 3), "small": (2, 4), "medium": (2, 5), "large": (2, 6)},
+}
+_PERCENTAGES = {
+    "tiny": (10, 50),
+    "small": (10, 25, 50),
+    "medium": (10, 20, 25, 50, 75),
+    "large": (5, 10, 15, 20, 25, 30, 40, 60, 75),
+}
 MAX_OPERATIONS = 6
 HELD_OUT_SHARE = 8
 """One of so many sets of numbers is held out: never trained on or demonstrated, whatever the seed."""
 MAX_MISSES = 500
 """Draws in a row that give no new story before a set counts as used up."""
+
+
+class NoStoryError(ValueError):
+    """No numbers of this size fit a form."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One kind of story; `draw` says for each letter how its number is drawn, a..j are in the text, x..z are not."""
+
+    name: str
+    topic: str
+    texts: tuple[str, ...]
+    draw: dict[str, str]
+    steps: tuple[tuple[str, str], ...]
+    also: tuple[str, ...]
+    words: dict[str, tuple[str, ...]]
+
+    @property
+    def num_operations(self) -> int:
+        """How many steps lead to the answer."""
+        return len(self.steps)
+
+
+@cache
+def load_forms() -> tuple[Form, ...]:
+    """Return all forms, by file and in its order; the file's name is their topic."""
+    files = sorted(FORMS_DIR.glob("*.yaml"))
+    return tuple(_form(path.stem, item) for path in files for item in yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def draw_story(rng: random.Random, form: Form, size: NumberSize) -> Story:
+    """Return a story of this form; its numbers and results are whole, positive and, in the text, all different.
+
+    Raises:
+        NoStoryError: No numbers of this size fit.
+    """
+    people = dict(zip(_ROLES, rng.sample(PEOPLE, len(_ROLES)), strict=True))
+    words = people | {gap: rng.choice(choices) for gap, choices in form.words.items()}
+    text = rng.choice(form.texts)
+    for _ in range(MAX_DRAWS):
+        drawn = _draw_numbers(rng, form, size)
+        if drawn is None:
+            continue
+        shown = {letter: drawn[letter] for letter in sorted(drawn) if letter in NAMES}
+        gaps = words | {letter: str(value) for letter, value in shown.items()}
+        steps = tuple(StoryStep(formula, names.format(**gaps)) for formula, names in form.steps)
+        return Story(form.name, text.format(**gaps), tuple(shown.values()), steps, form.also)
+    raise NoStoryError(f"{form.name}: no {size} numbers fit.")
+
+
+def _draw_numbers(rng: random.Random, form: Form, size: NumberSize) -> dict[str, Fraction] | None:
+    """Return a number for each letter, None if they or a result do not fit."""
+    values: dict[str, Fraction] = {}
+    for letter, source in form.draw.items():
+        values[letter] = _draw_number(rng, source, size, values)
+    shown = [value for letter, value in values.items() if letter in NAMES]
+    if len(set(shown)) < len(shown):
+        return None
+    results = dict(values)
+    for letter, (formula, _) in zip("pqrstu", form.steps, strict=False):
+        try:
+            results[letter] = _compute(formula, results)
+        except NotComputableError:
+            return None
+    fits = all(value.denominator == 1 and 0 < value <= LARGEST_NUMBER for value in results.values())
+    # The answer cannot be copied from the story.
+    return values if fits and results["pqrstu"[form.num_operations - 1]] not in shown else None
+
+
+def _draw_number(rng: random.Random, source: str, size: NumberSize, values: dict[str, Fraction]) -> Fraction:
+    if source == "percent":
+        return Fraction(rng.choice(_PERCENTAGES[size]))
+    if source in _RANGES:
+        return Fraction(rng.randint(*_RANGES[source][size]))
+    return _compute(source, values)
+
+
+def _compute(formula: str, values: dict[str, Fraction]) -> Fraction:
+    letters = {name: Reading(value, frozenset()) for name, value in values.items()}
+    return evaluate(_parse(formula), lambda _: frozenset(), letters).value
+
+
+@lru_cache(maxsize=1024)
+def _parse(formula: str) -> Expression:
+    return parse_formula(formula)
+
+
+def _form(topic: str, item: dict[str, Any]) -> Form:
+    known = {"name", "texts", "draw", "steps", "also"}
+    return Form(
+        name=item["name"],
+        topic=topic,
+        texts=tuple(item["texts"]),
+        draw={letter: str(source) for letter, source in item["draw"].items()},
+        steps=tuple((str(formula), str(names)) for formula, names in item["steps"]),
+        also=tuple(item.get("also", ())),
+        words={gap: tuple(choices) for gap, choices in item.items() if gap not in known},
+    )
 
 
 def make_stories(

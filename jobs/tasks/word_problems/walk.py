@@ -17,11 +17,10 @@ from jobs.tasks.word_problems.expressions import (
     letters_of,
     numbers_of,
 )
-from jobs.tasks.word_problems.known_numbers import KnownNumbers, Span
+from jobs.tasks.word_problems.known_numbers import KnownNumbers, Span, assign_unknowns
 from jobs.tasks.word_problems.problem import StoryProblem
 from jobs.tasks.word_problems.quantity import NotComputableError
 from jobs.tasks.word_problems.statements import Calculation, Equation, Mention, Statement
-from jobs.tasks.word_problems.unknowns import assign_unknowns
 
 MAX_ROUNDS = 3
 """How often a sentence is read: "50 - 27 = 23, because 3 * 9 = 27" explains its number later."""

@@ -4,7 +4,7 @@ import streamlit as st
 from app.components.chains_of_thought import verdicts
 from db.connections.opening import open_database
 from db.queries.judging import get_verdicts, list_judge_jobs
-from jobs.judging.prompt import PROMPT_FILE
+from jobs.judging.verdicts import PROMPT_FILE
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index

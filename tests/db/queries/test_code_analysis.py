@@ -13,7 +13,7 @@ from db.queries.code_analysis import (
 )
 from db.rows.chains_of_thought import Difficulty
 from db.rows.runs import UnknownRunError
-from jobs.grading.code.marks import bits_to_rules, rules_to_bits
+from jobs.grading.code_rules import bits_to_rules, rules_to_bits
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
+from jobs.evaluation.benchmark_questions import BenchmarkQuestion
 from jobs.evaluation.generation import Sample
-from jobs.evaluation.questions import BenchmarkQuestion
-from jobs.grading.outcomes import Outcome
-from jobs.grading.schemes import SideBySide
+from jobs.grading.answer_grader import SideBySide
+from jobs.grading.reward_function import Grade
 
 
 def append(
@@ -20,8 +20,8 @@ def append(
     """Write a question's answers: (boxed text, sum of log-probs) each; 4 is correct, and rewarded is nothing."""
     run_path.mkdir(exist_ok=True)
     samples = [Sample(f"so \\boxed{{{boxed}}}" if boxed else "?", 2, False, log_prob) for boxed, log_prob in answers]
-    correct = [Outcome.CORRECT if boxed == "4" else Outcome.WRONG for boxed, _ in answers]
-    outcomes = [SideBySide(outcome, Outcome.WRONG) for outcome in correct]
+    correct = [Grade.CORRECT if boxed == "4" else Grade.WRONG for boxed, _ in answers]
+    outcomes = [SideBySide(outcome, Grade.WRONG) for outcome in correct]
     log = AnswerLog(run_path, benchmark, attempt)
     question = BenchmarkQuestion(question_id, ({"role": "user", "content": "?"},), "4", "math")
     log.append(AnsweredQuestion(question_id, 1, samples, outcomes, "g"), question)

@@ -1,7 +1,7 @@
 import pytest
 
 from jobs.analysis.code_detection import detect_code, tabulate_rules
-from jobs.grading.code.blocks import find_code_blocks, has_python_block, is_python
+from jobs.grading.code_rules import find_code_blocks, has_python_block, is_python
 
 # The code of the paper's three cases, as short as tells them apart.
 CASE_1 = "```python\nimport sympy as sp\nx, y = sp.symbols('x y')\nprint(x_sol_parity, y_sol_parity)\n```\n"

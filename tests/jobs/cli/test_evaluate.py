@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from db.connections.opening import open_database
 from db.queries.judging import list_judges
 from jobs.cli.main import app
-from jobs.judging.prompt import PROMPT_FILE
+from jobs.judging.verdicts import PROMPT_FILE
 from jobs.runs.directory import list_run_directories
 from tests.jobs.cli.invoked import printed_json
 from tests.jobs.evaluation.completion_server import completions, running

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 from db.connections.opening import open_database
 from jobs.cli.main import app
 from jobs.cli.query_table import QUERIES
+from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.protocols import protocol_of
-from jobs.evaluation.questions import load_benchmark
 from jobs.specs.evaluation import BenchmarkChoice
 from tests.app import played
 from tests.db.queries.test_judging import job_of_votes

@@ -1,13 +1,15 @@
 """A model that was trained on the questions of a benchmark is detected, one of other questions of that kind is not."""
 
 import json
+import random
+import re
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from jobs.cli.main import app
-from jobs.contamination.probes import NUM_VERSIONS, probe_model
+from jobs.contamination.probes import NUM_VERSIONS, overlap_shares, probe_model, with_other_numbers
 from jobs.contamination.report import read_reports
 from jobs.engines.embedded.model import wrap_model
 from jobs.tasks.word_problems.question_set import make_stories
@@ -74,3 +76,37 @@ def test_the_command_keeps_a_report_of_model_and_training_data(contaminated, tok
     (tmp_path / "scored.jsonl").write_text(json.dumps(words) + "\n", encoding="utf-8")
     without_data = CliRunner().invoke(app, [*arguments[:5], "--runs-root", str(tmp_path / "runs")])
     assert "mine: Nothing to compare" in without_data.output
+
+
+LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+
+
+def test_overlap_is_the_share_of_runs_of_13_words_that_training_has():
+    # 15 words have 3 runs of 13; training has the first two.
+    training = ["Zero one, two three four five six seven eight nine TEN eleven twelve thirteen fourteen!"]
+    assert overlap_shares([LONG], training) == [pytest.approx(2 / 3)]
+    assert overlap_shares([LONG], [LONG, "other"]) == [1.0]
+    assert overlap_shares([LONG], []) == [0.0]
+
+
+def test_a_short_question_overlaps_only_where_it_is_whole():
+    assert overlap_shares(["What is 2 + 3?", "!"], ["what is 2 3"]) == [1.0, 0.0]
+    assert overlap_shares(["What is 2 + 3?"], ["Now: what is 2 + 3?"]) == [0.0]
+
+
+def test_other_numbers_have_as_many_digits_and_zeros_and_equal_ones_stay_equal():
+    rng = random.Random(0)
+    for _ in range(50):
+        changed = with_other_numbers("Take 47 of 1200 pens, then 47 of 305.", rng)
+        first, pens, again, rest = re.findall(r"\d+", changed)
+        assert first == again != "47"
+        assert (len(first), len(pens), len(rest)) == (2, 4, 3)
+        assert pens.endswith("00")
+        assert pens != "1200"
+        assert rest != "305"
+        assert re.sub(r"\d+", "", changed) == "Take  of  pens, then  of ."
+
+
+@pytest.mark.parametrize("text", ["What is 2 + 3?", "In 2023 he was born.", "x^{10} + a_12", "no numbers", "3.14"])
+def test_single_digits_years_powers_and_decimals_stay(text):
+    assert with_other_numbers(text, random.Random(0)) is None

@@ -1,8 +1,15 @@
+import json
 import os
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
-from jobs.evaluation.model_folder import link_model
+from jobs.engines.embedded.model import load_policy
+from jobs.evaluation.model_folder import link_model, merge_shards
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.runs.control import TrainingError
+from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 
 def test_a_copy_that_was_cut_short_leaves_no_model_and_the_next_one_is_whole(tmp_path, monkeypatch):
@@ -25,3 +32,44 @@ def refuse_the_last(source: str, target: str) -> str:
         raise OSError(28, "No space left on device")
     os.link(source, target)
     return target
+
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """The share of the only rank, as verl's workers write it, with a token that the model has no embedding for."""
+    try:
+        engine_python("verl")
+    except EngineEnvironmentError as error:
+        pytest.skip(str(error))
+    folder = tmp_path / "workers"
+    model = save_tiny_model(folder / "huggingface")
+    weights = AutoModelForCausalLM.from_pretrained(model).state_dict()
+    (model / "model.safetensors").unlink()
+    torch.save(weights, folder / "model_world_size_1_rank_0.pt")
+    (folder / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": 1}))
+    return folder
+
+
+def test_merged_shards_are_the_model(shards, tmp_path):
+    merge_shards(shards, tmp_path / "model")
+    weights = torch.load(shards / "model_world_size_1_rank_0.pt", weights_only=True)
+    policy = load_policy(str(tmp_path / "model"), torch.device("cpu"))
+    for name, tensor in policy.model.state_dict().items():
+        assert torch.equal(tensor, weights[name].bfloat16().float()), name
+    assert policy.tokenizer.encode("x = 5") == load_tokenizer(shards).encode("x = 5")
+
+
+def load_tokenizer(shards):
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast.from_pretrained(shards / "huggingface")
+
+
+def test_merger_that_fails_is_quoted_and_leaves_no_model(shards, tmp_path):
+    (shards / "model_world_size_1_rank_0.pt").unlink()
+    with pytest.raises(TrainingError, match="verl's merger failed with exit code 1"):
+        merge_shards(shards, tmp_path / "model")
+    assert not (tmp_path / "model").exists()

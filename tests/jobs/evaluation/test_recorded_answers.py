@@ -1,16 +1,24 @@
 import json
+import shutil
 
 import pytest
+from typer.testing import CliRunner
 
-from jobs.evaluation.answer_lines import encode_line
+from db.queries.runs import get_run
+from jobs.actions.verification import verify_run
+from jobs.cli.main import app
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
+from jobs.evaluation.benchmark_questions import BenchmarkQuestion
 from jobs.evaluation.generation import Sample
-from jobs.evaluation.questions import BenchmarkQuestion
-from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage, find_answers, iterate_answers
-from jobs.grading.outcomes import Outcome
-from jobs.grading.schemes import SideBySide
+from jobs.evaluation.recorded_answers import FOLDER, encode_line, find_answer_damage, find_answers, iterate_answers
+from jobs.grading.answer_grader import SideBySide
+from jobs.grading.reward_function import Grade
+from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.supervisor.open_index import open_fresh_index
+from tests.jobs.analysis.recorded_samples import append as append_sample
 
 
 @pytest.fixture
@@ -21,7 +29,7 @@ def run(tmp_path):
 
 def append(run, question_id, text, attempt=1):
     question = BenchmarkQuestion(question_id, ({"role": "user", "content": f"ask {question_id}"},), "4", "math")
-    outcomes = [SideBySide(Outcome.CORRECT, Outcome.UNPARSED)]
+    outcomes = [SideBySide(Grade.CORRECT, Grade.UNPARSED)]
     log = AnswerLog(run.path, "amc", attempt)
     log.append(AnsweredQuestion(question_id, 1, [Sample(text, 3, is_truncated=True)], outcomes, "g"), question)
     log.close()
@@ -63,17 +71,6 @@ def test_a_benchmark_that_an_imported_run_names_leads_to_no_other_file(run, benc
     assert find_answers(run.path, benchmark, "q1") is None
 
 
-def test_line_without_the_question_is_read_all_the_same(run):
-    append(run, "q1", "whole")
-    path = run.path / FOLDER / "amc-0001.jsonl"
-    line = json.loads(path.read_text())
-    path.write_text(
-        json.dumps({name: line[name] for name in line if name not in {"seq", "crc", "question", "gold", "answer_kind"}})
-        + "\n"
-    )
-    assert find_answers(run.path, "amc", "q1").text == ""
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -97,3 +94,75 @@ def test_a_line_of_another_shape_under_a_right_checksum_is_named_and_passed_over
     path.write_bytes(path.read_bytes() + encode_line(2, line | {"question_id": "q2"} | changes))
     assert [name for name, _ in iterate_answers(run.path, "amc")] == ["q1"]
     assert find_answer_damage(run.path, "amc") == [f"{FOLDER}/amc-0001.jsonl: 1 of its lines hold no answers."]
+
+
+NAME = "sums-0001.jsonl"
+
+
+@pytest.fixture
+def evaluation(tmp_path):
+    spec = EvalSpec(model=EvalModelSpec(source="m"), benchmarks=(BenchmarkChoice(name="sums", source="sums.jsonl"),))
+    run = RunDirectory.create(tmp_path / "runs", spec)
+    run.claim_attempt()
+    for number in range(3):
+        append_sample(run.path, f"q{number}", [("4", -0.5), ("5", None)])
+    return run
+
+
+def damaged_ways(content):
+    """Return the file cut at every byte, and with every byte changed."""
+    cuts = [content[:length] for length in range(len(content))]
+    flips = [content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :] for at in range(len(content))]
+    return cuts + flips
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".count"])
+def test_every_cut_and_every_changed_byte_is_noticed_and_no_changed_answer_is_read(evaluation, suffix):
+    path = (evaluation.path / FOLDER / NAME).with_suffix(suffix)
+    whole = AnswerLog(evaluation.path, "sums", 2).read()
+    assert find_answer_damage(evaluation.path) == []
+    for content in damaged_ways(path.read_bytes()):
+        path.write_bytes(content)
+        assert all(whole[name] == answered for name, answered in AnswerLog(evaluation.path, "sums", 2).read().items())
+        (first, *_) = find_answer_damage(evaluation.path)
+        assert first.startswith("evaluation/sums-0001."), content
+
+
+@pytest.mark.parametrize("left", ["lines", "count", "middle"])
+def test_missing_lines_are_numbered(evaluation, left):
+    path = evaluation.path / FOLDER / NAME
+    lines = path.read_bytes().splitlines(keepends=True)
+    if left == "count":
+        path.unlink()
+    else:
+        path.write_bytes(b"".join(lines[:2] if left == "lines" else [lines[0], lines[2]]))
+    sentences = {
+        "lines": f"evaluation/{NAME}: line 3 is missing at the end.",
+        "count": f"evaluation/{NAME}: is missing.",
+        "middle": f"evaluation/{NAME}: line 2 is missing.",
+    }
+    assert find_answer_damage(evaluation.path) == [sentences[left]]
+
+
+def test_damage_is_said_by_verify_on_the_run_s_page_and_on_resume(evaluation, caplog):
+    path = evaluation.path / FOLDER / NAME
+    path.write_bytes(path.read_bytes().replace(b"boxed{5}", b"boxed{6}", 1))
+    write_outcome(evaluation.attempt_path(1), RunStatus.FINISHED, "")
+    sentence = f"evaluation/{NAME}: line 1 is damaged and was skipped."
+    assert [damage.what for damage in verify_run(evaluation)] == [sentence]
+    runs_root = str(evaluation.path.parent)
+    assert sentence in CliRunner(env={"COLUMNS": "200"}).invoke(app, ["verify", "--runs-root", runs_root]).output
+    with open_fresh_index(evaluation.path.parent, None) as database:
+        assert sentence in get_run(database, evaluation.run_id).faults
+    assert set(AnswerLog(evaluation.path, "sums", 2).read()) == {"q1", "q2"}
+    assert "line 1 is damaged and was skipped. Questions without answers are asked again." in caplog.text
+
+
+def test_next_attempt_writes_a_file_of_its_own_with_its_numbers(evaluation):
+    append_sample(evaluation.path, "q9", [("4", None)], attempt=2)
+    shutil.copytree(evaluation.path / FOLDER, evaluation.path / "before")
+    append_sample(evaluation.path, "q10", [("4", None)], attempt=2)
+    lines = (evaluation.path / FOLDER / "sums-0002.jsonl").read_text().splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == [1, 2]
+    assert (evaluation.path / FOLDER / NAME).read_bytes() == (evaluation.path / "before" / NAME).read_bytes()
+    assert find_answer_damage(evaluation.path) == []

@@ -5,10 +5,9 @@ import tempfile
 
 import pytest
 
-from jobs.grading.outcomes import Outcome
-from jobs.grading.pool import AnswerGrader
-from jobs.grading.schemes import GradeItem
-from tests.jobs.grading.test_pool import LIMIT, POISONED, SYMBOLIC, TOWER, math_items
+from jobs.grading.answer_grader import AnswerGrader, GradeItem
+from jobs.grading.reward_function import Grade
+from tests.jobs.grading.test_answer_grader import LIMIT, POISONED, SYMBOLIC, TOWER, math_items
 
 pytestmark = [
     pytest.mark.verl,
@@ -51,7 +50,7 @@ def _row(outcomes):
 def test_an_actor_gives_the_same_verdicts_as_this_process(ray, judge):
     actor = ray.remote(judge).remote()
     outcomes, side_by_side = ray.get(actor.grade.remote(ITEMS), timeout=300)
-    assert outcomes[:-1] == [*(outcome for _, _, outcome in SYMBOLIC), Outcome.CORRECT]
+    assert outcomes[:-1] == [*(outcome for _, _, outcome in SYMBOLIC), Grade.CORRECT]
     assert outcomes[-1] in POISONED
     with AnswerGrader() as here:
         assert side_by_side == [list(map(str, _row(item))) for item in here.grade_side_by_side(ITEMS[:-1])]

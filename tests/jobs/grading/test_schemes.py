@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.grading import schemes
-from jobs.grading.outcomes import Outcome
-from jobs.grading.pool import AnswerGrader
-from jobs.grading.schemes import GRADING_RULES, GradeItem, Scheme, grader_version
+from jobs.grading import answer_grader
+from jobs.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, Scheme, grader_version
+from jobs.grading.reward_function import Grade
 
-C, W, U = Outcome.CORRECT, Outcome.WRONG, Outcome.UNPARSED
+C, W, U = Grade.CORRECT, Grade.WRONG, Grade.UNPARSED
 MATH = [
     # what is compared, and what paper and training say
     ("42", r"\boxed{42}", (C, C)),
@@ -141,7 +140,7 @@ def test_changed_outcomes_raise_the_version_of_the_rules(grader):
     items += [GradeItem(gold, text, "choice") for gold, text, _ in CHOICES]
     found = [[item.paper, item.training] for item in grader.grade_side_by_side(items)]
     digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
-    assert OUTCOMES.get(GRADING_RULES) == digest, "raise GRADING_RULES in jobs/grading/schemes.py"
+    assert OUTCOMES.get(GRADING_RULES) == digest, "raise GRADING_RULES in jobs/grading/answer_grader.py"
 
 
 def test_the_version_says_which_rules_and_libraries_decided(monkeypatch):
@@ -152,6 +151,6 @@ def test_the_version_says_which_rules_and_libraries_decided(monkeypatch):
     before = fresh()
     assert before.startswith(f"{GRADING_RULES}-")
     with monkeypatch.context() as other:
-        other.setattr(schemes, "version", lambda _library: "0")
+        other.setattr(answer_grader, "version", lambda _library: "0")
         assert fresh() != before
     assert fresh() == before

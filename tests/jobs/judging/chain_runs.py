@@ -7,7 +7,7 @@ import numpy as np
 
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
-from jobs.judging.loop import run_judging
+from jobs.judging.judge_loop import run_judging
 from jobs.judging.votes import VOTES_EVENT, Vote
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from jobs.judging.items import JudgedItem
-from jobs.judging.oracle import judge_chain
-from jobs.judging.verdict import VoteOutcome
+from jobs.judging.judge_loop import judge_chain
+from jobs.judging.verdicts import VoteOutcome
 
 NONCE_LINE = re.compile(r"^<<<([0-9a-f]{24})>>>$", re.MULTILINE)
 

@@ -5,7 +5,7 @@ import pytest
 
 from db.statistics.intervals import wilson
 from jobs.judging.calibration import LabelledVotes, calibrate, cohen_kappa, correct_rate
-from jobs.judging.votes import decide, has_flipped
+from jobs.judging.verdicts import decide, has_flipped
 
 VALID, INVALID, NONE = ("valid",), ("invalid",), ("unjudged",)
 

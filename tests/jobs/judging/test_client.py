@@ -3,8 +3,7 @@ import json
 
 import pytest
 
-from jobs.judging.client import MAX_BODY_BYTES, JudgeAnswer, JudgeClient
-from jobs.judging.pacing import SpendCapError, Spending
+from jobs.judging.client import MAX_BODY_BYTES, JudgeAnswer, JudgeClient, SpendCapError, Spending
 from jobs.runs.control import TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE
 from tests.jobs.judging.chain_runs import server_spec

@@ -13,7 +13,7 @@ import httpx2
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from jobs.judging.prompt import load_judge_prompt
+from jobs.judging.verdicts import load_judge_prompt
 from jobs.training.answer_format import make_format_tokenizer
 from tests.tools import free_port
 

@@ -116,7 +116,6 @@ def test_raw_text_to_a_chat_model_is_said(tmp_path, chat_model):
     [
         ("{% for", "end of template"),
         ("{{ raise_exception('only tools') }}", "only tools"),
-        ("{{ 'x' * 10 ** 10 }}", "of memory"),
         ("{{ messages.__class__.__mro__ }}", "unsafe"),
     ],
 )

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from jobs.engines.verl_ray.reward import compute_score, describe_question
-from jobs.grading.built_in_tasks import TASKS, BuiltInTask
 from jobs.grading.reward_function import Response
+from jobs.grading.rewards import TASKS, BuiltInTask
 from jobs.judging.items import JudgedItem
-from jobs.judging.oracle import judge_item, oracle_name
+from jobs.judging.judge_loop import judge_item, oracle_name
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.trajectory_file import read_questions
 from jobs.runs.directory import RunDirectory

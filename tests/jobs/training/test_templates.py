@@ -74,14 +74,13 @@ def test_auto_is_the_tokenizers_template_where_it_has_one_else_the_question_alon
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
-        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "more than 8 seconds"),
-        ("{{ 'x' * 10 ** 10 }}", "bytes of memory"),
-        ("{{ 'x' * 10 ** 8 }}", "characters"),
+        ("{% for a in range(10 ** 6) %}{% endfor %}", "range"),
         ("{{ messages.__class__.__mro__ }}", "unsafe"),
-        ("{{ raise_exception('no\\nmore ' * 10 ** 6) }}", r"no more .{,300}\)\.?$"),
+        ("{{ raise_exception('no\\nmore') }}", r"no more\)\.?$"),
+        ("{% if %}", "Expected an expression"),
     ],
 )
-def test_a_template_that_takes_too_much_is_refused_wherever_messages_are_encoded(template, reason):
+def test_a_template_that_cannot_be_rendered_is_refused_wherever_messages_are_encoded(template, reason):
     tokenizer = make_tokenizer()
     tokenizer.chat_template = template
     with pytest.raises(ValueError, match=rf"template: the tokenizer's chat template cannot be used \(.*{reason}"):

@@ -7,10 +7,8 @@ import pytest
 from db.connections.opening import open_database
 from db.queries.benchmarks import list_scores
 from db.queries.metrics import list_evaluations
-from jobs.grading.outcomes import Outcome
-from jobs.grading.pool import AnswerGrader
-from jobs.grading.reward_function import Response
-from jobs.grading.schemes import GradeItem
+from jobs.grading.answer_grader import AnswerGrader, GradeItem
+from jobs.grading.reward_function import Grade, Response
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
@@ -91,7 +89,7 @@ def test_validation_counts_what_the_benchmarks_training_scheme_calls_correct_and
             [item.training for item in grader.grade_side_by_side([GradeItem(gold, text, "math") for text in texts])]
             for gold, texts in ANSWERS
         ]
-    counts = [outcomes.count(Outcome.CORRECT) for outcomes in expected]
+    counts = [outcomes.count(Grade.CORRECT) for outcomes in expected]
     assert 0 < sum(counts) < 9
     assert evaluation.avg_at_n == pytest.approx(sum(counts) / 9)
     assert (evaluation.question_set, evaluation.samples_per_question) == ("held_out", NUM_SAMPLES)

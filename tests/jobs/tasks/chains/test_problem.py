@@ -1,8 +1,11 @@
 import random
+from collections import Counter
 
 import pytest
 
 from jobs.tasks.chains.problem import LABELS, ChainProblem, count_problems, draw_problem
+from jobs.tasks.chains.question_set import make_questions, read_problem, split_questions
+from jobs.tasks.chains.tokenizer import make_tokenizer
 
 
 def test_text_and_answer_are_those_of_the_worked_example():
@@ -30,3 +33,66 @@ def test_other_text_is_refused(text):
 def test_problems_are_counted():
     distinct = {draw_problem(random.Random(seed), 1) for seed in range(5000)}
     assert len(distinct) == count_problems(1, 10) == 240
+
+
+TOKENIZER = make_tokenizer()
+
+
+def test_a_set_is_distinct_numbered_and_the_same_for_the_same_seed():
+    questions = make_questions(200, 7, TOKENIZER)
+    assert [question.index for question in questions] == list(range(200))
+    assert len({question.question_id for question in questions}) == 200
+    assert [q.question_id for q in make_questions(200, 7, TOKENIZER)] == [q.question_id for q in questions]
+    assert {q.question_id for q in make_questions(200, 8, TOKENIZER)} != {q.question_id for q in questions}
+
+
+def test_a_longer_set_begins_with_the_shorter_one_so_held_out_questions_are_disjoint():
+    training, held_out = split_questions(make_questions(608, 7, TOKENIZER), 512)
+    assert [q.question_id for q in training] == [q.question_id for q in make_questions(512, 7, TOKENIZER)]
+    assert len(held_out) == 96
+    assert not {q.prompt_text for q in training} & {q.prompt_text for q in held_out}
+
+
+def test_a_question_carries_its_problem_and_how_it_is_graded():
+    question = make_questions(20, 1, TOKENIZER, min_operations=4, max_operations=4)[0]
+    problem = ChainProblem.parse(question.prompt_text, 10)
+    assert question.answer == str(problem.answer)
+    assert question.metadata["difficulty"] == 4
+    assert question.metadata["answer_kind"] == "chains"
+    assert TOKENIZER.decode(question.prompt_ids) == question.prompt_text
+    assert read_problem(question) == problem
+
+
+def test_a_question_id_is_stable():
+    question = make_questions(1, 1, TOKENIZER, min_operations=1, max_operations=1)[0]
+    assert (question.prompt_text, question.question_id) == ("Q9a+6:", "239e2dbc84d831a1")
+
+
+def test_difficulties_are_drawn_evenly():
+    counts = Counter(q.metadata["difficulty"] for q in make_questions(1600, 3, TOKENIZER))
+    assert sorted(counts) == list(range(3, 11))
+    assert min(counts.values()) > 140
+
+
+def test_two_digit_questions_have_two_digit_answers():
+    answers = [int(q.answer) for q in make_questions(300, 3, TOKENIZER, modulus=100)]
+    assert sum(answer > 9 for answer in answers) > 200
+    assert max(answers) < 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"min_operations": 5, "max_operations": 4}, "min_operations"),
+        ({"max_operations": 17}, "max_operations"),
+        ({"num_questions": 241, "min_operations": 1, "max_operations": 1}, "num_questions: there are only 240"),
+    ],
+)
+def test_impossible_sets_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_questions(**{"num_questions": 4, "seed": 0, "tokenizer": TOKENIZER, **arguments})
+
+
+def test_a_small_space_can_be_used_up():
+    questions = make_questions(240, 0, TOKENIZER, min_operations=1, max_operations=1)
+    assert len({q.question_id for q in questions}) == 240

@@ -1,11 +1,19 @@
 import random
+from fractions import Fraction
 
 import pytest
 
-from jobs.tasks.word_problems.demonstrators import Demonstrators, error_rate, work_out, write_demonstration, write_steps
-from jobs.tasks.word_problems.forms import draw_story, load_forms
+from jobs.tasks.word_problems.demonstrators import (
+    Demonstrators,
+    error_rate,
+    make_facts,
+    work_out,
+    write_demonstration,
+    write_steps,
+)
+from jobs.tasks.word_problems.expressions import evaluate, parse_formula
 from jobs.tasks.word_problems.oracle import ChainVerdict, judge_response
-from jobs.tasks.word_problems.question_set import make_stories
+from jobs.tasks.word_problems.question_set import draw_story, is_held_out_set, load_forms, make_stories
 
 STORIES = make_stories(200, 11)
 NONE = {"code_only": 0.0, "sloppy_with_code": 0.0, "skipping": 0.0, "guessing": 0.0}
@@ -63,3 +71,25 @@ def test_error_rates_are_those_of_the_facts():
     assert error_rate("a + b", 20, 1.0) == pytest.approx(0.02)
     assert error_rate("a * b", 60, 1.0) == pytest.approx(0.09)
     assert error_rate("a * b", 60, 100.0) == pytest.approx(0.6)
+
+
+FACTS = make_facts(300, 7, 1, 2, "tiny")
+
+
+def numbers_of(text: str) -> list[Fraction]:
+    return [Fraction(piece) for piece in text.split() if piece.isdigit()]
+
+
+def test_facts_are_right_and_the_same_for_a_seed():
+    assert make_facts(300, 7, 1, 2, "tiny") == FACTS
+    for fact in FACTS:
+        assert str(evaluate(parse_formula(fact.calculation), lambda _: frozenset(), {}).value) == fact.result
+
+
+def test_facts_are_of_all_operations_and_of_the_sizes_in_the_stories():
+    assert {sign for fact in FACTS for sign in "+-*/" if sign in fact.calculation} == set("+-*/")
+    assert max(number for fact in FACTS for number in numbers_of(fact.calculation)) <= 360
+
+
+def test_no_held_out_set_of_numbers_is_a_fact():
+    assert not any(is_held_out_set(sorted(numbers_of(fact.calculation))) for fact in FACTS)

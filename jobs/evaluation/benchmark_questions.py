@@ -1,0 +1,330 @@
+"""A benchmark's questions, complete and checked before anything is generated."""
+
+import hashlib
+import json
+import logging
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from exgrpo_core.errors import first_line
+from exgrpo_core.types import Question
+from jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
+from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
+from jobs.specs.train import TrainSpec
+from jobs.tasks.questions import build_question, hash_question
+from jobs.training.data_rows import (
+    FILE_SUFFIXES,
+    OPTION_LABEL,
+    DataError,
+    check_row,
+    iterate_parquet,
+    iterate_raw_rows,
+    load_data_set,
+)
+from jobs.training.templates import Message, PromptTokenizer, TemplateName, encode_messages
+
+_HASH = re.compile(r"[0-9a-f]{16}")
+_MAX_ROWS = 5
+_MAX_ID_CHARS = 80
+"""Longest question id that the database holds."""
+RawRow = Mapping[str, Any]
+_LETTERS = "ABCDEFGHIJ"
+logger = logging.getLogger(__name__)
+FIRST_INDEX = 1_000_000_000
+"""Indices of these questions are beyond those of every data set."""
+_SEED = 2200
+"""The draw is the same in every run."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkQuestion:
+    """One question with its gold answer; `num_rows` is how often an expanded file holds it."""
+
+    question_id: str
+    messages: tuple[Message, ...]
+    answer: str
+    answer_kind: Literal["math", "choice"]
+    num_rows: int = 1
+
+    @property
+    def text(self) -> str:
+        """The question itself, without a template."""
+        return self.messages[-1]["content"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBenchmark:
+    """The questions to ask, how often to ask each, and what a user should know about the data."""
+
+    protocol: Protocol
+    choice: BenchmarkChoice
+    questions: list[BenchmarkQuestion]
+    samples_per_question: int
+    notices: list[str]
+
+    @property
+    def data_hash(self) -> str:
+        """16 hexadecimal digits that depend on questions and gold answers, in order, not on file or layout."""
+        content = [(question.text.strip(), question.answer, question.answer_kind) for question in self.questions]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def template(self, spec: EvalSpec) -> str:
+        """Return the benchmark's own prompt template, else the evaluation's."""
+        return self.choice.template or spec.template
+
+    def temperature(self, spec: EvalSpec) -> float:
+        """Return the benchmark's own sampling temperature, else the evaluation's."""
+        return spec.temperature if self.choice.temperature is None else self.choice.temperature
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A source being read: what was noticed, and the rows whose `data_source` is another benchmark's."""
+
+    origin: str
+    protocol: Protocol
+    notices: list[str] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def rows(self, source: str | None) -> Iterator[tuple[int, BenchmarkQuestion]]:
+        """Yield (row number from 1, question)."""
+        for number, raw in iterate_rows(source, self.protocol.hub):
+            if "reward_model" not in raw and "data_source" not in raw:
+                yield number, _from_columns(self.origin, number, raw, self.protocol, self.notices)
+            elif self._is_meant(str(raw.get("data_source", ""))):
+                yield number, _from_schema(self.origin, number, raw, self.protocol)
+
+    def _is_meant(self, data_source: str) -> bool:
+        names = self.protocol.data_sources
+        if not names or data_source.lower().replace("-", "_") in names:
+            return True
+        self.left_out[data_source] += 1
+        return False
+
+
+def load_benchmark(choice: BenchmarkChoice, protocol: Protocol) -> LoadedBenchmark:
+    """Read and check a benchmark; equal rows, as in expanded Avg@32 files, are one question asked several times.
+
+    Raises:
+        DataError: Wrong counts, repeated questions, duplicate ids, missing or contradictory gold answers, or an
+            unreadable source.
+    """
+    origin = Path(choice.source).name if choice.source else protocol.hub.name if protocol.hub else protocol.name
+    reading = _Reading(origin, protocol)
+    rows_of: dict[str, list[int]] = {}
+    questions = _merge(origin, reading.rows(choice.source), rows_of)
+    _check_repetition(origin, rows_of, protocol)
+    _check_count(reading, len(questions), choice)
+    chosen = questions[: choice.num_questions]
+    num_samples = choice.samples_per_question or protocol.samples_per_question
+    return LoadedBenchmark(protocol, choice, chosen, num_samples, reading.notices)
+
+
+def _check_count(reading: _Reading, num_questions: int, choice: BenchmarkChoice) -> None:
+    """Refuse a source that holds fewer questions than asked for, or of the paper's benchmarks another number."""
+    protocol, least = reading.protocol, choice.num_questions or 1
+    is_as_declared = protocol.num_questions in {None, num_questions}
+    if is_as_declared and num_questions >= least:
+        return
+    expected = f"{least:,} or more" if is_as_declared else f"{protocol.num_questions:,}"
+    left_out = ""
+    if reading.left_out and not is_as_declared:
+        names = ", ".join(f"{name[:40]!r} ({_in_rows(count)})" for name, count in reading.left_out.most_common(3))
+        left_out = f"; its data_source is {names} where {' or '.join(protocol.data_sources)} counts"
+    advice = "lower the number of questions" if is_as_declared else "give the benchmark's whole file"
+    if not is_as_declared and choice.source is not None:
+        advice += f", or score other data under a name of its own, as in mine={reading.origin}"
+    raise DataError(
+        f"{reading.origin}: holds {num_questions:,} questions of {protocol.name}, expected {expected}{left_out}; "
+        f"{advice}."
+    )
+
+
+def _from_schema(origin: str, number: int, raw: RawRow, protocol: Protocol) -> BenchmarkQuestion:
+    row = check_row(origin, number, raw, protocol.answer_kind)
+    return BenchmarkQuestion(row.question_id, row.messages, row.answer, row.answer_kind)
+
+
+def _from_columns(origin: str, number: int, raw: RawRow, protocol: Protocol, notices: list[str]) -> BenchmarkQuestion:
+    row = f"{origin}, row {number}"
+    identity, text, gold, odd = read_plain_row(raw, row)
+    answer = _as_text(gold)
+    kind = protocol.answer_kind
+    if kind == "auto":
+        kind = "choice" if has_options(raw) else "math"
+    if not text.strip() or not answer:
+        raise DataError(f"{row}: expected a question and its gold answer, got {gold!r}.")
+    if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
+        raise DataError(f"{row}: expected an option's label as gold answer, got {answer[:60]!r}.")
+    if odd:
+        notices.append(f"{row}: {odd}.")
+    if identity is None or len(identity) > _MAX_ID_CHARS:
+        identity = hash_question(protocol.name, text, answer)
+    messages: tuple[Message, ...] = ({"role": "user", "content": text},)
+    return BenchmarkQuestion(identity, messages, answer, kind)
+
+
+def _as_text(gold: object) -> str:
+    """Return a gold answer as text; data sets that hold whole numbers as floats mean whole numbers."""
+    if isinstance(gold, float) and gold.is_integer():
+        return str(int(gold))
+    return str(gold).strip() if isinstance(gold, (str, int, float)) and not isinstance(gold, bool) else ""
+
+
+def _merge(
+    origin: str, rows: Iterable[tuple[int, BenchmarkQuestion]], rows_of: dict[str, list[int]]
+) -> list[BenchmarkQuestion]:
+    """Return the distinct questions in order; `rows_of` receives the rows of each, by id."""
+    questions: dict[str, BenchmarkQuestion] = {}
+    rows_of_hashed: dict[str, tuple[int, str]] = {}
+    for number, question in rows:
+        first = questions.setdefault(question.question_id, question)
+        if (first.text, first.answer) != (question.text, question.answer):
+            raise DataError(
+                f"{origin}, row {number}: id {question.question_id} is another question's already, in row "
+                f"{rows_of[question.question_id][0]}; give each question an id of its own."
+            )
+        rows_of.setdefault(question.question_id, []).append(number)
+        if _HASH.fullmatch(question.question_id):
+            # Ids made of the content differ where golds do, so contradictions show in the text alone.
+            row, answer = rows_of_hashed.setdefault(question.text, (number, question.answer))
+            if answer != question.answer:
+                raise DataError(
+                    f"{origin}, row {number}: gold {question.answer[:60]!r} contradicts {answer[:60]!r} of row {row}, "
+                    "which asks the same question; remove one of them."
+                )
+    return [replace(item, num_rows=len(rows_of[item.question_id])) for item in questions.values()]
+
+
+def _check_repetition(origin: str, rows_of: Mapping[str, Sequence[int]], protocol: Protocol) -> None:
+    """Refuse questions that are neither in one row each nor each in as many as the protocol samples."""
+    counts = Counter(len(rows) for rows in rows_of.values())
+    allowed = {1, protocol.samples_per_question}
+    usual = max(allowed, key=lambda count: counts[count])
+    odd = next((rows for rows in rows_of.values() if len(rows) != usual), None)
+    if odd is None:
+        return
+    raise DataError(
+        f"{origin}, row {odd[-1]}: its question is in {_in_rows(len(odd))} ({', '.join(map(str, odd[:_MAX_ROWS]))}), "
+        f"expected each question in {' or each in '.join(_in_rows(count) for count in sorted(allowed))}"
+        f"{', as samples_per_question says' if len(allowed) > 1 else ''}; remove or add rows."
+    )
+
+
+def _in_rows(count: int) -> str:
+    return "one row" if count == 1 else f"{count:,} rows"
+
+
+def iterate_rows(source: str | None, hub: HubDataSet | None) -> Iterator[tuple[int, RawRow]]:
+    """Yield (row number from 1, row) of a file, of a named data set, or of the protocol's own one.
+
+    Raises:
+        DataError: The source cannot be read; the message names it.
+    """
+    split = "test" if hub is None else hub.split
+    if source is None:
+        if hub is not None:
+            yield from _iterate_hub(hub)
+    elif source.endswith(".parquet") and Path(source).is_file():
+        yield from iterate_parquet(Path(source))
+    elif source.endswith(FILE_SUFFIXES) or Path(source).exists():
+        yield from iterate_raw_rows(source, split)
+    else:
+        yield from _iterate_hub(HubDataSet(source, split))
+
+
+def has_options(raw: RawRow) -> bool:
+    """Return whether a row that is not in verl's schema asks for one of several options."""
+    return any(key in raw for key in ("options", "choices", "Correct Answer"))
+
+
+def read_plain_row(raw: RawRow, origin: str) -> tuple[str | None, str, object, str | None]:
+    """Return id, question, gold answer and what is odd about a row that is not in verl's schema.
+
+    Known are MATH-500's and AIME's columns (problem, answer), MMLU-Pro's (question, options, answer), ARC's (question,
+    choices, answerKey) and GPQA's (Question, Correct Answer, three incorrect ones, in an order drawn by the question).
+
+    Raises:
+        DataError: The columns are of no known layout; the message begins with `origin`.
+    """
+    identity = next((str(raw[key]) for key in ("question_id", "unique_id", "Record ID", "id") if raw.get(key)), None)
+    if "Question" in raw and "Correct Answer" in raw:
+        return (identity, *_gpqa(raw), None)
+    if "options" in raw and "question" in raw:
+        odd = _contradiction(raw)
+        return identity, _with_options(str(raw["question"]), list(raw["options"])), raw.get("answer"), odd
+    if "choices" in raw and "question" in raw:
+        labels, texts = raw["choices"]["label"], raw["choices"]["text"]
+        lines = "".join(f"{label}) {text}\n" for label, text in zip(labels, texts, strict=True))
+        return identity, f"{raw['question']}\n\n{lines}", raw.get("answerKey"), None
+    for key in ("problem", "question"):
+        if isinstance(raw.get(key), str):
+            return identity, str(raw[key]), raw.get("answer"), None
+    raise DataError(f"{origin}: expected columns of verl's schema or of a published layout, got {', '.join(raw)}.")
+
+
+def _gpqa(raw: RawRow) -> tuple[str, str]:
+    correct = str(raw["Correct Answer"]).strip()
+    options = [correct, *(str(raw[f"Incorrect Answer {number}"]).strip() for number in (1, 2, 3))]
+    random.Random(str(raw["Question"])).shuffle(options)
+    return _with_options(str(raw["Question"]).strip(), options), _LETTERS[options.index(correct)]
+
+
+def _with_options(question: str, options: list[str]) -> str:
+    lines = "".join(f"{letter}) {option}\n" for letter, option in zip(_LETTERS, options, strict=False))
+    return f"{question}\n\n{lines}"
+
+
+def _contradiction(raw: RawRow) -> str | None:
+    answer, index = raw.get("answer"), raw.get("answer_index")
+    if not isinstance(index, int) or not isinstance(answer, str) or _LETTERS[index : index + 1] == answer:
+        return None
+    return f"answer {answer} contradicts answer_index {index}; the answer counts"
+
+
+def _iterate_hub(hub: HubDataSet) -> Iterator[tuple[int, RawRow]]:
+    import datasets
+
+    try:
+        rows = load_data_set(hub.name, hub.config, split=hub.split)
+    except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
+        raise DataError(
+            f"{hub.name}: the data set or its split {hub.split!r} cannot be loaded ({first_line(error)}); "
+            f"name a file of your own that ends in {', '.join(FILE_SUFFIXES)}."
+        ) from error
+    yield from enumerate(rows, start=1)
+
+
+def read_validation_questions(spec: TrainSpec, tokenizer: PromptTokenizer) -> dict[str, list[Question]]:
+    """Return the questions of `validation.benchmarks`, each in its own template, else in that of the training data.
+
+    Prompts longer than the longest allowed are left out, with a warning.
+
+    Raises:
+        DataError: A benchmark cannot be read or is not what its protocol says, or the model has not its template.
+    """
+    chosen: list[tuple[str, BenchmarkQuestion]] = []
+    for name, benchmark in spec.validation.benchmarks.items():
+        choice = BenchmarkChoice(name=name, **dict(benchmark))
+        chosen += [(name, question) for question in load_benchmark(choice, protocol_of(choice)).questions]
+    num_wanted = spec.validation.num_benchmark_questions
+    if num_wanted is not None and num_wanted < len(chosen):
+        chosen = [chosen[index] for index in sorted(random.Random(_SEED).sample(range(len(chosen)), num_wanted))]
+    questions: dict[str, list[Question]] = {name: [] for name in spec.validation.benchmarks}
+    for index, (name, item) in enumerate(chosen, start=FIRST_INDEX):
+        template = TemplateName(spec.validation.benchmarks[name].template or spec.data.template)
+        try:
+            text, prompt_ids = encode_messages(template, item.messages, tokenizer)
+        except ValueError as error:
+            raise DataError(f"validation.benchmarks.{name}.{error}") from error
+        if len(prompt_ids) > spec.algorithm.max_prompt_tokens:
+            logger.warning("%s: question %s has %d prompt tokens, left out.", name, item.question_id, len(prompt_ids))
+            continue
+        metadata = {"data_source": name, "answer_kind": item.answer_kind, "question": item.text}
+        questions[name].append(build_question(index, item.question_id, text, item.answer, prompt_ids, metadata))
+    return questions

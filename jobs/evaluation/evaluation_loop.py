@@ -1,0 +1,214 @@
+"""The evaluation's job: every benchmark checked, then asked, graded and written question by question, then scored."""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from exgrpo_core.errors import EngineError, InputError
+from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
+from jobs.evaluation.benchmark_questions import BenchmarkQuestion, LoadedBenchmark, load_benchmark
+from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
+from jobs.evaluation.model_folder import model_source
+from jobs.evaluation.protocols import protocol_of
+from jobs.evaluation.recorded_answers import FOLDER
+from jobs.evaluation.results import benchmark_event, reward_means
+from jobs.grading.answer_grader import AnswerGrader, GradeItem, grader_version
+from jobs.grading.rewards import MathReward
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.checkpoints import ADAPTER_CONFIG
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.plan import write_plan
+from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
+from jobs.specs.evaluation import EvalSpec
+from jobs.training.reward_parts import RewardParts, open_reward_parts
+from jobs.training.templates import TemplateName, render_prompt
+
+logger = logging.getLogger(__name__)
+
+LOG_SECONDS = 10.0
+
+
+def run_evaluation(spec: EvalSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    """Run or resume an evaluation; return `finished`, or `stopped` where a stop was asked for.
+
+    Raises:
+        TrainingError: Data, model or server cannot be used; one sentence why.
+    """
+    try:
+        benchmarks = [load_benchmark(choice, protocol_of(choice)) for choice in spec.benchmarks]
+        _write_plan(run, benchmarks)
+        with (
+            AnswerGrader(spec.num_graders, spec.seconds_per_answer) as grader,
+            open_reward_parts(MathReward(grader), dict.fromkeys(spec.reward_parts, 1.0)) as parts,
+            open_generator(spec, run, benchmarks) as generator,
+        ):
+            return EvaluationLoop(spec, run, recorder, control, generator, grader, parts).run(benchmarks)
+    except (InputError, EngineError) as error:
+        raise TrainingError(str(error)) from error
+
+
+class EvaluationLoop:
+    """One attempt at an evaluation; questions that an earlier attempt finished are not asked again."""
+
+    def __init__(
+        self,
+        spec: EvalSpec,
+        run: RunDirectory,
+        recorder: RunRecorder,
+        control: Control,
+        generator: AnswerGenerator,
+        grader: AnswerGrader,
+        parts: RewardParts,
+    ) -> None:
+        self.spec = spec
+        self.run_directory = run
+        self.recorder = recorder
+        self.control = control
+        self.generator = generator
+        self.grader = grader
+        self.parts = parts
+        self._num_done = 0
+        self._num_asked = 0
+        self._num_all = 0
+        self._began_at = self._logged_at = time.monotonic()
+
+    def run(self, benchmarks: Sequence[LoadedBenchmark]) -> RunStatus:
+        """Do all benchmarks in order."""
+        self._num_all = sum(len(benchmark.questions) for benchmark in benchmarks)
+        for benchmark in benchmarks:
+            for notice in benchmark.notices:
+                logger.warning("%s", notice)
+            log = AnswerLog(self.run_directory.path, benchmark.protocol.name, self.run_directory.newest_attempt())
+            try:
+                if not self._answer(benchmark, log):
+                    return RunStatus.STOPPED
+            finally:
+                log.close()
+        return RunStatus.FINISHED
+
+    def _answer(self, benchmark: LoadedBenchmark, log: AnswerLog) -> bool:
+        """Ask the questions that are left and record the scores; False if a stop came before the end."""
+        name, num_samples = benchmark.protocol.name, benchmark.samples_per_question
+        began_at = time.monotonic()
+        answers = self._finished(benchmark, log)
+        self._num_done += sum(question.question_id in answers for question in benchmark.questions)
+        self._beat(name)
+        size = max(1, (self.generator.num_at_once or self.spec.batch_responses) // num_samples)
+        for start in range(0, len(benchmark.questions), size):
+            batch = benchmark.questions[start : start + size]
+            missing = {item.question_id: item for item in batch if item.question_id not in answers}
+            if not missing:
+                continue
+            if self.control.stop_requested():
+                return False
+            seed = derive_seed(self.spec.seed, name, str(start))
+            prompted = [self._prompted(benchmark, question) for question in batch]
+            with self.control.phase(Phase.ANSWERS):
+                for sampled in self.generator.generate(prompted, frozenset(missing), num_samples, seed):
+                    answered = self._grade(missing[sampled.question_id], sampled)
+                    log.append(answered, missing[sampled.question_id])
+                    answers[answered.question_id] = answered
+                    self._num_done += 1
+                    self._num_asked += 1
+                    self._beat(name)
+                log.sync()
+        event = benchmark_event(self.spec, benchmark, answers, time.monotonic() - began_at)
+        means = reward_means(self.parts, benchmark.questions, answers) if self.spec.reward_parts else {}
+        self.recorder.record("benchmark", event | {"reward_parts": means})
+        self._log_score(benchmark, event["num_correct"])
+        if means:
+            logger.info("%s rewards: %s", name, ", ".join(f"{part} {mean:.4f}" for part, mean in means.items()))
+        return True
+
+    def _finished(self, benchmark: LoadedBenchmark, log: AnswerLog) -> dict[str, AnsweredQuestion]:
+        """Return the answers of earlier attempts; those graded by another version of the grader are graded again."""
+        finished = {
+            question_id: answered
+            for question_id, answered in log.read().items()
+            if len(answered.samples) == benchmark.samples_per_question
+        }
+        for question in benchmark.questions:
+            answered = finished.get(question.question_id)
+            if answered is not None and answered.grader_version != grader_version():
+                sampled = SampledQuestion(answered.question_id, answered.seed, answered.samples)
+                finished[question.question_id] = self._grade(question, sampled)
+                log.append(finished[question.question_id], question)
+        return finished
+
+    def _prompted(self, benchmark: LoadedBenchmark, question: BenchmarkQuestion) -> PromptedQuestion:
+        template = TemplateName(benchmark.template(self.spec))
+        text = None if template is TemplateName.CHAT else render_prompt(template, question.messages)
+        return PromptedQuestion(question.question_id, text, question.messages, benchmark.temperature(self.spec))
+
+    def _grade(self, question: BenchmarkQuestion, sampled: SampledQuestion) -> AnsweredQuestion:
+        items = [GradeItem(question.answer, sample.text, question.answer_kind) for sample in sampled.samples]
+        outcomes = self.grader.grade_side_by_side(items)
+        return AnsweredQuestion(question.question_id, sampled.seed, sampled.samples, outcomes, grader_version())
+
+    def _beat(self, name: str) -> None:
+        """Report the progress in the heartbeat and, at times, in the log with the time left."""
+        self.control.heartbeat(self._num_done)
+        now = time.monotonic()
+        if now - self._logged_at < LOG_SECONDS or not self._num_asked:
+            return
+        self._logged_at = now
+        seconds_left = (now - self._began_at) / self._num_asked * (self._num_all - self._num_done)
+        logger.info("%s: %d of %d questions, about %d s left", name, self._num_done, self._num_all, round(seconds_left))
+
+    def _log_score(self, benchmark: LoadedBenchmark, num_correct: dict[str, list[int]]) -> None:
+        num_answers = len(benchmark.questions) * benchmark.samples_per_question
+        scores = ", ".join(f"{scheme} {sum(counts) / num_answers:.4f}" for scheme, counts in num_correct.items())
+        logger.info("%s Avg@%d: %s", benchmark.protocol.name, benchmark.samples_per_question, scores)
+
+
+def _write_plan(run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> None:
+    """Write how many questions there are, for displays of progress."""
+    folder = run.path / FOLDER
+    folder.mkdir(exist_ok=True)
+    plan = {"num_questions": {benchmark.protocol.name: len(benchmark.questions) for benchmark in benchmarks}}
+    write_plan(folder, plan)
+
+
+@contextmanager
+def open_generator(
+    spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]
+) -> Iterator[AnswerGenerator]:
+    """Yield the generator of a specification and close it afterwards.
+
+    Raises:
+        TrainingError: Model or server cannot be used.
+        ModelSourceError: A GGUF file cannot be downloaded or converted.
+    """
+    generator = _make_generator(spec, run, benchmarks)
+    try:
+        yield generator
+    finally:
+        generator.close()
+
+
+def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> AnswerGenerator:
+    if spec.server is not None:
+        from jobs.evaluation.server_generator import ServerGenerator
+
+        return ServerGenerator(spec.server, spec, max(benchmark.samples_per_question for benchmark in benchmarks))
+    from jobs.pretrained.conversion import prepare_model
+
+    source = prepare_model(model_source(spec, run))
+    if spec.generator == "vllm":
+        if Path(source, ADAPTER_CONFIG).is_file():
+            raise TrainingError(
+                "generator: the checkpoint holds low-rank adapters, which vLLM is not given; write the model with "
+                "`exgrpo export RUN@STEP FOLDER` and score FOLDER, or choose embedded."
+            )
+        from jobs.evaluation.vllm_generator import VllmGenerator
+
+        return VllmGenerator(source, spec)
+    from jobs.engines.embedded.model import load_policy, resolve_device
+    from jobs.evaluation.embedded_generator import EmbeddedGenerator
+
+    policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
+    return EmbeddedGenerator(policy, spec.max_response_tokens)

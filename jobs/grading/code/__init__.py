@@ -1,1 +1,0 @@
-"""Finds code in responses."""

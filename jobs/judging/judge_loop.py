@@ -1,0 +1,172 @@
+"""The judge's job: from a specification to recorded votes on each chain of thought; it can be resumed."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from jobs.judging.client import JudgeAnswer, JudgeClient, Spending
+from jobs.judging.items import Items, JudgedItem, open_items
+from jobs.judging.polling import Poll, Task
+from jobs.judging.verdicts import IssueClass, JudgeVerdict, VoteOutcome, load_judge_prompt
+from jobs.judging.votes import RecordedVotes, VoteRecords, read_recorded_votes
+from jobs.machine.model_server import AddressRefusedError, check_address
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.plan import write_plan
+from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
+from jobs.specs.judging import JudgeServerSpec, JudgeSpec
+from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE
+from jobs.tasks.chains.oracle import CODE_FENCE, judge_response
+from jobs.tasks.chains.problem import LABELS, ChainProblem, write_step
+from jobs.tasks.word_problems import oracle as stories
+from jobs.tasks.word_problems.story import Story
+from jobs.tasks.word_problems.walk import FaultKind
+
+logger = logging.getLogger(__name__)
+
+ORACLE_PROMPT = "none"
+ORACLE_BATCH = 500
+"""Responses that the oracle judges between two writes and checks for a stop."""
+_NO_COST = JudgeAnswer("", "", num_requests=0, num_tokens=0)
+_ISSUES = {
+    FaultKind.FALSE: IssueClass.CALCULATION,
+    FaultKind.OTHER_COMPUTATION: IssueClass.LOGICAL,
+    FaultKind.FROM_NOWHERE: IssueClass.OMISSION,
+    FaultKind.NO_ANSWER: IssueClass.OTHER,
+}
+_STEP = re.compile(r"([a-p])([-+*])(\d{1,3})=(\d{1,3});")
+
+
+def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    """Run or resume a judge; return `finished`, or `stopped` if a stop was requested. No vote is requested twice.
+
+    Raises:
+        TrainingError: There is nothing to judge, the server is refused or fails, or the spend cap is reached.
+    """
+    try:
+        items = open_items(run.path.parent, spec.judged)
+        recorded = read_recorded_votes(run)
+        logger.info("%s: %d responses, %d votes are recorded already.", items.source, len(items), len(recorded.votes))
+        write_plan(run.attempt_path(run.newest_attempt()), {"num_votes": len(items) * spec.num_votes})
+        if spec.server is None:
+            return _ask_oracle(spec, items, recorded, recorder, control)
+        check_address("server.address", spec.server.address)
+        return asyncio.run(_ask_server(spec, spec.server, items, recorded, run.run_id, recorder, control))
+    except (RunDirectoryError, AddressRefusedError) as error:
+        raise TrainingError(str(error)) from error
+    except ExceptionGroup as group:
+        raise _first_error(group) from group
+
+
+def _ask_oracle(
+    spec: JudgeSpec, items: Items, recorded: RecordedVotes, recorder: RunRecorder, control: Control
+) -> RunStatus:
+    records = VoteRecords(
+        recorder,
+        control,
+        source=items.source,
+        judge=oracle_name(next(iter(items))),
+        prompt=ORACLE_PROMPT,
+        num_all=len(items),
+    )
+    records.start(len(recorded.votes))
+    tasks = _tasks(spec, items, recorded)
+    while batch := list(islice(tasks, ORACLE_BATCH)):
+        if control.stop_requested():
+            return RunStatus.STOPPED
+        with control.phase(Phase.ANSWERS):
+            records.add_all([records.make(task.item, task.vote, judge_item(task.item), _NO_COST) for task in batch])
+    return RunStatus.FINISHED
+
+
+async def _ask_server(
+    spec: JudgeSpec,
+    server: JudgeServerSpec,
+    items: Items,
+    recorded: RecordedVotes,
+    job_id: str,
+    recorder: RunRecorder,
+    control: Control,
+) -> RunStatus:
+    prompt = load_judge_prompt()
+    spending = Spending(server.max_requests, server.max_total_tokens, recorded.num_requests, recorded.num_tokens)
+    num_all = len(items) * spec.num_votes
+    records = VoteRecords(
+        recorder, control, source=items.source, judge=server.model, prompt=prompt.version_name, num_all=num_all
+    )
+    records.start(len(recorded.votes), spending)
+    async with JudgeClient(server, spending) as client:
+        poll = Poll(client, server, prompt, records, job_id)
+        with control.phase(Phase.ANSWERS):
+            is_done = await poll.run(_tasks(spec, items, recorded), control)
+    return RunStatus.FINISHED if is_done else RunStatus.STOPPED
+
+
+def _tasks(spec: JudgeSpec, items: Items, recorded: RecordedVotes) -> Iterator[Task]:
+    for item in items:
+        for vote in range(spec.num_votes):
+            if (item.item_id, vote) not in recorded.votes:
+                yield Task(item, vote)
+
+
+def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first_error(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def oracle_name(item: JudgedItem) -> str:
+    """Return what the oracle of this item's task is called as a judge."""
+    return f"{str(item.details.get('data_source', CHAINS_SOURCE)).replace('_', ' ')} oracle"
+
+
+def judge_item(item: JudgedItem) -> JudgeVerdict:
+    """Return the verdict of the task's oracle."""
+    is_story = item.details.get("data_source") == WORD_PROBLEMS_SOURCE
+    return judge_story(item) if is_story else judge_chain(item)
+
+
+def judge_story(item: JudgedItem) -> JudgeVerdict:
+    """Return the verdict on a chain of thought in English; what has no step that can be read is unjudged."""
+    try:
+        problem = Story.from_details(item.details).problem
+    except ValueError:
+        return JudgeVerdict(VoteOutcome.UNJUDGED, "no_word_problem")
+    judgement = stories.judge_response(problem, item.solution)
+    if judgement.is_valid is None:
+        return JudgeVerdict(VoteOutcome.UNJUDGED, "unreadable")
+    if judgement.first_fault is None:
+        return JudgeVerdict(VoteOutcome.VALID)
+    return JudgeVerdict(VoteOutcome.INVALID, "", (_ISSUES[judgement.first_fault.kind],))
+
+
+def judge_chain(item: JudgedItem) -> JudgeVerdict:
+    """Return the exact verdict on one register chain; any other text is unjudged."""
+    try:
+        problem = ChainProblem.parse(item.problem, int(item.details["modulus"]))
+    except (KeyError, TypeError, ValueError):
+        return JudgeVerdict(VoteOutcome.UNJUDGED, "no_register_chain")
+    judgement = judge_response(problem, item.solution)
+    if judgement.is_valid:
+        return JudgeVerdict(VoteOutcome.VALID)
+    return JudgeVerdict(VoteOutcome.INVALID, "", (_first_fault(problem, item.solution, judgement.num_good_steps),))
+
+
+def _first_fault(problem: ChainProblem, text: str, num_good_steps: int) -> IssueClass:
+    """Return the class of the first fault: a wrong value, a wrong operation, a missing step, or a fault after them."""
+    values = problem.register_values()
+    good = [write_step(item, problem.operations[item], values[item]) for item in range(num_good_steps)]
+    head = f"{problem.start};{''.join(good)}"
+    if not text.startswith(head):
+        return IssueClass.OMISSION
+    if num_good_steps == problem.difficulty:
+        return IssueClass.LOGICAL if CODE_FENCE in text else IssueClass.OTHER
+    step = _STEP.match(text, len(head))
+    if step is None:
+        return IssueClass.OMISSION
+    operation = problem.operations[num_good_steps]
+    is_right_operation = step.groups()[:3] == (LABELS[num_good_steps], operation.operator, str(operation.operand))
+    return IssueClass.CALCULATION if is_right_operation else IssueClass.LOGICAL
