@@ -68,5 +68,5 @@ class StepMaker:
             is_truncated=length == _MOST_TOKENS,
             entropies=self._rng.random(length, dtype=np.float32),
             trajectory_id=self._next_id,
-            born_step=step,
+            rollout_step=step,
         )

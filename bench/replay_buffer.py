@@ -104,7 +104,7 @@ class Rollouts:
             self._log_prob_pool[start : start + length].copy(),
             1.0,
             trajectory_id=self._next_id,
-            born_step=step,
+            rollout_step=step,
         )
 
     def step(self, step: int) -> list[tuple[int, list[Trajectory]]]:

@@ -33,7 +33,7 @@ _MOVED = {
     "run_key": "c.run_key",
     "attempt": str(_ATTEMPT),
     "step": "o.step + c.first_step",
-    "born_step": "o.born_step + c.first_step",
+    "rollout_step": "o.rollout_step + c.first_step",
     "question_index": "o.question_index + c.first_question",
     "trajectory_id": "o.trajectory_id + c.first_id",
     "chosen_trajectory_id": "o.chosen_trajectory_id + c.first_id",

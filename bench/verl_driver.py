@@ -132,7 +132,7 @@ def _fill(state: ExGRPOState, num_tokens: int) -> None:
                 -rng.random(num_tokens, dtype=np.float32),
                 1.0,
                 trajectory_id=NUM_CANDIDATES * question.index + i,
-                born_step=0,
+                rollout_step=0,
             )
             for i in range(NUM_CANDIDATES)
         ]

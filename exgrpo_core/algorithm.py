@@ -15,7 +15,7 @@ from exgrpo_core.policy_optimization.variance import variance_metrics
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.metrics import PhaseClock, batch_pass_rate, mini_batch_metrics, step_metrics
 from exgrpo_core.step.rebucketing import collect_experience
-from exgrpo_core.step.rollouts import RolloutStep
+from exgrpo_core.step.rollouts import StepRollouts
 from exgrpo_core.step.selection import choose_replays, list_candidates, score_candidates
 from exgrpo_core.step_report import StepReport
 
@@ -30,7 +30,7 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     state.step += 1
     strategies, is_replay_open = state.strategies, state.delayed_start.is_open
     report = StepReport(step=state.step, is_replay_open=is_replay_open, groups=[])
-    step = RolloutStep(state, engine, config, report)
+    step = StepRollouts(state, engine, config, report)
 
     # Phase 1, experience management: lines 4 to 8 and 17 on the buffer as it is at the start of the step.
     draws_first = strategies.question_sampler.draws_first

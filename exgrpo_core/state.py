@@ -102,7 +102,7 @@ class ExGRPOState:
         for group in groups:
             for trajectory in group.trajectories:
                 trajectory.trajectory_id = self.next_trajectory_id
-                trajectory.born_step = self.step
+                trajectory.rollout_step = self.step
                 self.next_trajectory_id += 1
                 self.num_fresh_rollouts += 1
                 self.num_generated_tokens += trajectory.token_ids.size
@@ -110,7 +110,7 @@ class ExGRPOState:
     def ages(self, experiences: Sequence[Experience]) -> Int64Array:
         """Return for each stored trajectory the steps done since its own; steps that a resume did again count twice."""
         ages = [
-            self.step - item.born_step + sum(count for end, count in self._repeats if item.row < end)
+            self.step - item.rollout_step + sum(count for end, count in self._repeats if item.row < end)
             for item in experiences
         ]
         return np.array(ages, dtype=np.int64)

@@ -216,7 +216,7 @@ class Selection:
     question_index: int
     bucket: int
     trajectory_ids: Int64Array
-    born_steps: Int64Array
+    rollout_steps: Int64Array
     num_tokens: Int64Array
     entropies: Float32Array
     nlls: Float32Array

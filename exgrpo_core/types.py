@@ -44,7 +44,7 @@ class Trajectory:
     `log_probs` (T,) are of the training model at rollout temperature when it was generated (pi_old of its step).
     `entropies` (T,) are full-vocabulary Shannon entropies in nats at the same moment, where the engine kept them.
     `sampler_log_probs` (T,) are those that the tokens were drawn with, where the sampler is another program.
-    `trajectory_id` is unique in a run and given by the core; `born_step` is the step of its rollout.
+    `trajectory_id` is unique in a run and given by the core; `rollout_step` is the step of its rollout.
     """
 
     question_index: int
@@ -59,7 +59,7 @@ class Trajectory:
     entropies: Float32Array | None = None
     sampler_log_probs: Float32Array | None = None
     trajectory_id: int = UNASSIGNED
-    born_step: int = UNASSIGNED
+    rollout_step: int = UNASSIGNED
 
 
 class Experience(NamedTuple):
@@ -71,7 +71,7 @@ class Experience(NamedTuple):
     row: int
     trajectory_id: int
     question_index: int
-    born_step: int
+    rollout_step: int
     reward: float
     token_ids: Int32Array
     behavior_log_probs: Float32Array

@@ -33,14 +33,15 @@ def make_trajectory(index: int, trajectory_id: int, step: int, rng: np.random.Ge
         is_truncated=length == num_tokens,
         entropies=rng.random(length).astype(np.float32),
         trajectory_id=trajectory_id,
-        born_step=step,
+        rollout_step=step,
     )
 
 
 def make_replay(trajectory: Trajectory, rng: np.random.Generator) -> Replay:
     length = trajectory.token_ids.size
+    number, rollout_step = trajectory.trajectory_id, max(trajectory.rollout_step - 1, 0)
     stored = Experience(
-        trajectory.trajectory_id, trajectory.trajectory_id, trajectory.question_index, max(trajectory.born_step - 1, 0),
+        number, number, trajectory.question_index, rollout_step,
         1.0, trajectory.token_ids, trajectory.log_probs,
     )  # fmt: skip
     return Replay(stored, -rng.random(length).astype(np.float32), rng.random(length).astype(np.float32))
@@ -87,7 +88,7 @@ def make_selection(replay: Replay, rng: np.random.Generator) -> Selection:
         question_index=replay.experience.question_index,
         bucket=2,
         trajectory_ids=np.array([chosen + 1000, chosen]),
-        born_steps=np.array([0, replay.experience.born_step]),
+        rollout_steps=np.array([0, replay.experience.rollout_step]),
         num_tokens=np.array([7, replay.experience.token_ids.size]),
         entropies=rng.random(2).astype(np.float32),
         nlls=rng.random(2).astype(np.float32),

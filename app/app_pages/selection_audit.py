@@ -52,7 +52,7 @@ def group_table(rows: Sequence[ReplayedGroupRow], step: int) -> pd.DataFrame:
             "Trajectories": [row.num_trajectories for row in rows],
             "Correct": [row.num_correct for row in rows],
             "Generated in step": [_born(row) for row in rows],
-            "Age": [None if row.is_external else age(step, row.last_born_step) for row in rows],
+            "Age": [None if row.is_external else age(step, row.last_rollout_step) for row in rows],
             "Mean tokens": [known(row.num_tokens) for row in rows],
             "Entropy": [known(row.mean_entropy) for row in rows],
             "Mean ratio": [known(row.mean_ratio) for row in rows],
@@ -64,9 +64,9 @@ def group_table(rows: Sequence[ReplayedGroupRow], step: int) -> pd.DataFrame:
 def _born(row: ReplayedGroupRow) -> str:
     if row.is_external:
         return "from a file"
-    if row.first_born_step == row.last_born_step:
-        return f"{row.first_born_step:,}"
-    return f"{row.first_born_step:,} to {row.last_born_step:,}"
+    if row.first_rollout_step == row.last_rollout_step:
+        return f"{row.first_rollout_step:,}"
+    return f"{row.first_rollout_step:,} to {row.last_rollout_step:,}"
 
 
 def _step(steps: list[int]) -> int:

@@ -151,7 +151,7 @@ class RowCollector:
                 "question_index": question_index,
                 "position": position,
                 "trajectory_id": trajectory_id,
-                "born_step": selection["born_steps"][position],
+                "rollout_step": selection["rollout_steps"][position],
                 "num_tokens": selection["num_tokens"][position],
                 "entropy": float(selection["entropies"][position]),
                 "nll": float(selection["nlls"][position]),
@@ -179,7 +179,7 @@ class RowCollector:
 
     def _add_replay(self, replay: Mapping[str, Any], file: str) -> None:
         names = (
-            "group_position", "question_index", "trajectory_id", "born_step", "is_external", "reward", "advantage",
+            "group_position", "question_index", "trajectory_id", "rollout_step", "is_external", "reward", "advantage",
             "num_tokens", "mean_entropy", "mean_log_prob", "mean_ratio", "max_ratio",
         )  # fmt: skip
         self._put(models.replays, self._step_key | {name: replay[name] for name in names} | {"file": file})

@@ -170,12 +170,12 @@ def replay_counts(database: Database, run_id: str, step: int) -> dict[int, int]:
     return dict(sorted(Counter(counts.get(number, 0) for number in stored).items()))
 
 
-def questions_born(database: Database, run_id: str, step: int, born_step: int) -> list[int]:
-    """Return the questions of which the buffer held after `step` a trajectory generated in `born_step`."""
+def questions_born(database: Database, run_id: str, step: int, rollout_step: int) -> list[int]:
+    """Return the questions of which the buffer held after `step` a trajectory generated in `rollout_step`."""
     with database.read() as connection:
         changes, questions = models.buffer_changes, set[int]()
         for stored in _stored(connection, run_id, step):
-            query = stored.with_only_columns(changes.c.question_index).where(changes.c.step == born_step)
+            query = stored.with_only_columns(changes.c.question_index).where(changes.c.step == rollout_step)
             questions |= set(connection.scalars(query))
     return sorted(questions)
 
@@ -253,7 +253,13 @@ def stored_candidates(database: Database, run_id: str, step: int, question_indic
                 if number in candidates:
                     known = candidates[number]
                     candidates[number] = StoredRow(
-                        known.question_index, number, known.born_step, row.step, known.num_tokens, row.entropy, row.nll
+                        known.question_index,
+                        number,
+                        known.rollout_step,
+                        row.step,
+                        known.num_tokens,
+                        row.entropy,
+                        row.nll,
                     )
     return sorted(candidates.values(), key=lambda row: (row.question_index, row.trajectory_id))
 

@@ -287,10 +287,10 @@ def _add_replayed(connection: Connection, run_key: int, born: Subquery, until: i
     query = (
         select(replays.c.step, func.count(), func.count().filter(born.c.has_property))
         .join_from(
-            replays, born, and_(born.c.step == replays.c.born_step, born.c.trajectory_id == replays.c.trajectory_id)
+            replays, born, and_(born.c.step == replays.c.rollout_step, born.c.trajectory_id == replays.c.trajectory_id)
         )
         .where(replays.c.run_key == run_key, ~replays.c.is_superseded, ~replays.c.is_external)
-        .where(replays.c.born_step + 0 <= until)
+        .where(replays.c.rollout_step + 0 <= until)
         .group_by(replays.c.step)
     )
     for row in connection.execute(query):

@@ -55,12 +55,12 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
         func.substr(texts.c.text, 1, MAX_CHARACTERS).label("text"),
         func.length(texts.c.text).label("num_characters"),
     ]
-    others = {"born_step", "is_replayed", *(column.name for column in text_columns)}
+    others = {"rollout_step", "is_replayed", *(column.name for column in text_columns)}
     names = [name for name in GroupMemberRow.__dataclass_fields__ if name not in others]
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         fresh = (
-            select(trajectories.c.step.label("born_step"), *text_columns, *(trajectories.c[name] for name in names))
+            select(trajectories.c.step.label("rollout_step"), *text_columns, *(trajectories.c[name] for name in names))
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
             .where(
                 trajectories.c.run_key == run_key,
@@ -80,7 +80,7 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
         replayed = (
             select(
                 *(replays.c[name] for name in names if name not in {"verdict", "is_valid"}),
-                replays.c.born_step, trajectories.c.verdict, trajectories.c.is_valid, *text_columns,
+                replays.c.rollout_step, trajectories.c.verdict, trajectories.c.is_valid, *text_columns,
             )
             .join_from(replays, trajectories, birth, isouter=True)
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key, isouter=True)

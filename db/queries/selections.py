@@ -100,13 +100,13 @@ def list_replayed_groups(database: Database, run_id: str, step: int) -> list[Rep
 
 
 def _group_row(question_index: int, rows: Sequence[Row[Any]]) -> ReplayedGroupRow:
-    born_steps = [row.born_step for row in rows]
+    rollout_steps = [row.rollout_step for row in rows]
     return ReplayedGroupRow(
         question_index=question_index,
         num_trajectories=len(rows),
         num_correct=sum(row.reward > 0.0 for row in rows),
-        first_born_step=min(born_steps),
-        last_born_step=max(born_steps),
+        first_rollout_step=min(rollout_steps),
+        last_rollout_step=max(rollout_steps),
         is_external=any(row.is_external for row in rows),
         num_tokens=_mean([row.num_tokens for row in rows]),
         mean_entropy=_mean([row.mean_entropy for row in rows]),
@@ -152,12 +152,12 @@ def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> 
     is_birth = and_(
         births.c.run_key == scored.c.run_key,
         births.c.trajectory_id == scored.c.trajectory_id,
-        births.c.step == scored.c.born_step,  # else its log-probs were refreshed
+        births.c.step == scored.c.rollout_step,  # else its log-probs were refreshed
         ~births.c.is_superseded,
     )
     query = (
         select(
-            scored.c.step - scored.c.born_step,
+            scored.c.step - scored.c.rollout_step,
             scored.c.entropy,
             scored.c.is_chosen,
             scored.c.num_tokens,

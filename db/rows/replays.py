@@ -40,7 +40,7 @@ class StoredRow:
 
     question_index: int
     trajectory_id: int
-    born_step: int
+    rollout_step: int
     scored_step: int
     num_tokens: int
     entropy: float
@@ -111,9 +111,9 @@ class SelectionRow:
     birth_file: str | None
 
 
-def age(step: int, born_step: int) -> int | None:
+def age(step: int, rollout_step: int) -> int | None:
     """Return by how many steps a replay is older, None where a resume did the step that generated it again."""
-    return step - born_step if step > born_step else None
+    return step - rollout_step if step > rollout_step else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ class ReplayedGroupRow:
     question_index: int
     num_trajectories: int
     num_correct: int
-    first_born_step: int
-    last_born_step: int
+    first_rollout_step: int
+    last_rollout_step: int
     is_external: bool
     num_tokens: float
     """Mean over the trajectories, as are the next three; NaN where it is not recorded."""

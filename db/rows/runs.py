@@ -157,7 +157,7 @@ class CandidateRow:
     question_index: int
     bucket: int
     trajectory_id: int
-    born_step: int
+    rollout_step: int
     num_tokens: int
     entropy: float
     nll: float

@@ -96,7 +96,7 @@ class GroupMemberRow:
     """
 
     trajectory_id: int
-    born_step: int
+    rollout_step: int
     is_replayed: bool
     reward: float
     verdict: str

@@ -142,11 +142,11 @@ class ReplayBuffer:
         The rows before are candidates no more. Of equal rows the last counts; rows of `step` itself stay as they are.
         """
         newest = dict(zip(rows, log_probs, strict=True))
-        stored = [item for item in self.experiences(np.array([*newest], dtype=np.int64)) if item.born_step != step]
+        stored = [item for item in self.experiences(np.array([*newest], dtype=np.int64)) if item.rollout_step != step]
         again = [
             Trajectory(
                 item.question_index, item.token_ids, newest[item.row], item.reward,
-                trajectory_id=item.trajectory_id, born_step=step,
+                trajectory_id=item.trajectory_id, rollout_step=step,
             ) for item in stored
         ]  # fmt: skip
         new_rows = [outcome.row for outcome in self.insert(again, keeps_duplicates=True)]
@@ -191,9 +191,9 @@ class ReplayBuffer:
         """Return the rows of a question, oldest first; none where it is not in the buffer."""
         return np.array(self._index.rows_of(question_index)[::-1], dtype=np.int64)
 
-    def newest_step(self, question_indices: Int64Array) -> Int64Array:
+    def newest_rollout_steps(self, question_indices: Int64Array) -> Int64Array:
         """Return the step of each question's newest trajectory, -1 where the question is not in the buffer."""
-        return self._index.newest_steps[question_indices].astype(np.int64)
+        return self._index.newest_rollout_steps[question_indices].astype(np.int64)
 
     def experiences(self, rows: Int64Array) -> list[Experience]:
         """Read stored trajectories, in the order of `rows`; the arrays are not shared with other callers.
@@ -330,7 +330,9 @@ class ReplayBuffer:
         buffer._store, kept, damage = opened
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
         buffer.history.load(columns)
-        records = buffer._store.columns("num_tokens", "question_index", "previous_row", "token_checksum", "born_step")
+        records = buffer._store.columns(
+            "num_tokens", "question_index", "previous_row", "token_checksum", "rollout_step"
+        )
         buffer._num_tokens = int(records[0].sum(dtype=np.int64))
         buffer._num_trajectories = kept[-1].header["num_trajectories"] if kept else header["num_trajectories"]
         num_rows = columns["entropies"].size
@@ -352,13 +354,13 @@ class ReplayBuffer:
         questions: Int64Array,
         token_checksums: NDArray[np.uint32],
     ) -> None:
-        born_steps = np.array([trajectory.born_step for trajectory in trajectories], dtype=np.int64)
+        rollout_steps = np.array([trajectory.rollout_step for trajectory in trajectories], dtype=np.int64)
         records = np.zeros(len(trajectories), dtype=ROW)
         records["trajectory_id"] = [trajectory.trajectory_id for trajectory in trajectories]
         records["question_index"] = questions
         records["num_tokens"] = list(map(len, token_ids))
-        records["born_step"] = born_steps
-        records["previous_row"] = self._index.extend(questions, token_checksums, born_steps)
+        records["rollout_step"] = rollout_steps
+        records["previous_row"] = self._index.extend(questions, token_checksums, rollout_steps)
         records["token_checksum"] = token_checksums
         records["checksum"] = checksums(log_probs, token_checksums.tolist())
         records["reward"] = [trajectory.reward for trajectory in trajectories]

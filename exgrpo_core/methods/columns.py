@@ -43,9 +43,9 @@ class QuestionColumns:
         return self._buffer.buckets_of(self.indices)
 
     @cached_property
-    def newest_steps(self) -> Int64Array:
+    def newest_rollout_steps(self) -> Int64Array:
         """Step of the newest stored trajectory: the model version that wrote it."""
-        return self._buffer.newest_step(self.indices)
+        return self._buffer.newest_rollout_steps(self.indices)
 
     @cached_property
     def num_draws(self) -> Int64Array:
@@ -153,9 +153,9 @@ class CandidateColumns:
         return self._of_stored([item.reward for item in self.experiences or ()])
 
     @property
-    def born_steps(self) -> Float64Array:
+    def rollout_steps(self) -> Float64Array:
         """Steps of their rollouts: the model versions that wrote them."""
-        return self._of_stored([item.born_step for item in self.experiences or ()])
+        return self._of_stored([item.rollout_step for item in self.experiences or ()])
 
     @property
     def behavior_nlls(self) -> Float64Array:

@@ -63,7 +63,7 @@ def gradient_weight_metrics(
         "replay/gradient_weight_median": float(median),
         "replay/gradient_weight_p90": float(high),
     }
-    born = np.array([replay.experience.born_step for replay in replays])
+    born = np.array([replay.experience.rollout_step for replay in replays])
     is_young = born > np.median(born)
     if is_young.any():
         is_young = np.repeat(is_young, [values.size for values in log_ratios])

@@ -15,7 +15,7 @@ from exgrpo_core.types import Int64Array, RolloutGroup
 
 
 @dataclass(slots=True)
-class RolloutStep:
+class StepRollouts:
     """The groups of a step as they come to be, in the order of the algorithm: draws, then rollouts.
 
     It is an `OpenStep` for methods that add to the paper's groups.

@@ -131,7 +131,7 @@ def _selection(
         question_index=group.question.index,
         bucket=-1 if bucket is None else bucket,
         trajectory_ids=np.array([candidate.trajectory_id for candidate in experiences], dtype=np.int64),
-        born_steps=np.array([candidate.born_step for candidate in experiences], dtype=np.int64),
+        rollout_steps=np.array([candidate.rollout_step for candidate in experiences], dtype=np.int64),
         num_tokens=np.array([candidate.token_ids.size for candidate in experiences], dtype=np.int64),
         entropies=columns.entropies.astype(np.float32),
         nlls=columns.nlls.astype(np.float32),

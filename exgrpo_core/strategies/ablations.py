@@ -34,7 +34,7 @@ class Recent(QuestionSampler):
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return questions that are young enough."""
-        is_recent = questions.newest_steps >= questions.step - self.recent_steps
+        is_recent = questions.newest_rollout_steps >= questions.step - self.recent_steps
         return questions.draw_evenly(questions.indices[is_recent], num_questions, rng)
 
 

@@ -46,7 +46,7 @@ class StoredGroups(QuestionSampler):
 
     def candidates(self, stored: Sequence[Experience]) -> Sequence[Experience]:
         """Return those that were rolled out with the newest one."""
-        return [item for item in stored if item.born_step == stored[-1].born_step]
+        return [item for item in stored if item.rollout_step == stored[-1].rollout_step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class Trinity(StoredGroups):
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return the questions of highest priority; nothing is random."""
         del rng
-        is_new = questions.last_draw_steps <= questions.newest_steps
+        is_new = questions.last_draw_steps <= questions.newest_rollout_steps
         is_ready = is_new | (questions.step - questions.last_draw_steps >= self.cooldown_steps)
-        priorities = questions.newest_steps - self.decay * questions.newest_num_replays
-        order = np.lexsort((questions.newest_steps, -priorities))
+        priorities = questions.newest_rollout_steps - self.decay * questions.newest_num_replays
+        order = np.lexsort((questions.newest_rollout_steps, -priorities))
         chosen = order[is_ready[order]][:num_questions]
         return questions.take(questions.indices[chosen], is_ready / max(is_ready.sum(), 1))
 
@@ -86,7 +86,7 @@ class TrlReplay(StoredGroups):
         sizes = questions.reward_deviations / (questions.reward_stds + STD_EPSILON if self.normalize_by_std else 1.0)
         scores = self.rollouts_per_question * sizes * questions.reward_stds
         # Of equal scores the older group stays.
-        order = np.lexsort((questions.newest_steps, -scores))
+        order = np.lexsort((questions.newest_rollout_steps, -scores))
         scores[order[int(self.capacity) :]] = 0.0
         return questions.draw(scores / max(scores.sum(), 1e-12), num_questions, rng)
 

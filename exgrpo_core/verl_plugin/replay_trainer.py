@@ -169,10 +169,10 @@ def named_as_in_verl(metrics: Mapping[str, float], num_gpus: int) -> dict[str, f
 def dumped_rows(groups: Sequence[RolloutGroup]) -> dict[str, list[Any]]:
     """Return columns of all trajectories of a step, the replayed ones included, by verl's names of them.
 
-    `inputs` and `outputs` are token ids; `born_step` is the step that a trajectory was generated in.
+    `inputs` and `outputs` are token ids; `rollout_step` is the step that a trajectory was generated in.
     """
     rows = [
-        (group.question, item.token_ids, item.reward, item.born_step, is_replayed)
+        (group.question, item.token_ids, item.reward, item.rollout_step, is_replayed)
         for group in groups
         for items, is_replayed in ((group.trajectories, False), ([one.experience for one in group.replays], True))
         for item in items
@@ -182,6 +182,6 @@ def dumped_rows(groups: Sequence[RolloutGroup]) -> dict[str, list[Any]]:
         "outputs": [token_ids.tolist() for _, token_ids, *_ in rows],
         "gts": [question.answer for question, *_ in rows],
         "scores": [float(reward) for _, _, reward, *_ in rows],
-        "born_step": [born_step for *_, born_step, _ in rows],
+        "rollout_step": [rollout_step for *_, rollout_step, _ in rows],
         "is_replayed": [is_replayed for *_, is_replayed in rows],
     }

@@ -106,7 +106,7 @@ class _Bookkeeping:
             text=rollout.response,
             verdict=verdict,
             trajectory_id=self.num_rollouts - 1,
-            born_step=step,
+            rollout_step=step,
         )
 
 

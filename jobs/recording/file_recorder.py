@@ -233,7 +233,7 @@ def _selection_fields(selection: Selection) -> dict[str, Any]:
         "question_index": int(selection.question_index),
         "bucket": int(selection.bucket),
         "trajectory_ids": selection.trajectory_ids.tolist(),
-        "born_steps": selection.born_steps.tolist(),
+        "rollout_steps": selection.rollout_steps.tolist(),
         "num_tokens": selection.num_tokens.tolist(),
         "entropies": selection.entropies.tolist(),
         "nlls": selection.nlls.tolist(),

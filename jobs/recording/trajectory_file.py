@@ -35,11 +35,11 @@ _FRESH_COLUMNS = (
     "is_truncated", "num_tokens", "mean_entropy", "mean_log_prob", "advantage", "text",
 )  # fmt: skip
 _REPLAY_COLUMNS = (
-    "group_position", "question_index", "trajectory_id", "born_step", "is_external", "reward", "advantage",
+    "group_position", "question_index", "trajectory_id", "rollout_step", "is_external", "reward", "advantage",
     "num_tokens", "mean_entropy", "mean_log_prob", "mean_ratio", "max_ratio",
 )  # fmt: skip
 _COLUMNS = (
-    "is_replayed", "trajectory_id", "question_index", "step", "group_position", "group_slot", "born_step", "reward",
+    "is_replayed", "trajectory_id", "question_index", "step", "group_position", "group_slot", "rollout_step", "reward",
     "verdict", "is_valid", "has_code", "is_truncated", "num_tokens", "mean_entropy", "mean_log_prob", "advantage",
     "text", "is_external", "mean_ratio", "max_ratio", "token_ids", "entropies", "log_probs", "behavior_log_probs",
 )  # fmt: skip
@@ -124,7 +124,7 @@ def _columns_of_either(rows: _Rows) -> dict[str, Any]:
         "is_replayed": pa.array([False] * len(rows.fresh) + [True] * len(rows.replayed), pa.bool_()),
         "trajectory_id": pa.array([item.trajectory_id for item in either], pa.int64()),
         "question_index": pa.array([item.question_index for item in either], pa.int32()),
-        "born_step": pa.array([item.born_step for item in either], pa.int32()),
+        "rollout_step": pa.array([item.rollout_step for item in either], pa.int32()),
         "reward": pa.array([item.reward for item in either], pa.float32()),
         "num_tokens": pa.array([item.token_ids.size for item in either], pa.int32()),
         "mean_entropy": _mean_of_each(entropies),

@@ -87,11 +87,11 @@ def _trajectory(own: Response, index: int, trajectory_id: int, step: int) -> Tra
         has_code=own.has_code,
         entropies=np.full(size, own.entropy, np.float32),
         trajectory_id=trajectory_id,
-        born_step=step,
+        rollout_step=step,
     )
 
 
-def _replay(index: int, trajectory_id: int, born_step: int) -> Replay:
+def _replay(index: int, trajectory_id: int, rollout_step: int) -> Replay:
     tokens, values = np.arange(4, dtype=np.int32), np.full(4, -0.1, np.float32)
-    stored = Experience(trajectory_id, trajectory_id, index, born_step, 1.0, tokens, values)
+    stored = Experience(trajectory_id, trajectory_id, index, rollout_step, 1.0, tokens, values)
     return Replay(stored, values, -values, is_external=trajectory_id < 0)

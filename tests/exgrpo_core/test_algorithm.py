@@ -277,7 +277,7 @@ def test_recent_selection_replays_nothing_older_than_its_window(tmp_path):
     _, _, reports = run(tmp_path, config, 12)
     for report in reports:
         for selection in report.selections:
-            assert selection.born_steps.max() >= report.step - 2
+            assert selection.rollout_steps.max() >= report.step - 2
 
 
 def test_masked_grpo_zeroes_the_advantages_of_other_groups(tmp_path):

@@ -26,10 +26,10 @@ def test_replayed_trajectories_get_the_log_probs_before_the_update_where_asked(t
     assert kept
     for number, item in after.items():
         if number in kept and refresh is LogProbRefresh.ON_REPLAY:
-            assert (item.born_step, item.row > before[number].row) == (5, True)
+            assert (item.rollout_step, item.row > before[number].row) == (5, True)
             np.testing.assert_allclose(item.behavior_log_probs, -0.01 * item.token_ids, rtol=1e-6)
         elif number in before:
-            assert item.born_step == before[number].born_step < 5
+            assert item.rollout_step == before[number].rollout_step < 5
             np.testing.assert_array_equal(item.behavior_log_probs, before[number].behavior_log_probs)
     expected = len(kept) if refresh is LogProbRefresh.ON_REPLAY else None
     assert report.metrics.get("experience/num_refreshed") == expected
@@ -50,7 +50,7 @@ def test_equal_trajectories_bring_their_log_probs_where_asked(tmp_path):
         config = small_config(refresh=refresh, experience_ratio=0.25)
         state, _, reports = run(tmp_path / refresh, config, 20, engine=RepetitiveEngine(MEDIUM_RATES))
         stored = stored_by_id(state)
-        steps[refresh] = {number: item.born_step for number, item in stored.items()}
+        steps[refresh] = {number: item.rollout_step for number, item in stored.items()}
         first = [event.trajectory_id for report in reports for event in report.buffer_events]
         assert stored.keys() <= set(first)
         by_question = {}

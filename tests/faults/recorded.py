@@ -59,7 +59,7 @@ def buffer_content(run: RunDirectory, step: int) -> list[Any]:
                     int(question),
                     stored.bucket_of(int(question)),
                     experience.trajectory_id,
-                    experience.born_step,
+                    experience.rollout_step,
                     experience.token_ids.tobytes(),
                     experience.behavior_log_probs.tobytes(),
                 )

@@ -43,7 +43,7 @@ def make_trajectory(number: int, text: str, num_tokens: int = 4) -> Trajectory:
         has_code=None,
         entropies=np.full(num_tokens, 0.1, np.float32),
         trajectory_id=number,
-        born_step=1,
+        rollout_step=1,
     )
 
 

@@ -201,14 +201,14 @@ def _recomputed(row: Audited, name: str) -> float | None:
 
 def _age(row: Audited) -> int | None:
     chosen = next((row for row in row.candidates if row.is_chosen), None)
-    return None if chosen is None else age(chosen.step, chosen.born_step)
+    return None if chosen is None else age(chosen.step, chosen.rollout_step)
 
 
 def _candidates(rows: Sequence[CandidateRow]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Trajectory": [row.trajectory_id for row in rows],
-            "Generated in step": [row.born_step for row in rows],
+            "Generated in step": [row.rollout_step for row in rows],
             "Tokens": [row.num_tokens for row in rows],
             "Entropy": [row.entropy for row in rows],
             "NLL": [row.nll for row in rows],

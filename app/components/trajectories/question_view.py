@@ -131,7 +131,7 @@ def _member(member: GroupMemberRow, reference: GroupMemberRow) -> None:
                 color="blue" if is_correct else "orange",
             )
             if member.is_replayed:
-                st.badge(f"replayed, generated in step {member.born_step}", icon=":material/replay:", color="green")
+                st.badge(f"replayed, generated in step {member.rollout_step}", icon=":material/replay:", color="green")
             if is_reference:
                 st.badge("open", icon=":material/visibility:", color="gray")
             else:

@@ -22,7 +22,7 @@ class RowIndex:
     def __init__(self, num_questions: int) -> None:
         self.num_rows = 0
         self.newest_rows: Int32Array = np.full(num_questions, NO_ROW, dtype=np.int32)
-        self.newest_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
+        self.newest_rollout_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
         self._previous_rows: Int32Array = np.empty(0, dtype=np.int32)
         self._token_checksums: NDArray[np.uint32] = np.empty(0, dtype=np.uint32)
         self._entropies: Float32Array = np.empty(0, dtype=np.float32)
@@ -49,7 +49,7 @@ class RowIndex:
     def num_bytes(self) -> int:
         """Bytes of the index in memory, without the room reserved for more rows."""
         by_row = sum(column.itemsize for column in self._columns())
-        return self.newest_rows.nbytes + self.newest_steps.nbytes + self.num_rows * by_row
+        return self.newest_rows.nbytes + self.newest_rollout_steps.nbytes + self.num_rows * by_row
 
     def rows_of(self, question_index: int) -> list[int]:
         """Return the rows of a question, newest first."""
@@ -89,7 +89,7 @@ class RowIndex:
             rows = self._previous_rows[rows]
 
     def extend(
-        self, question_indices: Int64Array, token_checksums: NDArray[np.uint32], born_steps: Int64Array
+        self, question_indices: Int64Array, token_checksums: NDArray[np.uint32], rollout_steps: Int64Array
     ) -> Int32Array:
         """Add rows, in order, and return which row each question had before, `NO_ROW` if none."""
         start, stop = self.num_rows, self.num_rows + question_indices.size
@@ -106,7 +106,7 @@ class RowIndex:
         self._num_replays[start:stop] = 0
         self._is_replaced[start:stop] = False
         self.newest_rows[list(newest)] = list(newest.values())
-        self.newest_steps[question_indices] = born_steps  # the last of equal indices remains
+        self.newest_rollout_steps[question_indices] = rollout_steps  # the last of equal indices remains
         self.num_rows = stop
         return self._previous_rows[start:stop]
 
@@ -149,7 +149,7 @@ class RowIndex:
         """Unchain the rows of a question and return their number."""
         num_rows = len(self.rows_of(question_index))
         self.newest_rows[question_index] = NO_ROW
-        self.newest_steps[question_index] = -1
+        self.newest_rollout_steps[question_index] = -1
         return num_rows
 
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -166,7 +166,7 @@ class RowIndex:
         self, records: Sequence[NDArray[Any]], is_buffered: BoolArray, columns: Mapping[str, NDArray[Any]]
     ) -> None:
         """Fill an empty index from the records' questions, chains, checksums and steps, and a snapshot's columns."""
-        questions, previous_rows, token_checksums, born_steps = records
+        questions, previous_rows, token_checksums, rollout_steps = records
         self.num_rows = questions.size
         self._previous_rows, self._token_checksums = previous_rows, token_checksums
         self._entropies = columns["entropies"].copy()
@@ -176,7 +176,7 @@ class RowIndex:
         self._is_replaced[columns["replaced_rows"]] = True
         np.maximum.at(self.newest_rows, questions, np.arange(self.num_rows, dtype=np.int32))
         self.newest_rows[~is_buffered] = NO_ROW
-        self.newest_steps[is_buffered] = born_steps[self.newest_rows[is_buffered]]
+        self.newest_rollout_steps[is_buffered] = rollout_steps[self.newest_rows[is_buffered]]
 
     def _columns(self) -> tuple[NDArray[Any], ...]:
         return self._previous_rows, self._token_checksums, self._entropies, self._num_replays, self._is_replaced

@@ -33,7 +33,7 @@ ROW = np.dtype(
         ("offset", "<i8"),
         ("question_index", "<i4"),
         ("num_tokens", "<i4"),
-        ("born_step", "<i4"),
+        ("rollout_step", "<i4"),
         ("previous_row", "<i4"),
         ("token_checksum", "<u4"),
         ("checksum", "<u4"),
@@ -196,7 +196,7 @@ class SegmentReading:
         token_ids = [words[end - 2 * length : end - length] for end, length in self._spans()]
         log_probs = [numbers[end - length : end] for end, length in self._spans()]
         self._check(token_ids, log_probs)
-        names = ("trajectory_id", "question_index", "born_step", "reward")
+        names = ("trajectory_id", "question_index", "rollout_step", "reward")
         columns = (self._records[name].tolist() for name in names)
         return list(map(Experience, self._rows.tolist(), *columns, token_ids, log_probs))
 

@@ -83,13 +83,13 @@ def apply_steps(
 
     `columns_of_rows` are questions, chains, checksums and born steps of all rows.
     """
-    questions, _, token_checksums, born_steps = columns_of_rows
+    questions, _, token_checksums, rollout_steps = columns_of_rows
     for step in steps:
         columns = step.read_columns()
         for question_index, number in columns["moves"].reshape(-1, 2).tolist():
             if question_index == INSERTED:
                 rows = slice(index.num_rows, index.num_rows + number)
-                index.extend(questions[rows].astype(np.int64), token_checksums[rows], born_steps[rows])
+                index.extend(questions[rows].astype(np.int64), token_checksums[rows], rollout_steps[rows])
             elif number == ABSENT:
                 membership.remove(question_index)
                 index.drop(question_index)

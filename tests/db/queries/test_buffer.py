@@ -188,7 +188,7 @@ def test_candidates_come_with_their_newest_scores_before_the_step(database, tmp_
     record_attempt(run, range(1, 5), change=change)
     ingest_run(database, run)
     before = buffer.stored_candidates(database, run.run_id, 3, (index,))
-    assert [(row.trajectory_id, row.born_step, row.scored_step) for row in before] == [(0, 1, 1), (1, 1, 1)]
+    assert [(row.trajectory_id, row.rollout_step, row.scored_step) for row in before] == [(0, 1, 1), (1, 1, 1)]
     assert before[0].entropy == pytest.approx(float(first.entropies.mean()))
     after = buffer.stored_candidates(database, run.run_id, 4, (index,))
     assert [(row.trajectory_id, row.scored_step) for row in after] == [(0, 3), (1, 1)]

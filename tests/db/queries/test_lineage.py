@@ -33,7 +33,7 @@ def tell_a_story(report):
     if report.step == 5:
         group = next(group for group in report.groups if group.replays)
         group.question = make_questions()[QUESTION]
-        stored = group.replays[0].experience._replace(trajectory_id=STORED, question_index=QUESTION, born_step=1)
+        stored = group.replays[0].experience._replace(trajectory_id=STORED, question_index=QUESTION, rollout_step=1)
         group.replays = (replace(group.replays[0], experience=stored),)
 
 
@@ -71,7 +71,7 @@ def test_group_has_its_fresh_members_and_the_replayed_one_last(replayed_run):
     database, run_id = replayed_run
     members = lineage.group_members(database, run_id, 5, QUESTION)
     assert [(member.trajectory_id, member.is_replayed) for member in members][-1] == (STORED, True)
-    assert members[-1].born_step == 1
+    assert members[-1].rollout_step == 1
     assert members[-1].text.startswith("trajectory number0 of step1")
     question = make_report(2).groups[0].question.index
     plain = lineage.group_members(database, run_id, 2, question)

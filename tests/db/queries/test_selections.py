@@ -103,7 +103,7 @@ def test_replays_without_a_choice_are_listed_by_question(database, tmp_path):
     for row, replay in zip(rows, replays_of(4), strict=True):
         item = replay.experience
         assert (row.question_index, row.num_trajectories, row.is_external) == (item.question_index, 1, False)
-        assert (row.first_born_step, row.last_born_step) == (item.born_step, item.born_step)
+        assert (row.first_rollout_step, row.last_rollout_step) == (item.rollout_step, item.rollout_step)
         assert row.num_tokens == item.token_ids.size
         assert row.mean_entropy == pytest.approx(float(replay.entropies.mean()), rel=1e-3)
 
@@ -120,7 +120,7 @@ def score(report):
         if ages[0] + 1 == report.step:
             report.selections.append(
                 Selection(
-                    question_index=4, bucket=1, trajectory_ids=ids, born_steps=report.step - ages,
+                    question_index=4, bucket=1, trajectory_ids=ids, rollout_steps=report.step - ages,
                     num_tokens=np.array([4, 4]), entropies=entropies.astype(np.float32),
                     nlls=(1.0 - logs / 4).astype(np.float32), scores=entropies.astype(np.float32), chosen=(0,),
                 )

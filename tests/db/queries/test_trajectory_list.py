@@ -59,21 +59,21 @@ def mean_entropy(item):
     ("facets", "holds"),
     [
         ({}, lambda item: True),  # noqa: ARG005 - every trajectory passes
-        ({"step_from": 3, "step_to": 5}, lambda item: 3 <= item.born_step <= 5),
+        ({"step_from": 3, "step_to": 5}, lambda item: 3 <= item.rollout_step <= 5),
         ({"question_index": 2}, lambda item: item.question_index == 2),
         ({"is_correct": True}, lambda item: item.reward == 1.0),
         ({"is_correct": False}, lambda item: item.reward < 1.0),
         ({"verdict": "wrong"}, lambda item: item.verdict == "wrong"),
         (
             {"verdict": "wrong", "step_from": 3, "step_to": 3},
-            lambda item: item.verdict == "wrong" and item.born_step == 3,
+            lambda item: item.verdict == "wrong" and item.rollout_step == 3,
         ),
         ({"is_valid": False}, lambda item: not item.is_valid),
         ({"has_code": True}, lambda item: False),  # noqa: ARG005 - nothing was looked for
         ({"tokens_from": 4, "tokens_to": 9}, lambda item: 4 <= item.token_ids.size <= 9),
         ({"entropy_to": 0.5}, lambda item: mean_entropy(item) <= 0.5),
-        ({"words": "step5 says"}, lambda item: item.born_step == 5),
-        ({"words": "step5", "is_correct": False}, lambda item: item.born_step == 5 and item.reward < 1),
+        ({"words": "step5 says"}, lambda item: item.rollout_step == 5),
+        ({"words": "step5", "is_correct": False}, lambda item: item.rollout_step == 5 and item.reward < 1),
         ({"words": "!?"}, lambda item: False),  # noqa: ARG005 - no word in it
     ],
 )
@@ -152,7 +152,7 @@ def test_a_page_is_filled_from_far_below_the_newest_ones_with_the_words(two_runs
     monkeypatch.setattr(trajectory_list, "NUM_NEWEST", 2)
     where = TrajectoryFacets(run_id="first", words="trajectory", step_to=3)
     snippets = trajectory_list.list_snippets(database, where, limit=3)
-    assert ids(snippets) == expected_ids(lambda item: item.born_step <= 3)[:3]
+    assert ids(snippets) == expected_ids(lambda item: item.rollout_step <= 3)[:3]
 
 
 def test_counts_of_words_stop_at_the_bound_and_others_are_exact(two_runs, monkeypatch):
@@ -167,7 +167,7 @@ def test_counts_of_words_stop_at_the_bound_and_others_are_exact(two_runs, monkey
 def test_facet_counts_replace_what_is_chosen_there_and_keep_the_rest(two_runs):
     database, _ = two_runs
     counts = trajectory_list.count_facets(database, TrajectoryFacets(run_id="first", is_correct=True, step_to=4))
-    early = [item for _, item in recorded() if item.born_step <= 4]
+    early = [item for _, item in recorded() if item.rollout_step <= 4]
     assert counts["is_correct"] == {
         True: sum(item.reward == 1.0 for item in early),
         False: sum(item.reward == 0.0 for item in early),

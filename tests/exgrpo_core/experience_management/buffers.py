@@ -9,7 +9,7 @@ K = 8
 NUM_QUESTIONS = 50
 
 
-def success(question_index, tokens, trajectory_id=0, born_step=1, log_probs=None):
+def success(question_index, tokens, trajectory_id=0, rollout_step=1, log_probs=None):
     token_ids = np.asarray(tokens, dtype=np.int32)
     probs = -0.01 * token_ids if log_probs is None else log_probs
     return Trajectory(
@@ -18,7 +18,7 @@ def success(question_index, tokens, trajectory_id=0, born_step=1, log_probs=None
         np.asarray(probs, dtype=np.float32),
         1.0,
         trajectory_id=trajectory_id,
-        born_step=born_step,
+        rollout_step=rollout_step,
     )
 
 
@@ -32,7 +32,7 @@ def random_successes(rng, num, step, first_id=0):
             int(rng.integers(NUM_QUESTIONS)),
             rng.integers(0, 5, rng.integers(1, 4) if rng.random() < 0.3 else rng.integers(1, 40)),
             trajectory_id=first_id + i,
-            born_step=step,
+            rollout_step=step,
         )
         for i in range(num)
     ]
@@ -69,7 +69,7 @@ def contents(buffer, rows):
             e.row,
             e.trajectory_id,
             e.question_index,
-            e.born_step,
+            e.rollout_step,
             e.reward,
             e.token_ids.tobytes(),
             e.behavior_log_probs.tobytes(),
@@ -86,7 +86,7 @@ def bookkeeping(buffer):
         "members": [buffer.members(bucket).tolist() for bucket in range(K + 1)],
         "sizes": buffer.bucket_sizes().tolist(),
         "rows": rows,
-        "newest": buffer.newest_step(everything).tolist(),
+        "newest": buffer.newest_rollout_steps(everything).tolist(),
         "draws": buffer.num_draws(everything).tolist(),
         "entropies": buffer.last_entropies(flat).tobytes(),
         "counts": (buffer.num_questions, buffer.num_drawable, buffer.num_trajectories, buffer.num_tokens),

@@ -32,7 +32,7 @@ def buffer(tmp_path):
     """Questions 0..39: bucket q % 9, newest trajectory of step q % 20."""
     opened = empty_buffer(tmp_path)
     for question in range(40):
-        opened.insert([success(question, [1], born_step=0), success(question, [2], born_step=question % 20)])
+        opened.insert([success(question, [1], rollout_step=0), success(question, [2], rollout_step=question % 20)])
         opened.set_bucket(question, question % 9)
     return opened
 

@@ -28,11 +28,11 @@ def test_new_buffer_is_empty(buffer):
 
 
 def test_stored_trajectory_comes_back_as_it_went_in(buffer):
-    stored = success(7, [5, 6, 7], trajectory_id=40, born_step=3, log_probs=[-0.1, -0.2, -0.3])
+    stored = success(7, [5, 6, 7], trajectory_id=40, rollout_step=3, log_probs=[-0.1, -0.2, -0.3])
     assert buffer.insert([stored]) == [InsertOutcome(0, 40, is_duplicate=False)]
     (experience,) = buffer.experiences(buffer.rows_of(7))
     assert (experience.row, experience.trajectory_id, experience.question_index) == (0, 40, 7)
-    assert (experience.born_step, experience.reward) == (3, 1.0)
+    assert (experience.rollout_step, experience.reward) == (3, 1.0)
     assert experience.token_ids.dtype == np.int32
     assert experience.behavior_log_probs.dtype == np.float32
     np.testing.assert_array_equal(experience.token_ids, stored.token_ids)
@@ -78,13 +78,13 @@ def test_refreshed_trajectory_has_the_newer_log_probs_and_keeps_its_number_uses_
     rows = buffer.rows_of(7)
     assert rows.tolist() == [1, 2]
     kept, refreshed = buffer.experiences(rows)
-    assert (kept.trajectory_id, kept.born_step) == (41, 1)
-    assert (refreshed.trajectory_id, refreshed.born_step, refreshed.token_ids.tolist()) == (40, 5, [5, 6])
+    assert (kept.trajectory_id, kept.rollout_step) == (41, 1)
+    assert (refreshed.trajectory_id, refreshed.rollout_step, refreshed.token_ids.tolist()) == (40, 5, [5, 6])
     assert refreshed.behavior_log_probs.tolist() == [-1, -2]
     assert buffer.num_replays(rows).tolist() == [1, 2]
     assert buffer.last_entropies(rows).tolist() == [0.5, 0.25]
     assert (buffer.num_trajectories, buffer.num_stored(np.array([7])).tolist()) == (2, [2])
-    assert buffer.newest_step(np.array([7])).tolist() == [5]
+    assert buffer.newest_rollout_steps(np.array([7])).tolist() == [5]
     assert buffer.insert([success(7, [5, 6], 50)]) == [InsertOutcome(2, 40, is_duplicate=True)]
     assert buffer.refresh([2], newer[:1], step=5) == buffer.refresh([], [], step=6) == 0
     buffer.retire(7)
@@ -179,10 +179,12 @@ def test_buckets_hold_what_was_moved_there(buffer):
 
 
 def test_rows_of_a_question_ascend_and_newest_step_follows(buffer):
-    buffer.insert([success(7, [1], 0, born_step=1), success(8, [1], 1, born_step=1), success(7, [2], 2, born_step=1)])
-    buffer.insert([success(7, [3], 3, born_step=5)])
+    buffer.insert(
+        [success(7, [1], 0, rollout_step=1), success(8, [1], 1, rollout_step=1), success(7, [2], 2, rollout_step=1)]
+    )
+    buffer.insert([success(7, [3], 3, rollout_step=5)])
     assert buffer.rows_of(7).tolist() == [0, 2, 3]
-    assert buffer.newest_step(np.array([8, 7, 9])).tolist() == [1, 5, -1]
+    assert buffer.newest_rollout_steps(np.array([8, 7, 9])).tolist() == [1, 5, -1]
 
 
 def test_experiences_come_in_the_order_asked_for_across_segments(tmp_path):
@@ -237,7 +239,7 @@ def test_retired_question_leaves_with_its_rows_and_its_file_stays(buffer, tmp_pa
     buffer.commit({})
     assert buffer.bucket_of(7) is None
     assert buffer.rows_of(7).size == 0
-    assert buffer.newest_step(np.array([7])).tolist() == [-1]
+    assert buffer.newest_rollout_steps(np.array([7])).tolist() == [-1]
     assert (buffer.num_questions, buffer.num_trajectories, buffer.num_tokens) == (1, 1, 3)
     assert before == {path: path.read_bytes() for path in before}
 
@@ -252,11 +254,11 @@ def test_retiring_a_question_that_is_not_buffered_changes_nothing(buffer):
 def test_retired_question_comes_in_again_with_new_rows_only(buffer):
     buffer.insert([success(7, [1], 0), success(7, [2], 1)])
     buffer.retire(7)
-    assert buffer.insert([success(7, [2], 9, born_step=4)]) == [InsertOutcome(2, 9, is_duplicate=False)]
+    assert buffer.insert([success(7, [2], 9, rollout_step=4)]) == [InsertOutcome(2, 9, is_duplicate=False)]
     assert buffer.bucket_of(7) == 0
     assert buffer.rows_of(7).tolist() == [2]
     assert buffer.num_trajectories == 1
-    assert buffer.newest_step(np.array([7])).tolist() == [4]
+    assert buffer.newest_rollout_steps(np.array([7])).tolist() == [4]
 
 
 @pytest.mark.parametrize(

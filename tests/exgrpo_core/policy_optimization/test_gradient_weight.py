@@ -13,10 +13,10 @@ from tests.exgrpo_core.builders import group, replay, small_config
 SHAPING = PolicyShaping(0.1)
 
 
-def replayed(born_step, ratios):
+def replayed(rollout_step, ratios):
     logs = np.log(ratios)
     stored = replay(0, range(len(ratios)), np.full(len(ratios), -1.0), logs - 1.0)
-    aged = dataclasses.replace(stored, experience=stored.experience._replace(born_step=born_step))
+    aged = dataclasses.replace(stored, experience=stored.experience._replace(rollout_step=rollout_step))
     return group(0, [1.0, 0.0, 0.0], aged)
 
 

@@ -40,7 +40,7 @@ def sampler_of(name, normalize_by_std=False, **settings):
 def test_released_buckets_have_a_spread_of_one_success(tmp_path):
     buffer = empty_buffer(tmp_path)
     for question in range(40):
-        buffer.insert([success(question, [1], born_step=0)])
+        buffer.insert([success(question, [1], rollout_step=0)])
         buffer.set_bucket(question, 4 if question < 30 else 3 if question < 38 else 1)
     sampler = build_part(
         QUESTIONS,
@@ -58,7 +58,7 @@ def test_released_buckets_have_a_spread_of_one_success(tmp_path):
 def test_trl_scores_are_the_sum_of_advantages_times_the_deviation():
     # Rewards 1000, 1100 and 0000: mean |A| .375, .5, 0; standard deviations (of K-1) .5, sqrt(1/3), 0.
     columns = {"reward_deviations": [0.375, 0.5, 0.0], "reward_stds": [0.5, math.sqrt(1 / 3), 0.0]}
-    questions = columns_of(newest_steps=[3, 2, 1], **columns)
+    questions = columns_of(newest_rollout_steps=[3, 2, 1], **columns)
     draw = sampler_of("trl_replay").draw(questions, 5, RNG)
     scores = [4 * 0.375 * 0.5, 4 * 0.5 * math.sqrt(1 / 3)]
     np.testing.assert_allclose(draw.bucket_probabilities, [scores[0] / sum(scores), scores[1] / sum(scores), 0.0, 0.0])
@@ -71,7 +71,7 @@ def test_trl_scores_are_the_sum_of_advantages_times_the_deviation():
 
 
 def test_trinity_takes_the_highest_of_version_minus_decay_times_uses_the_oldest_of_equals():
-    columns = {"newest_steps": [5, 9, 7], "newest_num_replays": [0, 3, 1], "last_draw_steps": [-1, 9, 8]}
+    columns = {"newest_rollout_steps": [5, 9, 7], "newest_num_replays": [0, 3, 1], "last_draw_steps": [-1, 9, 8]}
     draw = sampler_of("trinity", decay=2.0).draw(columns_of(**columns), 2, RNG)
     assert draw.question_indices.tolist() == [20, 22]  # priorities 5, 3, 5
     draw = sampler_of("trinity", decay=0.5).draw(columns_of(**columns), 3, RNG)
@@ -106,7 +106,7 @@ def test_priorities_by_rank():
 def test_repo_takes_every_question_of_the_batch_with_enough_stored(tmp_path):
     buffer = empty_buffer(tmp_path)
     for question, num_stored in ((1, 2), (2, 3), (5, 4)):
-        buffer.insert([success(question, [i], born_step=i) for i in range(num_stored)])
+        buffer.insert([success(question, [i], rollout_step=i) for i in range(num_stored)])
     questions = QuestionColumns(buffer, 9, among=np.array([5, 9, 1, 2]))
     assert questions.indices.tolist() == [1, 2, 5]
     assert questions.num_stored.tolist() == [2, 3, 4]
@@ -118,7 +118,7 @@ def test_repo_takes_every_question_of_the_batch_with_enough_stored(tmp_path):
 
 def test_dapo_draws_nothing_and_refills_as_often_as_asked(tmp_path):
     buffer = empty_buffer(tmp_path)
-    buffer.insert([success(1, [1], born_step=0)])
+    buffer.insert([success(1, [1], rollout_step=0)])
     buffer.set_bucket(1, 1)
     assert sampler_of("dapo").draw(QuestionColumns(buffer, 1), 4, RNG).question_indices.size == 0
     for sampler, num_refills in ((sampler_of("dapo"), 9), (sampler_of("dapo", max_refills=2.0), 2)):

@@ -92,7 +92,7 @@ def test_trl_replaces_groups_of_equal_rewards_by_stored_groups_that_vary(tmp_pat
         for group in replayed:
             assert len(group.replays) == K
             assert not group.has_equal_rewards
-            assert len({replay.experience.born_step for replay in group.replays}) == 1
+            assert len({replay.experience.rollout_step for replay in group.replays}) == 1
     assert any(len(report.groups) > B for report in reports)
     assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
 
@@ -105,7 +105,7 @@ def test_trinity_gives_its_share_of_slots_to_stored_groups_without_rollouts(tmp_
         assert len(report.groups) == B
         assert len(replayed) == B // 2 - report.metrics["replay/shortfall"]
         for group in replayed:
-            index, born = group.question.index, group.replays[0].experience.born_step
+            index, born = group.question.index, group.replays[0].experience.rollout_step
             assert born >= drawn_in.get(index, 0) or report.step - drawn_in[index] >= 2
             drawn_in[index] = report.step
 

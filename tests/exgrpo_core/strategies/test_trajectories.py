@@ -30,7 +30,7 @@ def chosen(name, columns, num_wanted):
 def test_columns_of_stored_trajectories():
     columns = candidates([1.0, 0.5])
     assert columns.rewards.tolist() == [1.0, 0.5]
-    assert columns.born_steps.tolist() == [0, 1]
+    assert columns.rollout_steps.tolist() == [0, 1]
     assert columns.behavior_nlls.tolist() == [2.0, 2.0]
     assert columns.of_question(slice(1, 2)).rewards.tolist() == [0.5]
 

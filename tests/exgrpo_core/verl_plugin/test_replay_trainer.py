@@ -26,14 +26,14 @@ def test_replayed_trajectories_are_among_the_dumped_ones_with_the_step_that_they
 
     fresh, mixed = group(0, [1.0, 0.0]), group(1, [0.0], replay(1, [5, 6], [-1.0, -1.0], [-0.5, -0.5]))
     for trajectory in (*fresh.trajectories, *mixed.trajectories):
-        trajectory.born_step = 4
+        trajectory.rollout_step = 4
     rows = dumped_rows([fresh, mixed])
     assert rows == {
         "inputs": [[1, 2, 0], [1, 2, 0], [1, 2, 1], [1, 2, 1]],
         "outputs": [[3, 4], [3, 5], [3, 4], [5, 6]],
         "gts": ["7"] * 4,
         "scores": [1.0, 0.0, 0.0, 1.0],
-        "born_step": [4, 4, 4, 1],
+        "rollout_step": [4, 4, 4, 1],
         "is_replayed": [False, False, False, True],
     }
 

@@ -31,7 +31,7 @@ def test_replayed_trajectories_enter_the_updates_of_stock_verl_and_its_checkpoin
     assert {"critic/score/mean", "actor/grad_norm", "timing_s/gen", "timing_s/step"} <= metrics[3].keys()
     replayed = [row for row in rollouts_of(tmp_path, 3) if row["is_replayed"]]
     assert len(replayed) == metrics[3]["replay/num_replayed"]
-    assert all(row["score"] == 1.0 and row["born_step"] < 3 for row in replayed)
+    assert all(row["score"] == 1.0 and row["rollout_step"] < 3 for row in replayed)
     assert [step.bad_lines for step in read_dump(tmp_path / "rollouts")] == [[], [], []]
 
     second = {"trainer.total_training_steps": 4, "trainer.save_freq": -1}

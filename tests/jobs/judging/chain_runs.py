@@ -58,7 +58,7 @@ def chain_trajectory(kind: str, trajectory_id: int, step: int) -> Trajectory:
         has_code=judgement.has_code,
         entropies=entropies,
         trajectory_id=trajectory_id,
-        born_step=step,
+        rollout_step=step,
     )
 
 

@@ -33,7 +33,7 @@ def long_trajectory(number: int, words: np.ndarray, chances: np.ndarray, rng: np
     return Trajectory(
         number // NUM_ROLLOUTS, ids, -rng.exponential(0.3, length).astype(np.float32), float(number % 2),
         text=" ".join(words[ids % words.size]), verdict="correct",
-        entropies=rng.exponential(0.3, length).astype(np.float32), trajectory_id=number, born_step=1,
+        entropies=rng.exponential(0.3, length).astype(np.float32), trajectory_id=number, rollout_step=1,
     )  # fmt: skip
 
 
