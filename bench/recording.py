@@ -40,8 +40,8 @@ from db.queries.runs import list_runs
 from exgrpo_core.step_report import StepReport
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor.open_index import ingest_all
 

@@ -26,12 +26,12 @@ from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.tables import models
 from db.tables.shared_reads import find_run_key, require_run_key
-from jobs.actions.run_actions import submit
+from jobs.actions.queueing import queue_job
 from jobs.cli.following import POLL_SECONDS, RunFollower
 from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import list_run_directories
 from jobs.runs.lookup import find_run_id
-from jobs.runs.status import RunStatus
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import ingest_all
 
@@ -268,7 +268,7 @@ def _suitable_run(database: Database, runs_root: Path) -> str | None:
 def _train(runs_root: Path, database_url: str | None, print_status: Callable[[str], None]) -> str:
     print_status(f"No suitable recorded run; training {TEMPLATE_STEPS} steps of {TEMPLATE_PRESET}.")
     spec = load_preset(TEMPLATE_PRESET).model_copy(update={"num_steps": TEMPLATE_STEPS})
-    run_id = submit(runs_root, spec)
+    run_id = queue_job(runs_root, spec)
     follower = RunFollower(runs_root, database_url, run_id)
     try:
         while not (state := follower.poll()).is_ended:

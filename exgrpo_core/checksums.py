@@ -20,10 +20,8 @@ def seal(content: bytes) -> bytes:
     return content[:-1] + b',"crc":%d}' % crc32(content)
 
 
-def unseal(content: bytes, *unsealed: frozenset[str], is_always_sealed: bool = True) -> dict[str, Any]:
+def unseal(content: bytes) -> dict[str, Any]:
     """Return the mapping without its checksum.
-
-    One with exactly the fields of an `unsealed` set needs none, nor does any that is not always sealed.
 
     Raises:
         UnreadableFileError: It differs from what was written.
@@ -35,12 +33,12 @@ def unseal(content: bytes, *unsealed: frozenset[str], is_always_sealed: bool = T
     value = parse_json(body)
     if not isinstance(value, dict):
         raise UnreadableFileError(f"expected a mapping of fields, got {type(value).__name__}.")
-    if match is None and is_always_sealed and value.keys() not in unsealed:
+    if match is None:
         raise UnreadableFileError("differs from what was written (no checksum).")
     return value
 
 
-def read_sealed(path: Path, *unsealed: frozenset[str], is_always_sealed: bool = True) -> dict[str, Any]:
+def read_sealed(path: Path) -> dict[str, Any]:
     """Return the mapping in a file without its checksum; see `unseal`.
 
     Raises:
@@ -49,7 +47,7 @@ def read_sealed(path: Path, *unsealed: frozenset[str], is_always_sealed: bool = 
     """
     content = read_plain(path)
     try:
-        return unseal(content, *unsealed, is_always_sealed=is_always_sealed)
+        return unseal(content)
     except UnreadableFileError as error:
         raise UnreadableFileError(f"{path}: {error}") from None
 

@@ -18,12 +18,8 @@ class FaultKind(StrEnum):
     """A file of the run names it, but it is outside of the run's folder."""
     DAMAGED_LINE = "damaged_line"
     """The line that begins at the byte `position[0]`."""
-    MISSING_LINES = "missing_lines"
-    """The lines with the numbers `position[0]` to `position[1]`."""
     MISSING_EVENTS = "missing_events"
     """The events with the numbers `position[0]` to `position[1]`."""
-    DAMAGED_ANSWERS = "damaged_answers"
-    """Recorded answers of an evaluation; `details` says which."""
     NO_END = "no_end"
     """It is missing; the last event says that the attempt ended with the state `details`."""
     LOST_STEPS = "lost_steps"
@@ -59,9 +55,7 @@ _SENTENCES = {
     FaultKind.UNREADABLE: "cannot be read: {details}",
     FaultKind.OUTSIDE: "is outside of the run's folder; use another copy of the run",
     FaultKind.DAMAGED_LINE: "the line at byte {0} is damaged and was skipped",
-    FaultKind.MISSING_LINES: "lines {0} to {1} are missing",
     FaultKind.MISSING_EVENTS: "events {0} to {1} are missing",
-    FaultKind.DAMAGED_ANSWERS: "{details}",
     FaultKind.NO_END: "is missing; the last event says {details}",
     FaultKind.LOST_STEPS: "its log lacks steps of attempt {0}, of which {1} is the last",
     FaultKind.LOST_EXPERIENCE: "{details}",
@@ -75,9 +69,7 @@ _SENTENCES = {
 def describe_fault(fault: Fault) -> str:
     """Return one sentence that begins with the file."""
     form = _SENTENCES[fault.kind]
-    if len(fault.position) == 2 and fault.position[0] == fault.position[1]:
-        form = {FaultKind.MISSING_LINES: "line {0} is missing", FaultKind.MISSING_EVENTS: "event {0} is missing"}.get(
-            fault.kind, form
-        )
+    if fault.kind is FaultKind.MISSING_EVENTS and len(set(fault.position)) == 1:
+        form = "event {0} is missing"
     what = form.format(*fault.position, details=fault.details.rstrip("."))
     return f"{fault.file}: {what}." if fault.file else f"{what}."

@@ -17,6 +17,7 @@ from app.components.widgets import address_choice, data_table, empty_state, noti
 from app.formats import escape_control_characters
 from app.queries.benchmarks import list_scores
 from app.requests import ContaminationReport
+from exgrpo_core.faults import describe_fault
 
 SCHEMES = {
     "paper": "By the published rules of the grader that the paper used",
@@ -29,7 +30,7 @@ def _contamination() -> None:
     """Show the reports of `exgrpo eval --contamination` as a table, newest first, or how to make one."""
     reports, faults = requests.contamination_reports()
     if faults:
-        notice.show("warning", "Reports are damaged", "\n".join(faults))
+        notice.show("warning", "Reports are damaged", "\n".join(map(describe_fault, faults)))
     if not reports:
         st.caption("Has a model seen the questions? Compare it with training data and other numbers:")
         st.code("exgrpo eval RUN@last -b math500 --contamination --data TRAINING_DATA", language="shell")

@@ -2,15 +2,13 @@
 
 import shutil
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 
-from exgrpo_core.bounded_json import MAX_FILE_BYTES, UnreadableFileError, parse_json, read_plain
-from jobs.actions.archive_members import ArchiveError as ArchiveError
-from jobs.actions.archive_members import checked_members, open_archive
-from jobs.actions.parquet_check import check_parquet_files
-from jobs.actions.staging import staging_folder
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
+from jobs.actions.unpacking import ArchiveError as ArchiveError
+from jobs.actions.unpacking import staging_folder, unpack
 from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id, parse_run_info
 from jobs.runs.journal import Journal, JournalKind
 from jobs.specs.any_job import shape_mistakes
@@ -46,27 +44,25 @@ def export_run(run: RunDirectory, target: Path, *, overwrites: bool = False) -> 
 def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -> str:
     """Copy a run from a folder or a `.tar.gz` file into `runs_root` and return its id.
 
-    Files are written to a hidden folder inside `runs_root`, which is renamed once it is complete. An archive is
-    checked before any of it is written.
+    Files are written to a hidden folder inside `runs_root`, which is renamed once it is complete and checked.
 
     Raises:
-        ArchiveError: It is no run, holds anything but plain files, is too large for the disk or, once read, for memory,
-            holds files that could run code when they are read and `trusts_pickles` is not set, or a run of this id
-            exists already.
+        ArchiveError: It is no run, holds anything but plain files, is too large for the disk, holds files that could
+            run code when they are read and `trusts_pickles` is not set, or a run of this id exists already.
     """
     if not source.exists():
         raise ArchiveError(f"{source}: does not exist; expected a folder or a .tar.gz file of a run.")
-    if source.is_dir():
-        _check_description(_read_description(source, source), source)
     with _staging(runs_root) as staging:
         if source.is_dir():
             run_id = _check_name(source.resolve().name, source)
-            _check_folder(source, trusts_pickles)
+            _check_run(source, source, trusts_pickles)
             _copy_folder(source, staging / run_id)
         else:
-            run_id = _unpack(source, staging, trusts_pickles)
-        check_parquet_files(staging, source)
-        (staging / run_id / "control" / "stop").unlink(missing_ok=True)
+            unpack(source, staging, _PROCESS_FILES)
+            run_id = _top_folder(staging, source)
+            _check_run(staging / run_id, source, trusts_pickles)
+        for request in ("stop", "requested"):
+            (staging / run_id / "control" / request).unlink(missing_ok=True)
         destination = runs_root / run_id
         if destination.exists():
             raise ArchiveError(f"{source}: a run {run_id} is in {runs_root} already; remove or rename one of them.")
@@ -150,33 +146,11 @@ def _is_left_out(name: str) -> bool:
     return name in _PROCESS_FILES or name.endswith(".tmp") or name.startswith(".")
 
 
-def _unpack(source: Path, staging: Path, trusts_pickles: bool) -> str:
-    described: dict[str, bytes] = {}
-    with open_archive(source) as archive:
-        members = []
-        for member in checked_members(archive, staging):
-            path = PurePosixPath(member.name)
-            _check_no_pickle(path, source, trusts_pickles)
-            if path.name not in _PROCESS_FILES:
-                members.append(member)
-            if len(path.parts) == 2 and path.name in REQUIRED_FILES and member.isreg():
-                described[path.name] = _content(archive, member)
-        run_id = _top_folder(members, source)
-        _check_description(described, source)
-        archive.extractall(staging, members=members, filter="data")
-    return run_id
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    return b"" if file is None else file.read(MAX_FILE_BYTES + 1)
-
-
-def _top_folder(members: list[tarfile.TarInfo], source: Path) -> str:
-    tops = {PurePosixPath(member.name).parts[0] for member in members}
+def _top_folder(staging: Path, source: Path) -> str:
+    tops = [path.name for path in staging.iterdir()]
     if len(tops) != 1:
         raise ArchiveError(f"{source}: expected one run folder at the top, found {len(tops)}.")
-    return _check_name(str(tops.pop()), source)
+    return _check_name(tops[0], source)
 
 
 def _check_name(run_id: str, source: Path) -> str:
@@ -186,46 +160,35 @@ def _check_name(run_id: str, source: Path) -> str:
         raise ArchiveError(f"{source}: {error}") from None
 
 
-def _check_no_pickle(path: PurePath, source: Path, trusts_pickles: bool) -> None:
-    if path.suffix.lower() in _RUNS_AS_CODE and not trusts_pickles:
-        raise ArchiveError(
-            f"{source}: {path} can run code when it is read (pickle), as verl's checkpoints can; nothing imported. "
-            "Import it with --trust-pickles if you trust its author."
-        )
-
-
 def _check_disk_space(num_bytes: int, folder: Path, source: Path) -> None:
     free = shutil.disk_usage(folder).free
     if num_bytes > free:
         raise ArchiveError(f"{source}: needs {num_bytes:,} bytes and {free:,} are free; nothing imported.")
 
 
-def _check_folder(source: Path, trusts_pickles: bool) -> None:
-    for path in source.rglob("*"):
-        _check_no_pickle(path.relative_to(source), source, trusts_pickles)
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise ArchiveError(f"{source}: {path.relative_to(source)} is not a plain file; nothing imported.")
-
-
-def _read_description(folder: Path, source: Path) -> dict[str, bytes]:
+def _check_run(folder: Path, source: Path, trusts_pickles: bool) -> None:
+    """Check the files of a run that came from `source`, and the content of those that say what it is."""
     try:
-        return {name: read_plain(folder / name) for name in REQUIRED_FILES if (folder / name).exists()}
+        spec_text, info_text = (read_plain(folder / name) for name in REQUIRED_FILES)
+    except FileNotFoundError as error:
+        raise ArchiveError(f"{source}: holds no {Path(error.filename).name}, so it is no run folder.") from None
     except (OSError, UnreadableFileError) as error:
         raise ArchiveError(f"{source}: cannot be read ({error}).") from None
-
-
-def _check_description(content: Mapping[str, bytes], source: Path) -> None:
-    """Check the files that say what the run is, by their content."""
-    for name in REQUIRED_FILES:
-        if name not in content:
-            raise ArchiveError(f"{source}: holds no {name}, so it is no run folder.")
     try:
-        parse_run_info(content["run.json"], "run.json")
-    except ValueError as error:
-        raise ArchiveError(f"{source}: {error}") from None
-    try:
-        spec = parse_json(content["spec.json"])
+        parse_run_info(info_text, "run.json")
+        spec = parse_json(spec_text)
     except UnreadableFileError as error:
         raise ArchiveError(f"{source}: spec.json: {str(error).rstrip('.')}; nothing imported.") from None
+    except ValueError as error:
+        raise ArchiveError(f"{source}: {error}") from None
     if mistakes := shape_mistakes(spec):
         raise ArchiveError(f"{source}: spec.json: {mistakes[0]}; nothing imported.")
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        if path.suffix.lower() in _RUNS_AS_CODE and not trusts_pickles:
+            raise ArchiveError(
+                f"{source}: {name} can run code when it is read (pickle), as verl's checkpoints can; nothing imported. "
+                "Import it with --trust-pickles if you trust its author."
+            )
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise ArchiveError(f"{source}: {name} is not a plain file; nothing imported.")

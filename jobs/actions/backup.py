@@ -8,15 +8,13 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from db.connections.session import SQLITE_FILE, DatabaseError, copy_sqlite, sqlite_path
 from exgrpo_core.durable_files import sync
-from jobs.actions.archive_members import ArchiveError, checked_members, open_archive
-from jobs.actions.parquet_check import check_parquet_files
-from jobs.actions.staging import staging_folder
+from jobs.actions.unpacking import ArchiveError, staging_folder, unpack
 from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories
-from jobs.runs.ray_contact import CONTACT_FILE
+from jobs.runs.state import CONTACT_FILE
 
 _OF_PROCESSES = frozenset({"lock", "supervisor.json", "workbench.json"})
 """Files that are true only while a process lives. Heartbeats stay: their process does not work on the copy."""
@@ -72,8 +70,8 @@ def restore(source: Path, runs_root: Path) -> Backup:
     """Unpack a backup into a new or empty runs root, which appears once it is complete.
 
     Raises:
-        ArchiveError: The file is missing or no complete backup, holds anything but plain files, or a Parquet file that
-            takes too much memory or time to read, or the runs root holds something.
+        ArchiveError: The file is missing or no complete backup, holds anything but plain files, or the runs root
+            holds something.
     """
     if not source.is_file():
         raise ArchiveError(f"{source}: no such file; name one that `exgrpo backup` wrote.")
@@ -82,7 +80,6 @@ def restore(source: Path, runs_root: Path) -> Backup:
     runs_root.parent.mkdir(parents=True, exist_ok=True)
     with staging_folder(runs_root.parent, "restoring") as staging:
         _unpack(source, staging)
-        check_parquet_files(staging, source)
         if runs_root.exists():
             runs_root.rmdir()
         staging.rename(runs_root)
@@ -196,21 +193,10 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _unpack(source: Path, folder: Path) -> None:
-    num_members, sealed = 0, b""
-    with open_archive(source) as archive:
-        for member in checked_members(archive, folder):
-            if member.name == _SEAL:
-                sealed = _content(archive, member)
-                continue
-            num_members += 1
-            if PurePosixPath(member.name).name != CONTACT_FILE:  # a restored job causes no connection to a cluster
-                archive.extract(member, folder, filter="data")
-    if sealed != _seal(num_members):
+    num_members = unpack(source, folder, {CONTACT_FILE})  # a restored job causes no connection to a cluster
+    seal = folder / _SEAL
+    if not seal.is_file() or seal.read_bytes() != _seal(num_members - 1):
         raise ArchiveError(
             f"{source}: expected a complete file of `exgrpo backup`; use another copy; nothing restored."
         )
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    return b"" if file is None else file.read(1024)
+    seal.unlink()

@@ -1,28 +1,23 @@
-"""Queueing an evaluation of any model; a checkpoint's model is copied into the run."""
+"""Evaluations as users ask for them: which model a target means, and what is checked before one is queued."""
 
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from exgrpo_core.errors import InputError
-from jobs.actions.job_names import name_evaluation
-from jobs.actions.run_actions import submit
 from jobs.evaluation.benchmark_questions import load_benchmark
-from jobs.evaluation.model_folder import find_shards, keep_model
+from jobs.evaluation.model_folder import find_shards
 from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.user_benchmarks import choose_benchmark, load_user_benchmarks
 from jobs.machine.engine_environments import engine_python
 from jobs.preflight.chat_template import check_chat_template, read_chat_template
 from jobs.preflight.evaluation_fit import check_fit, refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
-from jobs.preflight.resolution import check_predecessor
+from jobs.preflight.resolution import check_awaited_job
 from jobs.recording.event_reader import iterate_events
-from jobs.runs.checkpoint_names import NEWEST, find_checkpoint
 from jobs.runs.checkpoints import list_steps
 from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError, find_run_id, open_run
+from jobs.runs.lookup import NEWEST, CommandError, find_checkpoint, find_run_id, open_run
 from jobs.specs.any_job import loop_name
 from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec
 from jobs.specs.reward_parts import ANSWER_ALONE, code_parts
@@ -141,43 +136,27 @@ def plan_evaluation_after(run: RunDirectory, content: Mapping[str, object], orig
     return parse_eval_spec({**content, "model": model, "waits_for": run.run_id}, origin)
 
 
-def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
-    """Write a new run directory with the checkpoint's model in it, queue the evaluation and return its id.
+def check_evaluation(runs_root: Path, spec: EvalSpec) -> EvalSpec:
+    """Return an evaluation that can run, with the paths of local files made absolute.
 
     Raises:
         SpecError: A benchmark is unknown, its file does not exist, prompts and answers do not fit into the model, the
             model has no chat template and one is asked for, or the hub knows no such model or data set.
         DataError: A row of a benchmark's file is wrong, or there are too few.
-        CommandError: The runs root cannot be written, or the checkpoint holds no model.
         EngineEnvironmentError: vLLM is to generate, and no environment has it.
     """
     for choice in spec.benchmarks:
         protocol_of(choice)
-    spec = name_evaluation(runs_root, with_absolute_benchmarks(spec))
+    spec = with_absolute_benchmarks(spec)
     _refuse_unknown_names(spec)
     if spec.waits_for is not None:
-        check_predecessor(runs_root, spec.waits_for)
-        return submit(runs_root, spec, parent_run_id=spec.waits_for)
+        check_awaited_job(runs_root, spec.waits_for)
+        return spec
     engine_python(loop_name(spec))
     if spec.server is None:
         _check_chat_templates(spec)
     check_fit(spec, _prompts_at_hand(spec))
-    if spec.model.run_id is None or spec.server is not None:
-        return submit(runs_root, spec)
-    try:
-        run = RunDirectory.create(runs_root, spec, parent_run_id=spec.model.run_id)
-        try:
-            keep_model(Path(spec.model.source), run.path)
-        except OSError:
-            shutil.rmtree(run.path, ignore_errors=True)
-            raise
-    except OSError as error:
-        raise CommandError(f"{runs_root}: the evaluation cannot be written ({error}).") from None
-    journal = Journal(runs_root)
-    for name in spec.tags:
-        journal.append(JournalKind.TAGGED, run.run_id, tag=name)
-    journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
-    return run.run_id
+    return spec
 
 
 def _refuse_unknown_names(spec: EvalSpec) -> None:

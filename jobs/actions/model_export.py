@@ -6,9 +6,8 @@ from pathlib import Path
 
 from jobs.actions.archive import reason_of
 from jobs.evaluation.model_folder import copy_model, find_shards, merge_shards
-from jobs.runs.checkpoint_names import find_checkpoint
 from jobs.runs.checkpoints import ADAPTER_CONFIG
-from jobs.runs.lookup import CommandError
+from jobs.runs.lookup import CommandError, find_checkpoint
 
 
 def export_model(runs_root: Path, target: str, folder: Path) -> Path:

@@ -3,9 +3,9 @@
 from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.evaluation.recorded_answers import FOLDER
 from jobs.runs.attempts import read_heartbeat
+from jobs.runs.control import DEFAULT_GRACE_SECONDS, Phase, expected_stop_seconds, stop_grace
 from jobs.runs.directory import RunDirectory
 from jobs.runs.plan import read_plan
-from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS, Phase, expected_stop_seconds, stop_grace
 from jobs.specs.judging import JudgeSpec
 from jobs.specs.train import SpecError, TrainSpec
 

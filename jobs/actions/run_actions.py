@@ -2,84 +2,50 @@
 
 import re
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 
 from db.rows.spec_fields import is_adopted
-from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
-from jobs.evaluation.model_folder import MODEL_FOLDER, link_model
-from jobs.preflight.local_sources import with_absolute_benchmarks, with_model_source
-from jobs.preflight.resolution import resolve
+from exgrpo_core.durable_files import link_or_copy
+from exgrpo_core.experience_management.storage.snapshot import read_snapshot
+from exgrpo_core.faults import describe_fault
+from exgrpo_core.state import BUFFER_FILE
+from jobs.actions.queueing import NewJob, write_job
 from jobs.recording.log_damage import find_experience_damage
-from jobs.runs.branching import link_checkpoint
-from jobs.runs.checkpoint_names import NamedCheckpoint
-from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps
-from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
+from jobs.runs.checkpoints import Checkpoint, checkpoint_path, describe_resume, find_fault, list_steps
+from jobs.runs.control import RESUMABLE
+from jobs.runs.directory import RunDirectory, inside
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError, open_run, run_names, state_of
-from jobs.runs.resume_point import describe_resume
-from jobs.runs.status import RESUMABLE
+from jobs.runs.lookup import CommandError, open_run, run_names
+from jobs.runs.state import read_state
 from jobs.specs.any_job import JobSpec
-from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import MAX_NAME_CHARACTERS, NAME_PATTERN, SpecError, TrainSpec
+
+_SEGMENT_ENDINGS = (".trajectories", ".rows")
+
+
+def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
+    """Link the parent's checkpoint at `step`, and the sealed segments of the buffer that it names, into `run`.
+
+    Raises:
+        OSError: A file is missing or cannot be written.
+        BufferCorruptionError: The checkpoint's buffer snapshot is damaged.
+        RunDirectoryError: It names a segment outside the buffer's folder.
+    """
+    checkpoint = Checkpoint(step, checkpoint_path(parent.checkpoints_path, step))
+    snapshot = checkpoint.experience / BUFFER_FILE
+    if snapshot.exists():
+        header, _ = read_snapshot(snapshot)
+        for segment in header["segments"]:
+            for ending in _SEGMENT_ENDINGS:
+                name = f"{segment['name']}{ending}"
+                link_or_copy(str(inside(parent.buffer_path, name)), str(run.buffer_path / name))
+    shutil.copytree(checkpoint.path, checkpoint_path(run.checkpoints_path, step), copy_function=link_or_copy)
+
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
 MAX_PARENT_NAME = 60
 _COPY_ENDING = re.compile(r" copy( \d+)?$")
-
-
-def submit(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = None) -> str:
-    """Write a new run directory, queue the job, of whatever kind, and return its id; `parent_run_id` is copied from.
-
-    A training run's `model.source: RUN@STEP` is copied into the new run, which then does not need the checkpoint.
-
-    Raises:
-        SpecError: An evaluation names a local file that does not exist.
-        CommandError: The runs root cannot be written, or a training run cannot run as it is specified.
-    """
-    start = None
-    if isinstance(spec, TrainSpec):
-        preflight = resolve(spec, runs_root)
-        preflight.raise_refusals(ignores_disk_space=True)
-        spec, start = preflight.spec, preflight.start
-    elif isinstance(spec, EvalSpec):
-        spec = with_absolute_benchmarks(spec)
-    try:
-        runs_root.mkdir(parents=True, exist_ok=True)
-        run = _create_run(runs_root, spec, start, parent_run_id)
-        _queue(run, spec.tags)
-    except OSError as error:
-        raise CommandError(f"{runs_root}: cannot be written ({error.strerror}); choose another runs root.") from None
-    return run.run_id
-
-
-def _queue(run: RunDirectory, tags: tuple[str, ...]) -> None:
-    """Queue a new run's first attempt; if the journal cannot be written, remove the run again."""
-    journal = Journal(run.path.parent)
-    try:
-        for name in tags:
-            journal.append(JournalKind.TAGGED, run.run_id, tag=name)
-        journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
-    except OSError:
-        shutil.rmtree(run.path, ignore_errors=True)
-        raise
-
-
-def _create_run(runs_root: Path, spec: JobSpec, start: NamedCheckpoint | None, parent: str | None) -> RunDirectory:
-    """Write a run's folder, with the model that it starts from if that is a checkpoint's."""
-    if start is None or not isinstance(spec, TrainSpec):
-        return RunDirectory.create(runs_root, spec, parent_run_id=parent)
-    run_id = make_run_id(datetime.now(UTC))
-    folder = runs_root.resolve() / run_id / MODEL_FOLDER / start.run_id / start.policy.parent.name
-    spec = with_model_source(spec, str(folder))
-    run = RunDirectory.create(runs_root, spec, run_id=run_id, parent_run_id=start.run_id)
-    try:
-        link_model(start.policy, folder)
-    except OSError:
-        shutil.rmtree(run.path, ignore_errors=True)
-        raise
-    return run
 
 
 def stop(runs_root: Path, run_id: str) -> None:
@@ -91,7 +57,7 @@ def stop(runs_root: Path, run_id: str) -> None:
         CommandError: No such run, or it has ended.
     """
     run = open_run(runs_root, run_id)
-    state = state_of(runs_root, run)
+    state = read_state(run)
     if state.is_ended:
         raise CommandError(f"{run_id} cannot be stopped: already {state.status}.")
     run.request_stop()
@@ -108,14 +74,28 @@ def resume(runs_root: Path, run_id: str) -> str:
         CommandError: No such run, or its state does not allow it.
     """
     run = open_run(runs_root, run_id)
-    state = state_of(runs_root, run)
+    state = read_state(run)
     if state.status not in RESUMABLE:
         allowed = ", ".join(sorted(RESUMABLE))
         raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.")
-    sentence = f"{describe_resume(run)} {find_experience_damage(run)}".strip()
+    damage = find_experience_damage(run)
+    sentence = f"{describe_resume(run)} {describe_fault(damage) if damage else ''}".strip()
     run.clear_stop()
     Journal(runs_root).append(JournalKind.RESUME_ASKED, run_id, attempt=state.attempt + 1)
+    run.request_attempt(state.attempt + 1)
     return sentence
+
+
+def read_job_spec(runs_root: Path, run_id: str) -> JobSpec:
+    """Return the specification of a job of any kind, to start another from.
+
+    Raises:
+        CommandError: No such job, or its specification cannot be read.
+    """
+    try:
+        return open_run(runs_root, run_id).job_spec()
+    except SpecError as error:
+        raise CommandError(str(error)) from None
 
 
 def clone(runs_root: Path, run_id: str) -> TrainSpec:
@@ -167,15 +147,14 @@ def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None
         raise CommandError(f"{run_id} has no checkpoint at step {step}; there are: {steps or 'none'}.")
     fault = find_fault(checkpoint)
     if fault is not None:
-        raise CommandError(f"{run_id} cannot be branched at step {step}: {fault}; choose another step.")
-    run = RunDirectory.create(runs_root, spec, parent_run_id=parent.run_id, branched_from_step=step)
-    try:
-        link_checkpoint(parent, run, step)
-    except (OSError, BufferCorruptionError, RunDirectoryError) as error:
-        shutil.rmtree(run.path, ignore_errors=True)
-        raise CommandError(f"{run_id} cannot be branched at step {step}: {error}.") from None
-    Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)
-    return run.run_id
+        raise CommandError(f"{run_id} cannot be branched at step {step}: {describe_fault(fault)} Choose another step.")
+    job = NewJob(
+        spec,
+        parent_run_id=parent.run_id,
+        branched_from_step=step,
+        fill=lambda run: link_checkpoint(parent, run, step),
+    )
+    return write_job(runs_root, job)
 
 
 def tag(runs_root: Path, run_id: str, name: str, is_set: bool = True) -> None:
@@ -226,7 +205,7 @@ def archive(runs_root: Path, run_id: str, is_archived: bool = True) -> None:
         CommandError: No such run, or it has not ended.
     """
     run = open_run(runs_root, run_id)
-    state = state_of(runs_root, run)
+    state = read_state(run)
     if is_archived and not state.is_ended:
         raise CommandError(f"{run_id} cannot be archived: it is {state.status}; stop it first.")
     Journal(runs_root).append(JournalKind.ARCHIVED if is_archived else JournalKind.UNARCHIVED, run.run_id)

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import (
     RUN_ID,
     WORKBENCH_FOLDER,
@@ -11,11 +12,9 @@ from jobs.runs.directory import (
     check_run_id,
     list_run_directories,
 )
-from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.journal import Journal, JournalKind, waited_for
 from jobs.runs.lookup import CommandError, names_of, open_run
-from jobs.runs.queue import asked_attempts, predecessor_of
 from jobs.runs.state import read_state
-from jobs.runs.status import RunStatus
 
 BIN_FOLDER = "bin"
 
@@ -27,13 +26,11 @@ def delete(runs_root: Path, run_id: str) -> None:
         CommandError: No such run, it has not ended, a queued job waits for it, or its folder cannot be moved.
     """
     run = open_run(runs_root, run_id)
-    requested = asked_attempts(Journal(runs_root).entries())
-    state = read_state(run, requested.get(run.run_id, 0))
+    state = read_state(run)
     if not state.is_ended:
         raise CommandError(f"{run_id} cannot be deleted: it is {state.status}; stop it first.")
     for other in list_run_directories(runs_root):
-        is_requested = requested.get(other.run_id, 0) > other.newest_attempt()
-        if is_requested and predecessor_of(other) == run.run_id and _is_queued(other, requested[other.run_id]):
+        if read_state(other).status is RunStatus.QUEUED and waited_for(other) == run.run_id:
             name = names_of(runs_root, [other])[other.run_id]
             raise CommandError(f"{run_id} cannot be deleted: {name} ({other.run_id}) waits for it; stop that first.")
     _move(run.path, _folder(runs_root) / run.run_id)
@@ -80,10 +77,6 @@ def empty(runs_root: Path) -> int:
         except OSError as error:
             raise CommandError(f"{run_id}: cannot be removed whole ({error}); empty the bin again.") from None
     return len(run_ids)
-
-
-def _is_queued(run: RunDirectory, asked_attempt: int) -> bool:
-    return read_state(run, asked_attempt).status is RunStatus.QUEUED
 
 
 def _folder(runs_root: Path) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from db.rows.runs import RunRow
 from jobs.machine.hardware import GIB, MIN_FREE_GIB
+from jobs.runs.control import RunStatus
 from jobs.runs.report import HEALTH_SENTENCES
-from jobs.runs.status import RunStatus
 
 ALERTED_STATUSES = {RunStatus.FAILED.value: "failed", RunStatus.LOST.value: "was lost"}
 ALERTED_BADGES = {"stalled": "stalls", "entropy_collapse": "has collapsed", "empty_buffer": "has an empty buffer"}

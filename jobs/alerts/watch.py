@@ -1,5 +1,6 @@
 """A thread of the supervisor that reads the database and sends messages; its failures affect nothing else."""
 
+import json
 import logging
 import os
 import threading
@@ -13,16 +14,55 @@ from db.connections.session import UNAVAILABLE_ERRORS, Database
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.rows.runs import RunRow
+from exgrpo_core.bounded_json import parse_json
+from exgrpo_core.durable_files import append_line
 from jobs.alerts.alert_events import MAX_AGE, AlertEvent, disk_alert_events, run_alert_events
 from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, Destination, read_destinations
-from jobs.alerts.sent_log import SentLog
+from jobs.runs.directory import WORKBENCH_FOLDER
 
 logger = logging.getLogger(__name__)
 
+SENT_LOG_FILE = "alerts.jsonl"
 POLL_SECONDS = 10.0
 RETRY_SECONDS = 60.0
 _END_SECONDS = 5.0
 """`exgrpo up` waits ten seconds for its supervisor, which has runs to release too."""
+
+
+class SentLog:
+    """Append-only log of messages that were sent, so that a restart sends none again.
+
+    It has events and fingerprints of destinations, never their URLs.
+    """
+
+    def __init__(self, runs_root: Path) -> None:
+        self._path = runs_root / WORKBENCH_FOLDER / SENT_LOG_FILE
+        self._sent = self._read()
+
+    def has(self, key: str, destination: str) -> bool:
+        """Whether the message was sent to the destination."""
+        return (key, destination) in self._sent
+
+    def add(self, key: str, destination: str) -> None:
+        """Record that the message was sent, on disk before it returns; while the disk is full, in memory only."""
+        self._sent.add((key, destination))
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        append_line(self._path, json.dumps({"at": at, "key": key, "destination": destination}).encode())
+
+    def _read(self) -> set[tuple[str, str]]:
+        sent = set()
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return set()
+        for line in lines:
+            try:
+                record = parse_json(line)
+                sent.add((str(record["key"]), str(record["destination"])))
+            except (ValueError, KeyError, TypeError):
+                continue
+        return sent
 
 
 class AlertWatch:

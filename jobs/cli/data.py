@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from db.connections.opening import current_revision, open_database
+from exgrpo_core.faults import describe_fault
 from jobs.actions.adoption import adopt
 from jobs.actions.archive import export_run, import_run
 from jobs.actions.backup import back_up, restore
@@ -137,7 +138,7 @@ def verify(
 def _damage_sentence(damage: Damage) -> str:
     """Return what is damaged, and what can be recovered, after the run's id."""
     run_prefix = f"{damage.run_id}: " if damage.run_id else ""
-    return f"{run_prefix}{damage.what} {damage.remedy}"
+    return f"{run_prefix}{describe_fault(damage.fault)} {damage.remedy}"
 
 
 @database_app.command("upgrade")

@@ -12,14 +12,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from jobs.actions.run_actions import submit
+from jobs.actions.queueing import queue_job
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status
 from jobs.cli.probe import describe
 from jobs.cli.workbench import Supervision, Workbench
-from jobs.runs.lookup import open_run, state_of
+from jobs.runs.control import RunStatus
+from jobs.runs.lookup import open_run
 from jobs.runs.report import report_run
-from jobs.runs.state import RunState
-from jobs.runs.status import RunStatus
+from jobs.runs.state import RunState, read_state
 from jobs.specs.train import ModelSpec, load_preset
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
@@ -57,7 +57,7 @@ def run_demo(runs_root: Path, is_headless: bool, is_real: bool = False) -> int:
 
 
 def _submit_toy(runs_root: Path) -> list[str]:
-    return [submit(runs_root, load_preset(name)) for name in PRESETS]
+    return [queue_job(runs_root, load_preset(name)) for name in PRESETS]
 
 
 def _submit_real(runs_root: Path) -> list[str]:
@@ -65,10 +65,10 @@ def _submit_real(runs_root: Path) -> list[str]:
     warm_start = load_preset(REAL_WARM_PRESET)
     print_status("SmolLM2-135M is downloaded and converted the first time, then answers a few questions.")
     print_status(describe(probe(warm_start), warm_start.data.source))
-    warm_id = submit(runs_root, warm_start)
+    warm_id = queue_job(runs_root, warm_start)
     print_status(f"Warm start: {warm_id} imitates demonstrations, some of them wrong; both runs start from its end.")
     start = {"waits_for": warm_id, "model": ModelSpec(source=f"{warm_id}@last")}
-    return [warm_id, *(submit(runs_root, load_preset(name).model_copy(update=start)) for name in REAL_PRESETS)]
+    return [warm_id, *(queue_job(runs_root, load_preset(name).model_copy(update=start)) for name in REAL_PRESETS)]
 
 
 def _train_headless(runs_root: Path, run_ids: Sequence[str], num_running: int) -> int:
@@ -97,7 +97,7 @@ def _wait(runs_root: Path, run_ids: Sequence[str], poll: Callable[[], None]) -> 
     printed_at = time.monotonic()
     while True:
         poll()
-        states = [state_of(runs_root, run) for run in runs]
+        states = [read_state(run) for run in runs]
         if all(state.is_ended for state in states):
             return states
         if time.monotonic() - printed_at >= STATUS_SECONDS:

@@ -8,7 +8,8 @@ import typer
 
 from db.queries.benchmarks import list_scores
 from db.statistics.intervals import half_interval_95
-from jobs.actions.evaluations import plan_evaluation, submit_evaluation
+from jobs.actions.evaluations import plan_evaluation
+from jobs.actions.queueing import queue_job
 from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
 from jobs.contamination.probes import overlap_shares
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from jobs.specs.evaluation import EvalSpec
 from typing import TYPE_CHECKING, Any
 
-from jobs.actions.judgements import submit_judge
 from jobs.analysis.report import summarize_judge
 from jobs.runs.lookup import find_run_id
 from jobs.specs.judging import parse_judge_spec
@@ -61,7 +61,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     if seeks_signs:
         _report_contamination(runs_root, target, spec, data, as_json)
         return
-    run_id = submit_evaluation(runs_root, spec)
+    run_id = queue_job(runs_root, spec)
     if detach:
         leave_to_supervisor(runs_root, database_url)
         print_json({"run_id": run_id}) if as_json else print_result(run_id)
@@ -172,7 +172,7 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     content: dict[str, Any] = {"judged": source | {"limit": limit}, "num_votes": votes, "judge": "oracle"}
     if server is not None:
         content |= {"judge": "server", "server": {"address": server} | ({"model": model} if model else {})}
-    job_id = submit_judge(runs_root, apply_settings(parse_judge_spec(content, "exgrpo judge"), settings or []))
+    job_id = queue_job(runs_root, apply_settings(parse_judge_spec(content, "exgrpo judge"), settings or []))
     if detach:
         leave_to_supervisor(runs_root, database_url)
         print_json({"run_id": job_id}) if as_json else print_result(job_id)

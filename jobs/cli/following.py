@@ -18,13 +18,12 @@ from jobs.actions import run_actions
 from jobs.actions.progress import count_pieces
 from jobs.cli.options import EXIT_FAILURE, EXIT_STOPPED, print_status
 from jobs.runs import lookup
-from jobs.runs.lookup import open_run, state_of
-from jobs.runs.state import RunState
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
+from jobs.runs.lookup import open_run
+from jobs.runs.state import RunState, read_state
 from jobs.supervisor.indexing import DatabaseIndex
-from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
+from jobs.supervisor.instance import SupervisorRunningError, read_supervisor, start_supervisor
 from jobs.supervisor.loop import Supervisor
-from jobs.supervisor.starting import start_supervisor
 
 POLL_SECONDS = 0.25
 TAKE_OVER_SECONDS = 2.0
@@ -53,7 +52,7 @@ class RunFollower:
             state = self._supervisor.state_of(self.run_id)
             if state is not None:
                 return state
-        return state_of(self._runs_root, self._run)
+        return read_state(self._run)
 
     def metrics(self) -> dict[str, float]:
         """Return the run's newest metrics, none while the database cannot be read."""

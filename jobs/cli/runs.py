@@ -19,13 +19,15 @@ from db.statistics.intervals import half_interval_95
 from exgrpo_core.bounded_json import open_plain
 from jobs.actions import run_actions
 from jobs.actions.progress import describe_stop
-from jobs.actions.resubmission import read_job_spec, submit_job
+from jobs.actions.queueing import queue_job
+from jobs.actions.run_actions import read_job_spec
 from jobs.cli.following import exit_as, follow
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, print_result
 from jobs.runs import lookup
-from jobs.runs.lookup import find_run_id, open_run, state_of
+from jobs.runs.control import RunStatus
+from jobs.runs.lookup import find_run_id, open_run
 from jobs.runs.report import summarize_run
-from jobs.runs.status import RunStatus
+from jobs.runs.state import read_state
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import dump_spec
 from jobs.supervisor.instance import read_supervisor
@@ -89,7 +91,7 @@ def logs(
     folder = open_run(runs_root, find_run_id(runs_root, run))
     offset = _print_from(folder.log_path, 0)
     while follow:
-        is_over = state_of(runs_root, folder).is_ended
+        is_over = read_state(folder).is_ended
         offset = _print_from(folder.log_path, offset)
         if is_over:
             return
@@ -99,7 +101,7 @@ def logs(
 def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
     """Ask a run to stop at its next step, with a checkpoint."""
     run_id = find_run_id(runs_root, run)
-    is_queued = lookup.state_of(runs_root, lookup.open_run(runs_root, run_id)).status == RunStatus.QUEUED
+    is_queued = read_state(lookup.open_run(runs_root, run_id)).status == RunStatus.QUEUED
     run_actions.stop(runs_root, run_id)
     print_result(f"{run_id} was queued and does not start." if is_queued else f"{run_id} stops at its next step.")
 
@@ -134,7 +136,7 @@ def clone(
         spec = spec.model_copy(update={"name": run_actions.name_of_copy(runs_root, spec.name)})
     spec = apply_settings(spec, settings or [])
     if submits:
-        _print_queued(runs_root, submit_job(runs_root, spec, parent_run_id=parent_run_id))
+        _print_queued(runs_root, queue_job(runs_root, spec, parent_run_id=parent_run_id))
     else:
         typer.echo(dump_spec(spec), nl=False)
 

@@ -21,8 +21,8 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.runs.control import RunStatus
 from jobs.runs.lookup import CommandError
-from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError
 from jobs.studies.comparison import compare, reading
 from jobs.studies.definition import Scale, load_study

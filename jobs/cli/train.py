@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -19,8 +19,8 @@ from jobs.cli.options import (
 )
 from jobs.preflight.dry_run import describe_plan, plan_run
 from jobs.preflight.launch_scripts import ScriptKind, write_script
+from jobs.runs.control import ENDED
 from jobs.runs.report import describe_report, report_run
-from jobs.runs.status import ENDED
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, load_preset, load_spec, parse_spec
 from jobs.supervisor.open_index import open_fresh_index
@@ -63,7 +63,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     if dry_run:
         _print_plan(chosen, runs_root, as_json)
         return
-    run_id = run_actions.submit(runs_root, chosen)
+    run_id = queue_job(runs_root, chosen)
     if detach:
         leave_to_supervisor(runs_root, database_url)
         print_json({"run_id": run_id}) if as_json else print_result(run_id)

@@ -24,11 +24,10 @@ from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsR
 from jobs.launchers.end_with_starter import STARTER_VARIABLE
 from jobs.launchers.local import start_detached
 from jobs.machine.engine_environments import PROJECT_ROOT
+from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock, is_locked
-from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
-from jobs.supervisor.instance import read_supervisor
-from jobs.supervisor.starting import LOG_FILE, supervisor_command
+from jobs.supervisor.instance import LOG_FILE, read_supervisor, supervisor_command
 
 LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"

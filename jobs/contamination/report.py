@@ -12,6 +12,7 @@ from db.statistics.differences import binomial_tail
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.checksums import read_sealed, seal
 from exgrpo_core.durable_files import write_whole
+from exgrpo_core.faults import Fault, FaultKind
 from jobs.runs.directory import WORKBENCH_FOLDER
 
 REPORTS_FOLDER = "contamination"
@@ -107,13 +108,12 @@ def write_report(runs_root: Path, report: ContaminationReport) -> Path:
     return path
 
 
-def read_reports(runs_root: Path) -> tuple[list[ContaminationReport], list[str]]:
-    """Return the reports, newest first, and a sentence on each file that is damaged or no report."""
+def read_reports(runs_root: Path) -> tuple[list[ContaminationReport], list[Fault]]:
+    """Return the reports, newest first, and the files that are damaged or no reports."""
     reports, faults = [], []
     for path in sorted((runs_root / WORKBENCH_FOLDER / REPORTS_FOLDER).glob("*.json"), reverse=True):
         try:
             reports.append(_REPORT.validate_python(read_sealed(path)))
         except (OSError, UnreadableFileError, ValidationError):
-            name = f"{WORKBENCH_FOLDER}/{REPORTS_FOLDER}/{path.name}"
-            faults.append(f"{name}: differs from what was written, so it is not shown.")
+            faults.append(Fault(FaultKind.CHANGED, f"{WORKBENCH_FOLDER}/{REPORTS_FOLDER}/{path.name}"))
     return reports, faults

@@ -4,23 +4,21 @@ Each attempt writes files of its own, so that nothing that an earlier one wrote 
 short is skipped and its question asked again.
 """
 
-import contextlib
 import logging
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from exgrpo_core.faults import describe_fault
 from jobs.evaluation.benchmark_questions import BenchmarkQuestion
 from jobs.evaluation.generation import Sample
 from jobs.evaluation.recorded_answers import (
     FOLDER,
     encode_line,
     find_damage,
-    last_number,
     list_files,
     read_lines,
-    write_count,
 )
 from jobs.grading.answer_grader import SideBySide
 from jobs.grading.reward_function import Grade
@@ -47,14 +45,13 @@ class AnswerLog:
         self._benchmark = benchmark
         self._path = self._folder / f"{benchmark}-{attempt:04d}.jsonl"
         self._file: IO[bytes] | None = None
-        self._num_lines = 0
 
     def read(self) -> dict[str, AnsweredQuestion]:
         """Return all finished questions by id, whichever attempt finished them; the newest line counts."""
         answers: dict[str, AnsweredQuestion] = {}
         for path in list_files(self._folder, self._benchmark):
             for fault in find_damage(path):
-                logger.warning("%s Questions without answers are asked again.", fault)
+                logger.warning("%s Questions without answers are asked again.", describe_fault(fault))
             for record in read_lines(path):
                 try:
                     answered = _answered(record)
@@ -77,12 +74,8 @@ class AnswerLog:
         }
         if self._file is None:
             self._folder.mkdir(exist_ok=True)
-            self._num_lines = last_number(self._path)
             self._file = self._path.open("ab", buffering=0)
-        self._file.write(encode_line(self._num_lines + 1, record))
-        self._num_lines += 1
-        with contextlib.suppress(OSError):  # the line itself is whole without its count
-            write_count(self._path, self._num_lines)
+        self._file.write(encode_line(record))
 
     def sync(self) -> None:
         """Put what was appended on disk."""

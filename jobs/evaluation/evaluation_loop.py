@@ -18,11 +18,9 @@ from jobs.grading.answer_grader import AnswerGrader, GradeItem, grader_version
 from jobs.grading.rewards import MathReward
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import ADAPTER_CONFIG
-from jobs.runs.control import Control, TrainingError
+from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.plan import write_plan
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import EvalSpec
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.templates import TemplateName, render_prompt

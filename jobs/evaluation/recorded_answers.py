@@ -8,16 +8,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, Field, ValidationError
 
-from exgrpo_core.bounded_json import UnreadableFileError, open_plain, read_plain
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain
 from exgrpo_core.checksums import seal, unseal
-from exgrpo_core.durable_files import write_whole
-from jobs.runs.numbered_lines import describe_missing, find_gaps
+from exgrpo_core.faults import Fault, FaultKind
 
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
@@ -83,19 +82,20 @@ def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iter
             yield line.question_id, RecordedQuestion(line.question, line.gold, answers)
 
 
-def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[str]:
-    """Return a sentence on each damage of the recorded answers to a benchmark, or to all, that begins with the file."""
+def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[Fault]:
+    """Return what is damaged of the recorded answers to a benchmark, or to all."""
     if benchmark != "*" and _BENCHMARK.fullmatch(benchmark) is None:
         return []
-    return [f"{FOLDER}/{fault}" for path in list_files(run_path / FOLDER, benchmark) for fault in _faults(path)]
+    return [fault for path in list_files(run_path / FOLDER, benchmark) for fault in _faults(path)]
 
 
-def _faults(path: Path) -> list[str]:
+def _faults(path: Path) -> list[Fault]:
     faults = find_damage(path)
     with contextlib.suppress(OSError, UnreadableFileError):  # named already
         num_others = sum(_parse(record) is None for record in read_lines(path))
         if num_others:
-            faults.append(f"{path.name}: {num_others} of its lines hold no answers.")
+            details = f"{num_others} of its lines hold no answers"
+            faults.append(Fault(FaultKind.UNREADABLE, f"{FOLDER}/{path.name}", details=details))
     return faults
 
 
@@ -113,14 +113,9 @@ def _answer(sample: _Sample, outcomes: list[str]) -> RecordedAnswer:
     return RecordedAnswer(sample.text, sample.num_tokens, sample.is_truncated, by_scheme, sample.log_prob)
 
 
-def encode_line(number: int, record: Mapping[str, Any]) -> bytes:
-    """Return the line of a finished question, newline included; numbers begin with 1 in each file."""
-    return seal(json.dumps({"seq": number} | dict(record)).encode()) + b"\n"
-
-
-def write_count(path: Path, number: int) -> None:
-    """Say beside the file that it has lines up to this number."""
-    write_whole(_count_path(path), seal(json.dumps({"num_lines": number}).encode()), is_durable=False)
+def encode_line(record: Mapping[str, Any]) -> bytes:
+    """Return the line of a finished question, newline included."""
+    return seal(json.dumps(record).encode()) + b"\n"
 
 
 def read_lines(path: Path, marker: bytes = b"") -> Iterator[dict[str, Any]]:
@@ -132,31 +127,25 @@ def read_lines(path: Path, marker: bytes = b"") -> Iterator[dict[str, Any]]:
                 yield record
 
 
-def find_damage(path: Path) -> list[str]:
-    """Return a sentence on each part of a file that is damaged or missing; a last line cut by a kill is neither."""
+def find_damage(path: Path) -> list[Fault]:
+    """Return what is damaged of a file; a last line cut by a kill is not, and lines that are gone are not missed."""
+    name = f"{path.parent.name}/{path.name}"
     try:
-        counted = _counted(path)
         with open_plain(path) as file:
-            whole = takewhile(lambda line: line.endswith(b"\n"), _lines(file))
-            faults, last = find_gaps(path.name, map(_decode, whole), "line")
-    except FileNotFoundError:
-        return [f"{path.name}: is missing."]
+            whole = list(takewhile(lambda line: line.endswith(b"\n"), _lines(file)))
     except (OSError, UnreadableFileError) as error:
-        return [f"{path.name}: cannot be read ({str(error).removeprefix(f'{path}: ').rstrip('.')})."]
-    if counted > last:
-        faults.append(f"{path.name}: {describe_missing('line', last + 1, counted)} at the end.")
-    return faults
+        return [Fault(FaultKind.UNREADABLE, name, details=str(error).removeprefix(f"{path}: "))]
+    starts = accumulate(map(len, whole), initial=0)
+    return [
+        Fault(FaultKind.DAMAGED_LINE, name, (start,))
+        for start, line in zip(starts, whole, strict=False)
+        if _decode(line) is None
+    ]
 
 
 def list_files(folder: Path, benchmark: str) -> list[Path]:
-    """Return the files of a benchmark (`*`: of all), older attempts first; also one that only its count is left of."""
-    names = [*folder.glob(f"{benchmark}-*.jsonl"), *folder.glob(f"{benchmark}-*.count")]
-    return sorted({path.with_suffix(".jsonl") for path in names})
-
-
-def last_number(path: Path) -> int:
-    """Return the number of a file's last line, 0 without the file."""
-    return max((record["seq"] for record in read_lines(path)), default=0)
+    """Return the files of a benchmark (`*`: of all), older attempts first."""
+    return sorted(folder.glob(f"{benchmark}-*.jsonl"))
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -166,20 +155,6 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 def _decode(line: bytes) -> dict[str, Any] | None:
     """Return the content of a whole line, None of one that is damaged."""
     try:
-        record = unseal(line[:-1]) if line.endswith(b"\n") else None
+        return unseal(line[:-1]) if line.endswith(b"\n") else None
     except UnreadableFileError:
         return None
-    return record if record is not None and isinstance(record.get("seq"), int) else None
-
-
-def _count_path(path: Path) -> Path:
-    return path.with_suffix(".count")
-
-
-def _counted(path: Path) -> int:
-    try:
-        return int(unseal(read_plain(_count_path(path)))["num_lines"])
-    except FileNotFoundError:
-        return 0
-    except (KeyError, TypeError, ValueError):
-        raise UnreadableFileError(f"{_count_path(path).name} is damaged") from None

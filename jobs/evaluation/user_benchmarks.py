@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jobs.evaluation.protocols import load_protocols, protocol_of
 from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.specs.benchmark import ValidationBenchmark
+from jobs.specs.base import ValidationBenchmark
 from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
 from jobs.specs.mistakes import SpecError, checked
 from jobs.specs.presets import read_mapping

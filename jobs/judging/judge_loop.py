@@ -13,11 +13,9 @@ from jobs.judging.verdicts import IssueClass, JudgeVerdict, VoteOutcome, load_ju
 from jobs.judging.votes import RecordedVotes, VoteRecords, read_recorded_votes
 from jobs.machine.model_server import AddressRefusedError, check_address
 from jobs.recording.recorder import RunRecorder
-from jobs.runs.control import Control, TrainingError
+from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.plan import write_plan
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.judging import JudgeServerSpec, JudgeSpec
 from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE
 from jobs.tasks.chains.oracle import CODE_FENCE, judge_response

@@ -27,7 +27,7 @@ from jobs.machine.engine_environments import PROJECT_ROOT, Pins, verl_pins
 from jobs.machine.gpu_needs import GpuNeeds
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ATTEMPT_VARIABLE
-from jobs.runs.ray_contact import RayContact
+from jobs.runs.state import RayContact
 from jobs.specs.train import TrainSpec
 from jobs.specs.verl import CPUS_PER_GPU, RAY_TOKEN_VARIABLE, ray_cpus
 

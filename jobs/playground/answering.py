@@ -14,9 +14,8 @@ from jobs.engines.embedded.sampling import Sampler
 from jobs.evaluation.model_folder import find_shards
 from jobs.preflight.local_sources import resolve_source
 from jobs.pretrained.conversion import prepare_model
-from jobs.runs.checkpoint_names import find_checkpoint
 from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError, find_run_id, open_run
+from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, TrainSpec
 from jobs.training.run_data import open_data
 from jobs.training.templates import TemplateName, encode_messages

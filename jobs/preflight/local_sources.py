@@ -9,7 +9,7 @@ from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.grading.rewards import TASKS
 from jobs.preflight.model_shapes import model_file
 from jobs.pretrained.sources import GGUF_SUFFIX, find_package
-from jobs.specs.benchmark import BenchmarkFields
+from jobs.specs.base import BenchmarkFields
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec

@@ -10,7 +10,7 @@ import yaml
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.pretrained.sources import converted_folder, is_converted
-from jobs.specs.lora import LoraSpec
+from jobs.specs.base import LoraSpec
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, ModelSpec, SpecError, TrainSpec
 
 TABLE = Path(__file__).parent / "model_shapes.yaml"

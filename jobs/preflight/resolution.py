@@ -27,10 +27,9 @@ from jobs.preflight.machine_fit import (
     run_overrides,
 )
 from jobs.preflight.model_shapes import check_context
-from jobs.runs.checkpoint_names import NamedCheckpoint, starting_checkpoint
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.lookup import CommandError
+from jobs.runs.lookup import CommandError, NamedCheckpoint, starting_checkpoint
 from jobs.specs.train import SpecError, TrainSpec
 
 
@@ -114,7 +113,7 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
     preflight = Preflight(requested=spec, spec=spec)
     with preflight.collecting():
         if spec.waits_for is not None:
-            check_predecessor(runs_root, spec.waits_for)
+            check_awaited_job(runs_root, spec.waits_for)
         if spec.waits_for is None or not spec.model.source.startswith(f"{spec.waits_for}@"):
             preflight.start = starting_checkpoint(runs_root, spec.model.source, reads_files=not is_quick)
     if preflight.start is not None:
@@ -172,7 +171,7 @@ def _machine_checks(spec: TrainSpec) -> Iterator[Callable[[], None]]:
     yield partial(check_first_rows, spec)
 
 
-def check_predecessor(runs_root: Path, run_id: str) -> None:
+def check_awaited_job(runs_root: Path, run_id: str) -> None:
     """Refuse to wait for a job that is not there.
 
     Raises:

@@ -12,12 +12,12 @@ from typing import Any
 from exgrpo_core.checksums import file_crc
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
 from exgrpo_core.types import Question, Trajectory
-from jobs.recording.event_writer import EventWriter
+from jobs.recording.event_codec import EventWriter
 from jobs.recording.recorder import EvaluationRecord
 from jobs.recording.trajectory_file import FILE_PREFIX, questions_table, trajectory_table, write_parquet
-from jobs.runs.clock import monotonic_utc_now
+from jobs.runs.attempts import monotonic_utc_now
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec
 
 logger = logging.getLogger(__name__)

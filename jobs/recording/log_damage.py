@@ -1,6 +1,7 @@
 """Whether the log of a replay buffer still has every step that was recorded, and its segments their trajectories."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -9,45 +10,47 @@ from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.experience_management.storage.step_log import LoggedStep, LogPosition, find_log_faults
 from exgrpo_core.experience_management.storage.step_replay import open_with
+from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.state import BUFFER_FILE
 from jobs.recording.event_reader import iterate_events
-from jobs.runs.checkpoints import checkpoint_path, list_steps
+from jobs.runs.checkpoints import checkpoint_path, later_steps, list_steps, newest_snapshot
 from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.resume_point import later_steps, newest_snapshot
 from jobs.specs.train import SpecError, TrainSpec
 
+BUFFER_FOLDER = "buffer"
 
-def find_experience_damage(run: RunDirectory) -> str:
-    """Return a sentence on recorded steps that a resume cannot keep, whatever is damaged; else nothing."""
+
+def find_experience_damage(run: RunDirectory) -> Fault | None:
+    """Return the damage that keeps a resume from recorded steps, whatever is damaged; None where it can keep all."""
     return find_log_damage(run) or _find_lost_rows(run)
 
 
-def find_log_damage(run: RunDirectory) -> str:
-    """Return a sentence on recorded steps that a resume cannot keep, since the buffer's log is damaged; else nothing.
+def find_log_damage(run: RunDirectory) -> Fault | None:
+    """Return the damage of the buffer's log that keeps a resume from recorded steps, None where it can keep all.
 
     Only runs that keep the newest experience read their log.
     """
     try:
         if (kept := _kept_steps(run)) is None:
-            return ""
+            return None
         logged = list({step.log: step.header["step"] for step in kept.steps}.values())
     except SpecError:
-        return ""
+        return None
     # Whatever an imported log holds.
     except (OSError, ValueError, TypeError, LookupError) as error:
-        return f"buffer: its log cannot be read ({type(error).__name__})."
+        return Fault(FaultKind.UNREADABLE, BUFFER_FOLDER, details=type(error).__name__)
     for attempt, step in reversed(kept.recorded.items()):
         # An attempt that was killed before it recorded a step may have a log.
         while logged and logged[-1] < step:
             logged.pop()
         if not logged:
-            return f"buffer: its log is damaged and lacks steps of attempt {attempt}, of which {step} is the last."
+            return Fault(FaultKind.LOST_STEPS, BUFFER_FOLDER, (attempt, step))
         logged.pop()
-    return ""
+    return None
 
 
-def find_damaged_logs(run: RunDirectory) -> list[str]:
-    """Return a sentence on each log of the buffer that is missing or damaged, whether a resume needs it or not."""
+def find_damaged_logs(run: RunDirectory) -> list[Fault]:
+    """Return the logs of the buffer that are missing or damaged, whether a resume needs them or not."""
     try:
         branched_from = run.read_run_info()["branched_from_step"]
     except RunDirectoryError:
@@ -64,17 +67,18 @@ def find_damaged_logs(run: RunDirectory) -> list[str]:
     return find_log_faults(run.buffer_path, positions, branched_from is not None)
 
 
-def _find_lost_rows(run: RunDirectory) -> str:
+def _find_lost_rows(run: RunDirectory) -> Fault | None:
     try:
         if (kept := _kept_steps(run)) is None or not kept.steps:
-            return ""
+            return None
         extents = [SegmentExtent(**extent) for extent in kept.header.get("segments", [])]
         store, _, damage = open_with(kept.steps, run.buffer_path, extents, None, 1)
     # A damaged segment of the checkpoint itself is named with the checkpoint, and a log by its own check.
     except (SpecError, BufferCorruptionError, OSError, ValueError, TypeError, LookupError):
-        return ""
+        return None
     store.close()
-    return damage.replace(f"{run.path}/", "")
+    details = damage.replace(f"{run.path}/", "")
+    return Fault(FaultKind.LOST_EXPERIENCE, BUFFER_FOLDER, details=details) if damage else None
 
 
 class _KeptSteps(NamedTuple):
@@ -107,3 +111,35 @@ def _last_steps(run: RunDirectory, saved_step: int) -> dict[int, int]:
         if attempt >= saved_in and step > saved_step:
             last[attempt] = max(step, last.get(attempt, 0))
     return last
+
+
+_MAX_RANGES = 8
+
+
+class LostSteps:
+    """Finds the numbers that are missing between the steps of each attempt."""
+
+    def __init__(self) -> None:
+        self._recorded: defaultdict[int, set[int]] = defaultdict(set)
+        self._done: defaultdict[int, set[int]] = defaultdict(set)
+
+    def observe(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Add events, in any order; an evaluation or checkpoint of a step comes after its record."""
+        for event in events:
+            if event["kind"] in ("step", "evaluation", "checkpoint") and "step" in event:
+                steps = self._recorded if event["kind"] == "step" else self._done
+                steps[event["attempt"]].add(event["step"])
+
+    def describe(self, attempt: int) -> str:
+        """Return the lost steps of an attempt in words, as `step 7` or `steps 7, 9 to 11`; else nothing."""
+        recorded = self._recorded[attempt]
+        steps = sorted(recorded | self._done[attempt]) if recorded else []
+        ranges = []
+        for i in range(1, len(steps)):
+            first, last = steps[i - 1] + 1, steps[i] - (steps[i] in recorded)
+            if first <= last:
+                ranges.append(f"{first}" if first == last else f"{first} to {last}")
+        if not ranges:
+            return ""
+        noun = "step" if len(ranges) == 1 and ranges[0].isdigit() else "steps"
+        return f"{noun} {', '.join(ranges[:_MAX_RANGES])}{' and others' if len(ranges) > _MAX_RANGES else ''}"

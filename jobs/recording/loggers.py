@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.any_job import JobSpec
 from jobs.specs.train import RecordingSpec, SpecError, TrainSpec
 

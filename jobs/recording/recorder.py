@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 
 
 @dataclass(frozen=True, slots=True)

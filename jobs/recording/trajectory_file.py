@@ -6,7 +6,7 @@ under the policy that chose them, and log-probs of the policy that generated the
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,28 @@ from numpy.typing import NDArray
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
-from jobs.recording.parquet_sizes import check_size
+
+MAX_ROWS = 1 << 22
+MAX_BYTES = 1 << 32
+"""Of what is read of a file: several times 100,000 trajectories of a step."""
+_VALUE_BYTES = 8
+
+
+def check_size(path: Path, names: Collection[str] = ()) -> None:
+    """Refuse a file whose columns of these names, by default all, take too much memory, before they are read.
+
+    Raises:
+        UnreadableFileError: It does.
+        pyarrow.ArrowException: It is no Parquet file.
+    """
+    content = pq.read_metadata(path)
+    groups = [content.row_group(number) for number in range(content.num_row_groups)]
+    all_columns = [group.column(number) for group in groups for number in range(content.num_columns)]
+    columns = [column for column in all_columns if not names or column.path_in_schema.partition(".")[0] in names]
+    num_bytes = sum(column.total_uncompressed_size + _VALUE_BYTES * column.num_values for column in columns)
+    if content.num_rows > MAX_ROWS or num_bytes > MAX_BYTES:
+        raise UnreadableFileError(f"{path}: expected at most {MAX_ROWS:,} rows and {MAX_BYTES:,} bytes in memory.")
+
 
 FILE_PREFIX = "step-"
 """Beginning of the name of a file of trajectories; its first step follows."""

@@ -2,35 +2,55 @@
 
 The worker holds `lock` and renews `heartbeat.json` while it lives. `outcome.json` says how the attempt ended; it is
 written once, by the worker or, if the worker is gone, by the supervisor.
+
+The gate: only the newest attempt of a run writes, and only until it has an outcome. For example:
+
+1. Attempt 1 is suspended with its machine at step 40, and no heartbeat comes any more.
+2. The supervisor declares it lost: it writes `attempts/0001/outcome.json`.
+3. The user resumes. The supervisor claims `attempts/0002`, by `mkdir`, which succeeds once; its worker starts from the
+   checkpoint of step 25 and records steps 26, 27 and so on.
+4. The machine wakes up. Before attempt 1 writes a heartbeat, an event or the name of a checkpoint, `exit_if_fenced`
+   sees the outcome, or the folder of attempt 2, and ends the process. The run has one history from step 25 on.
+5. Steps 26 to 40 that attempt 1 had recorded stay in its files; `db/ingest/supersession.py` marks them.
+
+A write that has passed the gate before step 2 may still land after it. So each save of a checkpoint fills a hidden
+folder of its own and passes the gate again before the rename, and events are in the folder of their attempt.
 """
 
 import contextlib
 import json
+import logging
+import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
 from exgrpo_core.checksums import seal, unseal
 from exgrpo_core.durable_files import reserve, write_whole
-from jobs.runs.clock import monotonic_utc_now
+from exgrpo_core.faults import Fault, FaultKind, describe_fault
+from jobs.runs.control import ENDED, Phase, RunStatus
 from jobs.runs.processes import ProcessIdentity
-from jobs.runs.status import ENDED, RunStatus
-from jobs.runs.stop_time import Phase
 
+logger = logging.getLogger(__name__)
+
+EXIT_NOT_MINE = 3
+_current: list[Path] = []
+"""The folder of the attempt that this process works on, if any."""
 LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"
 OUTCOME_FILE = "outcome.json"
 MAX_EVENT_FILE_BYTES = 1 << 30
-DAMAGED_OUTCOME = f"{OUTCOME_FILE} is damaged, so how the attempt ended is unknown; resume it or use another copy:"
-_OUTCOME_FIELDS = frozenset({"status", "reason", "at"})
-"""Those of older versions, which wrote no checksum."""
 _SEQUENCE_NUMBER = re.compile(rb'{"seq":(\d{1,15}),')
 OUTCOME_BYTES = 4096
 """More than the size of an outcome."""
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux's also counts while the machine sleeps
+_BEGAN_AT = datetime.now(UTC)
+_BEGAN_SECONDS = time.clock_gettime(_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +65,20 @@ class Heartbeat:
     phase_seconds: Mapping[Phase, float] = field(default_factory=dict)
     """The longest recent time of each phase that has ended once."""
     peak_memory: int = 0
-    """The worker's largest memory so far, bytes; 0 in heartbeats of older versions."""
+    """The worker's largest memory so far, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttemptEnd:
     """How an attempt ended; `reason` is one sentence unless it ended as expected."""
 
     status: RunStatus
     reason: str
     at: datetime
     num_events: int | None = None
-    """Events that the attempt had recorded; None of older versions."""
-    is_readable: bool = True
-    """Whether this is what the file says; False if it is damaged, and nobody knows how the attempt ended."""
+    """Events that the attempt had recorded; None where its files are damaged."""
+    fault: Fault | None = None
+    """What is wrong with the file, if nobody knows how the attempt ended."""
 
 
 def write_heartbeat(attempt_path: Path, heartbeat: Heartbeat) -> None:
@@ -96,12 +116,12 @@ def reserve_outcome(attempt_path: Path) -> None:
         reserve(attempt_path / OUTCOME_FILE, OUTCOME_BYTES)
 
 
-def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None) -> Outcome:
+def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None) -> AttemptEnd:
     """Write the outcome of an attempt that ended `at` or now, unless it has one; return the attempt's outcome."""
     existing = read_outcome(attempt_path)
     if existing is not None:
         return existing
-    outcome = Outcome(status, reason, at or monotonic_utc_now(), _last_event(attempt_path))
+    outcome = AttemptEnd(status, reason, at or monotonic_utc_now(), _last_event(attempt_path))
     record = {
         "status": status.value,
         "reason": reason,
@@ -112,7 +132,7 @@ def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: dateti
     return outcome
 
 
-def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) -> Outcome:
+def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) -> AttemptEnd:
     """Write the outcome for a worker that cannot; its end is the time of its last heartbeat.
 
     Without a heartbeat it is now by the system's clock, which may have been corrected since this process began.
@@ -121,24 +141,26 @@ def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) ->
     return write_outcome(attempt_path, status, reason, heartbeat.at if heartbeat else datetime.now(UTC))
 
 
-def read_outcome(attempt_path: Path) -> Outcome | None:
+def read_outcome(attempt_path: Path) -> AttemptEnd | None:
     """Return how an attempt ended, None while it has no outcome.
 
     Of a damaged file, which is never overwritten, the outcome is `lost`, with the reason.
     """
     path = attempt_path / OUTCOME_FILE
     try:
-        record = unseal(read_plain(path), _OUTCOME_FIELDS)
+        record = unseal(read_plain(path))
         at, num_events = datetime.fromisoformat(record["at"]).astimezone(UTC), record.get("num_events")
         status = RunStatus(record["status"])
         if status not in ENDED:
             raise UnreadableFileError(f"it says {status}, which is no end.")
-        return Outcome(status, str(record["reason"]), at, num_events and int(num_events))
+        return AttemptEnd(status, str(record["reason"]), at, num_events and int(num_events))
     except FileNotFoundError:
         return None
     except (OSError, KeyError, ValueError, TypeError, OverflowError) as error:
-        why = error if isinstance(error, UnreadableFileError) else f"it cannot be read ({type(error).__name__})."
-        return Outcome(RunStatus.LOST, f"{DAMAGED_OUTCOME} {why}", _changed_at(path), is_readable=False)
+        why = str(error) if isinstance(error, UnreadableFileError) else type(error).__name__
+        fault = Fault(FaultKind.UNREADABLE, f"attempts/{attempt_path.name}/{OUTCOME_FILE}", details=why)
+        reason = f"How the attempt ended is unknown. {describe_fault(fault)} Resume the run, or use another copy."
+        return AttemptEnd(RunStatus.LOST, reason, _changed_at(path), fault=fault)
 
 
 def _changed_at(path: Path) -> datetime:
@@ -171,3 +193,34 @@ def _read(path: Path) -> dict[str, Any]:
         return read_json(path)
     except (OSError, ValueError):
         return {}
+
+
+def set_attempt(attempt_path: Path) -> None:
+    """Set the attempt that this process works on."""
+    _current[:] = [attempt_path]
+
+
+def clear_attempt() -> None:
+    """Record that this process works on no attempt any more."""
+    _current.clear()
+
+
+def is_over(attempt_path: Path) -> bool:
+    """Return whether an attempt has an outcome, or a later one was claimed."""
+    if (attempt_path / OUTCOME_FILE).exists():
+        return True
+    return any(name.isdecimal() and int(name) > int(attempt_path.name) for name in os.listdir(attempt_path.parent))
+
+
+def exit_if_fenced() -> None:
+    """End this process at once, before it writes, if its attempt is over or superseded."""
+    for attempt_path in _current:
+        if is_over(attempt_path):
+            logger.error("%s is over or superseded by another attempt; this worker exits.", attempt_path)
+            logging.shutdown()
+            os._exit(EXIT_NOT_MINE)
+
+
+def monotonic_utc_now() -> datetime:
+    """Return the current moment in UTC, as if the system's clock had not been set since this process began."""
+    return _BEGAN_AT + timedelta(seconds=time.clock_gettime(_CLOCK) - _BEGAN_SECONDS)

@@ -6,7 +6,7 @@ import logging
 import re
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -16,8 +16,14 @@ from zlib import crc32
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.checksums import file_crc
 from exgrpo_core.durable_files import sync
-from jobs.runs.directory import RunDirectoryError, inside
-from jobs.runs.fencing import exit_if_fenced
+from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
+from exgrpo_core.experience_management.storage.snapshot import read_snapshot
+from exgrpo_core.experience_management.storage.step_log import LoggedStep, LogPosition, steps_after
+from exgrpo_core.faults import Fault, FaultKind, describe_fault
+from exgrpo_core.state import BUFFER_FILE
+from jobs.runs.attempts import exit_if_fenced
+from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
+from jobs.specs.train import SpecError, TrainSpec
 
 logger = logging.getLogger(__name__)
 
@@ -111,21 +117,24 @@ def list_steps(checkpoints: Path) -> list[int]:
     return sorted(int(path.name.removeprefix(PREFIX)) for path in list_checkpoints(checkpoints))
 
 
-def find_fault(path: Path) -> str | None:
-    """Return what is wrong with a checkpoint, naming the file, or None if it is whole."""
+def find_fault(path: Path) -> Fault | None:
+    """Return what is wrong with a checkpoint, by the name of its file inside the run, or None if it is whole."""
+    folder = f"{path.parent.name}/{path.name}"
     try:
         step, files = _read_manifest(path / MANIFEST)
         for name, (size, crc) in files.items():
             file = inside(path, name)
             if not file.is_file():
-                return f"{file} is missing"
+                return Fault(FaultKind.MISSING, f"{folder}/{name}")
             if file.stat().st_size != size or file_crc(file) != crc:
-                return f"{file} is damaged"
-    except RunDirectoryError as error:
-        return str(error)
+                return Fault(FaultKind.CHANGED, f"{folder}/{name}")
+    except RunDirectoryError:
+        return Fault(FaultKind.OUTSIDE, f"{folder}/{name}")
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
-        return f"{path / MANIFEST} is missing or damaged"
-    return None if path.name == checkpoint_path(path, step).name else f"{path} holds the checkpoint of step {step}"
+        return Fault(FaultKind.UNREADABLE, f"{folder}/{MANIFEST}", details="it is missing or damaged")
+    if path.name == checkpoint_path(path, step).name:
+        return None
+    return Fault(FaultKind.UNREADABLE, folder, details=f"it holds the checkpoint of step {step}")
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -136,7 +145,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """
     fault = find_fault(path)
     if fault is not None:
-        raise DamagedCheckpointError(fault)
+        raise DamagedCheckpointError(describe_fault(fault).rstrip("."))
     return Checkpoint(int(path.name.removeprefix(PREFIX)), path)
 
 
@@ -181,9 +190,7 @@ def prune_checkpoints(checkpoints: Path, num_kept: int) -> None:
 
 def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
     manifest = read_json(path)
-    crc = manifest.pop("crc", None)
-    # Manifests of older versions have no checksum.
-    if manifest.keys() != {"step", "files"} or crc not in (None, _manifest_crc(manifest)):
+    if manifest.pop("crc", None) != _manifest_crc(manifest):
         raise ValueError(f"{path}: differs from what was written (checksum).")
     return int(manifest["step"]), manifest["files"]
 
@@ -200,3 +207,51 @@ def _write_manifest(folder: Path, step: int) -> None:
 
 def _manifest_crc(manifest: dict[str, Any]) -> int:
     return crc32(json.dumps(manifest).encode())
+
+
+def describe_resume(run: RunDirectory) -> str:
+    """Return in one sentence from which step a training run will continue and what is kept or dropped; else nothing.
+
+    A checkpoint whose weights turn out to be damaged is passed over later, as the run's log says.
+    """
+    try:
+        spec = run.job_spec()
+    except SpecError:
+        return ""
+    if not isinstance(spec, TrainSpec) or spec.sft is not None:
+        return ""
+    step, header = newest_snapshot(run)
+    try:
+        later = later_steps(run, header)
+        if not later:
+            return f"Resumes from step {step}; no experience is newer." if step else ""
+        return f"Resumes from step {step}: {describe_later(later, spec.resume.experience == 'newest')}"
+    # Whatever an imported log holds, the run itself says what is wrong with it.
+    except (OSError, ValueError, TypeError, LookupError):
+        return f"Resumes from step {step}; the log of its replay buffer cannot be read."
+
+
+def describe_later(steps: Sequence[LoggedStep], are_kept: bool) -> str:
+    """Return how many trajectories were collected in the steps after a checkpoint, and whether they are kept."""
+    first, last = (steps[i].header["step"] for i in (0, -1))
+    num_collected = sum(later.header["num_collected"] for later in steps)
+    what = "kept (resume.experience: newest)" if are_kept else "dropped (resume.experience: as_of_checkpoint)"
+    return f"{num_collected:,} trajectories that were collected in steps {first} to {last} are {what}."
+
+
+def newest_snapshot(run: RunDirectory) -> tuple[int, Mapping[str, Any]]:
+    """Return the step of the newest checkpoint whose buffer can be read, and the header of its snapshot."""
+    for step in reversed(list_steps(run.checkpoints_path)):
+        checkpoint = Checkpoint(step, checkpoint_path(run.checkpoints_path, step))
+        try:
+            return step, read_snapshot(checkpoint.experience / BUFFER_FILE)[0]
+        except BufferCorruptionError:
+            continue
+    return 0, {"logged": None}
+
+
+def later_steps(run: RunDirectory, header: Mapping[str, Any]) -> list[LoggedStep]:
+    """Return the steps after a snapshot, by the log of the buffer; none of older versions, which kept no log."""
+    if "logged" not in header or not run.buffer_path.is_dir():
+        return []
+    return steps_after(run.buffer_path, LogPosition(*header["logged"]) if header["logged"] else None)

@@ -1,10 +1,68 @@
 """The interface between a running job and the process around it."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from enum import StrEnum
 from typing import Protocol
 
 from exgrpo_core.errors import UserError
-from jobs.runs.stop_time import Phase
+
+
+class RunStatus(StrEnum):
+    """A run's state. `lost`: its worker ended without an outcome."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+ENDED = frozenset({RunStatus.STOPPED, RunStatus.FINISHED, RunStatus.FAILED, RunStatus.LOST})
+"""States in which no process of the run is alive."""
+
+RESUMABLE = frozenset({RunStatus.STOPPED, RunStatus.FAILED, RunStatus.LOST})
+"""States from which `resume` opens a new attempt."""
+
+
+DEFAULT_GRACE_SECONDS = 120.0
+"""A run that does not stop is ended by force after this long at the earliest."""
+_FACTOR = 2.0
+"""The grace is this many times the longest recent times: responses grow, and disks are shared."""
+_UNMEASURED = 10.0
+"""A first step, evaluation or checkpoint may take this many times the shortest grace."""
+
+
+class Phase(StrEnum):
+    """What a job does, and what a stop waits for; in training a checkpoint follows."""
+
+    STEP = "step"
+    EVALUATION = "evaluation"
+    CHECKPOINT = "checkpoint"
+    ANSWERS = "answers"
+    """The answers of an evaluation or a judge that were asked for."""
+
+
+def expected_stop_seconds(phase_seconds: Mapping[Phase, float]) -> float:
+    """Return the longest that a stop takes if each phase takes as long as its longest recent one."""
+    return sum(phase_seconds.values())
+
+
+def stop_grace(phase: Phase | None, phase_seconds: Mapping[Phase, float], shortest_seconds: float) -> float:
+    """Return the seconds from a stop's request until the run may be ended by force, at least `shortest_seconds`.
+
+    `phase_seconds` holds the longest recent time of each phase that has ended once. Without a phase and without times
+    it is `shortest_seconds`.
+    """
+    if phase is None and not phase_seconds:
+        return shortest_seconds
+    last = Phase.ANSWERS if Phase.ANSWERS in {phase, *phase_seconds} else Phase.CHECKPOINT
+    num_unmeasured = len({phase or last, last} - phase_seconds.keys())
+    needed = _FACTOR * expected_stop_seconds(phase_seconds) + num_unmeasured * _UNMEASURED * shortest_seconds
+    return max(shortest_seconds, needed)
 
 
 class TrainingError(UserError, RuntimeError):

@@ -20,8 +20,6 @@ from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
 WORKBENCH_FOLDER = "workbench"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
-_INFO_FIELDS = frozenset({"run_id", "name", "created_at", "parent_run_id", "branched_from_step"})
-"""Those of older versions, which wrote no checksum."""
 _STARTUP_BYTES = 1 << 16
 """Space for the log, the heartbeat, the outcome and the first events of an attempt."""
 _MAX_STEP = 2**31 - 1
@@ -75,7 +73,7 @@ def parse_run_info(content: bytes, origin: str) -> dict[str, Any]:
         RunDirectoryError: It is damaged: a field is missing or of another type.
     """
     try:
-        info = {"spec_crc": None} | unseal(content, _INFO_FIELDS, _INFO_FIELDS - {"run_id"})
+        info = {"spec_crc": None} | unseal(content)
         datetime.fromisoformat(info["created_at"]).astimezone(UTC)
         kinds = {"name": str, "created_at": str, "parent_run_id": str | None, "branched_from_step": int | None}
         kinds["spec_crc"] = int | None
@@ -275,6 +273,22 @@ class RunDirectory:
             path.write_bytes(b"\xff" * _STARTUP_BYTES)
         finally:
             path.unlink(missing_ok=True)
+
+    def requested_attempt(self) -> int:
+        """Return the newest attempt that a user asked for, 0 for none; the journal has the order of requests."""
+        try:
+            return int(self._requested_path.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0
+
+    def request_attempt(self, attempt: int) -> None:
+        """Record that a user asked for an attempt."""
+        self._requested_path.parent.mkdir(exist_ok=True)
+        write_whole(self._requested_path, str(attempt), is_durable=False)
+
+    @property
+    def _requested_path(self) -> Path:
+        return self.path / "control" / "requested"
 
     def stop_requested(self) -> bool:
         """Return whether a stop is requested."""

@@ -1,6 +1,5 @@
 """Requests of users, one JSON line each: with the run directories, all that the workbench must keep."""
 
-import contextlib
 import getpass
 import json
 import logging
@@ -11,23 +10,22 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.bounded_json import UnreadableFileError, open_plain, read_plain
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain
 from exgrpo_core.checksums import seal, unseal
-from exgrpo_core.durable_files import appending, write_whole
-from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.numbered_lines import describe_missing, find_gaps
+from exgrpo_core.durable_files import appending
+from exgrpo_core.faults import Fault, FaultKind
+from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory
+from jobs.specs.evaluation import EvalSpec
+from jobs.specs.mistakes import SpecError
+from jobs.specs.train import TrainSpec
 
 logger = logging.getLogger(__name__)
 
 JOURNAL_FILE = "journal.jsonl"
-COUNT_FILE = "journal-count.json"
-_OLD_FIELDS = frozenset({"at", "kind", "run_id", "data"})
-"""Those of older versions, which wrote no checksum, and some of them `by`."""
-_TAIL_BYTES = 1 << 16
-"""More than the size of an entry."""
 _actor: ContextVar[str] = ContextVar("actor", default="")
 
 
@@ -67,7 +65,7 @@ class JournalEntry:
     run_id: str
     data: dict[str, Any] = field(default_factory=dict)
     by: str = ""
-    """Who asked: a signed-in person, the link's holder, or a user of this machine; "" in journals without it."""
+    """Who asked: a signed-in person, the link's holder, or a user of this machine."""
 
 
 @contextmanager
@@ -105,14 +103,7 @@ class Journal:
         record = {"at": at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data, "by": by}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with appending(self.path) as append:
-            counted = 0
-            with contextlib.suppress(UnreadableFileError):
-                counted = self._counted()
-            number = max(counted, self._last_number()) + 1
-            line = json.dumps({"seq": number} | record, ensure_ascii=False, default=str)
-            append(seal(line.encode("utf-8", "backslashreplace")))
-            with contextlib.suppress(OSError):  # the entry itself is on disk, and its number is read from there
-                write_whole(self._count_path, seal(json.dumps({"num_entries": number}).encode()), is_durable=False)
+            append(seal(json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")))
         return entry
 
     def read_from(self, offset: int = 0) -> tuple[list[JournalEntry], int]:
@@ -130,45 +121,20 @@ class Journal:
         """Return every entry, oldest first."""
         return self.read_from(0)[0]
 
-    def find_damage(self) -> list[str]:
-        """Return a sentence for each part of the journal that is damaged or missing."""
-        records = (_unsealed(line) for line in self._content().split(b"\n")[:-1])
-        faults, last = find_gaps(JOURNAL_FILE, records, "entry")
-        try:
-            counted = self._counted()
-        except UnreadableFileError as error:
-            return [*faults, str(error)]
-        if counted > last:
-            faults.append(f"{JOURNAL_FILE}: {describe_missing('entry', last + 1, counted)} at the end.")
-        return faults
-
-    @property
-    def _count_path(self) -> Path:
-        """A file with the number of the last entry, by which a cut at a line's end is noticed."""
-        return self.path.with_name(COUNT_FILE)
-
-    def _counted(self) -> int:
-        """Return the number of the last entry as the file beside the journal has it, 0 without that file."""
-        try:
-            return int(unseal(read_plain(self._count_path))["num_entries"])
-        except FileNotFoundError:
-            return 0
-        except (KeyError, TypeError, ValueError):
-            raise UnreadableFileError(f"{COUNT_FILE}: is damaged; the next entry of the journal repairs it.") from None
-
-    def _content(self) -> bytes:
+    def find_damage(self) -> list[Fault]:
+        """Return each line that is damaged; lines that are gone are not missed."""
         try:
             with open_plain(self.path) as file:
-                return file.read()
+                lines = file.read().split(b"\n")[:-1]
         except FileNotFoundError:
-            return b""
-
-    def _last_number(self) -> int:
-        with open_plain(self.path) as file:
-            file.seek(max(0, self.path.stat().st_size - _TAIL_BYTES))
-            lines = file.read().split(b"\n")
-        numbers = [record.get("seq", 0) for line in lines if (record := _unsealed(line))]
-        return max(numbers, default=0)
+            return []
+        starts = accumulate((len(line) + 1 for line in lines), initial=0)
+        name = f"{WORKBENCH_FOLDER}/{JOURNAL_FILE}"
+        return [
+            Fault(FaultKind.DAMAGED_LINE, name, (start,))
+            for start, line in zip(starts, lines, strict=False)
+            if _unsealed(line) is None
+        ]
 
     def _parse(self, content: bytes) -> Iterator[JournalEntry]:
         for line in content.split(b"\n")[:-1]:
@@ -176,16 +142,37 @@ class Journal:
             try:
                 if record is None:
                     raise ValueError
-                kind, by = JournalKind(record["kind"]), str(record.get("by", ""))
+                kind, by = JournalKind(record["kind"]), str(record["by"])
                 yield JournalEntry(str(record["at"]), kind, str(record["run_id"]), dict(record["data"]), by)
             except (ValueError, KeyError, TypeError):
                 logger.warning("%s: skipped a line that is not an entry: %.80r", self.path, line)
 
 
 def _unsealed(line: bytes) -> dict[str, Any] | None:
-    """Return the record of a line, None of one that is damaged; a number is whole and not negative."""
+    """Return the record of a line, None of one that is damaged."""
     try:
-        record = unseal(line, _OLD_FIELDS, _OLD_FIELDS | {"by"})
+        return unseal(line)
     except UnreadableFileError:
         return None
-    return record if isinstance(record.get("seq", 0), int) else None
+
+
+_REQUESTS = frozenset({JournalKind.SUBMITTED, JournalKind.RESUME_ASKED})
+
+
+def add_request(requested: dict[str, int], entry: JournalEntry) -> bool:
+    """Add the attempt that an entry requests, as the last; return whether it is at least as new as the run's others."""
+    attempt = entry.data.get("attempt")
+    if entry.kind not in _REQUESTS or not isinstance(attempt, int) or attempt < requested.get(entry.run_id, 0):
+        return False
+    requested.pop(entry.run_id, None)
+    requested[entry.run_id] = attempt
+    return True
+
+
+def waited_for(run: RunDirectory) -> str | None:
+    """Return the id of the job that this one waits for, None for none or where its specification cannot be read."""
+    try:
+        spec = run.job_spec()
+    except SpecError:
+        return None  # the worker itself says what is wrong
+    return spec.waits_for if isinstance(spec, TrainSpec | EvalSpec) else None

@@ -1,15 +1,18 @@
 """Finding the run that a user names by part of its id or by its name."""
 
 import contextlib
+import os
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from db.rows.display_names import id_end
 from exgrpo_core.errors import InputError
+from exgrpo_core.faults import describe_fault
+from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps
 from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.queue import asked_attempts
-from jobs.runs.state import RunState, read_state
 
 
 class CommandError(InputError, ValueError):
@@ -26,11 +29,6 @@ def open_run(runs_root: Path, run_id: str) -> RunDirectory:
         return RunDirectory.open(runs_root, run_id)
     except RunDirectoryError as error:
         raise CommandError(str(error)) from None
-
-
-def state_of(runs_root: Path, run: RunDirectory) -> RunState:
-    """Return a run's state, by its files, its processes and the journal."""
-    return read_state(run, asked_attempts(Journal(runs_root).entries()).get(run.run_id, 0))
 
 
 def find_run_id(runs_root: Path, text: str) -> str:
@@ -87,3 +85,56 @@ def names_of(runs_root: Path, folders: Iterable[RunDirectory]) -> dict[str, str]
         if entry.kind is JournalKind.RENAMED and entry.run_id in names:
             names[entry.run_id] = str(entry.data.get("name", ""))
     return names
+
+
+NEWEST = "last"
+_STEP = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCheckpoint:
+    """A whole checkpoint of a run."""
+
+    run_id: str
+    step: int
+    policy: Path
+    """Folder of its model."""
+
+
+def find_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -> NamedCheckpoint | None:
+    """Return the checkpoint that `RUN@STEP` or `RUN@last` means, None for a folder or hub name.
+
+    Its files are read to find damage, unless `reads_files` is False.
+
+    Raises:
+        CommandError: There is no such run or checkpoint, or it is damaged.
+    """
+    run_text, at, step_text = target.rpartition("@")
+    if not at or os.path.exists(target):
+        return None
+    run = open_run(runs_root, find_run_id(runs_root, run_text))
+    steps = list_steps(run.checkpoints_path)
+    wanted = steps[-1] if step_text == NEWEST and steps else int(step_text) if _STEP.fullmatch(step_text) else None
+    if wanted not in steps:
+        available = ", ".join(map(str, steps)) or "none"
+        raise CommandError(f"{target}: {run.run_id} has no checkpoint at step {step_text}; there are: {available}.")
+    path = checkpoint_path(run.checkpoints_path, wanted)
+    fault = find_fault(path) if reads_files else None
+    if fault is not None:
+        raise CommandError(f"{target}: {describe_fault(fault)} Choose another step.")
+    return NamedCheckpoint(run.run_id, wanted, path / "policy")
+
+
+def starting_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -> NamedCheckpoint | None:
+    """Return the checkpoint that `RUN@STEP` means, whose model a run can start from; None for a folder or hub name.
+
+    Raises:
+        CommandError: There is no such run or checkpoint, or its model is in shards, from which no run can start.
+    """
+    checkpoint = find_checkpoint(runs_root, target, reads_files=reads_files)
+    if checkpoint is not None and not (checkpoint.policy / "config.json").is_file():
+        raise CommandError(
+            f"model.source: {target} has verl's sharded format; merge it first: `python -m verl.model_merger merge "
+            f"--backend fsdp --local_dir {checkpoint.policy} --target_dir FOLDER`, and give FOLDER."
+        )
+    return checkpoint

@@ -9,7 +9,6 @@ from exgrpo_core.checksums import read_sealed, seal
 from exgrpo_core.durable_files import write_whole
 
 PLAN_FILE = "plan.json"
-_FIELDS = (frozenset({"num_votes"}), frozenset({"num_questions"}))
 
 
 def write_plan(folder: Path, plan: Mapping[str, object]) -> None:
@@ -24,7 +23,7 @@ def read_plan(folder: Path) -> int:
         UnreadableFileError: The file differs from what was written.
         OSError: It is missing or cannot be read.
     """
-    plan = read_sealed(folder / PLAN_FILE, *_FIELDS)
+    plan = read_sealed(folder / PLAN_FILE)
     try:
         numbers = [plan["num_votes"]] if "num_votes" in plan else list(plan["num_questions"].values())
         if any(int(number) < 0 for number in numbers):

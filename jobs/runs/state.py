@@ -1,21 +1,71 @@
 """A run's state, by its files and its processes alone."""
 
+import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
+from exgrpo_core.bounded_json import read_json
+from exgrpo_core.durable_files import write_whole
 from jobs.runs.attempts import LOCK_FILE, Heartbeat, read_heartbeat, read_outcome
+from jobs.runs.control import ENDED, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.file_lock import is_locked
-from jobs.runs.processes import ProcessIdentity, is_alive, works_on
-from jobs.runs.ray_contact import has_recent_contact, read_contact
-from jobs.runs.status import ENDED, RunStatus
+from jobs.runs.processes import ProcessIdentity, is_alive, signal_name, works_on
+
+CONTACT_FILE = "ray.json"
+CONTACT_TIMEOUT_SECONDS = 30.0
+"""A worker without a report of its cluster or a heartbeat for this long counts as lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayContact:
+    """Where an attempt's job is, and its last known state."""
+
+    attempt_path: str
+    """The attempt's folder as the cluster sees it; in a copied folder it names another one."""
+    address: str
+    submission_id: str
+    is_submitted: bool
+    """Whether the job was, or may have been, handed to Ray."""
+    is_over: bool
+    """Whether the job has ended with all its processes, or its state can no longer be read."""
+    log_bytes: int
+    """Bytes of the job's log that were copied to the run's log."""
+    seen_at: float
+    """When the cluster last reported the job as pending or running, in seconds since 1970."""
+
+
+def write_contact(attempt_path: Path, contact: RayContact) -> None:
+    """Replace the file; readers see the old or the new content, never a part."""
+    write_whole(attempt_path / CONTACT_FILE, json.dumps(asdict(contact)), is_durable=False)
+
+
+def read_contact(attempt_path: Path) -> RayContact | None:
+    """Return the contact of this folder's job; None for attempts on this machine and for copied folders."""
+    try:
+        record = read_json(attempt_path / CONTACT_FILE)
+        contact = RayContact(**record)
+        texts = (contact.attempt_path, contact.address, contact.submission_id)
+        numbers = (float(contact.seen_at), int(contact.log_bytes))
+    except (OSError, ValueError, TypeError, OverflowError):
+        return None
+    is_this_one = all(isinstance(text, str) for text in texts) and texts[0] == str(attempt_path.resolve())
+    return contact if is_this_one and min(numbers) >= 0 else None
+
+
+def has_recent_contact(contact: RayContact, heartbeat: Heartbeat | None) -> bool:
+    """Whether a worker without an outcome wrote a heartbeat, or its cluster reported it, within the timeout.
+
+    A time in the future is from another clock, and counts as too old.
+    """
+    beat_at = heartbeat.at.timestamp() if heartbeat else 0.0
+    return any(abs(time.time() - at) < CONTACT_TIMEOUT_SECONDS for at in (contact.seen_at, beat_at))
+
 
 NEVER_QUEUED = "It was never queued; resume it to start it."
 STOPPED_IN_QUEUE = "Stopped before it started."
-NEVER_STARTED = "Its worker was never started; resume it."
-GONE = "Its process ended without an outcome; resume it from its newest checkpoint."
 STARTUP_SECONDS = 30.0
 """A started worker takes its lock within this time, even on a busy machine."""
 
@@ -40,10 +90,10 @@ class RunState:
         return other is None or (self.status, self.reason, self.attempt) != (other.status, other.reason, other.attempt)
 
 
-def read_state(run: RunDirectory, asked_attempt: int) -> RunState:
-    """Return a run's state; `asked_attempt` is the newest attempt that the journal asks for, 0 for none."""
+def read_state(run: RunDirectory) -> RunState:
+    """Return a run's state, by the files of its folder and its processes alone."""
     attempt = run.newest_attempt()
-    if asked_attempt > attempt:
+    if run.requested_attempt() > attempt:
         if run.stop_requested():
             return RunState(RunStatus.STOPPED, STOPPED_IN_QUEUE, attempt, None)
         return RunState(RunStatus.QUEUED, "", attempt, None)
@@ -59,10 +109,22 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
     if outcome is not None:
         return RunState(outcome.status, outcome.reason, attempt, heartbeat, outcome.at)
     if not has_process(path, heartbeat):
-        return RunState(RunStatus.LOST, GONE if heartbeat else NEVER_STARTED, attempt, heartbeat)
+        return RunState(*end_without_outcome(has_started=heartbeat is not None), attempt, heartbeat)
     if run.stop_requested():
         return RunState(RunStatus.STOPPING, "", attempt, heartbeat)
     return RunState(heartbeat.status if heartbeat else RunStatus.STARTING, "", attempt, heartbeat)
+
+
+def end_without_outcome(*, has_started: bool, exit_code: int | None = None) -> tuple[RunStatus, str]:
+    """Return how an attempt ended whose worker is gone and wrote no outcome, by its exit code where that is known."""
+    if not has_started:
+        return RunStatus.LOST, "Its worker was never started; resume it."
+    if not exit_code:
+        return RunStatus.LOST, "Its process ended without an outcome; resume it from its newest checkpoint."
+    if exit_code > 0:
+        return RunStatus.FAILED, f"Its process ended with exit code {exit_code} before it could say why; see log.txt."
+    name = signal_name(-exit_code)
+    return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
 
 
 def has_process(attempt_path: Path, heartbeat: Heartbeat | None) -> bool:

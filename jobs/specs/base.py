@@ -1,9 +1,18 @@
-"""Parts of all specifications: strict fields, numbers with bounds, addresses without secrets."""
+"""Parts of several specifications: strict fields, numbers with bounds, addresses without secrets, a benchmark."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from exgrpo_core.config import MAX_SEED
 
@@ -38,3 +47,63 @@ class Spec(BaseModel):
     """Base of all specifications: unknown fields and numbers that are not finite are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+TemplateChoice = Literal["paper", "paper_llama_base", "compact", "none", "chat"]
+
+
+class BenchmarkFields(Spec):
+    """The fields of a benchmark beside its name."""
+
+    source: str | None = None
+    """Parquet or JSON-lines file, or a Hugging Face data set name; None uses the data set of the paper's protocol."""
+    num_questions: Positive | None = None
+    """Only the first questions; None takes all, and of the paper's benchmarks checks their number."""
+    samples_per_question: Positive | None = None
+    """n of Avg@n; None takes the paper's, 1 for data of one's own, and during training that of `validation`."""
+    title: str | None = Field(None, min_length=1, max_length=80)
+    """Shown name of data of one's own; None takes `name`."""
+    template: TemplateChoice | None = None
+    """Prompt template; None takes the evaluation's, and during training that of `data`."""
+    temperature: float | None = Field(None, ge=0)
+    """Sampling temperature; None takes the evaluation's, and during training that of `validation`."""
+    answer_kind: Literal["auto", "math", "choice"] | None = None
+    """How data of one's own is graded; None and `auto` take choice where rows have options, else math."""
+
+
+class ValidationBenchmark(BenchmarkFields):
+    """A benchmark that a run is scored on while it trains; written as its source alone where it has no other field."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, content: object, read: ModelWrapValidatorHandler["ValidationBenchmark"]) -> "ValidationBenchmark":
+        return read({"source": content or None} if content is None or isinstance(content, str) else content)
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> object:
+        given = {name: value for name, value in write(self).items() if value is not None}
+        return self.source if set(given) <= {"source"} else given
+
+
+class ResumeSpec(Spec):
+    """What a run takes up again after it was stopped or killed."""
+
+    experience: Literal["as_of_checkpoint", "newest"] = "as_of_checkpoint"
+    """A resume has a checkpoint's weights, and its experience, bit for bit as if never interrupted, or the `newest`:
+    correctness, retired questions and trajectories of the steps after it too, whose weights are lost."""
+
+
+LoraModule = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+class LoraSpec(Spec):
+    """Low-rank adapters (LoRA): they alone are trained; the model's own weights stay as they are."""
+
+    rank: Positive = 16
+    """Rank of each adapter."""
+    alpha: Positive = 32
+    """An adapter's product is multiplied by alpha / rank."""
+    target_modules: tuple[LoraModule, ...] = Field(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
+    )
+    """Projections of each layer that get an adapter."""

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from jobs.specs.base import Positive, Seed, ServerAddress, Spec
-from jobs.specs.benchmark import BenchmarkFields, TemplateChoice
+from jobs.specs.base import BenchmarkFields, Positive, Seed, ServerAddress, Spec, TemplateChoice
 from jobs.specs.mistakes import checked
 from jobs.specs.train import RunName
 

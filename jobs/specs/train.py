@@ -10,9 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from exgrpo_core.methods.loading import find_mistakes
-from jobs.specs.base import Positive, Seed, Spec
-from jobs.specs.benchmark import ValidationBenchmark
-from jobs.specs.lora import LoraSpec
+from jobs.specs.base import LoraSpec, Positive, ResumeSpec, Seed, Spec, ValidationBenchmark
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
 from jobs.specs.presets import current_name, preset_content, read_mapping
@@ -20,7 +18,6 @@ from jobs.specs.presets import merge_settings as merge_settings
 from jobs.specs.presets import preset_description as preset_description
 from jobs.specs.presets import preset_exists as preset_exists
 from jobs.specs.presets import preset_names as preset_names
-from jobs.specs.resume import ResumeSpec
 from jobs.specs.reward_parts import ANSWER_ALONE, find_reward_mistakes
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 

@@ -8,13 +8,15 @@ from db.connections.session import Database
 from db.rows.runs import RunRow
 from exgrpo_core.config import RewardKind
 from jobs.actions import run_actions
-from jobs.actions.evaluations import plan_evaluation_after, submit_evaluation
+from jobs.actions.evaluations import plan_evaluation_after
+from jobs.actions.queueing import queue_job
 from jobs.evaluation.protocols import load_protocols
 from jobs.preflight.disk_estimate import ASSUMED_LENGTH_SHARE
 from jobs.preflight.model_shapes import model_shape
+from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory, list_run_directories
-from jobs.runs.lookup import CommandError, state_of
-from jobs.runs.status import RESUMABLE, RunStatus
+from jobs.runs.lookup import CommandError
+from jobs.runs.state import read_state
 from jobs.specs.evaluation import EvalSpec, parse_eval_spec
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec
@@ -55,10 +57,10 @@ def start(runs_root: Path, study: Study, pending: PendingRun, settings: Sequence
     if pending.run is None:
         source = _starting_point(runs_root, study, pending.key)
         spec = apply_settings(spec_of(study, pending.key), [*settings, *source])
-        run_id = run_actions.submit(runs_root, spec)
+        run_id = queue_job(runs_root, spec)
         if is_scored(study, pending.key.scale, spec):
             run = RunDirectory.open(runs_root, run_id)
-            submit_evaluation(runs_root, plan_evaluation_after(run, scoring_of(spec), f"study {study.name}"))
+            queue_job(runs_root, plan_evaluation_after(run, scoring_of(spec), f"study {study.name}"))
         return run_id
     if pending.run.status in RESUMABLE:
         run_actions.resume(runs_root, pending.run.run_id)
@@ -70,7 +72,7 @@ def stop_all(runs_root: Path, study: Study, scale: Scale) -> int:
     num_stopped = 0
     for run in reversed(list_run_directories(runs_root)):
         key = _key_of(run)
-        if key is None or (key.study, key.scale) != (study.name, scale) or state_of(runs_root, run).is_ended:
+        if key is None or (key.study, key.scale) != (study.name, scale) or read_state(run).is_ended:
             continue
         run_actions.stop(runs_root, run.run_id)
         num_stopped += 1
@@ -117,7 +119,7 @@ def _starting_point(runs_root: Path, study: Study, key: RunKey) -> list[str]:
         return []
     wanted = replace(key, cell=name)
     runs = [run for run in reversed(list_run_directories(runs_root)) if _key_of(run) == wanted and _is_training(run)]
-    states = [(run.run_id, state_of(runs_root, run)) for run in runs]
+    states = [(run.run_id, read_state(run)) for run in runs]
     for run_id, state in states:
         if state.status is RunStatus.FINISHED:
             return [f"model.source={run_id}@last"]

@@ -12,7 +12,7 @@ from db import DATABASE_URL_VARIABLE
 from exgrpo_core.durable_files import keep_private
 from jobs.alerts.watch import watch_from_environment
 from jobs.launchers.local import LocalLauncher
-from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
+from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings

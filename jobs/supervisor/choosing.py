@@ -1,15 +1,57 @@
 """Which launcher and watch an attempt gets: by the specification at its start, by its files later."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from jobs.launchers.local import LocalLauncher
 from jobs.launchers.ray_jobs import RayJobsLauncher
-from jobs.runs.attempts import Outcome
-from jobs.runs.directory import RunDirectory
-from jobs.runs.ray_contact import read_contact
+from jobs.runs.attempts import AttemptEnd
+from jobs.runs.control import RunStatus
+from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.journal import waited_for
+from jobs.runs.state import read_contact, read_state
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.supervisor.ray_watch import RayWatch
 from jobs.supervisor.watch import AttemptWatch, StopPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a queued job does not start now; with a `reason` it never will."""
+
+    reason: str = ""
+
+
+def find_hold(run: RunDirectory, names: dict[str, str | None]) -> Hold | None:
+    """Return what keeps a queued job from starting, None where nothing does.
+
+    Args:
+        run: The queued job.
+        names: Which job each job waits for, as far as it was read before; specifications never change.
+    """
+    if run.run_id not in names:
+        names[run.run_id] = waited_for(run)
+    name = names[run.run_id]
+    if name is None:
+        return None
+    other = _open(run.path.parent, name)
+    if other is None:
+        return Hold(f"It waited for {name}, which is gone; start it again without waits_for.")
+    state = read_state(other)
+    if not state.is_ended:
+        return Hold()
+    if state.status is RunStatus.FINISHED:
+        return None
+    reason = f": {state.reason}" if state.reason else "."
+    return Hold(f"It waited for {name}, which was {state.status}{reason} Resume that one, then this one.")
+
+
+def _open(runs_root: Path, run_id: str) -> RunDirectory | None:
+    try:
+        return RunDirectory.open(runs_root, run_id)
+    except RunDirectoryError:
+        return None
 
 
 class Watch(Protocol):
@@ -24,7 +66,7 @@ class Watch(Protocol):
         """Start the attempt, once; raises LaunchError if it cannot be started."""
         ...
 
-    def poll(self) -> Outcome | None:
+    def poll(self) -> AttemptEnd | None:
         """Do what is due now; return the outcome once the attempt is over and no process of it is left."""
         ...
 

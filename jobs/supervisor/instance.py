@@ -2,16 +2,20 @@
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from db import DATABASE_URL_VARIABLE
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
+from jobs.launchers.local import start_detached
+from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock, is_locked
-from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
 
 LOCK_FILE = "supervisor.lock"
 HEARTBEAT_FILE = "supervisor.json"
@@ -76,3 +80,33 @@ def _read_heartbeat(path: Path) -> SupervisorHeartbeat:
         return SupervisorHeartbeat(int(content["pid"]), datetime.fromisoformat(content["at"]), grace_seconds)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return SupervisorHeartbeat(0, datetime.now(UTC))
+
+
+LOG_FILE = "supervisor.log"
+
+
+def supervisor_command(
+    runs_root: Path, max_running: int = 1, stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
+) -> list[str]:
+    """Return the command line of a supervisor."""
+    program = [sys.executable, "-P", "-m", "jobs.supervisor"]
+    options = ["--max-running", str(max_running), "--stop-grace", str(stop_grace_seconds)]
+    return [*program, "--runs-root", str(runs_root.resolve()), *options]
+
+
+def start_supervisor(runs_root: Path, database_url: str | None) -> "subprocess.Popen[bytes]":
+    """Start a supervisor that outlives this process and ends when nothing is left to do.
+
+    Its output goes to `workbench/supervisor.log`. The database's URL, which may hold a password, travels in the
+    environment and not on the command line.
+
+    Raises:
+        LaunchError: It cannot be started.
+    """
+    folder = runs_root.resolve() / WORKBENCH_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {} if database_url is None else {DATABASE_URL_VARIABLE: database_url}
+    with (folder / LOG_FILE).open("ab") as log:
+        return start_detached(
+            [*supervisor_command(runs_root), "--wait", "--until-idle"], log.fileno(), folder, environment
+        )

@@ -12,14 +12,12 @@ from typing import Protocol
 from exgrpo_core.durable_files import is_disk_full
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.runs.attempts import write_outcome_of_lost
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
-from jobs.runs.journal import Journal
-from jobs.runs.queue import add_request
+from jobs.runs.journal import Journal, add_request
 from jobs.runs.state import RunState, read_state
-from jobs.runs.status import RunStatus
-from jobs.supervisor.choosing import Watch, watch_to_adopt, watch_to_start
+from jobs.supervisor.choosing import Watch, find_hold, watch_to_adopt, watch_to_start
 from jobs.supervisor.instance import SingleInstance
-from jobs.supervisor.predecessors import find_hold
 from jobs.supervisor.watch import StopPolicy
 
 logger = logging.getLogger(__name__)
@@ -82,7 +80,7 @@ class Supervisor:
         self._states: dict[str, RunState] = {}
         self._requested_attempts: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
-        self._predecessors: dict[str, str | None] = {}
+        self._waits_for: dict[str, str | None] = {}
         self._watches: dict[str, Watch] = {}
         self._last_errors: dict[str, str] = {}
         self._unrecorded: set[str] = set()
@@ -184,7 +182,7 @@ class Supervisor:
     def _start_if_due(self, run: RunDirectory) -> None:
         attempt = self._waiting[run.run_id]
         is_over = run.newest_attempt() >= attempt or run.stop_requested()
-        hold = None if is_over else find_hold(run, self._requested_attempts, self._predecessors)
+        hold = None if is_over else find_hold(run, self._waits_for)
         if hold is not None and not hold.reason:
             return
         if hold is not None:
@@ -214,7 +212,7 @@ class Supervisor:
             write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, reason)
 
     def _record_state(self, run: RunDirectory) -> None:
-        state = read_state(run, self._requested_attempts.get(run.run_id, 0))
+        state = read_state(run)
         if state.is_ended and run.run_id in self._watches:
             return  # the end is shown once no process of the run is left
         if state.differs_from(self._states.get(run.run_id)):

@@ -14,8 +14,6 @@ from db.connections.sqlite_files import refusal, set_aside
 from db.queries import runs
 from exgrpo_core.errors import first_line
 from jobs.runs.directory import list_run_directories
-from jobs.runs.journal import Journal
-from jobs.runs.queue import asked_attempts
 from jobs.runs.state import read_state
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
@@ -49,9 +47,8 @@ def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Data
 def _read_into(database_url: str, runs_root: Path) -> Database:
     """Return a new database with everything that the files have."""
     index = DatabaseIndex(database_url, runs_root)
-    asked = asked_attempts(Journal(runs_root).entries())
     for run in list_run_directories(runs_root):
-        index.record_state(run, read_state(run, asked.get(run.run_id, 0)))
+        index.record_state(run, read_state(run))
     index.refresh(budget_seconds=math.inf)
     index.close()
     return open_database(database_url, runs_root)

@@ -9,12 +9,17 @@ from dataclasses import replace
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs import LaunchCancelledError, RayJobsLauncher
 from jobs.launchers.ray_jobs_api import RayJob, RayJobsError, RayJobStatus
-from jobs.runs.attempts import Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
+from jobs.runs.attempts import AttemptEnd, read_heartbeat, read_outcome, write_outcome_of_lost
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import signal_name
-from jobs.runs.ray_contact import CONTACT_TIMEOUT_SECONDS, RayContact, read_contact, write_contact
-from jobs.runs.state import GONE, STOPPED_IN_QUEUE
-from jobs.runs.status import RunStatus
+from jobs.runs.state import (
+    CONTACT_TIMEOUT_SECONDS,
+    STOPPED_IN_QUEUE,
+    RayContact,
+    end_without_outcome,
+    read_contact,
+    write_contact,
+)
 from jobs.supervisor.watch import KILLED, StopClock, StopPolicy
 
 logger = logging.getLogger(__name__)
@@ -69,7 +74,7 @@ class RayWatch:
         self._is_new = True
         self.poll()
 
-    def poll(self) -> Outcome | None:
+    def poll(self) -> AttemptEnd | None:
         """Return the outcome once the attempt is over and, as far as the cluster knows, no process is left."""
         outcome, contact = read_outcome(self._path), read_contact(self._path)
         if contact is None or (contact.is_over and outcome is not None):
@@ -225,15 +230,7 @@ class RayWatch:
             has_run = read_heartbeat(self._path) is not None
             status = RunStatus.LOST if has_run else RunStatus.FAILED
             return status, f"Ray {'lost' if has_run else 'could not start'} it ({message})."
-        if job.exit_code > 0:
-            return (
-                RunStatus.FAILED,
-                f"Its process ended with exit code {job.exit_code} before it could say why; see log.txt.",
-            )
-        if job.exit_code == 0:
-            return RunStatus.LOST, GONE
-        name = signal_name(-job.exit_code)
-        return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
+        return end_without_outcome(has_started=True, exit_code=job.exit_code)
 
     def _end(self, status: RunStatus, reason: str) -> None:
         write_outcome_of_lost(self._path, status, reason)

@@ -12,11 +12,11 @@ from exgrpo_core.errors import first_line
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.recording.event_reader import EventReader, last_number
-from jobs.runs.attempts import OUTCOME_FILE, read_outcome
+from jobs.runs.attempts import read_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory
 from jobs.runs.state import RunState
-from jobs.runs.status import RunStatus
 
 RETRY_SECONDS = 5.0
 
@@ -71,9 +71,7 @@ class RunIndexing:
             self._show(database)
             self._record_damaged_ends(database)
             if self.is_over:
-                damage = find_answer_damage(self._run.path)
-                faults = [Fault(FaultKind.DAMAGED_ANSWERS, "", details=sentence) for sentence in damage]
-                record_faults(database, self._run.run_id, faults)
+                record_faults(database, self._run.run_id, find_answer_damage(self._run.path))
         self.is_caught_up = True
         if not self.is_shown:
             forget_not_shown(database, self._run.run_id)
@@ -127,9 +125,8 @@ class RunIndexing:
             if outcome is None:
                 continue
             last = last_number(self._position, attempt) if self._position else 0
-            if not outcome.is_readable:
-                fault = Fault(FaultKind.UNREADABLE, f"{name}/{OUTCOME_FILE}", details=outcome.reason)
-                record_faults(database, self._run.run_id, [fault])
+            if outcome.fault is not None:
+                record_faults(database, self._run.run_id, [outcome.fault])
             elif outcome.num_events is not None and last < outcome.num_events:
                 fault = Fault(FaultKind.MISSING_EVENTS, name, (last + 1, outcome.num_events))
                 record_faults(database, self._run.run_id, [fault])

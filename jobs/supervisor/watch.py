@@ -6,13 +6,12 @@ import time
 from dataclasses import dataclass
 
 from jobs.launchers.local import LocalLauncher
-from jobs.runs.attempts import LOCK_FILE, Heartbeat, Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
+from jobs.runs.attempts import LOCK_FILE, AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
+from jobs.runs.control import DEFAULT_GRACE_SECONDS, RunStatus, stop_grace
 from jobs.runs.directory import RunDirectory
 from jobs.runs.file_lock import FileLock
-from jobs.runs.processes import ProcessIdentity, is_alive, signal_group, signal_leader, signal_name, works_on
-from jobs.runs.state import GONE, NEVER_STARTED, has_worker
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS, stop_grace
+from jobs.runs.processes import ProcessIdentity, is_alive, signal_group, signal_leader, works_on
+from jobs.runs.state import end_without_outcome, has_worker
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +91,7 @@ class AttemptWatch:
     def close(self, timeout_seconds: float = 0.0) -> None:
         """Stop following the attempt, which continues."""
 
-    def poll(self) -> Outcome | None:
+    def poll(self) -> AttemptEnd | None:
         """Do what is due now; return the outcome once the attempt is over and none of its processes is left."""
         worker = self._find_worker()
         outcome = read_outcome(self._path)
@@ -134,7 +133,7 @@ class AttemptWatch:
             self._is_terminated = True
             signal_leader(worker, signal.SIGTERM)
 
-    def _finalize(self, worker: ProcessIdentity | None) -> Outcome | None:
+    def _finalize(self, worker: ProcessIdentity | None) -> AttemptEnd | None:
         """Write the outcome for a worker that is gone, under its lock, once its process group is gone.
 
         A child's outcome waits for its exit code, so that the reason does not depend on timing. An adopted worker is
@@ -152,20 +151,8 @@ class AttemptWatch:
             is_overdue = self._stop_clock.seconds() >= self._grace_seconds() + self._policy.term_seconds
             if self._is_killed or is_overdue:  # another supervisor may have killed it
                 return write_outcome_of_lost(self._path, RunStatus.STOPPED, KILLED)
-            return write_outcome_of_lost(self._path, *self._guess_end(worker))
+            exit_code = None if worker is None else self._launcher.exit_code(worker)
+            end = end_without_outcome(has_started=worker is not None, exit_code=exit_code)
+            return write_outcome_of_lost(self._path, *end)
         finally:
             lock.release()
-
-    def _guess_end(self, worker: ProcessIdentity | None) -> tuple[RunStatus, str]:
-        if worker is None:
-            return RunStatus.LOST, NEVER_STARTED
-        exit_code = self._launcher.exit_code(worker)
-        if exit_code is None or exit_code == 0:
-            return RunStatus.LOST, GONE
-        if exit_code > 0:
-            return (
-                RunStatus.FAILED,
-                f"Its process ended with exit code {exit_code} before it could say why; see log.txt.",
-            )
-        name = signal_name(-exit_code)
-        return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."

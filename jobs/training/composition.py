@@ -17,10 +17,9 @@ from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.grading.reward_function import RewardFunction
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import DamagedCheckpointError, open_newest
-from jobs.runs.control import Control, TrainingError
+from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
-from jobs.specs.lora import LoraSpec
+from jobs.specs.base import LoraSpec
 from jobs.specs.reward_parts import ANSWER_ALONE
 from jobs.specs.train import OptimSpec, TrainSpec
 from jobs.training.data_rows import DataError

@@ -12,9 +12,7 @@ from exgrpo_core.step_report import StepReport
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
-from jobs.runs.control import Control, TrainingError
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
+from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.specs.train import TrainSpec
 from jobs.training.run_components import RunComponents
 from jobs.training.validation import Validator

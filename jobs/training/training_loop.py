@@ -11,16 +11,21 @@ import numpy as np
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
+from exgrpo_core.faults import describe_fault
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from jobs.recording.log_damage import find_log_damage
 from jobs.recording.recorder import RunRecorder
-from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
-from jobs.runs.control import Control, TrainingError
+from jobs.runs.checkpoints import (
+    Checkpoint,
+    DamagedCheckpointError,
+    describe_later,
+    open_newest,
+    prune_checkpoints,
+    save_checkpoint,
+)
+from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.resume_point import describe_later
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
 from jobs.training.run_components import RunComponents
 from jobs.training.validation import Validator
@@ -58,7 +63,8 @@ class TrainingLoop:
 
     def _train(self, state: ExGRPOState, is_new: bool) -> RunStatus:
         self.control.heartbeat(state.step)
-        later = LaterExperience(state, find_log_damage(RunDirectory(self.checkpoints.parent)))
+        damage = find_log_damage(RunDirectory(self.checkpoints.parent))
+        later = LaterExperience(state, describe_fault(damage) if damage else "")
         if later.sentence:
             logger.info("%s", later.sentence)
         if is_new:

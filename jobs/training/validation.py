@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from exgrpo_core.types import Question
 from jobs.grading.reward_function import Grade
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
-from jobs.runs.control import Control
-from jobs.runs.stop_time import Phase
-from jobs.specs.benchmark import ValidationBenchmark
+from jobs.runs.control import Control, Phase
+from jobs.specs.base import ValidationBenchmark
 from jobs.specs.train import TrainSpec
 from jobs.training.run_components import RunComponents
 

@@ -11,9 +11,8 @@ from jobs.engines.embedded.model import refuse_remote_code
 from jobs.engines.tokenizer import load_tokenizer
 from jobs.recording.loggers import FanOutRecorder
 from jobs.recording.recorder import RunRecorder
-from jobs.runs.control import Control, TrainingError
+from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.reward_parts import ANSWER_ALONE
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError

@@ -37,10 +37,8 @@ from jobs.runs.checkpoints import (
     prune_checkpoints,
     save_checkpoint,
 )
-from jobs.runs.control import Control, TrainingError
+from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations

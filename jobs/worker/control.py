@@ -10,13 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from jobs.runs.attempts import Heartbeat, write_heartbeat
-from jobs.runs.clock import monotonic_utc_now
+from jobs.runs.attempts import Heartbeat, exit_if_fenced, monotonic_utc_now, write_heartbeat
+from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.fencing import exit_if_fenced
 from jobs.runs.processes import identify, peak_memory
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 
 BEAT_SECONDS = 2.0
 _NUM_RECENT = 20

@@ -15,21 +15,30 @@ from typing import Any
 
 from exgrpo_core.durable_files import is_disk_full, keep_private
 from exgrpo_core.errors import UserError
+from exgrpo_core.faults import describe_fault
+from jobs.evaluation.model_folder import MODEL_FOLDER, SHARDS_FOLDER, find_shards, keep_model, link_model, merge_shards
 from jobs.machine.process_memory import gc_paused, keep_freed_memory
+from jobs.preflight.local_sources import with_model_source
 from jobs.recording.loggers import open_recorder
 from jobs.recording.recorder import RunRecorder
-from jobs.runs.attempts import LOCK_FILE, read_outcome, reserve_outcome, write_outcome
-from jobs.runs.checkpoints import remove_unfinished
-from jobs.runs.control import Control, StoppedBeforeStartError
-from jobs.runs.directory import RunDirectory
-from jobs.runs.fencing import EXIT_NOT_MINE, clear_attempt, set_attempt
+from jobs.runs.attempts import (
+    EXIT_NOT_MINE,
+    LOCK_FILE,
+    clear_attempt,
+    read_outcome,
+    reserve_outcome,
+    set_attempt,
+    write_outcome,
+)
+from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps, remove_unfinished
+from jobs.runs.control import Control, RunStatus, StoppedBeforeStartError, TrainingError
+from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.file_lock import FileLock
 from jobs.runs.processes import peak_memory
-from jobs.runs.status import RunStatus
-from jobs.specs.any_job import loop_name
-from jobs.specs.train import SpecError
+from jobs.specs.any_job import JobSpec, loop_name
+from jobs.specs.evaluation import EvalSpec
+from jobs.specs.train import SpecError, TrainSpec
 from jobs.worker.control import WorkerControl
-from jobs.worker.predecessor_model import with_predecessor_model
 
 logger = logging.getLogger("jobs.worker")
 
@@ -154,7 +163,7 @@ def _run_attempt(
             loop = loaders[loop_name(spec)]()
         control.enter(RunStatus.RUNNING)
         recorder.status(RunStatus.RUNNING)
-        status = loop(with_predecessor_model(spec, run), run, recorder, control)
+        status = loop(with_awaited_model(spec, run), run, recorder, control)
     except StoppedBeforeStartError:
         status = RunStatus.STOPPED
     except Exception as error:
@@ -215,3 +224,50 @@ def _num_threads() -> int:
     if not text.isdigit() or int(text) < 1:
         raise SpecError(f"{THREADS_VARIABLE}: expected a whole number of at least 1, got {text!r}.")
     return int(text)
+
+
+def with_awaited_model(spec: JobSpec, run: RunDirectory) -> JobSpec:
+    """Return the specification with the model of the checkpoint that the job before it left, kept in the run's folder.
+
+    Raises:
+        TrainingError: There is no such run or checkpoint, it is damaged, or its shards cannot be merged.
+    """
+    if not isinstance(spec, TrainSpec | EvalSpec) or not spec.model.source.startswith(f"{spec.waits_for}@"):
+        return spec
+    checkpoint = _find_checkpoint(run.path.parent, *spec.model.source.rsplit("@", 1))
+    if isinstance(spec, EvalSpec):
+        if not (run.path / MODEL_FOLDER).is_dir() and not (run.path / SHARDS_FOLDER).is_dir():
+            keep_model(checkpoint / "policy", run.path)
+        return spec
+    folder = run.path / MODEL_FOLDER / checkpoint.parent.parent.name / checkpoint.name
+    if not folder.is_dir():
+        logger.info("Starts from %s.", checkpoint)
+        _keep_for_training(checkpoint / "policy", folder)
+    return with_model_source(spec, str(folder))
+
+
+def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:
+    try:
+        checkpoints = RunDirectory.open(runs_root, run_id).checkpoints_path
+    except RunDirectoryError as error:
+        raise TrainingError(f"model.source: {error}") from None
+    steps = list_steps(checkpoints)
+    wanted = int(step) if step.isdecimal() else max(steps, default=0)
+    path = checkpoint_path(checkpoints, wanted)
+    if wanted not in steps:
+        raise TrainingError(f"model.source: {run_id} has no checkpoint at step {wanted}.")
+    if fault := find_fault(path):
+        raise TrainingError(f"model.source: the checkpoint of {run_id} cannot be used: {describe_fault(fault)}")
+    return path
+
+
+def _keep_for_training(policy: Path, folder: Path) -> None:
+    """Give a run's folder a checkpoint's model."""
+    shards = find_shards(policy)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if shards is not None:
+        merge_shards(shards, folder)
+        return
+    if not (policy / "config.json").is_file():
+        raise TrainingError(f"model.source: {policy} holds no model.")
+    link_model(policy, folder)

@@ -8,10 +8,11 @@ from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events
 from db.queries.runs import get_run
+from exgrpo_core.checksums import seal
 from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import load_preset
 from tests.app import recorded
 from tests.db.queries.test_judging import ingest_job, job_of_votes
@@ -51,7 +52,7 @@ def make_run(database: Database, runs_root: Path, run_id: str, status: str, num_
     else:
         folder = RunDirectory.create(runs_root, load_preset("chains-exgrpo"), run_id=run_id)
     spec = load_preset("chains-exgrpo").model_copy(update={"num_steps": NUM_STEPS, "name": run_id})
-    folder.info_path.write_text(json.dumps({**folder.read_run_info(), "name": run_id}), encoding="utf-8")
+    folder.info_path.write_bytes(seal(json.dumps({**folder.read_run_info(), "name": run_id}).encode()))
     events.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
     batch = EventReader(folder).read(max_steps=1_000)
     events.ingest_events(database, run_id, batch.events, batch.position)

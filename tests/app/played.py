@@ -9,11 +9,12 @@ import numpy as np
 
 from db.connections.opening import open_database
 from exgrpo_core import ExGRPOState, exgrpo_step
+from exgrpo_core.checksums import seal
 from exgrpo_core.step_report import StepReport
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import load_preset
 from tests.app import recorded
 from tests.app.recorded import HOSTILE, RecordedRun
@@ -61,7 +62,7 @@ def play(runs_root: Path, run: RecordedRun, change: Change | None = None, **sett
     update = {"num_steps": recorded.NUM_STEPS, "algorithm": config}
     spec = load_preset("chains-exgrpo").model_copy(update=update)
     folder = RunDirectory.create(runs_root, spec, run_id=run.run_id)
-    folder.info_path.write_text(json.dumps({**folder.read_run_info(), "name": run.name}), encoding="utf-8")
+    folder.info_path.write_bytes(seal(json.dumps({**folder.read_run_info(), "name": run.name}).encode()))
     if run.num_done:
         _record(folder, run, spec.recording, config, change)
     database = open_database(None, runs_root)

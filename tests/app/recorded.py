@@ -11,15 +11,16 @@ from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events
 from db.queries.runs import get_run
+from exgrpo_core.checksums import seal
 from exgrpo_core.step_report import BucketCount, StepReport
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
 from jobs.runs.checkpoints import Checkpoint, save_checkpoint
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec, load_preset
 from jobs.supervisor.open_index import rebuild_index
 from tests.step_reports import make_questions, make_report
@@ -87,10 +88,11 @@ def pass_at_1(step: int) -> float:
 
 def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDirectory:
     folder = RunDirectory.create(runs_root, spec, run_id=run.run_id)
-    folder.info_path.write_text(json.dumps({**folder.read_run_info(), "name": run.name}), encoding="utf-8")
+    folder.info_path.write_bytes(seal(json.dumps({**folder.read_run_info(), "name": run.name}).encode()))
     folder.log_path.write_text("".join(f"step {step} of {run.name}\n" for step in range(1, 301)), encoding="utf-8")
     if run.num_done == 0:
         Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)
+        folder.request_attempt(1)
         return folder
     folder.attempt_path(1).mkdir(parents=True, exist_ok=True)
     recorder = FileRecorder(folder, 1, spec.recording)

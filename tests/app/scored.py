@@ -6,11 +6,12 @@ from pathlib import Path
 
 from db.connections.opening import open_database
 from db.ingest import events
+from exgrpo_core.checksums import seal
 from jobs.evaluation.protocols import load_protocols
 from jobs.evaluation.recorded_answers import encode_line
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from tests.app import recorded
 from tests.app.recorded import HOSTILE
 from tests.db.recorded_scores import event, record_scores
@@ -64,7 +65,7 @@ def record_unfinished(runs_root: Path) -> None:
     write_outcome(RunDirectory.open(runs_root, "eval-failed").attempt_path(1), RunStatus.FAILED, FAILURE)
     run = RunDirectory.open(runs_root, "eval-running")
     (run.path / "evaluation").mkdir()
-    (run.path / "evaluation" / "plan.json").write_text(json.dumps({"num_questions": {"aime24": 30}}))
+    (run.path / "evaluation" / "plan.json").write_bytes(seal(json.dumps({"num_questions": {"aime24": 30}}).encode()))
     beat = {"pid": 1, "started_seconds": 1.0, "boot_id": "b", "status": RunStatus.RUNNING.value, "step": 12}
     beat["at"] = datetime.now(UTC).isoformat()
     (run.attempt_path(1) / "heartbeat.json").write_text(json.dumps(beat))

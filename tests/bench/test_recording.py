@@ -12,7 +12,7 @@ from db.queries import metrics
 from db.queries.runs import list_runs
 from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import write_outcome
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.supervisor.open_index import ingest_all
 
 

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from jobs.runs import lookup
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
+from jobs.runs.state import read_state
 from tests.app import web_server
 from tests.jobs.supervisor.toy_bench import wait_until
 
@@ -31,9 +32,9 @@ def workbench(runs_root):
     served.stop()
     for path in runs_root.glob("*/run.json"):
         run = lookup.open_run(runs_root, path.parent.name)
-        if not lookup.state_of(runs_root, run).is_ended:
+        if not read_state(run).is_ended:
             run.request_stop()
-            wait_until(lambda run=run: lookup.state_of(runs_root, run).is_ended, "the run to stop")
+            wait_until(lambda run=run: read_state(run).is_ended, "the run to stop")
     supervisor.terminate()
     supervisor.wait(60)
 
@@ -69,12 +70,12 @@ def test_a_run_is_launched_watched_stopped_and_resumed(open_page, runs_root):
     resume.wait_for()
     stopped_at = step_shown(page)
     run_id = re.search(r"run=([\w-]+)", page.url)[1]
-    state = lookup.state_of(runs_root, lookup.open_run(runs_root, run_id))
+    state = read_state(lookup.open_run(runs_root, run_id))
     assert state.status is RunStatus.STOPPED
 
     resume.click()
     stop.wait_for()
     wait_for_step_beyond(page, stopped_at)
-    state = lookup.state_of(runs_root, lookup.open_run(runs_root, run_id))
+    state = read_state(lookup.open_run(runs_root, run_id))
     assert (state.status, state.attempt) == (RunStatus.RUNNING, 2)
     assert watched.errors == []

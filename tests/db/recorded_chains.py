@@ -9,8 +9,8 @@ import numpy as np
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajectory
 from jobs.recording.file_recorder import FileRecorder
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
 
 CODE_TEXT = "```python\nprint(9)\n```\n\\boxed{9}"

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from db.connections.opening import newest_revision
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.supervisor.open_index import ingest_all
 from tests.db.recorded_runs import new_run, record_attempt
 

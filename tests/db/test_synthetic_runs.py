@@ -15,8 +15,8 @@ from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from jobs.cli.main import app as exgrpo_app
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from tests.db.connections.test_opening import is_ours
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.db.table_contents import contents

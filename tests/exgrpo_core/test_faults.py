@@ -12,16 +12,13 @@ FAULTS = {
     ),
     Fault(FaultKind.OUTSIDE, "../x"): "../x: is outside of the run's folder; use another copy of the run.",
     Fault(FaultKind.DAMAGED_LINE, "a.jsonl", (7,)): "a.jsonl: the line at byte 7 is damaged and was skipped.",
-    Fault(FaultKind.MISSING_LINES, "a.jsonl", (3, 3)): "a.jsonl: line 3 is missing.",
-    Fault(FaultKind.MISSING_LINES, "a.jsonl", (3, 5)): "a.jsonl: lines 3 to 5 are missing.",
+    Fault(FaultKind.MISSING_EVENTS, "a.jsonl", (3, 3)): "a.jsonl: event 3 is missing.",
+    Fault(FaultKind.MISSING_EVENTS, "a.jsonl", (3, 5)): "a.jsonl: events 3 to 5 are missing.",
     Fault(FaultKind.NO_END, "outcome.json", details="failed"): (
         "outcome.json: is missing; the last event says failed."
     ),
     Fault(FaultKind.LOST_STEPS, "buffer", (2, 9)): "buffer: its log lacks steps of attempt 2, of which 9 is the last.",
     Fault(FaultKind.LOST_EXPERIENCE, "buffer", details="Step 3 is lost."): "buffer: Step 3 is lost.",
-    Fault(FaultKind.MISSING_EVENTS, "attempts/0001", (3, 3)): "attempts/0001: event 3 is missing.",
-    Fault(FaultKind.MISSING_EVENTS, "attempts/0001", (3, 5)): "attempts/0001: events 3 to 5 are missing.",
-    Fault(FaultKind.DAMAGED_ANSWERS, "", details="a-1.jsonl: line 2 is damaged."): "a-1.jsonl: line 2 is damaged.",
     Fault(FaultKind.NOT_SHOWN, "", details="odd."): (
         "Not all of the run could be read into the database (odd). Its files are kept, and the supervisor tries "
         "again when it starts; `exgrpo db rebuild` builds the database again; if that does not help, report a bug."

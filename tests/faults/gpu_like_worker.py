@@ -9,9 +9,8 @@ from typing import Any
 
 from exgrpo_core.experience_management.storage import append_file
 from jobs.recording.recorder import RunRecorder
-from jobs.runs.control import Control
+from jobs.runs.control import Control, RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from jobs.training.training_loop import TrainingLoop
 from jobs.worker.worker import main

@@ -9,8 +9,8 @@ from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.step_reports import make_questions, make_report
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.recording.file_recorder import FileRecorder
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.training.training_loop import TrainingLoop
 from tests.faults.small_training import EightNumbers, StepControl, small_parts
 

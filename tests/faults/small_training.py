@@ -16,9 +16,8 @@ from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.grading.reward_function import Grade, Response, Verdict
 from jobs.recording.file_recorder import FileRecorder
+from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec, ValidationSpec
 from jobs.training.run_components import RunComponents
 from jobs.training.training_loop import TrainingLoop

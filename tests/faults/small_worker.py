@@ -5,9 +5,8 @@ import time
 from pathlib import Path
 
 from jobs.recording.recorder import RunRecorder
-from jobs.runs.control import Control
+from jobs.runs.control import Control, RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from jobs.training.training_loop import TrainingLoop
 from jobs.worker.worker import main

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exgrpo_core.faults import describe_fault
 from exgrpo_core.types import Experience
 from jobs.actions.verification import verify_run
 from jobs.recording.log_damage import find_log_damage
 from jobs.runs.directory import RunDirectory
-from jobs.specs.resume import ResumeSpec
+from jobs.specs.base import ResumeSpec
 from jobs.training.training_loop import TrainingLoop
 from tests.faults.phased_training import PHASES, Trainer
 from tests.faults.recorded import recorded_tokens
@@ -59,7 +60,7 @@ def test_damage_of_the_log_that_costs_recorded_steps_is_named(tmp_path: Path):
     kept = {path: path.read_bytes() for path in run.buffer_path.glob("*.log")}
     recorded = recorded_tokens(run).keys()
     assert recorded <= stored_trajectories(run).keys()
-    assert (find_log_damage(run), verify_run(run)) == ("", [])
+    assert (find_log_damage(run), verify_run(run)) == (None, [])
     for log, content in kept.items():
         for _ in range(20):
             index = chance.randrange(len(content))
@@ -70,7 +71,9 @@ def test_damage_of_the_log_that_costs_recorded_steps_is_named(tmp_path: Path):
             is_lost = bool(recorded - stored_trajectories(run).keys())
             num_named += is_lost
             assert find_log_damage(run) or not is_lost
-            assert is_lost <= any("lacks steps" in f"{damage.what} {damage.remedy}" for damage in verify_run(run))
+            assert is_lost <= any(
+                "lacks steps" in f"{describe_fault(damage.fault)} {damage.remedy}" for damage in verify_run(run)
+            )
             log.write_bytes(content)
     assert num_named > 5
 

@@ -12,10 +12,11 @@ import torch
 
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.pretrained.sources import ModelSourceError
 from jobs.runs.checkpoints import MANIFEST, checkpoint_path
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec, parse_spec
 from tests.faults.recorded import buffer_content
 from tests.faults.test_kill_anywhere import Driver, assert_same_end, driver  # noqa: F401 - the fixture
@@ -57,7 +58,7 @@ def prompt(tokenizer, number: int) -> str:
 
 def finish_killed(driver: Driver, spec: TrainSpec, step: int) -> RunDirectory:  # noqa: F811 - the fixture's name
     """Kill a run's worker once it has a checkpoint at `step`, resume it and return the finished run."""
-    run_id = run_actions.submit(driver.runs_root, spec)
+    run_id = queue_job(driver.runs_root, spec)
     run = RunDirectory.open(driver.runs_root, run_id)
     state = driver.look_until(run_id, RunStatus.RUNNING)
     while not checkpoint_path(run.checkpoints_path, step).is_dir():

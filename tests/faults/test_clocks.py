@@ -15,10 +15,9 @@ from db.queries.runs import get_run, list_attempts
 from jobs.actions import run_actions
 from jobs.launchers.local import LocalLauncher
 from jobs.runs.attempts import Heartbeat, read_heartbeat
+from jobs.runs.control import RunStatus
 from jobs.runs.processes import ProcessIdentity
-from jobs.runs.ray_contact import RayContact, has_recent_contact
-from jobs.runs.state import has_worker
-from jobs.runs.status import RunStatus
+from jobs.runs.state import RayContact, has_recent_contact, has_worker
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy

@@ -10,8 +10,8 @@ import pytest
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from jobs.runs.checkpoints import checkpoint_path, list_checkpoints
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from tests.faults import recorded
 from tests.faults.small_training import small_spec, train
 

@@ -16,14 +16,15 @@ from db.queries.metrics import metric_series
 from db.queries.runs import get_run, list_attempts
 from jobs.actions import run_actions
 from jobs.actions.archive import ArchiveError, export_run, import_run
+from jobs.actions.queueing import queue_job
 from jobs.recording.event_reader import EventReader
 from jobs.runs import lookup
 from jobs.runs.attempts import write_outcome
 from jobs.runs.checkpoints import find_fault, list_checkpoints
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.journal import Journal
 from jobs.runs.state import read_state
-from jobs.runs.status import RunStatus
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.open_index import ingest_all
 from jobs.worker.worker import error_message
@@ -82,7 +83,7 @@ def assert_whole(bench: Bench, run_id: str, num_failures: int) -> None:
     num_steps = bench.step_of(run_id)
     database = open_database(None, bench.runs_root)
     index = DatabaseIndex(None, bench.runs_root)
-    index.record_state(bench.run_of(run_id), read_state(bench.run_of(run_id), 0))
+    index.record_state(bench.run_of(run_id), read_state(bench.run_of(run_id)))
     index.refresh(60.0)
     index.close()
     points = metric_series(database, run_id, ["reward/mean"], 100_000)["reward/mean"]
@@ -165,18 +166,18 @@ def test_a_database_without_room_keeps_what_it_has_and_catches_up(disk, tmp_path
     record_attempt(run, range(1, 5))
     url = f"sqlite:///{disk.path / 'workbench.db'}"
     index = DatabaseIndex(url, run.path.parent)
-    index.record_state(run, read_state(run, 0))
+    index.record_state(run, read_state(run))
     index.refresh(60.0)
     record_attempt(run, range(5, 60), end=RunStatus.FINISHED)
     disk.fill()
-    index.record_state(run, read_state(run, 0))
+    index.record_state(run, read_state(run))
     index.refresh(60.0)
     assert "disk is full" in caplog.text
     assert not index.is_reachable
     assert 4 <= len(steps_in(url, run)) < 59
     disk.free()
     index = DatabaseIndex(url, run.path.parent)
-    index.record_state(run, read_state(run, 0))
+    index.record_state(run, read_state(run))
     while index.is_behind:
         index.refresh(60.0)
     index.close()
@@ -235,7 +236,7 @@ def test_an_import_without_room_says_so_and_leaves_nothing_behind(disk, tmp_path
     root = disk.path / "runs"
     root.mkdir()
     disk.fill()
-    with pytest.raises(ArchiveError, match=r"No space left|0 are free"):
+    with pytest.raises(ArchiveError, match=r"No space left|0 bytes, which are free|disk is full"):
         import_run(source, root)
     assert list(root.iterdir()) == []
     disk.free()
@@ -244,20 +245,20 @@ def test_an_import_without_room_says_so_and_leaves_nothing_behind(disk, tmp_path
 
 def test_a_submission_without_room_says_so_and_leaves_no_run_behind(disk):
     root = disk.path / "runs"
-    kept = run_actions.submit(root, toy_spec())
+    kept = queue_job(root, toy_spec())
     disk.fill()
     with pytest.raises(lookup.CommandError, match="No space left on device"):
-        run_actions.submit(root, toy_spec())
+        queue_job(root, toy_spec())
     assert [run.run_id for run in list_run_directories(root)] == [kept]
     assert [path.name for path in root.iterdir() if path.name.startswith(".")] == []
     disk.free()
-    other = run_actions.submit(root, toy_spec())
+    other = queue_job(root, toy_spec())
     assert [entry.run_id for entry in Journal(root).entries()] == [kept, other]
 
 
 def test_a_note_without_room_is_refused_and_the_journal_stays_whole(disk):
     root = disk.path / "runs"
-    run_id = run_actions.submit(root, toy_spec())
+    run_id = queue_job(root, toy_spec())
     run_actions.note(root, run_id, "before")
     disk.fill()
     with pytest.raises(OSError, match="No space left on device"):

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from jobs.recording.event_reader import EventReader
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from tests.faults import recorded
 from tests.faults.small_training import NUM_QUESTIONS, StepControl, small_spec, train

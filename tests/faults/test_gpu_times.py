@@ -10,8 +10,8 @@ import pytest
 from jobs.actions import run_actions
 from jobs.launchers.local import LocalLauncher
 from jobs.runs.checkpoints import PREFIX, list_checkpoints
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy

@@ -15,8 +15,8 @@ import pytest
 from jobs.judging.client import MAX_BODY_BYTES
 from jobs.judging.votes import read_recorded_votes
 from jobs.runs.attempts import read_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from tests.jobs.judging.chain_runs import new_job, record_chains, server_spec, votes_of
 from tests.jobs.judging.judge_server import JudgeServer, Reply, completion, judge_as_oracle, serving
 

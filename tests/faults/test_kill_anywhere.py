@@ -11,10 +11,11 @@ import pytest
 
 from exgrpo_core.config import ExGRPOConfig
 from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.runs import lookup
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.state import RunState
-from jobs.runs.status import RunStatus
+from jobs.runs.state import RunState, read_state
 from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor
@@ -77,7 +78,7 @@ class Driver:
             time.sleep(0.05)
 
     def finish(self, spec: TrainSpec) -> RunDirectory:
-        run = RunDirectory.open(self.runs_root, run_actions.submit(self.runs_root, spec))
+        run = RunDirectory.open(self.runs_root, queue_job(self.runs_root, spec))
         state = self.look_until(run.run_id, RunStatus.FINISHED, RunStatus.FAILED)
         assert state.status is RunStatus.FINISHED, state.reason
         return run
@@ -101,7 +102,7 @@ def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Rando
         num_steps = rng.choice([0, 1, 2, 3])
         give_up_at = time.monotonic() + TIMEOUT_SECONDS
         while True:
-            beat = lookup.state_of(driver.runs_root, run).heartbeat
+            beat = read_state(run).heartbeat
             assert beat is not None
             base = beat.step if base is None and beat.step > 0 else base
             if base is not None and beat.step >= base + num_steps:
@@ -115,7 +116,7 @@ def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Rando
 
 def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(driver: Driver, spec: TrainSpec, is_long: bool):
     whole = driver.finish(spec)
-    run_id = run_actions.submit(driver.runs_root, spec)
+    run_id = queue_job(driver.runs_root, spec)
     killed = RunDirectory.open(driver.runs_root, run_id)
     rng = random.Random(7)
     for _ in range(NUM_KILLS[is_long]):
@@ -139,7 +140,7 @@ def short(spec: TrainSpec, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_run_that_was_stopped_and_resumed_ends_as_the_uninterrupted_one(short: tuple[Driver, RunDirectory]):
     driver, whole = short
     spec = whole.spec()
-    run_id = run_actions.submit(driver.runs_root, spec)
+    run_id = queue_job(driver.runs_root, spec)
     driver.look_until(run_id, RunStatus.RUNNING)
     run_actions.stop(driver.runs_root, run_id)
     driver.look_until(run_id, RunStatus.STOPPED)

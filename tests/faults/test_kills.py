@@ -19,12 +19,12 @@ from db.connections.opening import open_database
 from db.connections.session import SQLITE_FILE
 from db.queries.runs import list_attempts
 from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.recording.event_reader import EventReader
-from jobs.runs import lookup
 from jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.state import RunState
-from jobs.runs.status import RunStatus
+from jobs.runs.state import RunState, read_state
 from jobs.supervisor.open_index import ingest_all
 from tests.app import web_server
 from tests.faults import recorded
@@ -54,11 +54,11 @@ class KilledWorkbench:
 
     def begin_run(self) -> None:
         spec = small_spec(NUM_STEPS, CHECKPOINT_INTERVAL)
-        run_id = run_actions.submit(self.runs_root, spec)
+        run_id = queue_job(self.runs_root, spec)
         self.runs.append(RunDirectory.open(self.runs_root, run_id))
 
     def state(self) -> RunState:
-        return lookup.state_of(self.runs_root, self.runs[-1])
+        return read_state(self.runs[-1])
 
     def wait_for(self, *statuses: RunStatus) -> RunState:
         wait_until(lambda: self.state().status in statuses, f"{statuses}, it is {self.state()}")

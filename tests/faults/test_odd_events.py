@@ -16,6 +16,7 @@ from app import settings
 from db.connections.opening import open_database
 from db.connections.session import Database
 from db.queries.metrics import metric_series
+from exgrpo_core.checksums import seal
 from jobs.cli.main import app as command_line
 from jobs.recording.event_codec import decode_line, list_segments, segment_path
 from jobs.recording.event_reader import EventReader
@@ -193,7 +194,7 @@ def test_a_specification_with_an_infinite_number_hides_no_other_run(tmp_path):
     odd, plain = new_run(tmp_path, run_id="odd"), new_run(tmp_path, run_id="plain")
     spec = odd.spec().model_dump(mode="json")
     spec["optim"]["learning_rate"] = math.inf
-    odd.info_path.write_text(json.dumps(odd.read_run_info()))  # without the checksum of spec.json
+    odd.info_path.write_bytes(seal(json.dumps(odd.read_run_info()).encode()))
     odd.spec_path.write_text(json.dumps(spec))
     result = CliRunner().invoke(command_line, ["runs", "--json", "--runs-root", str(tmp_path)])
     assert {row["run_id"] for row in json.loads(result.stdout)} == {"odd", plain.run_id}

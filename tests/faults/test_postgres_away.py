@@ -19,9 +19,10 @@ import app
 from app import settings
 from db.connections.opening import open_database
 from jobs.actions import run_actions
-from jobs.runs import lookup
+from jobs.actions.queueing import queue_job
+from jobs.runs.control import ENDED
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import ENDED
+from jobs.runs.state import read_state
 from jobs.supervisor import indexing
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
@@ -68,7 +69,7 @@ def rows(runs_root: Path, url: str | None) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.fixture
 def run(tmp_path: Path, empty: Server) -> Iterator[RunDirectory]:
     """A run under way, with a supervisor that writes to PostgreSQL."""
-    run_id = run_actions.submit(tmp_path, toy_spec(100_000))
+    run_id = queue_job(tmp_path, toy_spec(100_000))
     command = [sys.executable, "-m", "tests.jobs.supervisor.toy_supervisor", "--runs-root", str(tmp_path)]
     environment = os.environ | {"EXGRPO_DATABASE_URL": empty.url}
     supervisor = subprocess.Popen(
@@ -78,14 +79,14 @@ def run(tmp_path: Path, empty: Server) -> Iterator[RunDirectory]:
     wait_until(lambda: step_of(run) > 5, "the run's steps")
     yield run
     st.cache_resource.clear()
-    if not lookup.state_of(tmp_path, run).is_ended:
+    if not read_state(run).is_ended:
         run_actions.stop(tmp_path, run_id)
     supervisor.terminate()
     supervisor.wait(timeout=120)
 
 
 def step_of(run: RunDirectory) -> int:
-    heartbeat = lookup.state_of(run.path.parent, run).heartbeat
+    heartbeat = read_state(run).heartbeat
     return heartbeat.step if heartbeat else 0
 
 
@@ -133,7 +134,7 @@ def test_database_that_goes_away_is_told_of_and_nothing_is_lost(run, server, fau
         figure(name, f"stale after {stale:.1f} s, back after {back:.1f} s, {steps_a_second:.0f} steps/s during it")
         assert steps_a_second > 0.0
     run_actions.stop(run.path.parent, run.run_id)
-    wait_until(lambda: lookup.state_of(run.path.parent, run).status in ENDED, "the run's end")
+    wait_until(lambda: read_state(run).status in ENDED, "the run's end")
     wait_until(lambda: shown_status(run, server) == "stopped", "the end in the database")
     journal = run.path.parent / "workbench" / "journal.jsonl"
     wait_until(

@@ -10,7 +10,7 @@ import pytest
 from db.connections.opening import open_database
 from db.queries import metrics
 from jobs.actions import run_actions
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from tests.jobs.launchers.conftest import cluster, ray_bench  # noqa: F401 - fixtures
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import RayCluster

@@ -10,10 +10,10 @@ import numpy as np
 import psutil
 import pytest
 
-from jobs.actions import run_actions
-from jobs.runs import lookup
+from jobs.actions.queueing import queue_job
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
+from jobs.runs.state import read_state
 from tests.app import web_server
 from tests.app.page_session import PageSession
 from tests.faults.readers import Choice, Readers, sizes, toy_supervisor
@@ -40,9 +40,9 @@ def shared_memory() -> set[str]:
 
 def submit_more(runs_root: Path, submitted: list[str]) -> None:
     """Keep two runs in the queue."""
-    ended = sum(lookup.state_of(runs_root, RunDirectory.open(runs_root, item)).is_ended for item in submitted[-3:])
+    ended = sum(read_state(RunDirectory.open(runs_root, item)).is_ended for item in submitted[-3:])
     if len(submitted[-3:]) - ended < 2:
-        submitted.append(run_actions.submit(runs_root, toy_spec(STEPS_A_RUN)))
+        submitted.append(queue_job(runs_root, toy_spec(STEPS_A_RUN)))
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def pause(_session: PageSession, _rng: random.Random) -> list[str]:
 
 def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_long, figure):
     process, runs_root = supervisor
-    submitted = [run_actions.submit(runs_root, toy_spec(STEPS_A_RUN))]
+    submitted = [queue_job(runs_root, toy_spec(STEPS_A_RUN))]
     wait_until(lambda: state_is_success(runs_root, submitted[0]), "a run")
     semaphores = shared_memory()
     workbench = web_server.start(runs_root)
@@ -102,4 +102,4 @@ def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_l
 
 
 def state_is_success(runs_root: Path, run_id: str) -> bool:
-    return lookup.state_of(runs_root, RunDirectory.open(runs_root, run_id)).status is RunStatus.FINISHED
+    return read_state(RunDirectory.open(runs_root, run_id)).status is RunStatus.FINISHED

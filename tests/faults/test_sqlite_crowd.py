@@ -18,8 +18,8 @@ from db.queries import metrics, runs
 from db.queries.trajectory_list import count_facets, list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from jobs.recording.event_reader import EventReader
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.jobs.cli.invoked import printed_json
 

@@ -9,7 +9,8 @@ import pytest
 from app.page_list import PAGES
 from db.connections.opening import open_database
 from jobs.actions import run_actions
-from jobs.runs.status import RunStatus
+from jobs.actions.queueing import queue_job
+from jobs.runs.control import RunStatus
 from tests.app import judged, web_server
 from tests.faults.readers import Readers, sizes, toy_supervisor
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec, wait_until
@@ -31,7 +32,7 @@ def test_thirty_browsers_see_no_error_and_memory_stays_bounded(tmp_path, is_long
         judged.make_run(database, runs_root, RECORDED, "finished", 12)
         database.close()
         bench = Bench(runs_root)
-        live = run_actions.submit(runs_root, toy_spec(100_000, "long-phases"))
+        live = queue_job(runs_root, toy_spec(100_000, "long-phases"))
         bench.wait_for_step(live, 2)
         workbench = web_server.start(runs_root)
         server = psutil.Process(workbench.process.pid)

@@ -17,14 +17,13 @@ import pytest
 
 from db.connections.opening import open_database
 from db.queries import metrics, runs
-from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.launchers.local import LocalLauncher
-from jobs.runs import lookup
-from jobs.runs.attempts import read_heartbeat, read_outcome, write_outcome
+from jobs.runs.attempts import EXIT_NOT_MINE, read_heartbeat, read_outcome, write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import AttemptClaimedError, RunDirectory
-from jobs.runs.fencing import EXIT_NOT_MINE
 from jobs.runs.processes import ProcessIdentity, identify
-from jobs.runs.status import RunStatus
+from jobs.runs.state import read_state
 from jobs.supervisor import loop
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
@@ -109,7 +108,7 @@ def test_of_two_that_claim_the_same_attempt_one_gets_it(tmp_path, is_long, figur
 def test_two_supervisors_without_a_lock_between_them_start_each_job_once(tmp_path, is_long, figure):
     num_jobs = NUM_JOBS[is_long]
     for _ in range(num_jobs):
-        run_actions.submit(tmp_path, toy_spec())
+        queue_job(tmp_path, toy_spec())
     barrier = FORK.Barrier(NUM_SUPERVISORS)
     arguments = (tmp_path, num_jobs, barrier)
     together = [FORK.Process(target=look_until_all_started, args=arguments) for _ in range(NUM_SUPERVISORS)]
@@ -131,9 +130,9 @@ def start_toy(program: str, *words: str) -> "subprocess.Popen[bytes]":
 
 def test_stopped_supervisor_keeps_its_right_and_goes_on(tmp_path, figure):
     runs_root = tmp_path / "runs"
-    run = RunDirectory.open(runs_root, run_actions.submit(runs_root, toy_spec(200)))
+    run = RunDirectory.open(runs_root, queue_job(runs_root, toy_spec(200)))
     first = start_toy("toy_supervisor", "--runs-root", str(runs_root), "--until-idle")
-    wait_until(lambda: step_of(runs_root, run) > 1, "the run")
+    wait_until(lambda: step_of(run) > 1, "the run")
     first.send_signal(signal.SIGSTOP)
     with pytest.raises(SupervisorRunningError):
         Supervisor(runs_root, DatabaseIndex(None, runs_root))
@@ -158,7 +157,7 @@ def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
     run = RunDirectory.create(runs_root, toy_spec(MORE_STEPS_THAN_ARE_DONE, checkpoint_interval=1))
     run.claim_attempt(1)
     old = start_toy("toy_worker", str(run.path), "1")
-    wait_until(lambda: step_of(runs_root, run) >= 2, "two steps")
+    wait_until(lambda: step_of(run) >= 2, "two steps")
     time.sleep(pause_seconds)
     old.send_signal(signal.SIGSTOP)
     wait_until(lambda: psutil.Process(old.pid).status() == psutil.STATUS_STOPPED, "the stop")
@@ -179,7 +178,7 @@ def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
     assert outcome is not None
     assert outcome.status is RunStatus.LOST
     ingest_all(runs_root, None)
-    assert shown(runs_root, run) == ("stopped", list(range(1, step_of(runs_root, run) + 1)))
+    assert shown(runs_root, run) == ("stopped", list(range(1, step_of(run) + 1)))
 
 
 def has_done_steps(run: RunDirectory, attempt: int) -> bool:
@@ -191,8 +190,8 @@ def events_of(attempt_path: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(attempt_path.glob("events-*.jsonl")))
 
 
-def step_of(runs_root: Path, run: RunDirectory) -> int:
-    heartbeat = lookup.state_of(runs_root, run).heartbeat
+def step_of(run: RunDirectory) -> int:
+    heartbeat = read_state(run).heartbeat
     return heartbeat.step if heartbeat else 0
 
 

@@ -16,10 +16,11 @@ from db.rows.chains_of_thought import SavedCase
 from db.rows.judging import JudgedRow
 from db.rows.trajectories import MarkedTrajectory, TrajectoryFacets
 from jobs.actions import annotations, run_actions
+from jobs.actions.queueing import queue_job
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.db.recorded_runs import new_run, record_attempt
@@ -71,7 +72,7 @@ def _record_scores(runs_root: Path) -> RunDirectory:
 
 
 def _say_things(runs_root: Path, num_more: int) -> None:
-    run_actions.submit(runs_root, TrainSpec(name="in the queue", tags=("from its specification",)))
+    queue_job(runs_root, TrainSpec(name="in the queue", tags=("from its specification",)))
     for name in ("keep", "taken off", " a  b "):
         run_actions.tag(runs_root, "trained", name)
     run_actions.tag(runs_root, "trained", "taken off", is_set=False)

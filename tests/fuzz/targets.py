@@ -24,6 +24,7 @@ from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.checksums import seal
 from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
+from jobs.actions.adoption import read_dump
 from jobs.actions.archive import export_run, import_run
 from jobs.analysis.score_curves import read_score_curves
 from jobs.engines.embedded.model import load_policy
@@ -35,7 +36,6 @@ from jobs.preflight.local_sources import refuse_remote_code
 from jobs.preflight.model_shapes import check_context, model_shape
 from jobs.pretrained.conversion import convert_gguf
 from jobs.recording.event_reader import EventReader
-from jobs.recording.verl_dump import read_dump
 from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import load_any_spec, parse_any_spec
@@ -141,7 +141,7 @@ ANSWER_LINE = {
 
 
 def _answers() -> st.SearchStrategy[bytes]:
-    whole = b"".join(encode_line(number, ANSWER_LINE) for number in (1, 2))
+    whole = 2 * encode_line(ANSWER_LINE)
     forged = changed_json([{"seq": 1} | ANSWER_LINE]).map(lambda line: seal(line) + b"\n")
     return changed([whole]) | forged
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
+from exgrpo_core.checksums import seal
 from exgrpo_core.types import Question
 from jobs.actions import annotations, run_actions
 from jobs.runs.directory import RunDirectory
@@ -120,7 +121,7 @@ def _name_files(runs_root: Path) -> None:
     content = json.loads(run.spec_path.read_text())
     content["model"]["source"] = content["data"]["source"] = f"{PAYLOADS[2]} {PAYLOADS[28]}.jsonl"
     content["preset"] = PAYLOADS[2]
-    run.info_path.write_text(json.dumps(run.read_run_info()))  # an older version's, without the checksum of spec.json
+    run.info_path.write_bytes(seal(json.dumps(run.read_run_info()).encode()))
     run.spec_path.write_text(json.dumps(content))
     run.log_path.write_text(ALL)
 

@@ -4,20 +4,21 @@ import io
 import json
 import os
 import pickle
-import struct
 import tarfile
-import tracemalloc
 
 import pytest
 
-from jobs.actions import archive_members
+from exgrpo_core.checksums import seal
+from jobs.actions import unpacking
 from jobs.actions.archive import ArchiveError, export_run, import_run
 from jobs.actions.backup import back_up, restore
-from jobs.actions.staging import staging_folder
+from jobs.actions.unpacking import staging_folder
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 
-INFO = b'{"name": "one", "created_at": "2026-01-01T00:00:00+00:00", "parent_run_id": null, "branched_from_step": null}'
+INFO = seal(
+    b'{"name": "one", "created_at": "2026-01-01T00:00:00+00:00", "parent_run_id": null, "branched_from_step": null}'
+)
 WHOLE = (("run-1/spec.json", b"{}"), ("run-1/run.json", INFO))
 NAMES = (
     "../evil",
@@ -62,16 +63,12 @@ def write(path, members):
     return path
 
 
-@pytest.fixture
-def extracted(monkeypatch):
-    """What was extracted."""
-    found = []
-    monkeypatch.setattr(tarfile.TarFile, "extractall", lambda self, *_, **__: found.append(self.name))
-    monkeypatch.setattr(tarfile.TarFile, "extract", lambda self, *_, **__: found.append(self.name))
-    return found
+def left_in(root):
+    """What an import or restore that was refused left in a runs root, hidden folders included."""
+    return [path.name for path in root.glob("*")] if root.exists() else []
 
 
-def test_members_that_lead_elsewhere_are_refused_before_anything_is_extracted(tmp_path, extracted, tried):
+def test_members_that_lead_elsewhere_are_refused_and_nothing_is_left_of_them(tmp_path, tried):
     (tmp_path / "evil").write_text("untouched")
     cases = [[*WHOLE, (name, b"evil")] for name in NAMES]
     cases += [[*WHOLE, ("x", link)] for link in LINKS]
@@ -81,46 +78,18 @@ def test_members_that_lead_elsewhere_are_refused_before_anything_is_extracted(tm
         source = write(tmp_path / f"{number}.tar.gz", members)
         with pytest.raises(ArchiveError):
             import_run(source, tmp_path / "runs")
-    assert extracted == []
+        assert left_in(tmp_path / "runs") == []
     assert (tmp_path / "evil").read_text() == "untouched"
-    assert not any(path.name != "workbench" for path in (tmp_path / "runs").iterdir())
     tried("hostile archives", len(cases))
 
 
-def with_path(path):
-    """A member whose name is in an extended header, which may hold what a block cannot."""
-    made = member("x")
-    made.pax_headers = {"path": path}
-    return made
-
-
-REPLACED = {
-    "written through a link": (("x", member("run-1/x", tarfile.LNKTYPE, "run-1/spec.json")), ("run-1/x", b"[1]")),
-    "replaced by a link": (("run-1/y", b"[1]"), ("x", member("run-1/spec.json", tarfile.LNKTYPE, "run-1/y"))),
-    "twice": (("run-1/spec.json/.", b"{}"),),
-    "link to nothing": (("x", member("run-1/x", tarfile.LNKTYPE, "run-1/missing")),),
-    "link to itself": (("x", member("run-1/x", tarfile.LNKTYPE, "run-1/x")),),
-    "name with a zero byte": (("x", with_path("run-1/attempts/0001/ray.json\0")),),
-}
-
-
-@pytest.mark.parametrize("members", REPLACED.values(), ids=REPLACED)
-@pytest.mark.parametrize("read", [import_run, restore])
-def test_no_member_replaces_what_was_checked(tmp_path, members, read, tried):
-    with pytest.raises(ArchiveError, match="nothing is written"):
-        read(write(tmp_path / "run.tar.gz", [*WHOLE, *members]), tmp_path / "runs")
-    assert not [*(tmp_path / "runs").glob("run-*")]
-    tried("hostile archives", 1)
-
-
-def test_an_archive_larger_than_the_disk_is_refused_before_anything_is_extracted(tmp_path, extracted, monkeypatch):
+def test_an_archive_larger_than_the_disk_is_refused(tmp_path, monkeypatch):
     from collections import namedtuple
 
     usage = namedtuple("usage", "free")
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(100))
-    with pytest.raises(ArchiveError, match="100 are free"):
+    with pytest.raises(ArchiveError, match="100 bytes, which are free"):
         import_run(write(tmp_path / "big.tar.gz", [*WHOLE, ("run-1/zeros", bytes(100_000))]), tmp_path / "runs")
-    assert extracted == []
 
 
 class Planted:
@@ -166,63 +135,54 @@ def test_a_folder_with_a_link_is_not_imported(tmp_path):
         import_run(run.path, tmp_path / "runs")
 
 
-def raw_block(name, size_field, kind=b"0"):
+def header(size_field):
     """A header whose size is the given 12 bytes."""
-    block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT))
-    block[124:136], block[156:157], block[148:156] = size_field, kind, b" " * 8
+    block = bytearray(tarfile.TarInfo("run-1/x").tobuf(tarfile.USTAR_FORMAT))
+    block[124:136], block[148:156] = size_field, b" " * 8
     block[148:156] = b"%06o\0 " % sum(block)
     return bytes(block)
 
 
-def base_256(number):
-    return struct.pack(">B3xq", 0xFF if number < 0 else 0x80, number).replace(b"\0\0\0", b"\xff" * 3, number < 0)
-
-
-def pax_record(name, value):
-    body = f" {name}={value}\n".encode()
-    length = len(body) + 2
-    return str(length if len(str(length)) + len(body) == length else length + 1).encode() + body
-
-
-def pax_block(content, kind=b"x"):
-    return raw_block("pax", b"%011o\0" % len(content), kind) + content + bytes(-len(content) % 512)
-
-
-FILE = raw_block("run-1/spec.json", b"%011o\0" % 0)
-BAD_HEADERS = {
-    "negative size": raw_block("run-1/x", base_256(-512)),
-    "negative size of an extended header": raw_block("run-1/x", base_256(-512), b"x"),
-    "negative size of a long name": raw_block("run-1/x", base_256(-512), b"L"),
-    "negative size in an extended header": pax_block(pax_record("size", -512)) + FILE,
-    "size of 2**80": raw_block("run-1/x", b"\x80\0" + (2**79).to_bytes(10, "big")),
-    "size that is no number": raw_block("run-1/x", b"zzzzzzzzzzz\0"),
-    "14 MB of extended header": pax_block(pax_record("a" * 14, "b" * 14) * 400_000),
-    "header for all members": pax_block(pax_record("comment", "x"), b"g") + FILE,
-    "a thousand extended headers": pax_block(pax_record("comment", "x")) * 1000 + FILE,
-    "sparse file": raw_block("run-1/x", b"%011o\0" % 0, b"S"),
+NAN_TIME = member("run-1/x")
+NAN_TIME.pax_headers = {"mtime": "nan"}
+BAD_ARCHIVES = {
+    "negative size": header(b"\xff" * 10 + b"\xfe\0"),
+    "size of 2**80": header(b"\x80\0" + (2**79).to_bytes(10, "big")),
+    "size that is no number": header(b"zzzzzzzzzzz\0"),
+    "a time that is no number": NAN_TIME.tobuf(tarfile.PAX_FORMAT),
+    "link to nothing": member("run-1/x", tarfile.LNKTYPE, "run-1/missing").tobuf(),
+    "link to itself": member("run-1/x", tarfile.LNKTYPE, "run-1/x").tobuf(),
+    "no archive": b"no archive" * 100,
 }
 
 
-@pytest.mark.parametrize("blocks", BAD_HEADERS.values(), ids=BAD_HEADERS)
+@pytest.mark.parametrize("blocks", BAD_ARCHIVES.values(), ids=BAD_ARCHIVES)
 @pytest.mark.parametrize("read", [import_run, restore])
-def test_bad_headers_are_refused_by_their_first_block(tmp_path, extracted, blocks, read, tried):
+def test_bad_archives_are_refused_in_one_sentence_and_leave_nothing(tmp_path, blocks, read, tried):
     source = tmp_path / "bad.tar"
     source.write_bytes(blocks + bytes(1024))
-    tracemalloc.start()
     with pytest.raises(ArchiveError, match=r"bad\.tar: ") as refused:
         read(source, tmp_path / "runs")
-    assert tracemalloc.get_traced_memory()[1] < 20 << 20
-    tracemalloc.stop()
     assert "\n" not in str(refused.value)
-    assert extracted == []
+    assert left_in(tmp_path / "runs") == []
     tried("hostile archives", 1)
 
 
-def test_too_many_members_are_refused(tmp_path, extracted, monkeypatch):
-    monkeypatch.setattr("jobs.actions.archive_members.MAX_MEMBERS", 2)
-    with pytest.raises(ArchiveError, match="more than 2 members"):
+@pytest.mark.parametrize("at", [40, -12, -3])
+def test_damaged_archive_is_refused(tmp_path, at):
+    source = write(tmp_path / "run.tar.gz", [*WHOLE, ("run-1/log.txt", os.urandom(2000))])
+    content = bytearray(source.read_bytes())
+    content[at] ^= 1
+    source.write_bytes(content)
+    with pytest.raises(ArchiveError, match=r"run\.tar\.gz: "):
+        import_run(source, tmp_path / "runs")
+    assert left_in(tmp_path / "runs") == []
+
+
+def test_too_many_members_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "MAX_MEMBERS", 2)
+    with pytest.raises(ArchiveError, match="at most 2 members"):
         import_run(write(tmp_path / "many.tar.gz", [*WHOLE, ("run-1/x", b"")]), tmp_path / "runs")
-    assert extracted == []
 
 
 def test_a_pipe_is_no_archive(tmp_path):
@@ -242,7 +202,7 @@ SHAPES = (
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_a_specification_of_wrong_shape_is_refused_in_one_sentence(tmp_path, extracted, is_folder, tried):
+def test_a_specification_of_wrong_shape_is_refused_in_one_sentence(tmp_path, is_folder, tried):
     for number, shape in enumerate(SHAPES):
         content = json.dumps(shape).encode()
         source = tmp_path / f"run-{number}" if is_folder else tmp_path / f"{number}.tar.gz"
@@ -255,7 +215,6 @@ def test_a_specification_of_wrong_shape_is_refused_in_one_sentence(tmp_path, ext
         with pytest.raises(ArchiveError, match=r"spec\.json: .*expected.*nothing imported") as refused:
             import_run(source, tmp_path / "runs")
         assert "\n" not in str(refused.value), shape
-    assert extracted == []
     assert not [*(tmp_path / "runs").glob("run-*")]
     tried("specifications of wrong shape", len(SHAPES))
 
@@ -299,13 +258,3 @@ def test_what_a_killed_import_left_is_removed_and_what_a_living_one_writes_is_ke
         assert living.is_dir()
         assert not killed.exists()
     assert [*tmp_path.iterdir()] == []
-
-
-def test_an_archive_that_takes_too_long_is_refused_and_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive_members, "BASE_SECONDS", 0.01)
-    monkeypatch.setattr(archive_members, "BYTES_A_SECOND", 1 << 40)
-    source = write(tmp_path / "bomb.tar.gz", [*WHOLE, ("run-1/zeros", bytes(64 << 20))])
-    assert source.stat().st_size < 1 << 20
-    with pytest.raises(ArchiveError, match=r"bomb\.tar\.gz: takes longer than 0 s to read; nothing is written\."):
-        import_run(source, tmp_path / "runs")
-    assert list((tmp_path / "runs").iterdir()) == []

@@ -15,9 +15,9 @@ from jobs.actions.verification import verify_root
 from jobs.cli.main import app
 from jobs.recording.event_codec import encode_event
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import JournalKind
-from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from jobs.supervisor.open_index import ingest_all
 

@@ -14,14 +14,15 @@ from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
+from exgrpo_core.faults import FaultKind
 from jobs.actions import annotations, run_actions
 from jobs.cli.main import app
 from jobs.evaluation.recorded_answers import encode_line, find_answers
 from jobs.recording.event_reader import EventReader
 from jobs.runs import lookup
-from jobs.runs.checkpoint_names import find_checkpoint
 from jobs.runs.checkpoints import find_fault
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside, list_run_directories
+from jobs.runs.lookup import find_checkpoint
 from jobs.specs.train import SpecError, parse_spec
 from tests.app.conftest import MAIN_SCRIPT
 from tests.security import outside
@@ -151,15 +152,14 @@ def test_an_event_that_names_a_file_elsewhere_brings_no_rows(fenced):
     run = RunDirectory.open(fenced.root, outside.INSIDE)
     reading = EventReader(run)
     attempt = run.claim_attempt()
-    from jobs.recording.event_codec import segment_path
-    from jobs.recording.event_writer import EventWriter
+    from jobs.recording.event_codec import EventWriter, segment_path
 
     writer = EventWriter(run.attempt_path(attempt), attempt)
     writer.append("questions", {"question_set": "training", "file": f"../../beyond/{outside.OUTSIDE}/run.json"})
     writer.close()
     assert segment_path(run.attempt_path(attempt), 1).is_file()
     batch = reading.read()
-    assert "outside of it" in batch.faults[0]
+    assert [fault.kind for fault in batch.faults] == [FaultKind.OUTSIDE]
     assert batch.events[0]["questions"] == []
 
 
@@ -168,7 +168,7 @@ def test_a_manifest_that_names_a_file_elsewhere_makes_no_whole_checkpoint(fenced
     target = fenced.beyond / outside.OUTSIDE / "run.json"
     name = os.path.relpath(target, checkpoint)
     (checkpoint / "manifest.json").write_text(json.dumps({"step": 1, "files": {name: [target.stat().st_size, 0]}}))
-    assert "outside of it" in find_fault(checkpoint)
+    assert find_fault(checkpoint).kind is FaultKind.OUTSIDE
 
 
 def test_a_snapshot_that_names_a_segment_elsewhere_is_damaged():

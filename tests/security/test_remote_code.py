@@ -10,8 +10,8 @@ import torch
 
 from app import requests, settings
 from exgrpo_core.errors import EngineError
-from jobs.actions import run_actions
-from jobs.actions.evaluations import plan_evaluation, submit_evaluation
+from jobs.actions.evaluations import plan_evaluation
+from jobs.actions.queueing import queue_job
 from jobs.engines.embedded.model import load_policy, refuse_remote_code
 from jobs.engines.tokenizer import load_tokenizer
 from jobs.runs.directory import RunDirectory
@@ -153,9 +153,9 @@ def test_a_model_with_code_of_its_own_is_named_and_refused_before_a_job_is_queue
     fields = {"benchmarks": [{"name": "math500"}]}
     data = {"source": "chains"}
     entries = [
-        lambda: run_actions.submit(root, TrainSpec.model_validate({"model": {"source": str(model)}, "data": data})),
+        lambda: queue_job(root, TrainSpec.model_validate({"model": {"source": str(model)}, "data": data})),
         lambda: requests.check({"model": {"source": str(model)}, "data": data}),
-        lambda: submit_evaluation(root, plan_evaluation(root, str(model), fields, "test")),
+        lambda: queue_job(root, plan_evaluation(root, str(model), fields, "test")),
         lambda: requests.evaluate(str(model), fields),
     ]
     for entry in entries:

@@ -19,7 +19,7 @@ from app import settings
 from db.connections.opening import open_database
 from db.connections.session import url_without_password
 from jobs.actions.archive import export_run
-from jobs.actions.judgements import submit_judge
+from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
 from jobs.evaluation.generation import PromptedQuestion
 from jobs.evaluation.server_generator import ServerGenerator
@@ -111,7 +111,7 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres, tried):
         ) as started,
     ):
         process = psutil.Process(started.pid)
-        judged = RunDirectory.open(runs_root, submit_judge(runs_root, server_spec(server.address)))
+        judged = RunDirectory.open(runs_root, queue_job(runs_root, server_spec(server.address)))
         give_up_at = time.monotonic() + WAIT_SECONDS
         lines, environments = "", []
         while read_outcome(judged.attempt_path(1)) is None and time.monotonic() < give_up_at:

@@ -45,7 +45,7 @@ def write(path, port, issuer="http://127.0.0.1:1", roles=ROLES, **changes):
 def root(tmp_path):
     root = tmp_path / "runs"
     root.mkdir()
-    RunDirectory.create(root, TrainSpec(), run_id=RUN)
+    RunDirectory.create(root, TrainSpec(), run_id=RUN).request_attempt(1)
     Journal(root).append(JournalKind.SUBMITTED, RUN, attempt=1)
     return root
 
@@ -210,7 +210,7 @@ def served(tmp_path_factory, provider):
     folder = tmp_path_factory.mktemp("sign-in")
     root = folder / "runs"
     root.mkdir()
-    RunDirectory.create(root, TrainSpec(), run_id=RUN)
+    RunDirectory.create(root, TrainSpec(), run_id=RUN).request_attempt(1)
     Journal(root).append(JournalKind.SUBMITTED, RUN, attempt=1)
     port = free_port()
     path = write(folder / "sign-in.toml", port, provider.issuer)

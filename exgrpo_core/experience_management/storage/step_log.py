@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from exgrpo_core.durable_files import sync
 from exgrpo_core.experience_management.storage.append_file import AppendFile
 from exgrpo_core.experience_management.storage.snapshot import encode_block, has_block, iterate_blocks, read_columns
+from exgrpo_core.faults import Fault, FaultKind
 
 _NAME = re.compile(r"steps-(\d{6})-[0-9a-f]{8}\.log")
 
@@ -110,8 +111,8 @@ def steps_after(directory: Path, position: LogPosition | None) -> list[LoggedSte
     return []
 
 
-def find_log_faults(directory: Path, positions: Iterable[LogPosition], is_branch: bool) -> list[str]:
-    """Return a sentence on each log that is missing or damaged; `positions` are those of the snapshots.
+def find_log_faults(directory: Path, positions: Iterable[LogPosition], is_branch: bool) -> list[Fault]:
+    """Return the logs that are missing or damaged, by folder and name; `positions` are those of the snapshots.
 
     A block at a log's end that a kill cut, or that is being written, is no damage: nothing continues from it. Logs that
     are in the folder of a branch's parent are not missing.
@@ -128,13 +129,14 @@ def find_log_faults(directory: Path, positions: Iterable[LogPosition], is_branch
             parent = header.get("parent")
             if parent is not None and (parent[0] in sizes or not is_branch):
                 needed[parent[0]] = max(parent[1], needed.get(parent[0], 0))
-    missing = [f"{name} is missing." for name in needed if _NAME.fullmatch(name) and name not in sizes]
+    missing = [name for name in needed if _NAME.fullmatch(name) and name not in sizes]
     damaged = [
-        f"{name} is damaged."
+        name
         for name, size in sizes.items()
         if ends[name] < needed.get(name, 0) or has_block(directory / name, ends[name] + 1, size)
     ]
-    return sorted(missing + damaged)
+    kinds = dict.fromkeys(missing, FaultKind.MISSING) | dict.fromkeys(damaged, FaultKind.CHANGED)
+    return [Fault(kind, f"{directory.name}/{name}") for name, kind in sorted(kinds.items())]
 
 
 def _read(directory: Path, path: Sequence[tuple[str, int, float]]) -> list[LoggedStep]:

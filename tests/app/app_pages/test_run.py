@@ -11,13 +11,12 @@ import streamlit as st
 from app.formats import literal
 from db.connections.opening import open_database
 from db.ingest import events
-from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
+from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.processes import identify
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import ingest_all
@@ -283,7 +282,7 @@ def test_clone_opens_the_form_with_the_runs_values(open_page):
 
 
 def test_run_that_the_database_does_not_know_yet_is_waited_for(open_page, runs_root):
-    run_id = run_actions.submit(runs_root, load_preset("chains-exgrpo"))
+    run_id = queue_job(runs_root, load_preset("chains-exgrpo"))
     page = open_page("run", run=run_id)
     assert not page.exception
     assert "Queued" in texts(page)

@@ -8,8 +8,8 @@ from exgrpo_core.step_report import StepReport
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import rebuild_index
 from tests.app.form_fields import field

@@ -21,9 +21,9 @@ from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from jobs.actions import run_actions
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.status import RunStatus
 from jobs.studies.matrix import key_from_tags
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded

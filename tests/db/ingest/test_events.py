@@ -20,8 +20,8 @@ from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.recording.event_reader import EventReader
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from tests.db import recorded_runs
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.db.table_contents import contents

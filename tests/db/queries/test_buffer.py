@@ -6,7 +6,7 @@ import pytest
 from db.queries import buffer
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from jobs.recording.file_recorder import FileRecorder
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.specs.train import RecordingSpec
 from tests.db.conftest import KINDS
 from tests.db.queries.conftest import NUM_STEPS

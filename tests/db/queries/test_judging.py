@@ -26,8 +26,8 @@ from db.rows.chains_of_thought import AgreementRow
 from db.rows.judging import LabelledVoteRow, VerdictFilter
 from db.tables import models
 from jobs.judging.votes import VOTES_EVENT
+from jobs.recording.event_codec import EventWriter
 from jobs.recording.event_reader import EventReader
-from jobs.recording.event_writer import EventWriter
 from jobs.runs.directory import RunDirectory
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run

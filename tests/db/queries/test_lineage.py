@@ -5,7 +5,7 @@ import pytest
 
 from db.queries import lineage
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.step_reports import make_questions, make_report

@@ -10,7 +10,7 @@ from db.queries import trajectory_columns, trajectory_list
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 

@@ -3,7 +3,7 @@ import pytest
 from db.queries import trajectory_list
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.recording.verl_dump import read_dump
+from jobs.actions.adoption import read_dump
 from tests.exgrpo_core.verl_plugin import stock_verl
 from tests.exgrpo_core.verl_plugin.stock_verl import imports, launch, make_environment, metrics_of, rollouts_of
 

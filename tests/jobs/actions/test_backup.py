@@ -12,13 +12,14 @@ from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from db.connections.opening import open_database
+from exgrpo_core.checksums import seal
 from jobs.actions import backup, run_actions
 from jobs.actions.archive import ArchiveError
 from jobs.actions.backup import back_up, restore
 from jobs.cli.main import app
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
-from jobs.runs.status import RunStatus
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.db.table_contents import contents
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
@@ -96,7 +97,7 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
         try:
             copy.look_until(run_id, RunStatus.LOST)
             run = RunDirectory(copy.runs_root / run_id)
-            run.info_path.write_text(json.dumps(run.read_run_info()))  # without the checksum of spec.json
+            run.info_path.write_bytes(seal(json.dumps(run.read_run_info()).encode()))
             spec = run.spec_path
             spec.write_text(spec.read_text().replace('"num_steps": 400', '"num_steps": 60'))
             run_actions.resume(copy.runs_root, run_id)

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from exgrpo_core.config import ExGRPOConfig
-from jobs.actions import run_actions
-from jobs.actions.evaluations import plan_evaluation, resolve_target, submit_evaluation
+from jobs.actions.evaluations import plan_evaluation, resolve_target
+from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.user_benchmarks import benchmarks_folder
 from jobs.recording.file_recorder import FileRecorder
@@ -27,7 +27,7 @@ def run(tmp_path) -> RunDirectory:
     """A training run with checkpoints at steps 5 and 10."""
     algorithm = ExGRPOConfig(max_response_tokens=48)
     spec = TrainSpec(name="mine", algorithm=algorithm)
-    run = RunDirectory.open(tmp_path / "runs", run_actions.submit(tmp_path / "runs", spec))
+    run = RunDirectory.open(tmp_path / "runs", queue_job(tmp_path / "runs", spec))
     for step in (5, 10):
         save_checkpoint(run.checkpoints_path, step, write_policy)
     return run
@@ -83,7 +83,7 @@ def test_a_chat_template_that_the_model_lacks_is_refused_before_the_start(run, t
     benchmarks = [mine | choice for choice in fields.get("benchmarks", [{}])]
     spec = plan_evaluation(run.path.parent, "mine@5", fields | {"benchmarks": benchmarks}, "test")
     with pytest.raises(SpecError, match=rf"^{name}: .* the model has no chat template"):
-        submit_evaluation(run.path.parent, spec)
+        queue_job(run.path.parent, spec)
 
 
 @pytest.mark.parametrize("target", ["mine@7", "mine@first"])
@@ -94,7 +94,7 @@ def test_checkpoint_that_is_not_there_is_refused_with_those_that_are(run, target
 
 def test_damaged_checkpoint_is_refused(run):
     (checkpoint_path(run.checkpoints_path, 5) / "policy" / "config.json").write_text("{}")
-    with pytest.raises(CommandError, match=r"config.json is damaged; choose another step"):
+    with pytest.raises(CommandError, match=r"config\.json: differs from what was written.* Choose another step"):
         resolve_target(run.path.parent, "mine@5")
 
 
@@ -106,7 +106,7 @@ def test_folder_and_hub_name_are_models_of_no_run(tmp_path):
 def test_evaluation_keeps_the_checkpoints_model_without_its_optimizer(run):
     runs_root = run.path.parent
     spec = tiny_evaluation("x", MATH).model_copy(update={"model": resolve_target(runs_root, "mine@5")})
-    evaluation = RunDirectory.open(runs_root, submit_evaluation(runs_root, spec))
+    evaluation = RunDirectory.open(runs_root, queue_job(runs_root, spec))
     names = {path.name for path in (evaluation.path / "model").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
     assert "optimizer.safetensors" not in names
@@ -118,7 +118,7 @@ def test_sharded_checkpoint_is_kept_for_verls_merger_whose_absence_is_said(run, 
     save_checkpoint(run.checkpoints_path, 15, write_shards)
     runs_root = run.path.parent
     spec = tiny_evaluation("x", MATH).model_copy(update={"model": resolve_target(runs_root, "mine@15")})
-    evaluation = RunDirectory.open(runs_root, submit_evaluation(runs_root, spec))
+    evaluation = RunDirectory.open(runs_root, queue_job(runs_root, spec))
     names = {path.name for path in (evaluation.path / "shards").iterdir()}
     assert names == {"model_world_size_1_rank_0.pt", "fsdp_config.json"}
     monkeypatch.setenv("EXGRPO_VERL_PYTHON", str(tmp_path / "no-python"))
@@ -132,13 +132,13 @@ def test_checkpoint_without_a_model_leaves_no_evaluation_behind(run):
     before = set(runs_root.iterdir())
     spec = tiny_evaluation("x", MATH).model_copy(update={"model": resolve_target(runs_root, "mine@15")})
     with pytest.raises(CommandError, match="holds no model"):
-        submit_evaluation(runs_root, spec)
+        queue_job(runs_root, spec)
     assert set(runs_root.iterdir()) == before
 
 
 def test_unknown_benchmark_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(SpecError, match="benchmarks: expected some of"):
-        submit_evaluation(tmp_path, tiny_evaluation("x", (BenchmarkChoice(name="maths"),)))
+        queue_job(tmp_path, tiny_evaluation("x", (BenchmarkChoice(name="maths"),)))
     assert not any(tmp_path.iterdir())
 
 
@@ -172,7 +172,7 @@ def test_checkpoint_is_scored_by_its_runs_template_and_length_unless_others_are_
 def test_checkpoint_of_a_run_that_reward_parts_trained_is_scored_by_them_too(run):
     assert plan(run).reward_parts == ()
     spec = TrainSpec(name="random", data=DataSpec(rewards={"random": 1.0}))
-    control = RunDirectory.open(run.path.parent, run_actions.submit(run.path.parent, spec))
+    control = RunDirectory.open(run.path.parent, queue_job(run.path.parent, spec))
     save_checkpoint(control.checkpoints_path, 5, write_policy)
     assert plan(run, target="random@5").reward_parts == ("random",)
     assert plan(run, reward_parts=["answer", "format"]).reward_parts == ("answer", "format")
@@ -189,14 +189,14 @@ def test_checkpoint_of_a_run_that_reward_parts_trained_is_scored_by_them_too(run
 def test_what_cannot_fit_into_the_models_context_is_refused_before_anything_is_written(run, longest, message):
     before = set(run.path.parent.iterdir())
     with pytest.raises(SpecError, match=message):
-        submit_evaluation(run.path.parent, plan(run, max_response_tokens=longest))
+        queue_job(run.path.parent, plan(run, max_response_tokens=longest))
     assert set(run.path.parent.iterdir()) == before
-    assert submit_evaluation(run.path.parent, plan(run, max_response_tokens=16372))
+    assert queue_job(run.path.parent, plan(run, max_response_tokens=16372))
 
 
 def test_wrong_row_of_ones_own_data_is_refused_before_anything_is_written(run, sums):
     sums.write_text(json.dumps(SUMS[0]) + '\n{"problem": "What is 1+1?"}\n')
     before = set(run.path.parent.iterdir())
     with pytest.raises(DataError, match=r"sums.jsonl, row 2: expected a question and its gold answer, got None"):
-        submit_evaluation(run.path.parent, plan(run))
+        queue_job(run.path.parent, plan(run))
     assert set(run.path.parent.iterdir()) == before

@@ -5,8 +5,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jobs.actions import run_actions
 from jobs.actions.model_export import export_model
+from jobs.actions.queueing import queue_job
 from jobs.engines.embedded.lora import LoraSettings
 from jobs.engines.embedded.model import load_policy, train_adapters
 from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
@@ -21,7 +21,7 @@ from tests.jobs.training.chat_model import CHAT_TEMPLATE, make_chat_model
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:
     """A training run with a checkpoint at step 5."""
-    run = RunDirectory.open(tmp_path / "runs", run_actions.submit(tmp_path / "runs", TrainSpec(name="mine")))
+    run = RunDirectory.open(tmp_path / "runs", queue_job(tmp_path / "runs", TrainSpec(name="mine")))
     save_checkpoint(run.checkpoints_path, 5, write_policy)
     return run
 

@@ -3,13 +3,13 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from exgrpo_core.checksums import seal
 from jobs.actions.progress import describe_stop, job_progress
 from jobs.runs.attempts import Heartbeat, read_heartbeat, write_heartbeat
+from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.plan import write_plan
 from jobs.runs.processes import identify
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.judging import JudgedSpec, JudgeSpec
 from jobs.specs.train import load_preset
@@ -29,7 +29,9 @@ def test_evaluation_is_as_far_as_its_questions(tmp_path):
     beat(run, 12)
     assert job_progress(run) is None
     (run.path / "evaluation").mkdir()
-    (run.path / "evaluation" / "plan.json").write_text(json.dumps({"num_questions": {"aime24": 30, "amc": 10}}))
+    (run.path / "evaluation" / "plan.json").write_bytes(
+        seal(json.dumps({"num_questions": {"aime24": 30, "amc": 10}}).encode())
+    )
     assert job_progress(run) == (12, 40)
 
 

@@ -2,46 +2,41 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
+from jobs.actions.run_actions import read_job_spec
+from jobs.cli.main import app
 from jobs.runs import lookup
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
-from jobs.runs.status import RunStatus
-from jobs.specs.train import DataSpec, TrainSpec
+from jobs.runs.state import read_state
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.specs.judging import JudgedSpec, JudgeSpec
+from jobs.specs.train import TrainSpec
+
+CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
 
 
-def test_submitted_run_is_queued_and_its_folder_holds_the_specification(tmp_path):
-    run_id = run_actions.submit(tmp_path / "runs", TrainSpec(name="mine"))
-    run = RunDirectory.open(tmp_path / "runs", run_id)
-    assert run.spec().name == "mine"
-    assert lookup.state_of(tmp_path / "runs", run).status is RunStatus.QUEUED
+def call(*words: object) -> str:
+    result = CLI.invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
-def test_local_data_file_is_named_absolutely_since_workers_run_elsewhere(tmp_path, monkeypatch):
-    row = {
-        "data_source": "math",
-        "prompt": [{"role": "user", "content": "1 + 1?"}],
-        "reward_model": {"ground_truth": "2"},
-    }
-    (tmp_path / "questions.jsonl").write_text(json.dumps(row))
-    monkeypatch.chdir(tmp_path)
-    run_id = run_actions.submit(tmp_path, TrainSpec(data=DataSpec(source="questions.jsonl")))
-    assert run_actions.clone(tmp_path, run_id).data.source == str(tmp_path / "questions.jsonl")
+@pytest.fixture
+def judge_id(tmp_path) -> str:
+    """A judge's job on a training run of chains."""
+    trained = queue_job(tmp_path, TrainSpec(name="trained"))
+    return queue_job(tmp_path, JudgeSpec(judged=JudgedSpec(run_id=trained), judge="oracle"))
 
 
-def test_folder_that_happens_to_be_called_like_made_questions_changes_nothing(tmp_path, monkeypatch):
-    (tmp_path / "chains").mkdir()
-    (tmp_path / "chains-warm").mkdir()
-    monkeypatch.chdir(tmp_path)
-    spec = run_actions.clone(tmp_path, run_actions.submit(tmp_path, TrainSpec()))
-    assert (spec.data.source, spec.model.source) == ("chains", "chains-warm")
-
-
-def test_runs_root_that_cannot_be_written_is_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(CommandError, match="choose another runs root"):
-        run_actions.submit(tmp_path / "file", TrainSpec())
+@pytest.fixture
+def evaluation_id(tmp_path) -> str:
+    choice = BenchmarkChoice(name="math500", num_questions=2)
+    return queue_job(tmp_path, EvalSpec(model=EvalModelSpec(source="owner/model"), benchmarks=(choice,)))
 
 
 @pytest.mark.parametrize("run_id", ["../elsewhere", "workbench", "", "20260101-000000-abcdef"])
@@ -52,20 +47,20 @@ def test_run_that_is_not_there_or_leads_elsewhere_is_refused(tmp_path, run_id):
 
 def test_folder_that_was_never_queued_can_be_started_by_resume(tmp_path):
     run = RunDirectory.create(tmp_path, TrainSpec())
-    assert lookup.state_of(tmp_path, run).status is RunStatus.STOPPED
+    assert read_state(run).status is RunStatus.STOPPED
     run_actions.resume(tmp_path, run.run_id)
-    assert lookup.state_of(tmp_path, run).status is RunStatus.QUEUED
+    assert read_state(run).status is RunStatus.QUEUED
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 41, "two\nlines"])
 def test_unusable_tag_is_refused(tmp_path, name):
-    run_id = run_actions.submit(tmp_path, TrainSpec())
+    run_id = queue_job(tmp_path, TrainSpec())
     with pytest.raises(CommandError, match="tag: expected"):
         run_actions.tag(tmp_path, run_id, name)
 
 
 def test_too_long_note_is_refused(tmp_path):
-    run_id = run_actions.submit(tmp_path, TrainSpec())
+    run_id = queue_job(tmp_path, TrainSpec())
     with pytest.raises(CommandError, match="note: expected at most"):
         run_actions.note(tmp_path, run_id, "x" * 20_001)
 
@@ -86,3 +81,24 @@ def test_run_with_a_damaged_name_is_said_to_be_known_by_its_id(tmp_path):
     assert lookup.find_run_id(tmp_path, run.run_id) == run.run_id
     with pytest.raises(CommandError, match=f"damaged run.json by id: {run.run_id}"):
         lookup.find_run_id(tmp_path, "mine")
+
+
+def test_clone_prints_a_judges_specification(tmp_path, judge_id):
+    content = json.loads(call("clone", judge_id, "--set", "judged.limit=5", "--runs-root", tmp_path))
+    assert content == read_job_spec(tmp_path, judge_id).model_dump(mode="json") | {
+        "judged": read_job_spec(tmp_path, judge_id).judged.model_dump(mode="json") | {"limit": 5}
+    }
+
+
+def test_clone_queues_a_judge_and_an_evaluation_again(tmp_path, judge_id, evaluation_id):
+    for job_id in (judge_id, evaluation_id):
+        cloned = call("clone", job_id, "--submit", "--runs-root", tmp_path).split()[0]
+        assert cloned != job_id
+        spec = read_job_spec(tmp_path, job_id)
+        copy = RunDirectory.open(tmp_path, cloned).job_spec()
+        assert copy == spec.model_copy(update={"name": f"{spec.name} copy"})
+
+
+def test_judge_is_not_branched(tmp_path, judge_id):
+    with pytest.raises(CommandError, match="kind: expected train, got judge; name a training run"):
+        run_actions.branch(tmp_path, judge_id, 1)

@@ -6,6 +6,7 @@ import pytest
 from db.queries import runs
 from db.queries.run_filter import RunFilter
 from jobs.actions import run_actions, run_bin
+from jobs.actions.queueing import queue_job
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, find_run_id
@@ -76,7 +77,7 @@ def test_the_bin_has_the_name_that_a_run_was_given_last_and_a_copys_name_is_free
 
 
 def test_a_run_that_a_queued_job_waits_for_is_not_deleted(runs_root):
-    waiting = run_actions.submit(runs_root, TrainSpec(name="after it", waits_for="run-finished"))
+    waiting = queue_job(runs_root, TrainSpec(name="after it", waits_for="run-finished"))
     with pytest.raises(CommandError, match=rf"cannot be deleted: after it \({waiting}\) waits for it; stop that first"):
         run_bin.delete(runs_root, "run-finished")
     run_actions.stop(runs_root, waiting)

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from exgrpo_core.experience_management.storage.snapshot import iterate_blocks
+from exgrpo_core.faults import Fault, FaultKind
+from jobs.actions.run_actions import link_checkpoint
 from jobs.actions.verification import verify_run
 from jobs.recording.event_codec import segment_path
 from jobs.recording.log_damage import find_damaged_logs
 from jobs.runs.attempts import LOCK_FILE, OUTCOME_FILE, write_outcome
-from jobs.runs.branching import link_checkpoint
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.file_lock import FileLock
 from jobs.runs.state import STARTUP_SECONDS
-from jobs.runs.status import RunStatus
 from tests.faults.small_training import StepControl, train
 from tests.jobs.training.killed_runs import killed_run
 
@@ -37,8 +38,8 @@ def run(resumed: RunDirectory, tmp_path: Path) -> RunDirectory:
     return RunDirectory(Path(shutil.copytree(resumed.path, tmp_path / resumed.run_id)))
 
 
-def sentences(run: RunDirectory) -> list[str]:
-    return [damage.what for damage in verify_run(run)]
+def faults(run: RunDirectory) -> list[Fault]:
+    return [damage.fault for damage in verify_run(run)]
 
 
 def change_lines(run: RunDirectory, attempt: int, change) -> list[bytes]:
@@ -52,31 +53,31 @@ def change_lines(run: RunDirectory, attempt: int, change) -> list[bytes]:
 def test_missing_trajectories_are_named_once_without_the_system_s_words(run, caplog):
     name = "attempts/0001/trajectories/step-00000001.parquet"
     (run.path / name).unlink()
-    assert sentences(run) == [f"{name}: is missing."]
+    assert faults(run) == [Fault(FaultKind.MISSING, name)]
     assert caplog.text == ""
 
 
 def test_missing_questions_of_two_attempts_are_named_once(run):
     (questions,) = run.attempt_path(1).glob("questions-training.parquet")
     questions.unlink()
-    assert sentences(run) == ["attempts/0001/questions-training.parquet: is missing."]
+    assert faults(run) == [Fault(FaultKind.MISSING, "attempts/0001/questions-training.parquet")]
 
 
 def test_one_missing_event_is_named_by_its_number(run):
     change_lines(run, 1, lambda lines: lines[:1] + lines[2:])
     lines = change_lines(run, 2, lambda lines: lines[:-1])
-    assert sentences(run) == [
-        "attempts/0001/events-000001.jsonl: event 2 is missing.",
-        f"attempts/0002: event {len(lines)} is missing.",
+    assert faults(run) == [
+        Fault(FaultKind.MISSING_EVENTS, "attempts/0001/events-000001.jsonl", (2, 2)),
+        Fault(FaultKind.MISSING_EVENTS, "attempts/0002", (len(lines), len(lines))),
     ]
 
 
 @pytest.mark.parametrize("num_left", [0, -2])
 def test_lost_events_are_not_blamed_on_the_log_of_the_replay_buffer(run, num_left):
     lines = change_lines(run, 2, lambda lines: lines[:num_left])
-    (sentence,) = sentences(run)
-    assert sentence.startswith("attempts/0002: events ")
-    assert sentence.endswith(f" to {len(lines)} are missing.")
+    (fault,) = faults(run)
+    assert (fault.kind, fault.file) == (FaultKind.MISSING_EVENTS, "attempts/0002")
+    assert fault.position[1] == len(lines)
     assert b'"kind":"checkpoint"' in lines[-2]
 
 
@@ -88,21 +89,21 @@ def flip(path: Path, at: int) -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize(
-    ("damage", "word"),
+    ("damage", "kind"),
     [
-        (lambda log: flip(log, 0), "damaged"),
-        (lambda log: flip(log, log.stat().st_size // 2), "damaged"),
-        (lambda log: flip(log, -1), "damaged"),
-        (lambda log: log.write_bytes(log.read_bytes()[:-1]), "damaged"),
-        (lambda log: log.write_bytes(b""), "damaged"),
-        (Path.unlink, "missing"),
+        (lambda log: flip(log, 0), FaultKind.CHANGED),
+        (lambda log: flip(log, log.stat().st_size // 2), FaultKind.CHANGED),
+        (lambda log: flip(log, -1), FaultKind.CHANGED),
+        (lambda log: log.write_bytes(log.read_bytes()[:-1]), FaultKind.CHANGED),
+        (lambda log: log.write_bytes(b""), FaultKind.CHANGED),
+        (Path.unlink, FaultKind.MISSING),
     ],
 )
-def test_each_damaged_log_of_the_replay_buffer_is_named_though_a_later_checkpoint_is_whole(run, number, damage, word):
+def test_each_damaged_log_of_the_replay_buffer_is_named_though_a_later_checkpoint_is_whole(run, number, damage, kind):
     log = sorted(run.buffer_path.glob("steps-*.log"))[number]
     damage(log)
     (damaged,) = verify_run(run)
-    assert damaged.what == f"buffer/{log.name} is {word}."
+    assert damaged.fault == Fault(kind, f"buffer/{log.name}")
     assert damaged.remedy == "Nothing is lost to a resume from step-00000009, the newest whole checkpoint."
 
 
@@ -115,7 +116,7 @@ def test_a_log_that_a_kill_cut_is_whole_and_one_with_whole_steps_after_the_damag
         log.write_bytes(whole[:size])
         assert find_damaged_logs(run) == []
     flip(log, start)
-    assert find_damaged_logs(run) == [f"{log.name} is damaged."]
+    assert find_damaged_logs(run) == [Fault(FaultKind.CHANGED, f"buffer/{log.name}")]
 
 
 def test_a_damaged_log_and_the_steps_that_it_lacks_are_one_damage(tmp_path):
@@ -123,15 +124,15 @@ def test_a_damaged_log_and_the_steps_that_it_lacks_are_one_damage(tmp_path):
     (log,) = run.buffer_path.glob("steps-*.log")
     *_, (_, start, _), _ = iterate_blocks(log)
     flip(log, start)
-    (damaged,) = [damage for damage in verify_run(run) if damage.what.startswith("buffer")]
-    assert damaged.what == f"buffer/{log.name} is damaged."
-    assert damaged.remedy.startswith("It lacks steps of attempt 1, of which ")
+    (damaged,) = [damage for damage in verify_run(run) if damage.fault.file.startswith("buffer")]
+    assert damaged.fault == Fault(FaultKind.CHANGED, f"buffer/{log.name}")
+    assert damaged.remedy.startswith("buffer: its log lacks steps of attempt 1, of which ")
 
 
 def test_without_settings_nobody_knows_what_a_resume_needs_of_a_log(run):
     flip(sorted(run.buffer_path.glob("steps-*.log"))[0], 0)
     run.spec_path.write_text("{")
-    (damaged,) = [damage for damage in verify_run(run) if damage.what.startswith("buffer")]
+    (damaged,) = [damage for damage in verify_run(run) if damage.fault.file.startswith("buffer")]
     assert "Nothing is lost" not in damaged.remedy
 
 
@@ -142,7 +143,7 @@ def test_the_log_of_its_parent_is_not_missed_in_a_branch(resumed, tmp_path):
     assert find_damaged_logs(run) == []
     (log,) = run.buffer_path.glob("steps-*.log")
     log.unlink()
-    assert find_damaged_logs(run) == [f"{log.name} is missing."]
+    assert find_damaged_logs(run) == [Fault(FaultKind.MISSING, f"buffer/{log.name}")]
 
 
 def remove_outcome(run: RunDirectory, attempt: int) -> None:
@@ -154,18 +155,18 @@ def remove_outcome(run: RunDirectory, attempt: int) -> None:
 
 def test_a_missing_outcome_is_named_if_the_events_say_that_the_attempt_ended(run):
     remove_outcome(run, 1)
-    assert sentences(run) == []
+    assert faults(run) == []
     remove_outcome(run, 2)
-    assert sentences(run) == ["attempts/0002/outcome.json: is missing; the last event says finished."]
+    assert faults(run) == [Fault(FaultKind.NO_END, "attempts/0002/outcome.json", details="finished")]
 
 
 def test_an_outcome_that_a_worker_has_still_to_write_is_not_missed(run):
     lock = FileLock(run.attempt_path(2) / LOCK_FILE)
     assert lock.acquire()
     remove_outcome(run, 2)
-    assert sentences(run) == []
+    assert faults(run) == []
     lock.release()
-    assert len(sentences(run)) == 1
+    assert len(faults(run)) == 1
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_steps_whose_record_is_lost_are_named(run, step, num_lines, lost):
     damages = verify_run(run)
     assert len(damages) == num_lines
     for damaged in damages:
-        assert damaged.what.endswith("is damaged and was skipped.")
+        assert damaged.fault.kind is FaultKind.DAMAGED_LINE
         assert damaged.remedy.startswith(
             f"Pages leave out the metrics and trajectories of {lost}. All other events are kept."
         )

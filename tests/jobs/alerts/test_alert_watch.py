@@ -17,9 +17,8 @@ from db.ingest import events
 from jobs.actions import run_actions
 from jobs.alerts import alert_events, watch
 from jobs.alerts.destinations import URLS_VARIABLE
-from jobs.alerts.sent_log import SENT_LOG_FILE, SentLog
-from jobs.alerts.watch import AlertWatch, watch_from_environment
-from jobs.runs.status import RunStatus
+from jobs.alerts.watch import SENT_LOG_FILE, AlertWatch, SentLog, watch_from_environment
+from jobs.runs.control import RunStatus
 from tests.jobs.alerts.receiver import SECRET
 from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
 

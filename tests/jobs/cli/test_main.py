@@ -10,12 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
 from jobs.cli.runs import plain_number
 from jobs.cli.workbench import WorkbenchInstance
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from tests.app import recorded, scored
 from tests.jobs.training.killed_runs import killed_run
@@ -33,7 +34,7 @@ def invoke(runs_root: Path, *words: str):
 
 
 def submit(runs_root: Path, name: str = "toy") -> str:
-    return run_actions.submit(runs_root, TrainSpec(name=name, num_steps=2))
+    return queue_job(runs_root, TrainSpec(name=name, num_steps=2))
 
 
 def test_empty_runs_root_says_how_to_start(runs_root):
@@ -189,7 +190,7 @@ def test_table_names_scores_as_the_pages_do(runs_root):
 
 
 def test_tags_of_the_specification_are_tags_of_the_run(runs_root):
-    run_actions.submit(runs_root, TrainSpec(tags=("paper",)))
+    queue_job(runs_root, TrainSpec(tags=("paper",)))
     assert json.loads(invoke(runs_root, "runs", "--json").stdout)[0]["tags"] == ["paper"]
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runs import lookup
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
+from jobs.runs.state import read_state
 from jobs.specs.train import TrainSpec
 from jobs.supervisor.instance import read_supervisor
 from tests.jobs.cli.invoked import exgrpo, printed_json
@@ -83,7 +83,7 @@ def test_interrupted_training_stops_with_a_checkpoint(bench: Bench):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 3, errors
-    assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.STOPPED
+    assert read_state(bench.run_of(run_id)).status is RunStatus.STOPPED
     assert any(bench.run_of(run_id).checkpoints_path.glob("step-*"))
 
 
@@ -92,7 +92,7 @@ def test_followed_resume_continues_until_the_run_ends(bench: Bench):
     exgrpo(bench.runs_root, "stop", run_id)
     result = run(bench.runs_root, "resume", "--follow", run_id)
     assert result.returncode == 0, result.stderr
-    assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.FINISHED
+    assert read_state(bench.run_of(run_id)).status is RunStatus.FINISHED
 
 
 def test_killed_training_command_leaves_its_run_going(bench: Bench):
@@ -111,8 +111,8 @@ def test_detached_training_is_looked_after_until_it_ends(bench: Bench, tmp_path)
     (folder / "config.json").write_text('{"model_type": "llama"}')  # without a tokenizer and weights
     result = run(bench.runs_root, "train", "--detach", "--set", f"model.source={folder}", "--json")
     run_id = json.loads(result.stdout)["run_id"]
-    wait_until(lambda: lookup.state_of(bench.runs_root, bench.run_of(run_id)).is_ended, "the run's end")
-    state = lookup.state_of(bench.runs_root, bench.run_of(run_id))
+    wait_until(lambda: read_state(bench.run_of(run_id)).is_ended, "the run's end")
+    state = read_state(bench.run_of(run_id))
     assert state.status is RunStatus.FAILED
     wait_until(lambda: read_supervisor(bench.runs_root) is None, "the supervisor to end")
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from jobs.cli.main import app
 from jobs.cli.options import EXIT_FAILURE
 from jobs.runs.attempts import read_heartbeat
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey
 from tests.jobs.studies.recorded import record_run

@@ -7,6 +7,7 @@ from scipy import stats
 
 from db.statistics.differences import binomial_tail
 from exgrpo_core.checksums import seal
+from exgrpo_core.faults import Fault, FaultKind
 from jobs.contamination.report import ContaminationReport, ModelProbe, read_reports, write_report
 
 CLEAN = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
@@ -59,9 +60,7 @@ def test_reports_come_back_newest_first_and_what_is_none_is_named(tmp_path):
         (path.parent / name).write_text(content, encoding="utf-8")
     reports, faults = read_reports(tmp_path)
     assert [report.num_questions for report in reports] == [31, 30]
-    assert faults == [
-        f"workbench/contamination/{name}.json: differs from what was written, so it is not shown." for name in "zyxw"
-    ]
+    assert faults == [Fault(FaultKind.CHANGED, f"workbench/contamination/{name}.json") for name in "zyxw"]
 
 
 @pytest.mark.parametrize(
@@ -79,4 +78,4 @@ def test_a_restored_report_of_another_shape_is_named_and_keeps_no_page_from_open
     path.write_bytes(seal(json.dumps(changed).encode()))
     reports, [fault] = read_reports(tmp_path)
     assert reports == []
-    assert fault.endswith(f"{path.name}: differs from what was written, so it is not shown.")
+    assert fault == Fault(FaultKind.CHANGED, f"workbench/contamination/{path.name}")

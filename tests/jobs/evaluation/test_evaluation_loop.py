@@ -11,16 +11,14 @@ from db.connections.opening import open_database
 from db.queries.benchmarks import compare_scores, list_scores
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from jobs.actions import run_actions
-from jobs.actions.evaluations import submit_evaluation
+from jobs.actions.queueing import queue_job
 from jobs.cli.following import RunFollower
 from jobs.evaluation import evaluation_loop
 from jobs.evaluation.evaluation_loop import run_evaluation
 from jobs.grading.answer_grader import grader_version
 from jobs.recording.file_recorder import FileRecorder
-from jobs.runs.control import TrainingError
+from jobs.runs.control import Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import BenchmarkChoice, ServerSpec
 from jobs.specs.train import RecordingSpec
 from tests.jobs.evaluation.completion_server import completions, running
@@ -222,7 +220,7 @@ def follow(runs_root, run_id, is_over):
 def test_all_provided_benchmarks_are_scored_end_to_end_through_a_kill(tmp_path, shared_dir):
     runs_root, model = tmp_path / "runs", save_tiny_model(tmp_path / "model")
     spec = tiny_evaluation(model, slices(shared_dir / "data" / "benchmarks", 3), max_response_tokens=200)
-    run_id = submit_evaluation(runs_root, spec)
+    run_id = queue_job(runs_root, spec)
     run = RunDirectory.open(runs_root, run_id)
     killed = follow(runs_root, run_id, lambda _state: len(list(named_lines(run))) >= 4)
     os.kill(killed.heartbeat.worker.pid, signal.SIGKILL)

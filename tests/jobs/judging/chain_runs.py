@@ -12,9 +12,8 @@ from jobs.judging.votes import VOTES_EVENT, Vote
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.tasks.chains.oracle import judge_response

@@ -16,9 +16,7 @@ from jobs.judging.verdicts import PROMPT_FILE, disarm
 from jobs.judging.votes import read_recorded_votes
 from jobs.recording import file_recorder
 from jobs.runs.attempts import read_outcome
-from jobs.runs.control import TrainingError
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
+from jobs.runs.control import Phase, RunStatus, TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE
 from tests.jobs.judging.chain_runs import (
     WRITINGS,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobs.launchers.local import LocalLauncher
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.specs.train import ModelSpec, TrainSpec
 from jobs.specs.verl import RaySpec, VerlSpec
 from jobs.supervisor.indexing import DatabaseIndex

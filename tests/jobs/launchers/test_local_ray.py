@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from jobs.runs.control import RunStatus
 from jobs.runs.processes import ProcessIdentity, group_members, identify
-from jobs.runs.status import RunStatus
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import find_ray
 from tests.tools import report_missing

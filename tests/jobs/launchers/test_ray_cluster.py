@@ -12,7 +12,7 @@ from db.queries import metrics
 from jobs.actions import run_actions
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs_api import RayClusterState, RayJobsApi, RayJobStatus, read_cluster
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.specs.train import parse_spec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.jobs.engines.verl_ray.runs import NUM_STEPS, RUN_SECONDS, run_content, steps_of

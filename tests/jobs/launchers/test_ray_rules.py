@@ -22,9 +22,8 @@ from jobs.launchers.ray_jobs import (
 from jobs.launchers.ray_jobs_api import RayJobsApi, RayUnreachableError, check_address, is_loopback
 from jobs.machine.engine_environments import Pins
 from jobs.machine.gpu_needs import GpuNeeds
-from jobs.runs.ray_contact import CONTACT_TIMEOUT_SECONDS, read_contact, write_contact
-from jobs.runs.state import read_state
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
+from jobs.runs.state import CONTACT_TIMEOUT_SECONDS, read_contact, read_state, write_contact
 from jobs.specs.train import TrainSpec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
@@ -233,11 +232,11 @@ def test_attempt_of_which_nobody_heard_is_lost_even_without_a_supervisor(ray_ben
     long_ago = time.time() - 3600
     os.utime(launcher.attempt_path, (long_ago, long_ago))
     write_contact(launcher.attempt_path, launcher.new_contact())
-    assert read_state(run, 1).status is RunStatus.STARTING
+    assert read_state(run).status is RunStatus.STARTING
     write_contact(
         launcher.attempt_path, replace(launcher.new_contact(), seen_at=time.time() - CONTACT_TIMEOUT_SECONDS - 1)
     )
-    assert read_state(run, 1).status is RunStatus.LOST
+    assert read_state(run).status is RunStatus.LOST
     launcher.close()
 
 

@@ -5,9 +5,8 @@ import sys
 import time
 
 from jobs.recording.recorder import RunRecorder
-from jobs.runs.control import Control
+from jobs.runs.control import Control, RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from jobs.worker.worker import main
 from tests.jobs.supervisor.toy_worker import run_toy

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from exgrpo_core.checksums import seal
 from exgrpo_core.errors import InputError
-from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.engines.embedded.generation import score_sequences
 from jobs.engines.embedded.model import load_policy
 from jobs.engines.embedded.packing import TokenSequence
@@ -53,7 +54,7 @@ def run(tmp_path, model) -> RunDirectory:
         "data": {"source": "word_problems", "template": "compact"},
         "algorithm": {"temperature": 0.7, "max_prompt_tokens": 200, "max_response_tokens": 48},
     }
-    run = RunDirectory.open(tmp_path, run_actions.submit(tmp_path, parse_spec(content, "test")))
+    run = RunDirectory.open(tmp_path, queue_job(tmp_path, parse_spec(content, "test")))
     save_checkpoint(run.checkpoints_path, 5, lambda checkpoint: make_chat_model(checkpoint.policy))
     return run
 
@@ -73,7 +74,7 @@ def test_folder_is_asked_in_its_own_chat_template(model, tmp_path):
 def test_a_start_that_is_gone_is_named(run):
     spec_path = run.path / "spec.json"
     spec_path.write_text(spec_path.read_text(encoding="utf-8").replace("chat", "gone"), encoding="utf-8")
-    run.info_path.write_text(json.dumps(run.read_run_info()))  # without the checksum of spec.json
+    run.info_path.write_bytes(seal(json.dumps(run.read_run_info()).encode()))
     with pytest.raises(CommandError, match="the model that it began with is gone"):
         find_model(run.path.parent, "mine@start")
 

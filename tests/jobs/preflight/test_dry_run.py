@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.engines.verl_ray.sft_overrides import check_sft_overrides
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
 from jobs.preflight import dry_run
@@ -130,7 +130,7 @@ def test_problems_that_verls_environment_finds_refuse_the_run(tmp_path, fake_env
     with pytest.raises(SpecError, match=r"a\.b: verl"):
         plan_run(spec, tmp_path)
     with pytest.raises(CommandError, match=r"a\.b: verl"):
-        run_actions.submit(tmp_path / "runs", spec)
+        queue_job(tmp_path / "runs", spec)
     assert not (tmp_path / "runs").exists()
     assert "data.train_batch_size=128" in (tmp_path / "asked").read_text()
 
@@ -149,7 +149,7 @@ def test_a_broken_environment_is_one_sentence(fake_environment, text, exit_code,
 
 def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_not(tmp_path):
     with pytest.raises(CommandError, match="make verl-env"):
-        run_actions.submit(tmp_path, parse_spec({"engine": "verl"}, "test"))
+        queue_job(tmp_path, parse_spec({"engine": "verl"}, "test"))
     spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
     resolve(spec, tmp_path).raise_refusals(ignores_disk_space=True)
 
@@ -158,7 +158,7 @@ def test_a_context_that_is_too_short_is_refused_before_anything_starts(tmp_path)
     spec = verl_spec("paper-exgrpo")
     short = spec.model_copy(update={"model": spec.model.model_copy(update={"source": "Qwen/Qwen2.5-Math-7B"})})
     with pytest.raises(CommandError, match=r"use Elliott/Qwen2\.5-Math-7B-16k-think"):
-        run_actions.submit(tmp_path / "runs", short)
+        queue_job(tmp_path / "runs", short)
 
 
 def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:

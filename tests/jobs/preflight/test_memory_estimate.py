@@ -14,7 +14,7 @@ from jobs.preflight.memory_estimate import (
     training_state_bytes,
 )
 from jobs.preflight.model_shapes import ModelShape, model_shape
-from jobs.specs.lora import LoraSpec
+from jobs.specs.base import LoraSpec
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
 from tests.jobs.engines.tiny_models import build_policy

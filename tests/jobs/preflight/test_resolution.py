@@ -4,11 +4,11 @@ import pytest
 from typer.testing import CliRunner
 
 from app import requests, settings
-from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.runs.lookup import CommandError
-from jobs.specs.benchmark import ValidationBenchmark
+from jobs.specs.base import ValidationBenchmark
 from jobs.specs.train import TrainSpec
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
@@ -25,7 +25,7 @@ def runs_root(tmp_path):
     """A runs root with one run, which the pages read too."""
     root = tmp_path / "runs"
     settings.configure(settings.AppSettings(root))
-    run_actions.submit(root, TrainSpec(name="mine"))
+    queue_job(root, TrainSpec(name="mine"))
     return root
 
 
@@ -39,7 +39,7 @@ def test_dry_run_submit_and_form_refuse_a_specification_with_one_sentence(runs_r
     path = tmp_path / "run.json"
     path.write_text(json.dumps(content))
     with pytest.raises(CommandError) as of_submit:
-        run_actions.submit(runs_root, TrainSpec.model_validate(content))
+        queue_job(runs_root, TrainSpec.model_validate(content))
     sentence = str(of_submit.value)
     assert reason in sentence
     with pytest.raises(RunRefusedError) as of_form:

@@ -15,8 +15,8 @@ from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import MAX_WAITING, FileRecorder
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.recording.trajectory_file import list_steps, read_token_data, write_parquet
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.step_reports import make_questions, make_report
 

@@ -7,7 +7,7 @@ from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.loggers import FanOutRecorder, open_recorder
 from jobs.recording.recorder import EvaluationRecord
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.specs.train import RecordingSpec, SpecError, TrainSpec
 from tests.step_reports import make_report
 

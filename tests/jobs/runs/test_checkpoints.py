@@ -2,6 +2,7 @@ import shutil
 
 import pytest
 
+from exgrpo_core.faults import Fault, FaultKind
 from jobs.runs import checkpoints
 from jobs.runs.checkpoints import (
     DamagedCheckpointError,
@@ -48,7 +49,7 @@ def test_damaged_checkpoint_is_named_and_the_previous_one_used(tmp_path, offset,
     path.write_bytes(bytes(content))
     checkpoint, _ = open_newest(tmp_path, lambda it: it.step)
     assert checkpoint.step == 1
-    assert "model.safetensors is damaged" in caplog.text
+    assert "model.safetensors: differs from what was written" in caplog.text
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["damaged-1-step-00000002", "step-00000001"]
 
 
@@ -79,13 +80,15 @@ def test_when_no_checkpoint_is_whole_each_fault_is_named_and_all_stay(tmp_path):
 def test_damaged_manifest_is_named(tmp_path, content):
     path = save(tmp_path, 1).path / "manifest.json"
     path.unlink() if content is None else path.write_text(content)
-    assert "manifest.json is missing or damaged" in find_fault(path.parent)
+    fault = find_fault(path.parent)
+    assert (fault.kind, fault.file) == (FaultKind.UNREADABLE, f"{tmp_path.name}/step-00000001/manifest.json")
 
 
 def test_missing_file_is_named(tmp_path):
     path = save(tmp_path, 1).experience / "experience.json"
     path.unlink()
-    assert find_fault(path.parent.parent) == f"{path} is missing"
+    name = f"{tmp_path.name}/step-00000001/experience/experience.json"
+    assert find_fault(path.parent.parent) == Fault(FaultKind.MISSING, name)
 
 
 def test_interrupted_save_leaves_no_checkpoint_and_the_next_save_is_whole(tmp_path):

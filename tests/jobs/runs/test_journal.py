@@ -1,7 +1,6 @@
 import multiprocessing
 
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.queue import asked_attempts
+from jobs.runs.journal import Journal, JournalEntry, JournalKind, add_request
 
 
 def append_many(runs_root, run_id):
@@ -72,10 +71,21 @@ def test_writers_of_several_processes_never_mix(tmp_path):
         assert numbers == list(range(50))
 
 
-def test_newest_asked_attempt_counts_and_runs_stand_in_the_order_of_asking(tmp_path):
-    journal = Journal(tmp_path)
-    journal.append(JournalKind.SUBMITTED, "a", attempt=1)
-    journal.append(JournalKind.SUBMITTED, "b", attempt=1)
-    journal.append(JournalKind.TAGGED, "c", tag="x")
-    journal.append(JournalKind.RESUME_ASKED, "a", attempt=2)
-    assert list(asked_attempts(journal.entries()).items()) == [("b", 1), ("a", 2)]
+def entry(run_id: str, attempt: object, kind: JournalKind = JournalKind.RESUME_ASKED) -> JournalEntry:
+    return JournalEntry("2026-11-24T12:00:00+00:00", kind, run_id, {"attempt": attempt}, "somebody")
+
+
+def test_the_newest_attempt_counts_in_the_order_of_asking():
+    entries = [entry("a", 1, JournalKind.SUBMITTED), entry("b", 1), entry("a", 2), entry("c", 1)]
+    asked: dict[str, int] = {}
+    assert all(add_request(asked, one) for one in entries)
+    assert list(asked.items()) == [("b", 1), ("a", 2), ("c", 1)]
+
+
+def test_an_older_attempt_than_the_one_asked_for_asks_for_nothing():
+    asked = {"a": 3}
+    assert not add_request(asked, entry("a", 2))
+    assert not add_request(asked, entry("a", "4"))
+    assert not add_request(asked, entry("a", 4, JournalKind.NOTED))
+    assert asked == {"a": 3}
+    assert add_request(asked, entry("a", 3))

@@ -1,6 +1,7 @@
 import pytest
 
 from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.runs import lookup
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import load_any_spec, loop_name, parse_any_spec, shape_mistakes
@@ -70,7 +71,7 @@ def test_run_directory_gives_a_training_specification_only_of_a_training_run(tmp
 
 
 def test_command_for_training_runs_says_that_an_evaluation_is_none(tmp_path):
-    run_id = run_actions.submit(tmp_path, EVALUATION)
+    run_id = queue_job(tmp_path, EVALUATION)
     with pytest.raises(lookup.CommandError, match="kind: expected train, got eval"):
         run_actions.clone(tmp_path, run_id)
 

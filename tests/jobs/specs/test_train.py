@@ -1,7 +1,7 @@
 import pytest
 
 from exgrpo_core.config import Clipping
-from jobs.specs.lora import LoraSpec
+from jobs.specs.base import LoraSpec
 from jobs.specs.presets import PRESETS_DIR, RENAMED
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import (

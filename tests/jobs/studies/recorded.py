@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.studies.definition import Study
 from jobs.studies.matrix import RunKey, spec_of
 from tests.step_reports import make_questions
@@ -19,7 +19,7 @@ def record_run(
     runs_root: Path, study: Study, key: RunKey, num_correct: int, end: RunStatus = RunStatus.FINISHED
 ) -> str:
     """Record a run that gets `num_correct` of 10 held-out questions right in the end, one fewer before."""
-    run_id = run_actions.submit(runs_root, spec_of(study, key))
+    run_id = queue_job(runs_root, spec_of(study, key))
     run = RunDirectory.open(runs_root, run_id)
     attempt = run.claim_attempt()
     recorder = FileRecorder(run, attempt, run.spec().recording)

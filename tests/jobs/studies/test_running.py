@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 
 from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.lookup import CommandError
-from jobs.runs.status import RunStatus
 from jobs.specs.evaluation import EvalSpec
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.matrix import RunKey

@@ -13,7 +13,7 @@ from db.rows.runs import RunRow
 from db.statistics.intervals import MeanInterval, mean_interval
 from jobs.actions import run_actions
 from jobs.runs.attempts import write_outcome
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.studies.comparison import reading
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey, wanted_keys

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.runs.attempts import Heartbeat, write_heartbeat
+from jobs.runs.control import RunStatus
 from jobs.runs.processes import identify
-from jobs.runs.status import RunStatus
 
 if __name__ == "__main__":
     identity = identify(os.getpid())

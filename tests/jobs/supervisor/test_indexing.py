@@ -14,12 +14,12 @@ from db.connections.session import DatabaseError
 from db.queries import metrics, runs
 from db.queries.runs import get_run, list_ends
 from jobs.actions import run_actions
-from jobs.recording.event_writer import EventWriter
+from jobs.recording.event_codec import EventWriter
 from jobs.recording.file_recorder import FileRecorder
-from jobs.runs import lookup
 from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
+from jobs.runs.state import read_state
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor import indexing, run_index
 from jobs.supervisor.open_index import ingest_all
@@ -163,7 +163,7 @@ def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             )
         engine.dispose()
-        state = lookup.state_of(runs_root, run)
+        state = read_state(run)
         index.record_state(run, state)
         while index.is_behind:
             index.refresh()

@@ -7,8 +7,7 @@ import pytest
 from jobs.actions import run_actions
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.checkpoints import open_newest
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
+from jobs.runs.control import Phase, RunStatus
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec, wait_until
 
 

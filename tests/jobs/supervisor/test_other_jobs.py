@@ -6,7 +6,7 @@ import pytest
 from db.connections.opening import open_database
 from db.queries import runs
 from jobs.actions import run_actions
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from tests.jobs.supervisor.toy_bench import Bench, processes_of
 

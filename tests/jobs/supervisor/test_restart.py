@@ -17,10 +17,10 @@ from db.connections.opening import open_database
 from db.queries.runs import get_run
 from jobs.actions import run_actions
 from jobs.launchers.local import LocalLauncher
-from jobs.runs import lookup
 from jobs.runs.attempts import read_heartbeat, write_heartbeat
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
+from jobs.runs.state import read_state
 from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
 from tests.jobs.supervisor.toy_bench import TIMEOUT_SECONDS, Bench, processes_of, toy_spec, wait_until
 
@@ -59,7 +59,7 @@ def test_run_that_ended_while_no_supervisor_looked_is_told_right(bench: Bench):
     first = start_supervisor(bench.runs_root)
     bench.wait_for_step(run_id, 3)
     end(first)
-    wait_until(lambda: lookup.state_of(bench.runs_root, bench.run_of(run_id)).is_ended, "the run's end")
+    wait_until(lambda: read_state(bench.run_of(run_id)).is_ended, "the run's end")
     bench.start()
     bench.look_until(run_id, RunStatus.FINISHED)
 
@@ -94,7 +94,7 @@ def test_supervisors_that_start_together_give_a_run_one_worker(bench: Bench):
     codes = sorted(process.wait(timeout=60) for process in together)
     assert codes == [0, 1, 1]
     assert bench.run_of(run_id).attempts() == [1]
-    assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.STOPPED
+    assert read_state(bench.run_of(run_id)).status is RunStatus.STOPPED
 
 
 def test_ending_a_supervisor_leaves_its_run_going(bench: Bench):

@@ -7,8 +7,8 @@ from db.connections.opening import open_database
 from db.queries import metrics, runs
 from jobs.actions import run_actions
 from jobs.runs.attempts import read_outcome
+from jobs.runs.control import RunStatus
 from jobs.runs.lookup import CommandError
-from jobs.runs.status import RunStatus
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
 from tests.processes import is_gone
 

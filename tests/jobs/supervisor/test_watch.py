@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from jobs.launchers.local import LocalLauncher
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.supervisor import watch
 from jobs.supervisor.watch import AttemptWatch, StopClock, StopPolicy
 from tests.jobs.supervisor.toy_bench import toy_spec

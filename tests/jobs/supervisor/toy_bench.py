@@ -8,11 +8,11 @@ from pathlib import Path
 
 import psutil
 
-from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.launchers.local import LocalLauncher
-from jobs.runs import lookup
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
+from jobs.runs.state import read_state
 from jobs.specs.train import TrainSpec
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
@@ -57,7 +57,7 @@ class Bench:
         return self.supervisor
 
     def submit(self, spec: TrainSpec) -> str:
-        return run_actions.submit(self.runs_root, spec)
+        return queue_job(self.runs_root, spec)
 
     def run_of(self, run_id: str) -> RunDirectory:
         return RunDirectory.open(self.runs_root, run_id)
@@ -74,16 +74,16 @@ class Bench:
         wait_until(has_come, f"{run_id} to be {statuses}, it is {supervisor.state_of(run_id)}")
 
     def step_of(self, run_id: str) -> int:
-        state = lookup.state_of(self.runs_root, self.run_of(run_id))
+        state = read_state(self.run_of(run_id))
         return state.heartbeat.step if state.heartbeat else 0
 
     def status_of(self, run_id: str) -> RunStatus:
-        return lookup.state_of(self.runs_root, self.run_of(run_id)).status
+        return read_state(self.run_of(run_id)).status
 
     def wait_for_step(self, run_id: str, step: int) -> None:
         wait_until(lambda: self.step_of(run_id) >= step, f"step {step}")
 
     def worker_pid(self, run_id: str) -> int:
-        state = lookup.state_of(self.runs_root, self.run_of(run_id))
+        state = read_state(self.run_of(run_id))
         assert state.heartbeat is not None
         return state.heartbeat.worker.pid

@@ -10,10 +10,8 @@ import time
 from exgrpo_core.step_report import StepReport
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import open_newest, save_checkpoint
-from jobs.runs.control import Control, TrainingError
+from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
-from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import TrainSpec
 from jobs.worker.worker import main

@@ -6,7 +6,7 @@ import pytest
 
 from exgrpo_core.config import LogProbRefresh
 from jobs.runs.directory import RunDirectory
-from jobs.specs.resume import ResumeSpec
+from jobs.specs.base import ResumeSpec
 from tests.faults.small_training import StepControl, small_spec, train
 
 

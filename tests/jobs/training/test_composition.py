@@ -9,9 +9,8 @@ import pytest
 
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.checkpoints import list_checkpoints, save_checkpoint
-from jobs.runs.control import TrainingError
+from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import parse_spec
 from jobs.tasks.chains.question_set import make_questions
 from jobs.tasks.chains.tokenizer import make_tokenizer
@@ -225,7 +224,7 @@ def test_damaged_newest_checkpoint_is_passed_over(copied, caplog):
     (run.checkpoints_path / "step-00000004" / "policy" / "model.safetensors").write_bytes(b"")
     _, recorder = train(run)
     assert [report.step for report in recorder.steps] == [3, 4]
-    assert "model.safetensors is damaged" in caplog.text
+    assert "model.safetensors: differs from what was written" in caplog.text
 
 
 def test_checkpoint_whose_buffer_cannot_be_restored_is_passed_over(copied, caplog):

@@ -13,8 +13,8 @@ from jobs.judging.items import JudgedItem
 from jobs.judging.judge_loop import judge_item, oracle_name
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.trajectory_file import read_questions
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, parse_spec
 from jobs.tasks.questions import build_question

@@ -11,9 +11,8 @@ from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.checkpoints import list_checkpoints
-from jobs.runs.control import TrainingError
+from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError, load_preset, parse_spec
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem

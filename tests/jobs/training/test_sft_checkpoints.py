@@ -11,8 +11,8 @@ from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.checkpoints import find_fault, list_checkpoints
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, parse_spec
 from jobs.training.verl_sft import SftFollower
 from tests.faults.small_training import StepControl

@@ -10,14 +10,13 @@ import pytest
 from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.snapshot import encode_block, iterate_blocks, read_columns
+from exgrpo_core.faults import FaultKind, describe_fault
 from exgrpo_core.state import StateError
 from jobs.recording.event_reader import iterate_events
 from jobs.recording.log_damage import find_experience_damage
-from jobs.runs.checkpoints import DamagedCheckpointError, checkpoint_path
-from jobs.runs.control import TrainingError
+from jobs.runs.checkpoints import DamagedCheckpointError, checkpoint_path, describe_resume
+from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.resume_point import describe_resume
-from jobs.runs.status import RunStatus
 from tests.faults import recorded
 from tests.faults.small_training import EightNumbers, StepControl, small_spec, train
 from tests.jobs.training.killed_runs import KilledError, killed_run, killing_at
@@ -160,10 +159,12 @@ def test_a_log_that_cannot_be_read_stops_no_resume(tmp_path):
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
 def test_later_steps_whose_trajectories_are_damaged_are_named_before_and_at_the_resume(tmp_path, suffix, damage):
     run = killed_run(tmp_path, "newest", 7)
-    assert find_experience_damage(run) == ""
+    assert find_experience_damage(run) is None
     damaged = max(run.buffer_path.glob(f"segment-*.{suffix}"))
     damage(damaged)
-    sentence = find_experience_damage(run)
+    fault = find_experience_damage(run)
+    assert fault.kind is FaultKind.LOST_EXPERIENCE
+    sentence = fault.details
     assert re.match(rf"The experience of steps \d to 7 cannot be kept: buffer/{damaged.name}", sentence)
     assert train(run, StepControl(stop_at=5)) is RunStatus.STOPPED
     (again,) = events_of(run, 2)
@@ -192,7 +193,7 @@ def test_a_log_of_an_imported_run_with_other_content_under_a_right_checksum_is_a
     blocks = [(header, read_columns(log, first, end)) for header, first, end in iterate_blocks(log)]
     blocks[-1] = (blocks[-1][0] | change, blocks[-1][1] | columns)
     log.write_bytes(b"".join(encode_block(header, of_block) for header, of_block in blocks))
-    assert find_experience_damage(run).count("\n") == 0
+    assert "\n" not in describe_fault(find_experience_damage(run))
     try:
         assert train(run, StepControl(stop_at=5)) is RunStatus.STOPPED
         assert "damaged" in events_of(run, 2)[0]["notices"][0]

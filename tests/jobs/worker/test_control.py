@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from jobs.runs import fencing
+from jobs.runs import attempts
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.directory import RunDirectory
 from jobs.worker.control import WorkerControl
@@ -18,13 +18,13 @@ def test_a_worker_sends_heartbeats_while_it_cannot_read_whether_it_was_supersede
     def fail(_):
         raise OSError(116, "Stale file handle")
 
-    fencing.set_attempt(attempt_path)
+    attempts.set_attempt(attempt_path)
     try:
         monkeypatch.setattr(os, "listdir", fail)
         control.heartbeat(3)
     finally:
         monkeypatch.undo()
-        fencing.clear_attempt()
+        attempts.clear_attempt()
     heartbeat = read_heartbeat(attempt_path)
     assert heartbeat is not None
     assert heartbeat.step == 3

@@ -15,7 +15,7 @@ from app.queries.answers import UnavailableError
 from app.serving import server
 from db.rows.runs import LIVE_STATES, BucketRow, MetricPoint
 from exgrpo_core.step_report import METRICS
-from jobs.runs.status import ENDED, RunStatus
+from jobs.runs.control import ENDED, RunStatus
 
 
 def points(*values):

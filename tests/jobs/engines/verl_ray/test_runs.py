@@ -13,11 +13,12 @@ from db.queries.buffer import bucket_grid
 from db.queries.metrics import list_evaluations, metric_series
 from db.queries.runs import get_run
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from jobs.actions.evaluations import plan_evaluation, submit_evaluation
+from jobs.actions.evaluations import plan_evaluation
+from jobs.actions.queueing import queue_job
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.recording.event_reader import EventReader
+from jobs.runs.checkpoints import describe_resume
 from jobs.runs.directory import RunDirectory
-from jobs.runs.resume_point import describe_resume
 from jobs.supervisor.open_index import rebuild_index
 from tests.faults.recorded import recorded_tokens
 from tests.jobs.engines.verl_ray.runs import (
@@ -117,7 +118,7 @@ def test_evaluation_of_a_checkpoint_merges_its_shards_first(experiential, tmp_pa
         "max_response_tokens": 16,
     }
     spec = plan_evaluation(runs_root, f"{experiential.run_id}@last", asked, "test")
-    evaluation = RunDirectory.open(runs_root, submit_evaluation(runs_root, spec))
+    evaluation = RunDirectory.open(runs_root, queue_job(runs_root, spec))
     assert (evaluation.path / "shards").is_dir()
     assert work(evaluation) == "finished"
     assert (evaluation.path / "model" / "model.safetensors").is_file()

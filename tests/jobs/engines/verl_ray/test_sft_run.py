@@ -12,8 +12,8 @@ from jobs.engines.embedded.model import load_policy
 from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.status import RunStatus
 from jobs.specs.train import parse_spec
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.imitation import make_small_policy

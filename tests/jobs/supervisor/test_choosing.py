@@ -2,7 +2,7 @@ import pytest
 
 from jobs.actions import run_actions
 from jobs.runs.attempts import read_outcome
-from jobs.runs.status import RunStatus
+from jobs.runs.control import RunStatus
 from jobs.specs.train import SpecError
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 

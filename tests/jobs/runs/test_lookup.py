@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 
 from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.preflight.dry_run import plan_run
-from jobs.runs.checkpoint_names import find_checkpoint, starting_checkpoint
 from jobs.runs.checkpoints import checkpoint_path, prune_checkpoints, save_checkpoint
 from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError
+from jobs.runs.lookup import CommandError, find_checkpoint, starting_checkpoint
 from jobs.specs.train import ModelSpec, TrainSpec
 
 
@@ -25,7 +25,7 @@ def write_shards(checkpoint):
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:
     """A training run with a model at step 5 and verl's shards at step 10."""
-    run = RunDirectory.open(tmp_path, run_actions.submit(tmp_path, TrainSpec(name="mine")))
+    run = RunDirectory.open(tmp_path, queue_job(tmp_path, TrainSpec(name="mine")))
     save_checkpoint(run.checkpoints_path, 5, write_model)
     save_checkpoint(run.checkpoints_path, 10, write_shards)
     return run
@@ -44,7 +44,7 @@ def test_dry_run_shows_the_checkpoint_that_is_named_and_writes_nothing(run):
 
 def test_run_keeps_the_model_it_starts_from_when_the_checkpoint_is_pruned(run):
     runs_root = run.path.parent
-    started = RunDirectory.open(runs_root, run_actions.submit(runs_root, from_checkpoint("mine@5")))
+    started = RunDirectory.open(runs_root, queue_job(runs_root, from_checkpoint("mine@5")))
     source = Path(started.spec().model.source)
     assert source == started.path / "model" / run.run_id / "step-00000005"
     assert started.read_run_info()["parent_run_id"] == run.run_id
@@ -53,14 +53,14 @@ def test_run_keeps_the_model_it_starts_from_when_the_checkpoint_is_pruned(run):
     prune_checkpoints(run.checkpoints_path, 1)
     assert not named.exists()
     assert [path.name for path in source.iterdir()] == ["config.json"]
-    again = run_actions.submit(runs_root, run_actions.clone(runs_root, started.run_id))
+    again = queue_job(runs_root, run_actions.clone(runs_root, started.run_id))
     assert run_actions.clone(runs_root, again).model.source == str(source)
 
 
 def test_checkpoint_that_is_not_there_is_refused_before_a_run_is_made(run):
     runs_root = run.path.parent
     with pytest.raises(CommandError, match=r"no checkpoint at step 7; there are: 5, 10"):
-        run_actions.submit(runs_root, from_checkpoint("mine@7"))
+        queue_job(runs_root, from_checkpoint("mine@7"))
     assert len(list(runs_root.glob("*/run.json"))) == 1
 
 

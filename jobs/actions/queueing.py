@@ -1,0 +1,154 @@
+"""Queueing a job of any kind: its checks, its folder, its entries in the journal; nothing is left of one that fails."""
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exgrpo_core.errors import first_line
+from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
+from jobs.actions.evaluations import check_evaluation
+from jobs.evaluation.model_folder import MODEL_FOLDER, keep_model, link_model
+from jobs.preflight.local_sources import with_model_source
+from jobs.preflight.resolution import resolve
+from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.lookup import CommandError
+from jobs.specs.any_job import JobSpec
+from jobs.specs.evaluation import EvalSpec
+from jobs.specs.judging import JudgeSpec
+from jobs.specs.train import MAX_NAME_CHARACTERS, ORACLE_SOURCES, SpecError, TrainSpec
+
+_UNNAMED = {"evaluation", "judge"}
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job that was checked; `fill` puts into its folder what it starts from."""
+
+    spec: JobSpec
+    run_id: str | None = None
+    parent_run_id: str | None = None
+    branched_from_step: int | None = None
+    fill: Callable[[RunDirectory], None] | None = None
+
+
+def queue_job(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = None) -> str:
+    """Check a job of any kind, write its folder, queue it and return its id; `parent_run_id` is what it is copied from.
+
+    The model of a checkpoint, by `RUN@STEP`, is copied into the new folder, which then does not need the checkpoint.
+
+    Raises:
+        SpecError: It names a file, model or benchmark that does not exist, or the oracle does not know the task.
+        RunDirectoryError: There is no such run to judge.
+        CommandError: The job could not run, or the runs root cannot be written.
+    """
+    if isinstance(spec, EvalSpec):
+        job = _new_evaluation(runs_root, spec)
+    elif isinstance(spec, JudgeSpec):
+        job = NewJob(_name_judge(runs_root, _checked_judge(runs_root, spec)))
+    else:
+        job = _new_training_run(runs_root, spec, parent_run_id)
+    return write_job(runs_root, job)
+
+
+def write_job(runs_root: Path, job: NewJob) -> str:
+    """Write a job's folder, queue its first attempt and return its id; nothing is left of one that cannot be queued.
+
+    Raises:
+        CommandError: The runs root cannot be written, or what the job starts from cannot be read.
+    """
+    run = None
+    try:
+        runs_root.mkdir(parents=True, exist_ok=True)
+        run = RunDirectory.create(
+            runs_root,
+            job.spec,
+            run_id=job.run_id,
+            parent_run_id=job.parent_run_id,
+            branched_from_step=job.branched_from_step,
+        )
+        if job.fill is not None:
+            job.fill(run)
+        journal = Journal(runs_root)
+        for name in job.spec.tags:
+            journal.append(JournalKind.TAGGED, run.run_id, tag=name)
+        journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
+        run.request_attempt(1)
+    except (OSError, BufferCorruptionError, RunDirectoryError) as error:
+        if run is not None:
+            shutil.rmtree(run.path, ignore_errors=True)
+        why = (isinstance(error, OSError) and error.strerror) or first_line(error).rstrip(".")
+        raise CommandError(f"{runs_root}: the job cannot be written ({why}); nothing is queued.") from None
+    return run.run_id
+
+
+def _new_training_run(runs_root: Path, spec: TrainSpec, parent_run_id: str | None) -> NewJob:
+    preflight = resolve(spec, runs_root)
+    preflight.raise_refusals(ignores_disk_space=True)
+    spec, start = preflight.spec, preflight.start
+    if start is None:
+        return NewJob(spec, parent_run_id=parent_run_id)
+    run_id = make_run_id(datetime.now(UTC))
+    folder = runs_root.resolve() / run_id / MODEL_FOLDER / start.run_id / start.policy.parent.name
+    spec = with_model_source(spec, str(folder))
+    return NewJob(spec, run_id, start.run_id, fill=lambda _: link_model(start.policy, folder))
+
+
+def _new_evaluation(runs_root: Path, spec: EvalSpec) -> NewJob:
+    spec = _name_evaluation(runs_root, check_evaluation(runs_root, spec))
+    if spec.waits_for is not None or spec.server is not None or spec.model.run_id is None:
+        return NewJob(spec, parent_run_id=spec.waits_for)
+    policy = Path(spec.model.source)
+    return NewJob(spec, parent_run_id=spec.model.run_id, fill=lambda run: keep_model(policy, run.path))
+
+
+def _checked_judge(runs_root: Path, spec: JudgeSpec) -> JudgeSpec:
+    if spec.judged.file is not None:
+        if not spec.judged.file.is_file():
+            raise SpecError(f"judged.file: {spec.judged.file} does not exist; give a file of JSON lines.")
+        # The worker runs in another folder.
+        judged = spec.judged.model_copy(update={"file": spec.judged.file.resolve()})
+        spec = spec.model_copy(update={"judged": judged})
+    if spec.judged.run_id is not None:
+        trained = RunDirectory.open(runs_root, spec.judged.run_id).spec()
+        if spec.judge == "oracle" and trained.data.source not in ORACLE_SOURCES:
+            raise SpecError(
+                f"judge: expected server, since {spec.judged.run_id} trains on {trained.data.source} and the oracle "
+                "knows the built-in tasks only; give the address of a judge's server (docs/judging.md)."
+            )
+    return spec
+
+
+def _name_evaluation(runs_root: Path, spec: EvalSpec) -> EvalSpec:
+    """Return the evaluation named after model and benchmarks, such as `score arc step 100 on math500 + aime24`."""
+    if spec.name not in _UNNAMED:
+        return spec
+    model = Path(spec.model.source).name
+    if spec.model.run_id is not None:
+        model = f"{_run_name(runs_root, spec.model.run_id)} step {spec.model.step}"
+    benchmarks = " + ".join(choice.name for choice in spec.benchmarks)
+    return spec.model_copy(update={"name": _allowed(f"score {model} on {benchmarks}")})
+
+
+def _name_judge(runs_root: Path, spec: JudgeSpec) -> JudgeSpec:
+    """Return the judge named after who judges what, such as `judge arc by the oracle`."""
+    if spec.name not in _UNNAMED:
+        return spec
+    judged = spec.judged
+    target = judged.file.name if judged.file is not None else _run_name(runs_root, judged.run_id or "")
+    judge = "the oracle" if spec.server is None else spec.server.model
+    return spec.model_copy(update={"name": _allowed(f"judge {target} by {judge}")})
+
+
+def _run_name(runs_root: Path, run_id: str) -> str:
+    try:
+        return str(RunDirectory.open(runs_root, run_id).read_run_info()["name"])
+    except (RunDirectoryError, KeyError):
+        return run_id
+
+
+def _allowed(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9 ._+@-]", "-", name)[:MAX_NAME_CHARACTERS].rstrip()

@@ -1,0 +1,145 @@
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from jobs.actions import run_actions
+from jobs.actions.evaluations import resolve_target
+from jobs.actions.queueing import queue_job
+from jobs.runs import lookup
+from jobs.runs.checkpoints import save_checkpoint
+from jobs.runs.control import RunStatus
+from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.journal import Journal
+from jobs.runs.lookup import CommandError
+from jobs.runs.state import read_state
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.specs.judging import JudgedSpec, JudgeSpec
+from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, load_preset
+from jobs.studies.definition import Scale, load_study
+from jobs.studies.matrix import RunKey
+from jobs.studies.running import PendingRun, start
+from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
+from tests.jobs.judging.chain_runs import oracle_spec, record_chains, server_spec
+
+MATH = (BenchmarkChoice(name="math500"),)
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """A runs root with one training run, which has a checkpoint at step 5."""
+    run = RunDirectory.open(tmp_path / "runs", queue_job(tmp_path / "runs", TrainSpec(name="mine")))
+    save_checkpoint(run.checkpoints_path, 5, lambda checkpoint: save_tiny_model(checkpoint.policy) and None)
+    return tmp_path / "runs"
+
+
+def trained_id(root: Path) -> str:
+    return lookup.find_run_id(root, "mine")
+
+
+def queue_study(root: Path) -> str:
+    study = load_study("main-table")
+    return start(root, study, PendingRun(RunKey("main-table", Scale.CHAINS, "sft", 0), None))
+
+
+KINDS = {
+    "train": lambda root: queue_job(root, TrainSpec(tags=("a",))),
+    "train from a checkpoint": lambda root: queue_job(
+        root, TrainSpec(model=ModelSpec(source="mine@5"), data=DataSpec(source="word_problems"))
+    ),
+    "sft": lambda root: queue_job(root, load_preset("chains-sft")),
+    "evaluation": lambda root: queue_job(root, tiny_evaluation("owner/model", MATH)),
+    "evaluation of a checkpoint": lambda root: queue_job(
+        root, tiny_evaluation("x", MATH).model_copy(update={"model": resolve_target(root, "mine@5")})
+    ),
+    "judge": lambda root: queue_job(root, JudgeSpec(judged=JudgedSpec(run_id=trained_id(root)), judge="oracle")),
+    "branch": lambda root: run_actions.branch(root, trained_id(root), 5),
+    "study": queue_study,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_disk_that_is_full_at_the_journal_leaves_no_folder_of_any_kind_of_job(root, monkeypatch, kind):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before, entries = set(root.iterdir()), Journal(root).entries()
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "append", full)
+        with pytest.raises(CommandError, match="No space left on device") as refused:
+            KINDS[kind](root)
+    assert "\n" not in str(refused.value)
+    assert (set(root.iterdir()), Journal(root).entries()) == (before, entries)
+    run = RunDirectory.open(root, KINDS[kind](root))
+    assert read_state(run).status is RunStatus.QUEUED
+    assert run.path in set(root.iterdir()) - before
+
+
+def test_local_data_file_is_named_absolutely_since_workers_run_elsewhere(tmp_path, monkeypatch):
+    row = {
+        "data_source": "math",
+        "prompt": [{"role": "user", "content": "1 + 1?"}],
+        "reward_model": {"ground_truth": "2"},
+    }
+    (tmp_path / "questions.jsonl").write_text(json.dumps(row))
+    monkeypatch.chdir(tmp_path)
+    run_id = queue_job(tmp_path, TrainSpec(data=DataSpec(source="questions.jsonl")))
+    assert run_actions.clone(tmp_path, run_id).data.source == str(tmp_path / "questions.jsonl")
+
+
+def test_folder_that_happens_to_be_called_like_made_questions_changes_nothing(tmp_path, monkeypatch):
+    (tmp_path / "chains").mkdir()
+    (tmp_path / "chains-warm").mkdir()
+    monkeypatch.chdir(tmp_path)
+    spec = run_actions.clone(tmp_path, queue_job(tmp_path, TrainSpec()))
+    assert (spec.data.source, spec.model.source) == ("chains", "chains-warm")
+
+
+def test_runs_root_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CommandError, match="nothing is queued"):
+        queue_job(tmp_path / "file", TrainSpec())
+
+
+def test_a_job_without_a_name_is_named_after_what_it_judges_or_scores(tmp_path):
+    run = record_chains(tmp_path, [["valid"]])
+    name = run.read_run_info()["name"]
+    judge = RunDirectory.open(tmp_path, queue_job(tmp_path, oracle_spec()))
+    assert judge.job_spec() == oracle_spec().model_copy(update={"name": f"judge {name} by the oracle"})
+    named = oracle_spec().model_copy(update={"name": "mine"})
+    assert RunDirectory.open(tmp_path, queue_job(tmp_path, named)).read_run_info()["name"] == "mine"
+    choices = (BenchmarkChoice(name="math500"), BenchmarkChoice(name="aime24"))
+    evaluation = queue_job(tmp_path, tiny_evaluation(Path("owner/some-model"), choices))
+    info = RunDirectory.open(tmp_path, evaluation).read_run_info()
+    assert info["name"] == "score some-model on math500 + aime24"
+
+
+def test_the_oracle_judges_chains_only(tmp_path):
+    spec = TrainSpec(name="mathematics", data={"source": "some.parquet", "template": "paper"})
+    RunDirectory.create(tmp_path, spec, run_id="trained")
+    with pytest.raises(SpecError, match=r"trains on some.parquet and the oracle knows the built-in tasks only"):
+        queue_job(tmp_path, oracle_spec())
+    assert queue_job(tmp_path, server_spec("http://127.0.0.1:1/v1"))
+
+
+def test_what_is_not_there_or_no_training_run_is_refused_before_anything_is_queued(tmp_path):
+    with pytest.raises(RunDirectoryError, match="has no run trained"):
+        queue_job(tmp_path, oracle_spec())
+    with pytest.raises(SpecError, match="does not exist"):
+        queue_job(tmp_path, server_spec("http://127.0.0.1:1/v1", judged={"file": str(tmp_path / "none.jsonl")}))
+    choice = BenchmarkChoice(name="math500", source="gone.parquet")
+    with pytest.raises(SpecError, match=r"benchmarks.math500.source: expected an existing file or folder"):
+        queue_job(tmp_path, EvalSpec(model=EvalModelSpec(source="owner/model"), benchmarks=(choice,)))
+    RunDirectory.create(tmp_path, oracle_spec(), run_id="trained")
+    with pytest.raises(SpecError, match="expected train, got judge"):
+        queue_job(tmp_path, oracle_spec())
+    assert len(list(tmp_path.glob("*/run.json"))) == 1
+
+
+def test_a_file_to_judge_is_named_absolutely(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labelled.jsonl").write_text("{}\n")
+    job_id = queue_job(tmp_path, server_spec("http://127.0.0.1:1/v1", judged={"file": "labelled.jsonl"}))
+    assert RunDirectory.open(tmp_path, job_id).job_spec().judged.file == tmp_path / "labelled.jsonl"
