@@ -10,12 +10,13 @@ Run `python -m bench.document` after `make bench LONG=1`.
 import json
 import math
 import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.report import LOAD, meets
+from bench.report import COMMIT, LOAD, meets
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
@@ -24,6 +25,17 @@ IMAGES = ROOT / "docs" / "images"
 QUIET_LOAD = 2.5
 """A result that was taken at a higher load average is marked: its times by the clock are ceilings."""
 GROWTH = "growth/"
+MEASURED = {
+    "pages": ("app", "db"),
+    "startup": ("app",),
+    "recording": ("jobs/recording", "db/ingest"),
+    "grading": ("jobs/grading",),
+    "replay_buffer": ("exgrpo_core/experience_management", "exgrpo_core/step"),
+    "exgrpo_overhead": ("exgrpo_core", "jobs/engines/embedded"),
+    "verl_step": ("exgrpo_core", "jobs/engines/verl_ray"),
+    "verl_driver": ("exgrpo_core", "jobs/engines/verl_ray"),
+}
+"""What a result is of, where that is not the embedded engine: its table is marked when this changed after it."""
 _PART = re.compile(r"(<!-- figures (\w+)(?: also ([^>]*))? -->\n).*?(<!-- end -->)", re.DOTALL)
 _COLOURS = ("#2a6fb0", "#c05a1c", "#3b8a4b", "#8a4b9c", "#6b6b6b")
 _WIDTH, _HEIGHT, _LEFT, _TOP, _PLOT_WIDTH, _PLOT_HEIGHT = 720, 300, 70, 20, 380, 220
@@ -34,9 +46,21 @@ Curves = dict[str, list[tuple[float, float]]]
 def table(result: Mapping[str, Any], also: Sequence[str] = ()) -> str:
     """Return as Markdown a result's figures with a target, then those named in `also`; without either, all."""
     figures, targets = result["figures"], result["targets"]
-    names = [*targets, *also] or [name for name in figures if not name.startswith((GROWTH, LOAD))]
+    names = [*targets, *also] or [name for name in figures if not name.startswith((GROWTH, LOAD, COMMIT))]
     rows = [_row(name, figures[name], targets.get(name)) for name in names]
-    return f"{_note(figures.get(LOAD))}| Figure | Measured | Target | |\n|---|---|---|---|\n" + "".join(rows)
+    notes = _age_note(result.get("bench", ""), figures.get(COMMIT)) + _note(figures.get(LOAD))
+    return f"{notes}| Figure | Measured | Target | |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def _age_note(bench: str, commit: str | None) -> str:
+    """Return at which commit a result was measured, and whether what it measures has changed since."""
+    if commit is None:
+        return "The commit was not recorded.\n\n"
+    paths = MEASURED.get(bench, ("jobs/engines/embedded",))
+    command = ["git", "log", "--oneline", f"{commit.removesuffix('+')}..HEAD", "--", *paths]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    is_newest = done.returncode == 0 and not done.stdout
+    return f"Measured at `{commit}`{'' if is_newest else '; **what it measures has changed since**'}.\n\n"
 
 
 def _note(load: float | None) -> str:

@@ -4,11 +4,15 @@ import json
 import math
 import operator
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 Figure = float | int | str | bool | None
 
+COMMIT = "commit"
+"""The figure that says at which commit a result was measured, with `+` where files were changed since."""
 LOAD = "load_average"
 """The figure that every result has: processes that wanted the machine's cores in the minute before it began."""
 
@@ -62,13 +66,22 @@ def report(bench: str, figures: Mapping[str, Figure], targets: Mapping[str, str]
         sys.stdout.write(f"missed: {key} = {figures[key]}, target {targets[key]}\n")
     line = {
         "bench": bench,
-        "figures": {key: _rounded(value) for key, value in {**figures, LOAD: _LOAD_AT_START}.items()},
+        "figures": {
+            key: _rounded(value) for key, value in {**figures, LOAD: _LOAD_AT_START, COMMIT: _commit()}.items()
+        },
         "targets": dict(targets),
         "met": not missed,
     }
     sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
     sys.stdout.flush()
     return not missed
+
+
+def _commit() -> str | None:
+    """Return the short name of the commit that is measured; None outside of a repository."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
 
 
 def _rounded(figure: Figure) -> Figure:

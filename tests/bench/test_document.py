@@ -4,9 +4,17 @@ import pytest
 
 from bench import document
 
+KNOWN = {"load_average": 1.0, "commit": "HEAD"}
 RESULT = {
     "bench": "x",
-    "figures": {"num": 3, "step_ms": 9.0, "growth/step ms/2": 4.0, "growth/step ms/1": 2.0, "load_average": 1.0},
+    "figures": {
+        "num": 3,
+        "step_ms": 9.0,
+        "growth/step ms/2": 4.0,
+        "growth/step ms/1": 2.0,
+        "load_average": 1.0,
+        "commit": "HEAD",
+    },
     "targets": {"step_ms": "<= 8"},
     "met": False,
 }
@@ -14,13 +22,20 @@ RESULT = {
 
 def test_a_table_shows_targets_first_and_what_was_missed():
     rows = document.table(RESULT, ["num"]).splitlines()
-    assert rows[2:] == ["| `step_ms` | 9 | <= 8 | **missed** |", "| `num` | 3 |  |  |"]
-    assert document.table(RESULT).splitlines()[2:] == rows[2:3]
+    assert rows[4:] == ["| `step_ms` | 9 | <= 8 | **missed** |", "| `num` | 3 |  |  |"]
+    assert document.table(RESULT).splitlines()[4:] == rows[4:5]
 
 
 def test_large_figures_are_whole_numbers_and_small_ones_keep_their_digits():
-    figures = {"points_per_s": 94772.1, "num": 14794, "share": 0.000969325, "is_whole": True, "load_average": 1.0}
-    rows = document.table({**RESULT, "figures": figures, "targets": {}}).splitlines()[2:]
+    figures = {
+        "points_per_s": 94772.1,
+        "num": 14794,
+        "share": 0.000969325,
+        "is_whole": True,
+        "load_average": 1.0,
+        "commit": "HEAD",
+    }
+    rows = document.table({**RESULT, "figures": figures, "targets": {}}).splitlines()[4:]
     assert [row.split("|")[2].strip() for row in rows] == ["94,772", "14,794", "0.0009693", "True"]
 
 
@@ -29,7 +44,17 @@ def test_large_figures_are_whole_numbers_and_small_ones_keep_their_digits():
 )
 def test_figures_say_whether_the_machine_was_busy_where_that_is_known(load, expected):
     figures = {**RESULT["figures"], "load_average": load}
-    assert document.table({**RESULT, "figures": figures}).startswith(expected)
+    assert document.table({**RESULT, "figures": figures}).split("\n\n", 1)[1].startswith(expected)
+
+
+def test_a_table_says_at_which_commit_it_was_measured_and_whether_that_is_old():
+    (first,) = document.subprocess.run(
+        ["git", "rev-list", "--max-parents=0", "HEAD"], cwd=document.ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()[:1]
+    figures = RESULT["figures"]
+    assert "changed since" in document.table({**RESULT, "figures": {**figures, "commit": first}})
+    assert "changed since" not in document.table(RESULT)
+    assert document.table({**RESULT, "figures": {**figures, "commit": None}}).startswith("The commit was not")
 
 
 def test_growth_is_read_in_order_of_work_and_drawn_to_scale():
@@ -50,7 +75,7 @@ def test_the_document_is_filled_from_the_results(tmp_path, monkeypatch):
     for _ in range(2):
         document.main()
     text = (tmp_path / "performance.md").read_text(encoding="utf-8")
-    assert text.startswith("a\n<!-- figures x also num -->\n| Figure")
+    assert text.startswith("a\n<!-- figures x also num -->\nMeasured at `HEAD`.\n\n| Figure")
     assert text.endswith("\n![How cost grows with work](images/growth-x.svg)\n<!-- end -->\nb\n")
     assert "old" not in text
     assert "| `num` | 3 |" in text

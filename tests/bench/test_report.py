@@ -36,6 +36,7 @@ def test_last_line_is_json_and_names_figures_targets_and_whether_they_were_met(c
     assert report("demo", {"step_ms": 1.23456789, "mode": "short"}, {"step_ms": "<= 8.0"})
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert line["figures"].pop("load_average") >= 0
+    assert line["figures"].pop("commit")
     assert line == {
         "bench": "demo",
         "figures": {"step_ms": 1.23457, "mode": "short"},
