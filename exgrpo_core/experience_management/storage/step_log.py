@@ -3,6 +3,19 @@
 A log `steps-000001-1f2e3d4c.log` is written by one opening of the buffer. It is a sequence of blocks as in a snapshot
 file: first the position that the opening continues from, in this or an older log, then one block a step. So logs make a
 tree, and the steps after a snapshot are on the path from its position to the end of the newest log.
+
+How a run that is killed comes back, for example with a checkpoint at step 10 and a kill in step 14:
+
+1. A step writes its new trajectories behind those of the growing segment, and its log block (what moved between
+   buckets, retired, was drawn, scored and replayed) once they are on disk: a block never names rows that are not there.
+2. The snapshot of step 10 holds the index, the size of each segment then, and the log's position then: `L1` at 900 kB.
+3. The kill leaves steps 11 to 13 in `L1`, and half of step 14's block, whose checksum is wrong: `iterate_blocks` ends
+   before it.
+4. A resume reads the snapshot. With `keeps_later` it does the moves of steps 11 to 13 again (`step_replay.py`), which
+   gives the index as after step 13, bit for bit; without, the trajectories behind the snapshot's sizes are left alone.
+5. The resumed run opens a new segment and a new log, `L2`, whose first block names its parent: `L1` at the end of step
+   13 (of step 10 without `keeps_later`). Another resume from step 10 finds the newest log, walks from it to its
+   parents, and keeps the path that leads to 900 kB of `L1`.
 """
 
 import os
