@@ -58,7 +58,7 @@ def test_a_run_of_long_steps_is_not_stalled_before_several_of_them_have_passed(d
     run = new_run(tmp_path)
     record_attempt(run, range(1, 3))
     ingest_run(database, run)
-    for seconds, health in ((299, ()), (301, ("stalled",))):
+    for seconds, health in ((270, ()), (301, ("stalled",))):
         long_ago = datetime.now(UTC) - timedelta(seconds=seconds)
         change = update(models.runs).values(last_event_at=long_ago, summary={"seconds_per_step": 60.0})
         database.write(lambda connection, change=change: connection.execute(change))
