@@ -1,4 +1,4 @@
-"""A benchmark's questions, complete and checked before anything is generated."""
+"""A benchmark's questions, complete and checked before anything is generated, from rows of any published layout."""
 
 import hashlib
 import json

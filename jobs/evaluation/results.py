@@ -1,4 +1,4 @@
-"""From graded answers to what is recorded of a benchmark."""
+"""From graded answers to what is recorded of a benchmark: its scores, and means of the components of a reward."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-r"""Reading a judge's answer: the verdict in its last box, and the issues that it names."""
+r"""The prompt of a judge, the verdict in the last box of its answer, the issues it names, and the majority of votes."""
 
 import re
 import secrets

@@ -1,4 +1,4 @@
-"""Votes as recorded on disk, and the verdict of several on the same chain of thought."""
+"""Votes of a judge on disk: how they are recorded, each counting once it is there, and read back."""
 
 import logging
 from collections import Counter

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from db.rows.judging import LabelledVoteRow
 from jobs.analysis.case_text import cases_as_json, cases_as_markdown
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
-from jobs.analysis.near_misses import ReadAnswer, read_wrong_answers
-from jobs.analysis.validity import ValidityLine, tabulate_validity
+from jobs.analysis.validity import ReadAnswer, ValidityLine, read_wrong_answers, tabulate_validity
 from jobs.grading.code_rules import rules_to_bits
 from jobs.judging import calibration
 from jobs.judging.calibration import Calibration, CorrectedRate, cohen_kappa, correct_rate

@@ -1,4 +1,4 @@
-"""What a chain of thought knows at each point: numbers of the story and results so far, with how they came about."""
+"""What a chain of thought knows at each point: numbers of the story, results so far, and what its letters stand for."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction

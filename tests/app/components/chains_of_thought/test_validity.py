@@ -1,6 +1,6 @@
 from app.components.chains_of_thought.validity import near_miss_sentence
 from db.rows.chains_of_thought import WrongAnswer
-from jobs.analysis.near_misses import ReadAnswer
+from jobs.analysis.validity import ReadAnswer
 
 ANSWER = WrongAnswer(1, 1, 0, "prompt", {}, "text", 0.1, 0.5)
 
