@@ -52,10 +52,11 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
     """
     if not source.exists():
         raise ArchiveError(f"{source}: does not exist; expected a folder or a .tar.gz file of a run.")
+    if source.is_dir():
+        _check_run(source, source, trusts_pickles)
     with _staging(runs_root) as staging:
         if source.is_dir():
             run_id = _check_name(source.resolve().name, source)
-            _check_run(source, source, trusts_pickles)
             _copy_folder(source, staging / run_id)
         else:
             unpack(source, staging, _PROCESS_FILES)
