@@ -34,7 +34,7 @@ def test_scores_lead_to_the_run_and_come_as_latex(open_page):
     page.get_by_text("12 of 30 questions").wait_for()
     page.get_by_role("button", name="Export").first.click()
     text, _ = download(page, "LaTeX")
-    assert "\\multicolumn{7}{c}{In-Distribution}" in text
+    assert "\\multicolumn{7}{c}{In-distribution}" in text
     assert "\\textbf{" in text
     page.keyboard.press("Escape")
     page.get_by_role("link", name="ExGRPO: exgrpo whole, step 30").click()
