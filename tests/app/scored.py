@@ -85,9 +85,7 @@ def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> Non
         "gold": "4",
         "outcomes": [[outcome] * 2],
     }
-    (folder / "math500-0001.jsonl").write_bytes(
-        encode_line(1, line | {"question_id": "q100"}) + encode_line(2, line)[:9]
-    )
+    (folder / "math500-0001.jsonl").write_bytes(encode_line(line | {"question_id": "q100"}) + encode_line(line)[:9])
 
 
 def record_own_benchmark(runs_root: Path) -> None:

@@ -12,6 +12,7 @@ from app import requests, settings
 from app.queries.workbench import has_folder, read_log_tail
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
+from exgrpo_core.checksums import seal
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from exgrpo_core.faults import FaultKind
@@ -167,7 +168,8 @@ def test_a_manifest_that_names_a_file_elsewhere_makes_no_whole_checkpoint(fenced
     checkpoint = fenced.root / outside.INSIDE / "checkpoints" / "step-00000001"
     target = fenced.beyond / outside.OUTSIDE / "run.json"
     name = os.path.relpath(target, checkpoint)
-    (checkpoint / "manifest.json").write_text(json.dumps({"step": 1, "files": {name: [target.stat().st_size, 0]}}))
+    manifest = json.dumps({"step": 1, "files": {name: [target.stat().st_size, 0]}}).encode()
+    (checkpoint / "manifest.json").write_bytes(seal(manifest))
     assert find_fault(checkpoint).kind is FaultKind.OUTSIDE
 
 
@@ -181,7 +183,7 @@ def test_answers_are_looked_for_in_the_evaluation_alone(fenced):
     folder = fenced.beyond / "evaluation"
     folder.mkdir()
     (folder / "x-0001.jsonl").write_bytes(
-        encode_line(1, {"question_id": "q", "question": "", "gold": "", "seed": 0, "samples": [], "outcomes": []})
+        encode_line({"question_id": "q", "question": "", "gold": "", "seed": 0, "samples": [], "outcomes": []})
     )
     run = fenced.root / outside.INSIDE
     (run / "evaluation").mkdir()

@@ -6,6 +6,7 @@ import pytest
 from app.components.system import machine_view
 from db.connections.opening import open_database
 from db.ingest import events
+from exgrpo_core.checksums import seal
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
 from tests.app.page_texts import has_text, texts
@@ -63,8 +64,8 @@ def test_evaluation_without_scores_says_when_they_come(runs_root, open_page):
     events.set_status(database, run_id, "running", attempt=1)
     database.close()
     (runs_root / run_id / "evaluation").mkdir()
-    plan = json.dumps({"num_questions": {"aime24": 30}})
-    (runs_root / run_id / "evaluation" / "plan.json").write_text(plan)
+    plan = seal(json.dumps({"num_questions": {"aime24": 30}}).encode())
+    (runs_root / run_id / "evaluation" / "plan.json").write_bytes(plan)
     page = open_page("run", run=run_id)
     assert not page.exception
     assert "No score yet" in texts(page)
