@@ -12,11 +12,10 @@ from app import settings
 from app.roles import Role
 from app.settings import current_person
 from db.rows.chains_of_thought import Difficulty
+from exgrpo_core import faults
 from exgrpo_core.errors import UserError
-from exgrpo_core.faults import describe_fault
-from jobs.actions import annotations, evaluations, progress, ray_clusters, run_actions, run_bin
+from jobs.actions import annotations, evaluations, progress, queueing, ray_clusters, run_actions, run_bin
 from jobs.actions.probe_process import ProbeProcess
-from jobs.actions.queueing import queue_job
 from jobs.actions.token_texts import token_texts
 from jobs.analysis import score_curves as curves_of_scores
 from jobs.analysis.score_curves import MEASURES, QuestionCurves, ScoreCurve
@@ -36,13 +35,12 @@ from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
 from jobs.preflight.resolution import Preflight, RunRefusedError
 from jobs.recording import trajectory_file
-from jobs.runs import directory, lookup, named_entries
+from jobs.runs import directory, lookup, named_entries, state
 from jobs.runs.control import RESUMABLE
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
 from jobs.runs.named_entries import SAVED_VIEWS
-from jobs.runs.state import read_state
 from jobs.specs import judging
 from jobs.specs import train as train_specs
 from jobs.specs.mistakes import fields_of
@@ -133,14 +131,14 @@ def _submit_judge(root: Path, content: dict[str, object]) -> str:
         CommandError: There is no such run, or its folder cannot be written.
     """
     try:
-        return queue_job(root, judging.parse_judge_spec(content, "form"))
+        return queueing.queue_job(root, judging.parse_judge_spec(content, "form"))
     except RunDirectoryError as error:
         raise CommandError(str(error)) from None
 
 
 def _evaluate(root: Path, target: str, fields: dict[str, object]) -> str:
     """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
-    return queue_job(root, evaluations.plan_evaluation(root, target, fields, "form"))
+    return queueing.queue_job(root, evaluations.plan_evaluation(root, target, fields, "form"))
 
 
 def _start_study_run(root: Path, pending: PendingRun, changes: Sequence[str] = ()) -> str:
@@ -181,7 +179,7 @@ def _job_progress(root: Path, run_id: str) -> tuple[int, int] | None:
 
 def _status_by_files(root: Path, run_id: str) -> str:
     """Return a run's state by its files and the journal, which know of a request before the database does."""
-    return read_state(lookup.open_run(root, run_id)).status
+    return state.read_state(lookup.open_run(root, run_id)).status
 
 
 def _describe_stop(root: Path, run_id: str) -> str | None:
@@ -223,8 +221,8 @@ def _evaluation_answers(root: Path, run_id: str, benchmark: str, question_id: st
 def _answer_damage(root: Path, run_id: str, benchmark: str) -> list[str]:
     """Return a sentence on each damage of what an evaluation recorded of a benchmark."""
     try:
-        faults = recorded_answers.find_answer_damage(RunDirectory.open(root, run_id).path, benchmark)
-        return [describe_fault(fault) for fault in faults]
+        damage = recorded_answers.find_answer_damage(RunDirectory.open(root, run_id).path, benchmark)
+        return [faults.describe_fault(fault) for fault in damage]
     except RunDirectoryError:
         return []
 
@@ -283,7 +281,7 @@ def missing_vllm() -> str:
 
 # Runs and jobs
 check = _operator(_check)
-submit = _operator(queue_job)
+submit = _operator(queueing.queue_job)
 stop = _operator(run_actions.stop)
 resume = _operator(run_actions.resume)
 branch = _operator(run_actions.branch)

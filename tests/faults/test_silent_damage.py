@@ -177,5 +177,5 @@ def test_an_unreadable_outcome_is_never_overwritten(whole, tmp_path):
     path.write_bytes(b'{"status": "finished"')
     outcome = write_outcome(run.attempt_path(1), RunStatus.LOST, "overwritten")
     assert outcome.status is RunStatus.LOST
-    assert "damaged" in outcome.reason
+    assert outcome.fault.file == f"attempts/0001/{OUTCOME_FILE}"
     assert path.read_bytes() == b'{"status": "finished"'
