@@ -36,15 +36,21 @@ def require_run_key(connection: Connection, run_id: str) -> int:
 
 
 # The names one after the other by the primary key: a grouping would read every value of the run.
-_LAST = (
-    "FROM metrics WHERE run_key = :run_key AND name = names.name AND NOT is_superseded ORDER BY step DESC, attempt DESC"
-)
-_NEWEST = text(
-    "WITH RECURSIVE names(name) AS (SELECT min(name) FROM metrics WHERE run_key = :run_key UNION ALL"
-    " SELECT (SELECT min(name) FROM metrics WHERE run_key = :run_key AND name > names.name) FROM names"
-    " WHERE name IS NOT NULL)"
-    f" SELECT name, (SELECT step {_LAST}) AS step, (SELECT value {_LAST}) AS value FROM names"
-).columns(metrics.c.name, metrics.c.step, metrics.c.value)
+_NEWEST = text("""
+    WITH RECURSIVE names(name) AS (
+        SELECT min(name) FROM metrics WHERE run_key = :run_key
+        UNION ALL
+        SELECT (SELECT min(name) FROM metrics WHERE run_key = :run_key AND name > names.name) FROM names
+        WHERE name IS NOT NULL
+    )
+    SELECT names.name AS name, newest.step AS step, newest.value AS value FROM names JOIN metrics AS newest
+    ON newest.run_key = :run_key AND newest.name = names.name AND NOT newest.is_superseded
+    AND (newest.step, newest.attempt) = (
+        SELECT step, attempt FROM metrics
+        WHERE run_key = :run_key AND name = names.name AND NOT is_superseded
+        ORDER BY step DESC, attempt DESC LIMIT 1
+    )
+""").columns(metrics.c.name, metrics.c.step, metrics.c.value)
 
 
 class Curve(NamedTuple):
@@ -75,7 +81,7 @@ def read_curves(
 def read_newest(connection: Connection, run_key: int) -> dict[str, float]:
     """Return the newest value of every recorded metric, superseded steps left out."""
     rows = connection.execute(_NEWEST, {"run_key": run_key})
-    return {row.name: row.value for row in rows if row.step is not None}
+    return {row.name: row.value for row in rows}
 
 
 def _curve(points: Sequence[tuple[int, float | None]]) -> Curve:

@@ -42,7 +42,7 @@ def load_plain_yaml(text: str | bytes, origin: str) -> Any:  # noqa: ANN401 - an
     if len(text) > MAX_YAML_BYTES:
         raise SpecError(f"{origin}: expected at most {MAX_YAML_BYTES:,} bytes of YAML, got {len(text):,}.")
     try:
-        return yaml.load(text, _PlainLoader)
+        return _PlainLoader(text).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SpecError(f"{origin}: is not YAML or JSON ({' '.join(str(error).split())}).") from None
 
