@@ -71,14 +71,15 @@ real: $(VENV)/.installed  ## The same with SmolLM2-135M on English word problems
 	@$(BIN)/exgrpo demo --real $(if $(filter-out 0,$(HEADLESS)),--headless)
 
 # Coverage is counted by the tests of exgrpo_core alone: it would make all others a fifth slower.
-# Tests wait for servers, browsers and clusters half of the time, so verl's run beside the others.
+# The environment of verl's tests is made at the same time; if it cannot be, test-verl says why.
 test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
-	$(if $(ARGS),,$(MAKE) test-verl >$(VENV)/verl-tests.txt 2>&1 & verl=$$!;) \
+	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
 	$(if $(ARGS),true,$(PYTEST) -m 'not verl' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
 		|| failed=1; \
 	$(PYTEST) -m 'not ($(ELSEWHERE) or long_fault)' $(or $(ARGS),--ignore=tests/exgrpo_core) || failed=1; \
-	$(if $(ARGS),,wait $$verl || failed=1; cat $(VENV)/verl-tests.txt;) \
+	wait; \
+	$(if $(ARGS),true,$(MAKE) test-verl) || failed=1; \
 	exit $$failed
 
 QUICK := not (slow or browser or postgres or $(ELSEWHERE))
