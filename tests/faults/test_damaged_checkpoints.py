@@ -98,7 +98,7 @@ def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(finished, copie
             resume_by_one_step(run)
             num_damaged += 1
             assert f"resuming from step {PREVIOUS}" in caplog.text, f"{name} {how}"
-            assert str(run.path / name) in caplog.text, f"{name} {how}"
+            assert f"{name}: " in caplog.text, f"{name} {how}"
             assert_same_end(run, finished)
             num_noticed += 1
     figure("damaged checkpoints noticed, named and passed over", f"{num_noticed} of {num_damaged}")
@@ -140,7 +140,8 @@ def test_without_a_whole_checkpoint_the_run_fails_with_each_named(copies, figure
         (folder / "policy" / "model.safetensors").write_bytes(b"")
     with pytest.raises(Exception, match="No checkpoint is whole") as failure:
         train(run)
-    named = [folder for folder in folders if str(folder / "policy" / "model.safetensors") in str(failure.value)]
+    files = {folder: (folder / "policy" / "model.safetensors").relative_to(run.path) for folder in folders}
+    named = [folder for folder, file in files.items() if str(file) in str(failure.value)]
     figure("checkpoints named when none is whole", f"{len(named)} of {len(folders)}")
     assert named == folders
 

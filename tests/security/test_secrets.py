@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -66,8 +67,13 @@ def command_lines(process: psutil.Process) -> str:
     return "\n".join(lines)
 
 
-def workers(process: psutil.Process) -> list[psutil.Process]:
-    return [child for child in process.children(recursive=True) if "jobs.worker" in child.cmdline()]
+def environments_of_workers(process: psutil.Process) -> list[dict[str, str]]:
+    found = []
+    for child in process.children(recursive=True):
+        with suppress(psutil.Error):  # it has ended since
+            if "jobs.worker" in child.cmdline():
+                found.append(child.environ())
+    return found
 
 
 def contents_of(folder: Path) -> dict[str, str]:
@@ -116,7 +122,7 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres, tried):
         lines, environments = "", []
         while read_outcome(judged.attempt_path(1)) is None and time.monotonic() < give_up_at:
             lines += command_lines(process)
-            environments += [worker.environ() for worker in workers(process)]
+            environments += environments_of_workers(process)
             time.sleep(0.1)
         while "[key]" not in dump(postgres, runs_root) and time.monotonic() < give_up_at:
             time.sleep(0.2)

@@ -112,7 +112,7 @@ def test_second_worker_of_an_attempt_leaves_without_touching_it(bench: Bench):
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.wait_for_step(run_id, 2)
     command = [sys.executable, "-m", "tests.jobs.supervisor.toy_worker", str(bench.run_of(run_id).path), "1"]
-    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=30, check=False).returncode == 3
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode == 3
     bench.look_until(run_id, RunStatus.FINISHED)
 
 

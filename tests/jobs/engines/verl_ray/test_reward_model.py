@@ -84,12 +84,3 @@ def test_a_template_without_a_start_token_stays_whole():
     tokenizer = Tokenizer()
     tokenizer.bos_token = None
     assert conversation_text("q", "r", tokenizer).startswith("<s>")
-
-
-def test_a_template_that_writes_too_much_is_refused():
-    class Endless(Tokenizer):
-        def get_chat_template(self):
-            return "{{ 'x' * 10 ** 8 }}"
-
-    with pytest.raises(ValueError, match="characters"):
-        conversation_text("Why?", "Because.", Endless())
