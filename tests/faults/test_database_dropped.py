@@ -194,7 +194,7 @@ DAMAGES = {
     "garbage": lambda _: b"no database" * 1000,
 }
 TAKEN_FOR_EMPTY = ("missing", "zero bytes")
-"""SQLite makes a database of these, so that whoever ingests next fills it."""
+"""SQLite makes a database of these, so that the next ingest fills it."""
 
 
 def damage(runs_root: Path, kind: str) -> None:
