@@ -26,7 +26,7 @@ def is_unreadable(spec: Mapping[str, Any]) -> bool:
 
 
 def is_adopted(spec: Mapping[str, Any]) -> bool:
-    """Whether a specification was written by `exgrpo adopt`, so that its algorithm is a placeholder."""
+    """Whether a specification was written by `exgrpo import --rollouts`, so that its algorithm is a placeholder."""
     return (
         spec.get("engine") == ADOPTED_ENGINE
         and ADOPTED_TAG in spec.get("tags", ())
