@@ -87,11 +87,6 @@ QUICK := not (slow or browser or postgres or $(ELSEWHERE))
 test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before each commit, in two minutes
 	@$(PYTEST) -m '$(QUICK)' --ignore=tests/faults --ignore=tests/app/app_pages $(ARGS)
 
-N ?= 10
-
-test-repeat: $(VENV)/.installed-dev tools  ## Run the tests N=10 times under changing load and print how often each failed
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.repeat $(N) $(PYTEST_OPTIONS) -m 'not ($(ELSEWHERE))' $(ARGS)
-
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
 		-m verl $(VERL_TESTS)
