@@ -49,34 +49,32 @@ def table(result: Mapping[str, Any], also: Sequence[str] = ()) -> str:
     names = [*targets, *also] or [name for name in figures if not name.startswith((GROWTH, LOAD, COMMIT))]
     rows = [_row(name, figures[name], targets.get(name)) for name in names]
     notes = _age_note(result.get("bench", ""), figures.get(COMMIT)) + _note(figures.get(LOAD))
-    return f"{notes}| Figure | Measured | Target | |\n|---|---|---|---|\n" + "".join(rows)
+    return f"{notes}| Figure | Measured | Target |\n|---|---|---|\n" + "".join(rows)
 
 
 def _age_note(bench: str, commit: str | None) -> str:
     """Return at which commit a result was measured, and whether what it measures has changed since."""
     if commit is None:
-        return "The commit was not recorded.\n\n"
+        return "Commit not recorded.\n\n"
     paths = MEASURED.get(bench, ("jobs/engines/embedded",))
     command = ["git", "log", "--oneline", f"{commit.removesuffix('+')}..HEAD", "--", *paths]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     is_newest = done.returncode == 0 and not done.stdout
-    return f"Measured at `{commit}`{'' if is_newest else '; **what it measures has changed since**'}.\n\n"
+    return f"Measured at `{commit}`{'' if is_newest else '; **changed since**'}.\n\n"
 
 
 def _note(load: float | None) -> str:
     if load is None:
-        return "The machine's load was not recorded.\n\n"
+        return "Load not recorded.\n\n"
     if load <= QUIET_LOAD:
         return ""
-    return (
-        f"Taken while other programs used the machine (load average {load:.1f}): times by the clock are ceilings.\n\n"
-    )
+    return f"The machine was busy (load average {load:.1f}): times are ceilings.\n\n"
 
 
 def _row(name: str, value: float | str | bool | None, target: str | None) -> str:
     text = _digits(value, 4) if isinstance(value, float | int) and not isinstance(value, bool) else str(value)
-    verdict = "" if target is None else ("met" if meets(value, target) else "**missed**")
-    return f"| `{name}` | {text} | {target or ''} | {verdict} |\n"
+    missed = "" if target is None or meets(value, target) else " **missed**"
+    return f"| `{name}` | {text}{missed} | {(target or '').replace(' ', '')} |\n"
 
 
 def _digits(value: float, num_digits: int) -> str:
