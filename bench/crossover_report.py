@@ -1,6 +1,6 @@
-"""The page of the study `crossover`: tables as Markdown and one picture, from the runs that are finished.
+"""The table and the picture of the study `crossover`, from the runs that are finished.
 
-Run `python -m bench.crossover_report`; it writes `docs/studies/crossover.md` and `crossover.svg`.
+Run `python -m bench.crossover_report`; it writes `docs/studies/crossover.csv` and `crossover.svg`.
 """
 
 from collections import defaultdict
@@ -10,12 +10,13 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bench.crossover import RESULT_FILE, START, read_lines
 from bench.crossover_picture import Point, draw
 from bench.robust import Values, interquartile_mean, probability_of_improvement, stratified_interval
 from db.statistics.differences import holm
-from db.statistics.intervals import CONFIDENCE, DASH, MeanInterval, interval_text, mean_interval
+from db.statistics.intervals import MeanInterval, mean_interval
 from jobs.analysis.score_curves import pass_at_k
 
 BASELINE = "on-policy"
@@ -105,39 +106,33 @@ def setting_text(rest: str) -> str:
     return rest.removeprefix("k").replace("-n", ", ")
 
 
-def differences_table(comparisons: Sequence[Comparison]) -> str:
-    """Return the differences in Pass@1, with what is corrected for their number."""
+def differences_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+    """Return the differences in Pass@1, in points, with what is corrected for their number."""
     corrected = holm([item.difference.p_value for item in comparisons])
-    rows = [
-        "| K, questions | Pass@1 at the start | Method | Runs | Pass@1 at the end | Difference | "
-        "Interquartile mean (interval) | P(better) | p, Holm |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for item, p_value in zip(comparisons, corrected, strict=True):
-        robust = DASH
-        if len(item.lines) >= LEAST_RUNS:
-            middle, low, high = item.robust
-            robust = f"{middle:+.1f} ({low:+.1f} to {high:+.1f})"
-        end = fmean(score(line, 1) for line in item.lines)
-        mark = " *" if p_value < 1 - CONFIDENCE else ""
+        robust = item.robust if len(item.lines) >= LEAST_RUNS else (None, None, None)
         rows.append(
-            f"| {setting_text(item.rest)} | {item.start:.1f} | {item.method} | {len(item.lines)} | {end:.1f} | "
-            f"{interval_text(item.difference, is_difference=True)}{mark} | {robust} | "
-            f"{item.improvement:.2f} | {p_value:.3f} |"
+            {
+                "k_and_questions": setting_text(item.rest),
+                "start": item.start,
+                "method": item.method,
+                "num_runs": len(item.lines),
+                "end": fmean(score(line, 1) for line in item.lines),
+                "difference": item.difference.mean,
+                "half_interval": item.difference.half,
+                **dict(zip(("iqm", "iqm_low", "iqm_high"), robust, strict=True)),
+                "probability_better": item.improvement,
+                "p_holm": p_value,
+            }
         )
-    return "\n".join(rows) + "\n"
+    return pd.DataFrame(rows)
 
 
 def main() -> None:
-    """Write the tables between the marks of the page, and the picture."""
-    lines = read_lines(RESULT_FILE)
-    comparisons = compare(lines)
-    page = RESULT_FILE.with_suffix(".md")
-    head = page.read_text(encoding="utf-8").split("<!-- tables -->")[0] if page.is_file() else "# Where replay pays\n\n"
-    page.write_text(
-        f"{head}<!-- tables -->\n\n## Differences to on-policy training\n\n{differences_table(comparisons)}",
-        encoding="utf-8",
-    )
+    """Write the table and the picture."""
+    comparisons = compare(read_lines(RESULT_FILE))
+    differences_table(comparisons).to_csv(RESULT_FILE.with_suffix(".csv"), index=False, float_format="%.3f")
     points: dict[str, list[Point]] = defaultdict(list)
     for item in comparisons:
         if item.rest == DRAWN_REST and len(item.lines) >= LEAST_RUNS:

@@ -39,9 +39,7 @@ def test_large_figures_are_whole_numbers_and_small_ones_keep_their_digits():
     assert [row.split("|")[2].strip() for row in rows] == ["94,772", "14,794", "0.0009693", "True"]
 
 
-@pytest.mark.parametrize(
-    ("load", "expected"), [(9.0, "The machine was busy"), (2.5, "| Figure"), (None, "Load not")]
-)
+@pytest.mark.parametrize(("load", "expected"), [(9.0, "The machine was busy"), (2.5, "| Figure"), (None, "Load not")])
 def test_figures_say_whether_the_machine_was_busy_where_that_is_known(load, expected):
     figures = {**RESULT["figures"], "load_average": load}
     assert document.table({**RESULT, "figures": figures}).split("\n\n", 1)[1].startswith(expected)
