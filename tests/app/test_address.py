@@ -44,17 +44,12 @@ def address_after(script, written, **query):
     return dict(page.query_params), page
 
 
-def test_what_was_written_a_moment_ago_comes_back_once():
+@pytest.mark.parametrize(("script", "is_kept"), [(whole_page, False), (fragment, True)])
+def test_what_was_written_a_moment_ago_comes_back_and_the_page_forgets_it(script, is_kept):
     written = (time.monotonic(), HERE, {"view": "Log", "mark": None})
-    parameters, page = address_after(whole_page, written, mark="bucket:2", run="a")
+    parameters, page = address_after(script, written, mark="bucket:2", run="a")
     assert parameters == {"view": "Log", "run": "a"}
-    assert WRITTEN not in page.session_state
-
-
-def test_a_fragment_restores_and_leaves_it_to_the_page():
-    parameters, page = address_after(fragment, (time.monotonic(), HERE, {"which": "disputed"}))
-    assert parameters == {"which": "disputed"}
-    assert WRITTEN in page.session_state
+    assert (WRITTEN in page.session_state) is is_kept
 
 
 @pytest.mark.parametrize(("age", "page"), [(60.0, HERE), (0.0, "/compare")])

@@ -201,12 +201,7 @@ def _strategy(shape: FieldShape, raw: object, key: str) -> None:
     given = str(raw)
     options = [*shape.options, *([given] if given not in shape.options else [])]
     st.selectbox(
-        shape.label,
-        options,
-        index=options.index(given),
-        key=key,
-        label_visibility="collapsed",
-        accept_new_options=True,
+        shape.label, options, index=options.index(given), key=key, label_visibility="collapsed", accept_new_options=True
     )
     meaning = describe(STRATEGIES[shape.path], given)
     if meaning:

@@ -280,9 +280,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             is_stacked=True,
         ),
         Chart(
-            "Generated tokens",
-            "tokens per step",
-            (MetricCurve("tokens/generated", "generated", lambda p: p.fresh),),
+            "Generated tokens", "tokens per step", (MetricCurve("tokens/generated", "generated", lambda p: p.fresh),)
         ),
     ),
 }

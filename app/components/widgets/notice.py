@@ -10,11 +10,7 @@ from db.rows.spec_fields import UNREADABLE_KIND
 
 Kind = Literal["error", "warning", "info"]
 
-_ICONS = {
-    "error": ":red[:material/error:]",
-    "warning": ":orange[:material/warning:]",
-    "info": ":blue[:material/info:]",
-}
+_ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
 
 
 def show(kind: Kind, title: str, text: str) -> None:

@@ -1,16 +1,18 @@
 import pytest
 
 from app.components.chains_of_thought import thought_charts
-from db.rows.chains_of_thought import Difficulty, EntropyPoint, ShareLine
-
-LINES = [ShareLine(1, 0.2, None, None, None), ShareLine(2, 0.4, 1.0, None, None), ShareLine(4, 0.6, 0.0, 0.5, 1.0)]
+from app.components.chains_of_thought.validity import near_miss_sentence
+from db.rows.chains_of_thought import Difficulty, EntropyPoint, ShareLine, WrongAnswer
+from jobs.analysis.validity import ReadAnswer
 
 
 def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
-    curves = {trace.name: trace for trace in thought_charts.shares(LINES).data}
-    assert list(curves["rollouts"].x) == [1, 2, 4]
-    assert list(curves["replays"].y) == [1.0]
-    means = {trace.name: trace for trace in thought_charts.shares(LINES, window=3).data}
+    lines = [
+        ShareLine(1, 0.2, None, None, None), ShareLine(2, 0.4, 1.0, None, None), ShareLine(4, 0.6, 0.0, 0.5, 1.0)
+    ]  # fmt: skip
+    curves = {trace.name: trace for trace in thought_charts.shares(lines).data}
+    assert (list(curves["rollouts"].x), list(curves["replays"].y)) == ([1, 2, 4], [1.0])
+    means = {trace.name: trace for trace in thought_charts.shares(lines, window=3).data}
     # Step 4 averages steps 2 to 4.
     assert list(means["rollouts"].y) == pytest.approx([0.2, 0.3, 0.5])
     assert thought_charts.shares([]) is None
@@ -22,3 +24,9 @@ def test_densities_tell_groups_apart_and_leave_out_those_of_too_few():
     figure = thought_charts.densities_of(points, thought_charts.VALIDITY, "mean_entropy")
     assert [trace.name for trace in figure.data] == ["valid (9)"]
     assert thought_charts.densities_of([], thought_charts.VALIDITY, "mean_entropy") is None
+
+
+def test_the_only_step_of_a_question_is_no_near_miss():
+    answer = WrongAnswer(1, 1, 0, "prompt", {}, "text", 0.1, 0.5)
+    read = [ReadAnswer(answer, *steps) for steps in [(2, 2), (1, 2), (0, 1), (0, 1), (0, 2)]]
+    assert near_miss_sentence(read).split("**")[1::2] == ["5", "1", "1"]

@@ -26,6 +26,7 @@ def test_bars_grow_with_their_values_and_those_of_exgrpo_stand_out():
     assert float(low.get("height")) < float(high.get("height"))
     assert high.get("fill") == LIGHT.replay
     assert low.get("fill") != LIGHT.replay
+    assert 'alt="a &quot;b&quot;"' in method_overview.as_image("<svg/>", 'a "b"')
 
 
 def test_curves_fill_the_picture_and_numbers_that_are_not_finite_are_left_out():
@@ -34,11 +35,3 @@ def test_curves_fill_the_picture_and_numbers_that_are_not_finite_are_left_out():
     (left, bottom), (right, top) = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
     assert left < right
     assert bottom > top
-
-
-def test_a_figure_without_numbers_says_that_it_is_a_sketch():
-    assert elements(method_overview.lines([], LIGHT), "text")[0].text == "sketch: no numbers"
-
-
-def test_an_image_names_what_it_shows():
-    assert 'alt="a &quot;b&quot;"' in method_overview.as_image("<svg/>", 'a "b"')

@@ -28,7 +28,7 @@ def test_settings_of_the_run_itself_change_nothing(seed):
     assert draw.added == draw.dropped == {}
 
 
-def test_other_ratio_adds_or_drops_and_keeps_the_rest():
+def test_other_ratio_adds_or_drops_and_keeps_the_rest_and_never_more_than_there_are():
     more = what_if.redraw(recorded(), Settings(0.5, 1.0, 0.75, OWN.estimator), 0)
     assert (len(more.kept), len(more.added), more.dropped) == (4, 2, {})
     less = what_if.redraw(recorded(), Settings(0.5, 1.0, 0.25, OWN.estimator), 0)
@@ -36,6 +36,9 @@ def test_other_ratio_adds_or_drops_and_keeps_the_rest():
     assert less.kept.keys() | less.dropped.keys() == {0, 11, 12, 33}
     none = what_if.redraw(recorded(), Settings(0.5, 1.0, 0.0, OWN.estimator), 0)
     assert none.kept == none.added == {}
+    small = RecordedDraw(3, 100, K, {1: [0, 1], 2: [2]}, {0: 1}, {1: 0.5, 2: 0.5})
+    whole = what_if.redraw(small, OWN, 0)
+    assert whole.kept.keys() | whole.added.keys() == {0, 1, 2}
 
 
 def test_narrow_gaussian_draws_from_the_bucket_at_its_center():
@@ -58,37 +61,20 @@ def test_draws_follow_the_new_probabilities():
     assert [counts[bucket] / 8000 for bucket in range(1, K + 1)] == pytest.approx(expected, abs=0.02)
 
 
-def test_never_more_than_the_buffer_holds():
-    small = RecordedDraw(3, 100, K, {1: [0, 1], 2: [2]}, {0: 1}, {1: 0.5, 2: 0.5})
-    draw = what_if.redraw(small, OWN, 0)
-    assert draw.kept.keys() | draw.added.keys() == {0, 1, 2}
-
-
 @pytest.mark.parametrize(
     ("estimator", "expected"),
     [("lowest_entropy", 1), ("highest_entropy", 2), ("lowest_nll", 3), ("lowest_perplexity", 3)],
 )
 def test_estimators_choose_by_recorded_scores(estimator, expected):
-    scored = [
-        Candidate(1, 1, 0.1, 0.9, 7),
-        Candidate(2, 1, 0.8, 0.5, 7),
-        Candidate(3, 1, 0.4, 0.2, 7),
-        Candidate(4, 1, math.nan, 0.0, 7),
-    ]
-    assert what_if.rechoose(scored, what_if.selector_of(ALGORITHM, estimator), None).trajectory_id == expected
-    assert what_if.rechoose(scored[3:], what_if.selector_of(ALGORITHM, estimator), None) is None
+    scores = [(0.1, 0.9), (0.8, 0.5), (0.4, 0.2), (math.nan, 0.0)]
+    scored = [Candidate(number, 1, *score, 7) for number, score in enumerate(scores, start=1)]
+    rule = what_if.estimators(ALGORITHM)[estimator]
+    assert what_if.rechoose(scored, rule, None).trajectory_id == expected
+    assert what_if.rechoose(scored[3:], rule, None) is None
+    assert what_if.rechoose(scored, None, 2) == scored[1]
+    assert what_if.rechoose(scored, None, None) is None
 
 
-def test_without_an_estimator_the_recorded_choice_stays():
-    candidates = [Candidate(1, 3, 0.5, 0.2, 7), Candidate(2, 3, 0.1, 0.1, 7)]
-    assert what_if.rechoose(candidates, None, 1) == candidates[0]
-    assert what_if.rechoose(candidates, None, None) is None
-
-
-def test_rules_that_follow_from_recorded_scores_are_offered():
-    assert {"lowest_entropy", "lowest_nll"} <= what_if.estimators(ALGORITHM).keys()
+def test_rules_that_do_not_follow_from_recorded_scores_are_not_offered():
     assert not what_if.estimators(ALGORITHM).keys() & {"lowest_sampled_entropy", "random"}
-
-
-def test_a_rule_that_this_machine_does_not_know_is_none():
     assert what_if.selector_of(ALGORITHM, "elsewhere:Rule") is None

@@ -52,26 +52,24 @@ def test_evaluations_that_broke_are_found_below_newer_runs_of_that_name(runs_roo
 
 
 @pytest.fixture
-def crowded(played_runs, monkeypatch):
-    """Played runs of which choices offer the newest alone."""
+def crowded(monkeypatch):
+    """Choices offer the newest run alone."""
     monkeypatch.setattr(run_queries, "RUNS_PAGE_SIZE", 1)
-    return played_runs
 
 
-def type_in(choice, words):
+def type_in(choice, words, *others):
     """Send what the browser sends of typed words; AppTest knows offered values alone."""
     choice.options.append(words)
-    choice.set_value(words).run()
+    choice.set_value([*others, words] if others else words).run()
 
 
-@pytest.mark.usefixtures("crowded")
-@pytest.mark.parametrize("typed", [played.FAILED.run_id, "broken", "BROKEN replay"])
+@pytest.mark.usefixtures("crowded", "played_shared")
 @pytest.mark.parametrize(
-    ("page", "key", "parameter"),
+    ("page", "key", "parameter", "typed"),
     [
-        ("trajectories", "run-choice", "run"),
-        ("new_run", "diff-choice", "against"),
-        ("replay_buffer", f"against-{played.FINISHED.run_id}", "against"),
+        ("trajectories", "run-choice", "run", played.FAILED.run_id),
+        ("new_run", "diff-choice", "against", "broken"),
+        ("replay_buffer", f"against-{played.FINISHED.run_id}", "against", "BROKEN replay"),
     ],
 )
 def test_any_run_is_found_by_typing(open_page, page, key, parameter, typed):
@@ -84,17 +82,15 @@ def test_any_run_is_found_by_typing(open_page, page, key, parameter, typed):
     assert opened.selectbox(key=key).value == played.FAILED.run_id
 
 
-@pytest.mark.usefixtures("crowded")
+@pytest.mark.usefixtures("crowded", "played_shared")
 def test_older_runs_are_compared_by_typing(open_page):
     opened = open_page("compare", runs=played.FINISHED.run_id)
-    choice = opened.multiselect(key="runs-choice")
-    choice.options.append("broken")
-    choice.set_value([played.FINISHED.run_id, "broken"]).run()
+    type_in(opened.multiselect(key="runs-choice"), "broken", played.FINISHED.run_id)
     assert not opened.exception
     assert opened.query_params["runs"] == f"{played.FINISHED.run_id},{played.FAILED.run_id}"
 
 
-@pytest.mark.usefixtures("crowded")
+@pytest.mark.usefixtures("crowded", "played_shared")
 def test_a_run_that_is_not_there_leaves_the_choice_as_it_was(open_page):
     opened = open_page("trajectories", run=played.FINISHED.run_id)
     type_in(opened.selectbox(key="run-choice"), "*nowhere*")

@@ -28,13 +28,9 @@ def test_runs_whose_settings_differ_by_seed_only_are_one_group():
 
 def test_runs_whose_settings_cannot_be_read_are_in_no_group():
     specs = {key: {"kind": "train", "is_unreadable": True} for key in ("a", "b")}
-    assert len(comparison.groups({"a": "run", "b": "run"}, specs)) == 2
     assert comparison.differing(specs | {"c": {"kind": "train"}}) == {}
-
-
-def test_groups_of_one_name_are_told_apart():
-    specs = {"a": spec(1e-4), "b": spec(2e-4)}
-    assert [group.name for group in comparison.groups({"a": "run", "b": "run"}, specs)] == ["run (1)", "run (2)"]
+    names = [group.name for group in comparison.groups({"a": "run", "b": "run"}, specs)]
+    assert names == ["run (1)", "run (2)"]
 
 
 def test_only_settings_that_differ_are_listed_and_names_are_none():
@@ -47,12 +43,8 @@ def test_curve_is_placed_by_what_the_axis_says_of_its_steps():
     assert line.x.tolist() == [50.0, 100.0, 300.0]
     np.testing.assert_allclose(line.y, [0.5, 0.6, 0.8], rtol=1e-6)
     assert aligned(points((3, 1.0)), None).x.tolist() == [3.0]
-
-
-def test_axis_without_records_places_nothing():
-    line = aligned(points((3, 1.0)), [])
-    assert (line.x.tolist(), line.y.tolist()) == ([], [])
-    assert comparison.mean_line([line]) is None
+    unplaced = aligned(points((3, 1.0)), [])
+    assert (unplaced.x.tolist(), unplaced.y.tolist(), comparison.mean_line([unplaced])) == ([], [], None)
 
 
 def test_mean_goes_as_far_as_all_runs_do_and_holds_their_range():
@@ -72,13 +64,9 @@ def test_spread_is_the_sample_deviation_and_leaves_out_what_is_not_there():
     assert comparison.spread([None, float("nan")]) == (None, None)
 
 
-def test_every_quantity_is_a_declared_metric_or_the_held_out_score():
-    assert {quantity.key for quantity in QUANTITIES} - {comparison_charts.HELD_OUT} <= set(METRICS)
-    assert not set(comparison_charts.MORE) & {quantity.key for quantity in QUANTITIES}
-
-
-def test_twenty_runs_have_curves_of_their_own():
+def test_twenty_runs_have_curves_of_their_own_and_every_quantity_is_a_declared_metric():
     assert len({theme.look_of_run(index) for index in range(run_choice.MAX_COMPARED)}) == run_choice.MAX_COMPARED
+    assert {quantity.key for quantity in QUANTITIES} - {comparison_charts.HELD_OUT} <= set(METRICS)
 
 
 def test_chart_has_a_curve_a_name_and_a_band_for_a_mean():

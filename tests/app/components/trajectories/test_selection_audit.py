@@ -39,12 +39,8 @@ def tokens(selection=SELECTION, chosen=CANDIDATES[1], replayed=REPLAYED, at_roll
     return broken(selection_audit.check_tokens(selection, chosen, replayed, at_rollout))
 
 
-def test_consistent_selection_has_no_violation():
-    assert choice() == []
-    assert tokens() == []
-
-
 def test_choice_that_is_not_the_estimators_argmin_is_found():
+    assert choice() == tokens() == []
     assert choice(estimator="lowest_nll") == ["argmin"]
     assert choice(estimator="highest_entropy") == ["argmin"]
     assert choice(estimator="random") == []
@@ -79,14 +75,12 @@ def test_missing_tokens_are_a_violation_and_missing_births_are_not():
     assert tokens(replayed=None) == ["tokens"]
     assert tokens(at_rollout=None) == []
     checks = selection_audit.check_tokens(SELECTION, CANDIDATES[1], REPLAYED, None)
-    assert [check.is_good for check in checks if check.name == "same as at rollout"] == [None]
-
-
-def test_refreshed_log_probs_need_not_be_those_of_the_rollout():
-    other = AT_ROLLOUT | {"log_probs": [-5.0] * len(AT_ROLLOUT["log_probs"])}
+    assert checks[-1].is_good is None
+    # A run may replace stored log-probs by newer ones.
+    other = AT_ROLLOUT | {"log_probs": [-5.0] * 3}
     assert tokens(at_rollout=other) == ["same log-probs as at rollout"]
     checks = selection_audit.check_tokens(SELECTION, CANDIDATES[1], REPLAYED, other, has_new_log_probs=True)
-    assert not selection_audit.violations(checks)
+    assert broken(checks) == []
 
 
 def test_half_precision_of_stored_entropies_is_no_violation():

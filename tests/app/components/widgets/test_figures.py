@@ -12,8 +12,9 @@ from app.components.widgets import curves, figures
 from app.components.widgets.curve_view import Drawing
 from app.components.widgets.status_badge import HEALTH, STATES
 from app.queries.answers import UnavailableError
+from app.requests import REWARD_PARTS
 from app.serving import server
-from db.rows.runs import LIVE_STATES, BucketRow, MetricPoint
+from db.rows.runs import LIVE_STATES, BucketRow, EvaluationRow, MetricPoint
 from exgrpo_core.step_report import METRICS
 from jobs.runs.control import ENDED, RunStatus
 
@@ -22,13 +23,10 @@ def points(*values):
     return [MetricPoint(step, value) for step, value in enumerate(values, start=1)]
 
 
-def test_every_curve_is_a_declared_metric():
+def test_every_curve_is_a_declared_metric_and_every_part_of_a_reward_and_bound_has_one():
     assert set(curves.KEYS) | set(buffer_over_steps.KEYS) <= set(METRICS)
-
-
-def test_chart_without_values_is_no_figure():
-    assert curves.figure_of(curves.CHARTS[0], {}) is None
-    assert buffer_over_steps.area({"buffer/num_questions": []}, Drawing()) is None
+    assert {f"reward/{part}" for part in REWARD_PARTS} <= {*curves.KEYS}
+    assert {curve.name for curve in curves.VARIANCE_BOUNDS.curves} == set(curves.BOUNDS)
 
 
 def test_buffer_and_retired_set_are_drawn_under_the_size_of_the_data_set():
@@ -37,31 +35,44 @@ def test_buffer_and_retired_set_are_drawn_under_the_size_of_the_data_set():
     assert [trace.name for trace in whole.data] == ["replay buffer", "retired", "all questions, |D|"]
     assert [trace.stackgroup for trace in whole.data] == ["all", "all", None]
     assert len(buffer_over_steps.area(series, Drawing()).data) == 2
-
-
-def test_every_bound_of_the_theory_has_a_curve_and_a_line_of_explanation():
-    assert {curve.name for curve in curves.VARIANCE_BOUNDS.curves} == set(curves.BOUNDS)
-    assert all(f"**{name}** {text}" in curves.VARIANCE_BOUNDS.explanation for name, text in curves.BOUNDS.items())
+    assert buffer_over_steps.area({"buffer/num_questions": []}, Drawing()) is None
 
 
 def test_chart_draws_the_series_that_have_values():
     figure = curves.figure_of(curves.CHARTS[0], {"policy/entropy": points(0.5, float("nan"), 0.3)})
     assert [trace.name for trace in figure.data] == ["fresh rollouts"]
     np.testing.assert_allclose(figure.data[0].y, [0.5, np.nan, 0.3], rtol=1e-6)
+    assert curves.figure_of(curves.CHARTS[0], {}) is None
+
+
+def test_scores_during_training_have_a_curve_each_named_by_the_title_of_their_benchmark():
+    rows = [
+        EvaluationRow(step, name, 30, 8, 0.25 + step / 100, 0.01, 0.5)
+        for step in (0, 10)
+        for name in ("training", "held_out", "aime24", "mine")
+    ]
+    drawn = curves.pass_rates({}, rows, titles={"mine": "My sums"}).data
+    assert {trace.name: list(trace.y) for trace in drawn} == {
+        name: [0.25, 0.35] for name in ("Held-out Avg@8", "aime24 Avg@8", "My sums Avg@8")
+    }
+    assert len({trace.line.color for trace in drawn}) == 3
 
 
 def test_heatmap_has_a_row_for_every_bucket_and_zero_where_nothing_was_recorded():
     rows = [BucketRow(1, 2, 5, 0.5, 1, 0), BucketRow(3, 1, 7, 0.5, 2, 0)]
     sizes = buffer_over_steps.heatmap(rows, 4, "questions").data[0]
-    assert list(sizes.x) == [1, 3]
-    assert list(sizes.y) == ["0/4", "1/4", "2/4", "3/4"]
+    assert (list(sizes.x), list(sizes.y)) == ([1, 3], ["0/4", "1/4", "2/4", "3/4"])
     assert np.array(sizes.z).tolist() == [[0, 0], [0, 7], [5, 0], [0, 0]]
     assert np.array(buffer_over_steps.heatmap(rows, 4, "draws").data[0].z).max() == 2
-
-
-def test_heatmap_of_an_empty_buffer_is_no_figure():
     assert buffer_over_steps.heatmap([BucketRow(1, 1, 0, 0.0, 0, 0)], 8, "questions") is None
-    assert buffer_over_steps.heatmap([], 8, "questions") is None
+    many = [BucketRow(step, 1, 1, 1.0, 0, 0) for step in range(1, 1001)]
+    steps = buffer_over_steps.heatmap(many, 8, "questions").data[0].x
+    assert len(steps) <= buffer_over_steps.MAX_COLUMNS
+    assert steps[-1] == 1000
+
+
+def test_a_table_has_the_height_of_its_head_its_rows_and_its_border():
+    assert theme.table_height(3) == theme.table_height(3, 12) == theme.table_height(9, 3) == 34 + 3 * 34 + 2
 
 
 @pytest.mark.parametrize(("last_step", "dtick"), [(1, 1), (6, 1), (13, 1), (14, None), (300, None)])
@@ -69,13 +80,6 @@ def test_few_steps_are_ticked_one_by_one_and_never_between(last_step, dtick):
     figure = curves.figure_of(curves.CHARTS[0], {"policy/entropy": points(*[0.5] * last_step)})
     figures.mark_whole_steps(figure)
     assert figure.layout.xaxis.dtick == dtick
-
-
-def test_long_runs_keep_the_last_step_in_the_heatmap():
-    rows = [BucketRow(step, 1, 1, 1.0, 0, 0) for step in range(1, 1001)]
-    steps = buffer_over_steps.heatmap(rows, 8, "questions").data[0].x
-    assert len(steps) <= buffer_over_steps.MAX_COLUMNS
-    assert steps[-1] == 1000
 
 
 def test_every_state_has_a_name_and_live_states_are_those_that_have_not_ended():
