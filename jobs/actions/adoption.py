@@ -15,7 +15,7 @@ from exgrpo_core.bounded_json import open_plain, parse_json
 from exgrpo_core.errors import InputError
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
-from jobs.actions.unpacking import staging_folder
+from jobs.actions.archive import staging_folder
 from jobs.grading.reward_function import Grade
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome

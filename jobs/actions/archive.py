@@ -2,14 +2,17 @@
 
 import shutil
 import tarfile
-from collections.abc import Iterator
+import tempfile
+import zlib
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
-from jobs.actions.unpacking import ArchiveError as ArchiveError
-from jobs.actions.unpacking import staging_folder, unpack
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json, read_plain
+from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.errors import InputError
 from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id, parse_run_info
+from jobs.runs.file_lock import FileLock
 from jobs.runs.journal import Journal, JournalKind
 from jobs.specs.any_job import shape_mistakes
 
@@ -18,6 +21,13 @@ _PROCESS_FILES = ("lock", "heartbeat.json", "ray.json")
 """Files that are about a process or a cluster's job, which does not work on the copy."""
 _RUNS_AS_CODE = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt")
 """Suffixes of files that programs read with pickle, as verl reads its trainer's state."""
+_CHUNK_BYTES = 1 << 20
+_PREFIXES = (".importing-", ".adopting-", ".restoring-")
+_LOCK_FILE = "staging.lock"
+
+
+class ArchiveError(InputError, ValueError):
+    """A run that cannot be imported or exported; one sentence names what is wrong."""
 
 
 def export_run(run: RunDirectory, target: Path, *, overwrites: bool = False) -> Path:
@@ -60,7 +70,10 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
             _copy_folder(source, staging / run_id)
         else:
             unpack(source, staging, _PROCESS_FILES)
-            run_id = _top_folder(staging, source)
+            tops = [path.name for path in staging.iterdir()]
+            if len(tops) != 1:
+                raise ArchiveError(f"{source}: expected one run folder at the top, found {len(tops)}.")
+            run_id = _check_name(tops[0], source)
             _check_run(staging / run_id, source, trusts_pickles)
         for request in ("stop", "requested"):
             (staging / run_id / "control" / request).unlink(missing_ok=True)
@@ -73,7 +86,9 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    _check_disk_space(sum(path.stat().st_size for path in source.rglob("*") if path.is_file()), target.parent, source)
+    num_bytes = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
+    if num_bytes > (free := shutil.disk_usage(target.parent).free):
+        raise ArchiveError(f"{source}: needs {num_bytes:,} bytes and {free:,} are free; nothing imported.")
     try:
         shutil.copytree(source, target, ignore=_left_out)
     except OSError as error:
@@ -147,24 +162,11 @@ def _is_left_out(name: str) -> bool:
     return name in _PROCESS_FILES or name.endswith(".tmp") or name.startswith(".")
 
 
-def _top_folder(staging: Path, source: Path) -> str:
-    tops = [path.name for path in staging.iterdir()]
-    if len(tops) != 1:
-        raise ArchiveError(f"{source}: expected one run folder at the top, found {len(tops)}.")
-    return _check_name(tops[0], source)
-
-
 def _check_name(run_id: str, source: Path) -> str:
     try:
         return check_run_id(run_id)
     except RunDirectoryError as error:
         raise ArchiveError(f"{source}: {error}") from None
-
-
-def _check_disk_space(num_bytes: int, folder: Path, source: Path) -> None:
-    free = shutil.disk_usage(folder).free
-    if num_bytes > free:
-        raise ArchiveError(f"{source}: needs {num_bytes:,} bytes and {free:,} are free; nothing imported.")
 
 
 def _check_run(folder: Path, source: Path, trusts_pickles: bool) -> None:
@@ -193,3 +195,59 @@ def _check_run(folder: Path, source: Path, trusts_pickles: bool) -> None:
             )
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise ArchiveError(f"{source}: {name} is not a plain file; nothing imported.")
+
+
+def unpack(source: Path, folder: Path, leaves_out: Collection[str] = ()) -> int:
+    """Unpack a tar file into `folder`, but for files of the names `leaves_out`; return the number of its members.
+
+    Raises:
+        ArchiveError: It is no whole tar file, has members that lead elsewhere, or more than fits on the disk.
+    """
+    free = left = shutil.disk_usage(folder).free
+    num_members = 0
+    try:
+        with open_plain(source) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
+            for member in archive:
+                num_members, left = num_members + 1, left - member.size
+                if member.size < 0 or left < 0:
+                    raise ArchiveError(f"{source}: expected at most the {free:,} bytes that are free.")
+                if PurePosixPath(member.name).name not in leaves_out:
+                    archive.extract(member, folder, filter="data")
+            # At the end of what follows the members, gzip has a checksum of everything.
+            while archive.fileobj and archive.fileobj.read(_CHUNK_BYTES):
+                pass
+    except (ArchiveError, UnreadableFileError) as error:
+        raise ArchiveError(str(error)) from None
+    except OSError as error:
+        where = f"{folder.parent.parent}: the disk is full" if is_disk_full(error) else f"{source}: cannot be unpacked"
+        raise ArchiveError(f"{where} ({error.strerror or error}); nothing is written.") from None
+    except (tarfile.TarError, EOFError, zlib.error, KeyError, RecursionError, OverflowError, ValueError) as error:
+        # tarfile's message has a line for every format that it tried.
+        why = f" ({error})" if isinstance(error, tarfile.FilterError) else ""
+        raise ArchiveError(
+            f"{source}: expected a folder, or a whole .tar or .tar.gz file of plain files{why}; nothing is written."
+        ) from None
+    return num_members
+
+
+@contextmanager
+def staging_folder(parent: Path, purpose: str) -> Iterator[Path]:
+    """Yield a new hidden folder in `parent` for importing, adopting or restoring; it is removed in the end.
+
+    Folders of earlier programs that were killed are removed first: the kernel frees the lock of a killed one.
+    """
+    for folder in (path for prefix in _PREFIXES for path in parent.glob(f"{prefix}*")):
+        lock = FileLock(folder / _LOCK_FILE)
+        if not folder.is_symlink() and folder.is_dir() and lock.acquire():
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.release()
+    staging = Path(tempfile.mkdtemp(prefix=f".{purpose}-", dir=parent))
+    lock = FileLock(staging / _LOCK_FILE)
+    lock.acquire()
+    content = staging / "content"
+    content.mkdir()
+    try:
+        yield content
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        lock.release()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from db.connections.session import SQLITE_FILE, DatabaseError, copy_sqlite, sqlite_path
 from exgrpo_core.durable_files import sync
-from jobs.actions.unpacking import ArchiveError, staging_folder, unpack
+from jobs.actions.archive import ArchiveError, staging_folder, unpack
 from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories
 from jobs.runs.state import CONTACT_FILE
 

@@ -8,10 +8,6 @@ RETRIABLE_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses of HTTP after which another try may succeed."""
 _SECRET_CHARS = 8
 """Shorter keys are placeholders such as `x` and `EMPTY`, which also occur in ordinary text."""
-_CARRIES_IPV4 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
-"""Networks whose last 32 bits are an IPv4 address: NAT64, and the old way to write one (loopback `::1` aside)."""
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class AddressRefusedError(ValueError):
@@ -38,16 +34,8 @@ def is_link_local(hostname: str, *, is_looked_up: bool = True) -> bool:
         entries = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM, flags=flags)
     except (OSError, UnicodeError):
         return False
-    return any(_inner(ipaddress.ip_address(str(entry[4][0]).split("%")[0])).is_link_local for entry in entries)
-
-
-def _inner(number: Address) -> Address:
-    """Return the IPv4 address inside an IPv6 address, else the address itself."""
-    if isinstance(number, ipaddress.IPv4Address) or number.is_loopback or number.is_unspecified:
-        return number
-    if any(number in network for network in _CARRIES_IPV4):
-        return ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
-    return number.ipv4_mapped or number.sixtofour or number
+    numbers = [ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in entries]
+    return any((getattr(number, "ipv4_mapped", None) or number).is_link_local for number in numbers)
 
 
 def without_key(text: str, key: str) -> str:

@@ -1,14 +1,12 @@
 """A browser's part of a page, without a browser: the web socket by which Streamlit runs a page's script."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
-from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.sync.client import ClientConnection, connect
 
 from tests.app.web_server import ServedWorkbench
@@ -23,24 +21,16 @@ class PageSession:
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
-        self.widgets: dict[str, str] = {}
-        """Streamlit's id of each widget of the page that was opened last, by its key."""
-        self.texts: list[str] = []
-        """What that page says."""
         self._asked = BackMsg()
         self._refreshes: dict[str, float] = {}
         """Seconds between the refreshes of each fragment of that page, by its id."""
 
-    def open(self, page: str, states: Iterable[WidgetState] = (), **query: str) -> list[str]:
-        """Run a page's script to its end; return the faults that it shows, which are none where all is well.
-
-        `states` are what widgets hold and which button was pressed.
-        """
+    def open(self, page: str, **query: str) -> list[str]:
+        """Run a page's script to its end; return the faults that it shows, which are none where all is well."""
         asked = BackMsg()
         asked.rerun_script.page_name = page
         asked.rerun_script.query_string = urlencode(query)
-        asked.rerun_script.widget_states.widgets.extend(states)
-        self.widgets, self.texts, self._refreshes = {}, [], {}
+        self._refreshes = {}
         self._asked = asked
         return self._send(asked)
 
@@ -67,7 +57,6 @@ class PageSession:
         while True:
             answer = ForwardMsg.FromString(self._connection.recv(timeout=ANSWER_SECONDS))
             element = answer.delta.new_element
-            self._record(element)
             if answer.WhichOneof("type") == "navigation":
                 self._asked.rerun_script.page_script_hash = answer.navigation.page_script_hash
             if answer.WhichOneof("type") == "auto_rerun":
@@ -78,40 +67,14 @@ class PageSession:
             if answer.WhichOneof("type") == "script_finished":
                 return errors
 
-    def _record(self, element: Element) -> None:
-        self.texts += filter(None, [element.markdown.body, element.text.body, element.alert.body])
-        if kind := element.WhichOneof("type"):
-            widget_id = getattr(getattr(element, kind), "id", "")
-            if widget_id.startswith("$$ID-"):
-                self.widgets[widget_id.split("-", 2)[2]] = widget_id
-
-
-def states(
-    widgets: Mapping[str, str], fields: Mapping[str, str | Sequence[str]], pressed: str | None = None
-) -> list[WidgetState]:
-    """Return the states of widgets whose `fields` were filled in, and of a button that was `pressed`, by their keys."""
-    filled = [
-        WidgetState(id=widgets[key], string_value=value)
-        if isinstance(value, str)
-        else WidgetState(id=widgets[key], string_array_value={"data": value})
-        for key, value in fields.items()
-    ]
-    return filled + ([WidgetState(id=widgets[pressed], trigger_value=True)] if pressed else [])
-
 
 @contextmanager
 def page_session(workbench: ServedWorkbench) -> Iterator[PageSession]:
     """Sign in, as the printed link does, and open a tab."""
-    with open_tab(workbench.origin, workbench.cookie()) as session:
-        yield session
-
-
-@contextmanager
-def open_tab(origin: str, cookies: str, *protocols: str) -> Iterator[PageSession]:
-    """Open a tab of the person whose cookies these are; `protocols` carry Streamlit's token against forgery."""
+    origin = workbench.origin
     with connect(
-        f"{origin.replace('http', 'ws', 1)}/_stcore/stream", origin=origin, subprotocols=["streamlit", *protocols],
-        additional_headers={"Cookie": cookies}, proxy=None, max_size=None,
+        f"{origin.replace('http', 'ws', 1)}/_stcore/stream", origin=origin, subprotocols=["streamlit"],
+        additional_headers={"Cookie": workbench.cookie()}, proxy=None, max_size=None,
         open_timeout=ANSWER_SECONDS, ping_timeout=None,
     ) as connection:  # fmt: skip
         yield PageSession(connection)

@@ -142,7 +142,7 @@ def root(tmp_path_factory):
     return root, [run.run_id for run in hostile]
 
 
-def test_every_run_is_listed_and_the_good_one_is_whole(root, tried):
+def test_every_run_is_listed_and_the_good_one_is_whole(root):
     path, hostile = root
     database = open_database(None, path)
     rows = {row.run_id: row for row in list_runs(database, limit=None)}
@@ -150,7 +150,6 @@ def test_every_run_is_listed_and_the_good_one_is_whole(root, tried):
     assert rows["good"].status == "stopped"
     assert rows["good"].faults == ()
     assert {*hostile} | {"good"} == rows.keys()
-    tried("malformed run folders", len(hostile))
 
 
 def test_the_command_line_lists_every_run_and_what_is_damaged(root):
@@ -204,7 +203,7 @@ ENTRIES = (
 
 
 @pytest.mark.parametrize(("kind", "data", "at"), ENTRIES)
-def test_no_entry_of_a_restored_journal_keeps_later_ones_out(tmp_path, kind, data, at, tried):
+def test_no_entry_of_a_restored_journal_keeps_later_ones_out(tmp_path, kind, data, at):
     make_run(tmp_path, "good")
     entries = [(kind, data, at), (JournalKind.TAGGED, {"tag": "later"}, AT)]
     records = [{"at": at, "kind": kind, "run_id": "good", "data": data, "by": ""} for kind, data, at in entries]
@@ -216,4 +215,3 @@ def test_no_entry_of_a_restored_journal_keeps_later_ones_out(tmp_path, kind, dat
     [row] = list_runs(database, limit=None)
     database.close()
     assert "later" in row.tags
-    tried("entries of hostile journals", 1)

@@ -76,7 +76,7 @@ def tabs_of(path):
 
 
 @pytest.mark.parametrize(("path", "text"), PAGES.items(), ids=range(len(PAGES)))
-def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, text, tried):
+def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, text):
     page = signed_in.page
     signed_in.errors.clear()
     page.goto(hostile_workbench.origin + path)
@@ -90,8 +90,6 @@ def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, t
     seen_by_browser = page.evaluate(LOOK)
     assert {what: parts for what, parts in seen_by_browser.items() if parts} == {}
     assert [text for text in signed_in.errors if "WebSocket" not in text] == []
-    tried("hostile texts on pages", len(hostile.PAYLOADS))
-    tried("pages opened in Chromium", 1)
 
 
 @pytest.mark.parametrize(

@@ -38,14 +38,13 @@ def runs_root(tmp_path_factory):
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_command_prints_what_a_terminal_obeys(runs_root, words, tried):
+def test_no_command_prints_what_a_terminal_obeys(runs_root, words):
     result = CLI.invoke(app, [*words, "--runs-root", str(runs_root)])
     assert result.exit_code == 0, result.output
     assert OBEYED.findall(result.output) == []
-    tried("hostile texts on the terminal", len(hostile.PAYLOADS))
 
 
-def test_exported_tables_hold_no_formula_markup_or_control_character(tried):
+def test_exported_tables_hold_no_formula_markup_or_control_character():
     rows = [{"text": text, text: 1} for text in hostile.PAYLOADS]
     lines = [row[0] for row in csv.reader(io.StringIO(as_csv([{"text": text} for text in hostile.PAYLOADS])))]
     assert [line for line in lines if line.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
@@ -54,4 +53,3 @@ def test_exported_tables_hold_no_formula_markup_or_control_character(tried):
     assert re.findall(r"(?<!\\)[<\[]", as_markdown(rows)) == []
     assert re.findall(r"\\(href|url|def|input|includegraphics)\b", as_latex(rows)) == []
     assert escape_control_characters("=1") == "=1"
-    tried("hostile texts in exported tables", 3 * len(hostile.PAYLOADS))

@@ -151,9 +151,8 @@ def test_command_refuses_a_folder_that_is_not_there(tmp_path):
     assert "trainer.rollout_data_dir" in result.stderr
 
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow]
-
-
+@pytest.mark.verl
+@pytest.mark.slow
 def test_what_verl_itself_dumps_is_read(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # libraries that verl looks for and does not find
