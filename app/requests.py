@@ -46,7 +46,7 @@ from jobs.specs import train as train_specs
 from jobs.specs.mistakes import fields_of
 from jobs.specs.presets import load_plain_yaml
 from jobs.specs.reward_parts import PARTS as REWARD_PARTS
-from jobs.specs.train import SpecError, TrainSpec, load_preset, preset_exists, preset_names
+from jobs.specs.train import ORACLE_SOURCES, SpecError, TrainSpec, load_preset, preset_exists, preset_names
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies import definition, running
 from jobs.studies.running import PendingRun, estimate_step_seconds
@@ -55,11 +55,12 @@ from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS", "CommandError", "ContaminationReport", "DataError",
-    "DataPreview", "Finding", "Gpu", "JournalEntry", "ProbeProcess", "ProbeReport", "RayClusterState",
-    "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec",
-    "UserError", "estimate_resources", "estimate_step_seconds", "fields_of", "list_gpus", "load_plain_yaml",
-    "load_preset", "package_versions", "preset_exists", "preset_names", "read_machine",
+    "MEASURES", "ORACLE_SOURCES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS", "CommandError",
+    "ContaminationReport", "DataError", "DataPreview", "Finding", "Gpu", "JournalEntry", "ProbeProcess",
+    "ProbeReport", "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve",
+    "ScriptKind", "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds",
+    "fields_of", "list_gpus", "load_plain_yaml", "load_preset", "package_versions", "preset_exists",
+    "preset_names", "read_machine",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")

@@ -123,8 +123,7 @@ def oracle_name(item: JudgedItem) -> str:
 
 def judge_item(item: JudgedItem) -> JudgeVerdict:
     """Return the verdict of the task's oracle."""
-    is_story = item.details.get("data_source") == WORD_PROBLEMS_SOURCE
-    return judge_story(item) if is_story else judge_chain(item)
+    return ORACLES.get(str(item.details.get("data_source")), judge_chain)(item)
 
 
 def judge_story(item: JudgedItem) -> JudgeVerdict:
@@ -151,6 +150,10 @@ def judge_chain(item: JudgedItem) -> JudgeVerdict:
     if judgement.is_valid:
         return JudgeVerdict(VoteOutcome.VALID)
     return JudgeVerdict(VoteOutcome.INVALID, "", (_first_fault(problem, item.solution, judgement.num_good_steps),))
+
+
+ORACLES = {CHAINS_SOURCE: judge_chain, WORD_PROBLEMS_SOURCE: judge_story}
+"""The oracle of each task that `ORACLE_SOURCES` of `jobs/specs/train.py` offers."""
 
 
 def _first_fault(problem: ChainProblem, text: str, num_good_steps: int) -> IssueClass:

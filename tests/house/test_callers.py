@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.judging import judge_loop
+from jobs.specs.train import ORACLE_SOURCES
 from tests.house.tracked import PACKAGES, read, source_files, tracked_files
 
 FOUND_BY_NAME = Path("exgrpo_core/strategies")
@@ -71,3 +73,7 @@ def test_new_python_is_checked_before_git_tracks_it(tmp_path):
     for name in (".gitignore", "new.py", "ignored.py", "model.gguf"):
         (tmp_path / name).write_text("ignored.py")
     assert tracked_files(tmp_path) == (Path("new.py"),)
+
+
+def test_every_task_that_offers_an_oracle_has_one():
+    assert set(judge_loop.ORACLES) == ORACLE_SOURCES, "ORACLE_SOURCES of jobs/specs/train.py, ORACLES of judge_loop.py."

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import address
+from app import address, requests
 from app.components.chains_of_thought import calibration_view, thought_statistics
 from app.components.chains_of_thought.thought_statistics import Calibration
 from app.components.widgets import data_table, empty_state, exports
@@ -19,7 +19,6 @@ from db.rows.runs import RunRow
 from db.statistics.intervals import wilson
 
 ORACLE = "oracle"
-ORACLE_SOURCES = ("chains", "word_problems")
 MAX_COUNT = 10_000
 VERDICTS_PAGE_SIZE = 50
 _NAMES = {
@@ -51,7 +50,7 @@ def choose_judge(row: RunRow) -> str | None:
 
 def has_oracle(run_id: str) -> bool:
     """Return whether the run's task has an oracle."""
-    return bool(ask(runs.run_spec, run_id).get("data", {}).get("source") in ORACLE_SOURCES)
+    return bool(ask(runs.run_spec, run_id).get("data", {}).get("source") in requests.ORACLE_SOURCES)
 
 
 def _label(name: str, jobs: dict[str, JudgeJobRow], run_id: str) -> str:
