@@ -8,6 +8,7 @@ import typer.main
 import yaml
 
 from app.page_list import PAGES
+from db.tables import models
 from jobs.cli.main import COMMANDS
 from jobs.cli.main import app as command_line
 from jobs.specs.train import parse_spec, preset_names
@@ -122,6 +123,12 @@ def test_the_specification_in_readme_is_a_valid_one():
     block = re.search(r"```yaml\n(.*?)```", read(Path("README.md")), re.DOTALL)
     spec = parse_spec(yaml.safe_load(block[1]), "README.md")
     assert spec.algorithm.batch_size % spec.algorithm.mini_batch_size == 0
+
+
+def test_architecture_says_what_a_row_of_each_table_is():
+    section = read(Path("ARCHITECTURE.md")).split("## Tables")[1].split("## A run directory")[0]
+    named = {name for row in re.findall(r"^\| (`.*?) \|", section, re.M) for name in CODE_SPAN.findall(row)}
+    assert named == set(models.metadata.tables), "ARCHITECTURE.md, Tables: one row names each table of db/tables."
 
 
 def test_the_tour_has_a_section_for_every_page_in_the_order_of_the_sidebar():
