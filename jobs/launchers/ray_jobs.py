@@ -8,7 +8,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from jobs.launchers.ray_jobs_api import (
     check_address,
     needs_token,
 )
-from jobs.machine.engine_environments import PROJECT_ROOT, Pins, verl_pins
-from jobs.machine.gpu_needs import GpuNeeds
+from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ATTEMPT_VARIABLE
 from jobs.runs.state import RayContact
@@ -42,9 +41,6 @@ _POLL_SECONDS = 0.5
 _REPORT = re.compile(rb"^EXGRPO-PROBE (\[.*\])$", re.MULTILINE)
 
 
-NEEDS_NOTHING = GpuNeeds((), has_kernel=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Machine:
     """One machine of a cluster, as the probe reported it; `error` says why it could not read the nonce."""
@@ -52,24 +48,8 @@ class Machine:
     host: str
     free_gpus: int
     free_cpus: int
-    error: str
-    nonce: str
-    versions: Mapping[str, str | None]
-    needs: GpuNeeds = NEEDS_NOTHING
-
-    @classmethod
-    def of_report(cls, report: Mapping[str, Any]) -> "Machine":
-        """Read a machine's part of the probe's report."""
-        needs = report.get("needs")
-        return cls(
-            str(report["host"]),
-            int(report["free_gpus"]),
-            int(report["free_cpus"]),
-            str(report["error"]),
-            str(report.get("nonce", "")),
-            dict(report.get("versions", {})),
-            NEEDS_NOTHING if needs is None else GpuNeeds(tuple(needs["missing_packages"]), bool(needs["has_kernel"])),
-        )
+    error: str = ""
+    nonce: str = ""
 
 
 class LaunchCancelledError(Exception):
@@ -90,11 +70,9 @@ class RayJobsLauncher:
         *,
         worker_module: str = WORKER_MODULE,
         term_seconds: float = 30.0,
-        pins: Sequence[Pins] | None = None,
     ) -> None:
         self._train_spec = spec
         self._spec = spec.verl
-        self._pins = verl_pins() if pins is None else pins
         self._worker_module = worker_module
         self._term_seconds = term_seconds
         self._attempt = attempt
@@ -137,7 +115,7 @@ class RayJobsLauncher:
         """Check everything that a start needs of the cluster, and return one line that describes it.
 
         Raises:
-            LaunchError: It cannot be reached, is another version, too small, or does not share the runs root.
+            LaunchError: It cannot be reached, is too small, or does not share the runs root.
             LaunchCancelledError: `is_wanted` turned false.
         """
         try:
@@ -146,8 +124,6 @@ class RayJobsLauncher:
             machines = self._find_machines(is_wanted)
         except RayJobsError as error:
             raise LaunchError(str(error)) from None
-        check_versions(machines, self._pins)
-        check_gpu_needs(machines, self._train_spec)
         check_size(machines, self._train_spec)
         num_gpus = sum(machine.free_gpus for machine in machines)
         return f"Ray at {self._api.address}: {len(machines)} machines, {num_gpus} free GPUs, storage shared."
@@ -240,11 +216,11 @@ class RayJobsLauncher:
             self._probe("sweep", self.attempt_path.with_name(f"{attempt:04d}"), is_wanted)
 
     def _find_machines(self, is_wanted: Callable[[], bool]) -> list[Machine]:
-        """Ask every machine for its versions, and to read a nonce in the attempt's folder."""
+        """Ask every machine what is free, and to read a nonce in the attempt's folder."""
         file, nonce = self.attempt_path / "storage-check", secrets.token_hex(16)
         file.write_text(nonce, encoding="ascii")
         try:
-            machines = [Machine.of_report(report) for report in self._probe("storage", file, is_wanted)]
+            machines = [Machine(**report) for report in self._probe("storage", file, is_wanted)]
         finally:
             file.unlink()
         if strangers := [machine for machine in machines if machine.nonce != nonce]:
@@ -303,34 +279,6 @@ def shell_command(*words: str) -> str:
 def _last_line(log: bytes, job: RayJob | None) -> str:
     lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1].strip().rstrip(".") if lines else (job.message if job else "Ray forgot the job")
-
-
-def check_versions(machines: Sequence[Machine], pins: Sequence[Pins]) -> None:
-    """Refuse machines that have other versions than every constraints file.
-
-    Raises:
-        LaunchError: One of them; the message names it and what it has.
-    """
-    for machine in machines:
-        differences = [pin.differences(machine.versions) for pin in pins]
-        if differences and all(differences):
-            nearest = min(differences, key=len)
-            raise LaunchError(
-                f"{machine.host}: {', '.join(nearest)}; install the environment of `make verl-env` there."
-            )
-
-
-def check_gpu_needs(machines: Sequence[Machine], spec: TrainSpec) -> None:
-    """Refuse machines that lack what training on their GPUs needs; verl's workers would end at their first step.
-
-    Raises:
-        LaunchError: One of them; the message names it and the remedy.
-    """
-    if spec.model.device == "cpu":
-        return
-    for machine in machines:
-        if machine.free_gpus and (problems := machine.needs.problems(spec.verl.attention)):
-            raise LaunchError(f"{machine.host}: {'; '.join(problems)}.")
 
 
 def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:

@@ -1,12 +1,11 @@
 """What runs where Ray is: `python -m jobs.launchers.ray_programs storage|sweep|wait ARGUMENT`; the rest needs no Ray.
 
 `storage FILE` and `sweep FOLDER` run a task on every machine of the cluster and print one line of JSON, which starts
-with `EXGRPO-PROBE` to differ from the output of Ray: what each machine reads in the file, its versions and what its
-GPUs need; how much of what has `EXGRPO_ATTEMPT_PATH=FOLDER` in its environment was ended. `wait NUMBER` waits until the
-cluster of RAY_ADDRESS has so many machines.
+with `EXGRPO-PROBE` to differ from the output of Ray: what each machine reads in the file; how much of what has
+`EXGRPO_ATTEMPT_PATH=FOLDER` in its environment was ended. `wait NUMBER` waits until the cluster of RAY_ADDRESS has so
+many machines.
 """
 
-import importlib.metadata
 import json
 import os
 import signal
@@ -14,7 +13,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,6 @@ import ray
 from ray._private.state import available_resources_per_node  # as verl 0.9.1 does; Ray has no public function
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from jobs.machine.engine_environments import VERL_PACKAGES
-from jobs.machine.gpu_needs import read_needs
 from jobs.specs.verl import CLUSTER_VARIABLE
 
 ANSWER_SECONDS = 40.0
@@ -31,21 +27,15 @@ LEAVE_SECONDS = 5.0
 WAIT_SECONDS = 300.0
 
 
-def read_machine(file: str) -> dict[str, Any]:
-    """Return what this machine reads in the file, its versions of packages, and what its GPUs need besides."""
-    versions: dict[str, str | None] = {}
-    for name in VERL_PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = None
+def read_nonce(file: str) -> dict[str, Any]:
+    """Return what this machine reads in the file."""
     nonce = error = ""
     try:
         os.listdir(Path(file).parent)  # makes NFS refresh
         nonce = Path(file).read_text(encoding="ascii")
     except OSError as cause:
         error = f"{cause.filename}: {cause.strerror}"
-    return {"error": error, "nonce": nonce, "versions": versions, "needs": asdict(read_needs())}
+    return {"error": error, "nonce": nonce}
 
 
 def sweep(folder: str) -> dict[str, Any]:
@@ -130,4 +120,4 @@ if __name__ == "__main__":
     action, argument = sys.argv[1:]
     if action == "wait":
         sys.exit(wait_for_machines(int(argument)) or 0)
-    ask_machines({"storage": read_machine, "sweep": sweep}[action], argument)
+    ask_machines({"storage": read_nonce, "sweep": sweep}[action], argument)

@@ -11,6 +11,7 @@ from db.connections.opening import open_database
 from jobs.actions import run_actions
 from jobs.actions.queueing import queue_job
 from jobs.runs.control import RunStatus
+from jobs.runs.state import read_state
 from tests.app import judged, web_server
 from tests.faults.readers import Readers, sizes, toy_supervisor
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec, wait_until
@@ -56,7 +57,7 @@ def test_thirty_browsers_see_no_error_and_memory_stays_bounded(tmp_path, is_long
             readers.end()
             workbench.stop()
         run_actions.stop(runs_root, live)
-        wait_until(lambda: bench.status_of(live) is RunStatus.STOPPED, "the run to stop")
+        wait_until(lambda: read_state(bench.run_of(live)).status is RunStatus.STOPPED, "the run to stop")
     assert readers.errors == []
     p50, p95 = np.quantile(readers.seconds, (0.5, 0.95))
     middle = len(bytes_of) * (1 + WARM_SHARE) / 2

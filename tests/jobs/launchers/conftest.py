@@ -13,7 +13,7 @@ from tests.jobs.supervisor.toy_bench import processes_of
 from tests.tools import report_missing
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[RayCluster]:
     ray = find_ray()
     if ray is None:

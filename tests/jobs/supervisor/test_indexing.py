@@ -12,7 +12,6 @@ from sqlalchemy import create_engine, make_url
 from db.connections.opening import open_database
 from db.connections.session import DatabaseError
 from db.queries import metrics, runs
-from db.queries.runs import get_run, list_ends
 from jobs.actions import run_actions
 from jobs.recording.event_codec import EventWriter
 from jobs.recording.file_recorder import FileRecorder
@@ -53,25 +52,16 @@ def record(runs_root: Path, *steps: int, run: RunDirectory | None = None, ends: 
 
 
 def shown_steps(runs_root: Path, database_url: str | None, run: RunDirectory) -> tuple[str, list[int]]:
-    database = open_database(database_url, runs_root)
-    row = runs.get_run(database, run.run_id)
-    series = metrics.metric_series(database, run.run_id, ["reward/mean"])["reward/mean"]
-    database.close()
-    assert row is not None
-    return row.status, [point.step for point in series]
+    with closing(open_database(database_url, runs_root)) as database:
+        series = metrics.metric_series(database, run.run_id, ["reward/mean"])["reward/mean"]
+        return runs.get_run(database, run.run_id).status, [point.step for point in series]
 
 
-def test_copied_run_folder_is_taken_in(database_url, tmp_path):
+def test_copied_run_folder_is_taken_in_once(database_url, tmp_path):
     run = record(tmp_path / "runs", *range(1, 40))
-    assert ingest_all(tmp_path / "runs", database_url)
-    assert shown_steps(tmp_path / "runs", database_url, run) == ("finished", list(range(1, 40)))
-
-
-def test_taking_in_again_changes_nothing(database_url, tmp_path):
-    run = record(tmp_path / "runs", 1, 2, 3)
     for _ in range(3):
-        ingest_all(tmp_path / "runs", database_url)
-    assert shown_steps(tmp_path / "runs", database_url, run) == ("finished", [1, 2, 3])
+        assert ingest_all(tmp_path / "runs", database_url)
+    assert shown_steps(tmp_path / "runs", database_url, run) == ("finished", list(range(1, 40)))
 
 
 def test_resumed_run_goes_on_where_the_index_ended(database_url, tmp_path):
@@ -89,14 +79,14 @@ def test_end_of_an_earlier_attempt_is_shown_after_an_indexing_that_was_cut_off(d
     write_outcome(run.attempt_path(1), RunStatus.LOST, "Gone.")
     record(runs_root, 3, run=run)
     with monkeypatch.context() as patch:
-        patch.setattr(run_index.RunIndexing, "_show", lambda *_: raise_unreachable())
+        patch.setattr(run_index.RunIndexing, "_show", raise_unreachable)
         ingest_all(runs_root, database_url)
     assert shown_attempts(runs_root, database_url, run) == ["running", "finished"]
     ingest_all(runs_root, database_url)
     assert shown_attempts(runs_root, database_url, run) == ["lost", "finished"]
 
 
-def raise_unreachable() -> None:
+def raise_unreachable(*_) -> None:
     raise DatabaseError("away")
 
 
@@ -123,10 +113,9 @@ def test_tags_and_notes_come_with_runs_that_are_taken_in_late(database_url, tmp_
     ingest_all(runs_root, database_url)
     shutil.move(tmp_path / "aside", run.path)
     ingest_all(runs_root, database_url)
-    database = open_database(database_url, runs_root)
-    assert runs.get_run(database, run.run_id).tags == ("keep",)
-    assert [text for _, text in runs.list_notes(database, run.run_id)] == ["a note"]
-    database.close()
+    with closing(open_database(database_url, runs_root)) as database:
+        assert runs.get_run(database, run.run_id).tags == ("keep",)
+        assert [text for _, text in runs.list_notes(database, run.run_id)] == ["a note"]
 
 
 def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(bench: Bench, monkeypatch, caplog):
@@ -163,8 +152,7 @@ def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             )
         engine.dispose()
-        state = read_state(run)
-        index.record_state(run, state)
+        index.record_state(run, read_state(run))
         while index.is_behind:
             index.refresh()
         index.close()
@@ -183,7 +171,7 @@ def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_ur
     assert shown_steps(runs_root, database_url, whole) == ("finished", [1, 2])
     assert f"{broken.run_id} is not shown completely" in caplog.text
     with closing(open_database(database_url, runs_root)) as database:
-        row = get_run(database, broken.run_id)
+        row = runs.get_run(database, broken.run_id)
         assert (row.health, row.faults) == (("not_shown",), ())
         assert "exgrpo db rebuild" in row.not_shown
-        assert broken.run_id not in list_ends(database)
+        assert broken.run_id not in runs.list_ends(database)

@@ -26,11 +26,13 @@ def toy_spec(num_steps: int = 3, *tags: str, checkpoint_interval: int = 1000, na
     return TrainSpec(name=name, num_steps=num_steps, tags=tags, checkpoint_interval=checkpoint_interval)
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    give_up_at = time.monotonic() + TIMEOUT_SECONDS
+def wait_until(
+    condition: Callable[[], bool], what: str, timeout_seconds: float = TIMEOUT_SECONDS, poll_seconds: float = 0.02
+) -> None:
+    give_up_at = time.monotonic() + timeout_seconds
     while not condition():
         assert time.monotonic() < give_up_at, f"waited in vain: {what}"
-        time.sleep(0.02)
+        time.sleep(poll_seconds)
 
 
 def processes_of(runs_root: Path) -> list[int]:
@@ -46,6 +48,9 @@ def processes_of(runs_root: Path) -> list[int]:
 class Bench:
     """A runs root with a supervisor that is driven poll by poll."""
 
+    launcher = LocalLauncher(TOY_WORKER, sys.executable)
+    timeout_seconds, poll_seconds = TIMEOUT_SECONDS, 0.02
+
     def __init__(self, runs_root: Path) -> None:
         self.runs_root = runs_root
         self.supervisor: Supervisor | None = None
@@ -53,7 +58,7 @@ class Bench:
     def start(self, max_running: int = 1, grace_seconds: float = 60.0, term_seconds: float = 60.0) -> Supervisor:
         settings = SupervisorSettings(max_running, StopPolicy(grace_seconds, term_seconds))
         index = DatabaseIndex(None, self.runs_root)
-        self.supervisor = Supervisor(self.runs_root, index, LocalLauncher(TOY_WORKER, sys.executable), settings)
+        self.supervisor = Supervisor(self.runs_root, index, self.launcher, settings)
         return self.supervisor
 
     def submit(self, spec: TrainSpec) -> str:
@@ -62,28 +67,32 @@ class Bench:
     def run_of(self, run_id: str) -> RunDirectory:
         return RunDirectory.open(self.runs_root, run_id)
 
-    def look_until(self, run_id: str, *statuses: RunStatus) -> None:
+    def look_until(self, run_id: str, *statuses: RunStatus, timeout_seconds: float | None = None) -> None:
+        self.look_while(lambda: self.status_of(run_id) not in statuses, f"{run_id} to be {statuses}", timeout_seconds)
+
+    def look_while(self, condition: Callable[[], bool], what: str, timeout_seconds: float | None = None) -> None:
         supervisor = self.supervisor
         assert supervisor is not None
+        timeout_seconds = timeout_seconds or self.timeout_seconds
+        wait_until(lambda: supervisor.poll() or not condition(), what, timeout_seconds, self.poll_seconds)
 
-        def has_come() -> bool:
-            supervisor.poll()
-            state = supervisor.state_of(run_id)
-            return state is not None and state.status in statuses
+    def status_of(self, run_id: str) -> RunStatus | None:
+        """The run's state at the supervisor's last poll."""
+        state = self.supervisor.state_of(run_id)
+        return state.status if state else None
 
-        wait_until(has_come, f"{run_id} to be {statuses}, it is {supervisor.state_of(run_id)}")
+    def reason_of(self, run_id: str) -> str:
+        return self.supervisor.state_of(run_id).reason
+
+    def log_of(self, run_id: str) -> str:
+        return self.run_of(run_id).log_path.read_text(encoding="utf-8")
 
     def step_of(self, run_id: str) -> int:
         state = read_state(self.run_of(run_id))
         return state.heartbeat.step if state.heartbeat else 0
 
-    def status_of(self, run_id: str) -> RunStatus:
-        return read_state(self.run_of(run_id)).status
-
     def wait_for_step(self, run_id: str, step: int) -> None:
         wait_until(lambda: self.step_of(run_id) >= step, f"step {step}")
 
     def worker_pid(self, run_id: str) -> int:
-        state = read_state(self.run_of(run_id))
-        assert state.heartbeat is not None
-        return state.heartbeat.worker.pid
+        return read_state(self.run_of(run_id)).heartbeat.worker.pid

@@ -19,18 +19,20 @@ from jobs.worker.worker import main
 STEP_SECONDS = 0.02
 LONG_SECONDS = 0.3
 """Of each phase, for the tag `long-phases`."""
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 
 
 def run_toy(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
     tags = set(spec.tags)
+    sys.stdout.write("The toy speaks.\n")
     if "fails" in tags:
         raise TrainingError("data.source: the toy data are missing.")
     if "crashes" in tags:
         raise KeyError("toy")
     if "exits" in tags:
         os._exit(7)
-    if "starts-child" in tags:
-        start_child(run)
+    for tag in tags & LEFTOVERS.keys():
+        LEFTOVERS[tag](run)
     if "stuck" in tags:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(600)
@@ -71,9 +73,27 @@ def run_toy_evaluation(spec: EvalSpec, run: RunDirectory, _recorder: RunRecorder
 
 
 def start_child(run: RunDirectory) -> None:
-    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    child = subprocess.Popen([sys.executable, "-c", code])
+    child = subprocess.Popen([sys.executable, "-c", DEAF])
     (run.path / "child.pid").write_text(str(child.pid))
+
+
+def leave_orphan(run: RunDirectory) -> None:
+    """A process of a session of its own whose parent is gone, so that no list of children names it."""
+    start = f"subprocess.Popen([sys.executable, '-c', {DEAF!r}], stdout=subprocess.DEVNULL, start_new_session=True)"
+    command = [sys.executable, "-c", f"import subprocess, sys; print({start}.pid)"]
+    (run.path / "child.pid").write_bytes(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def start_ray(run: RunDirectory) -> None:
+    """A Ray of this process alone, with a worker that is busy for long."""
+    import ray
+
+    context = ray.init(num_cpus=1, include_dashboard=False, object_store_memory=80_000_000)
+    ray.remote(lambda: time.sleep(600)).remote()
+    (run.path / "session").write_text(context.address_info["session_dir"])
+
+
+LEFTOVERS = {"starts-child": start_child, "leaves-orphan": leave_orphan, "starts-ray": start_ray}
 
 
 def resume_step(run: RunDirectory) -> int:
@@ -90,4 +110,6 @@ def save(run: RunDirectory, recorder: RunRecorder, step: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], {"embedded": lambda: run_toy, "eval": lambda: run_toy_evaluation}))
+    sys.exit(
+        main(sys.argv[1:], {"embedded": lambda: run_toy, "verl": lambda: run_toy, "eval": lambda: run_toy_evaluation})
+    )
