@@ -22,7 +22,7 @@ from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.run_strategies import build_objective
+from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine

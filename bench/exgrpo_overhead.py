@@ -17,7 +17,7 @@ import torch
 from bench.chains_run import ChainsRun, open_chains_run
 from bench.report import report
 from exgrpo_core.engine import RolloutRequest
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
 from jobs.engines.embedded.backend import PackedAttention

@@ -28,7 +28,7 @@ from bench.stopwatch import peak_gib, reset_peak_memory
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.engines.embedded import backend, kv_cache, model, packing

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from exgrpo_core.engine import PolicyEngine as PolicyEngine
     from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities as bucket_probabilities
     from exgrpo_core.experience_management.bucket_sampler import sample_buckets as sample_buckets
-    from exgrpo_core.experience_management.collection import DelayedStart as DelayedStart
     from exgrpo_core.experience_management.question_stream import RetiredSet as RetiredSet
     from exgrpo_core.experience_management.replay_buffer import ReplayBuffer as ReplayBuffer
     from exgrpo_core.policy_optimization.advantages import group_advantages as group_advantages
     from exgrpo_core.policy_optimization.importance import importance_ratios as importance_ratios
     from exgrpo_core.policy_optimization.importance import shape_ratio as shape_ratio
     from exgrpo_core.policy_optimization.objective import exgrpo_loss as exgrpo_loss
+    from exgrpo_core.state import DelayedStart as DelayedStart
     from exgrpo_core.state import ExGRPOState as ExGRPOState
     from exgrpo_core.types import Question as Question
     from exgrpo_core.types import RolloutGroup as RolloutGroup
@@ -31,7 +31,7 @@ _HOME = {
     "PolicyEngine": "engine",
     "ReplayBuffer": "experience_management.replay_buffer",
     "RetiredSet": "experience_management.question_stream",
-    "DelayedStart": "experience_management.collection",
+    "DelayedStart": "state",
     "bucket_probabilities": "experience_management.bucket_sampler",
     "sample_buckets": "experience_management.bucket_sampler",
     "group_advantages": "policy_optimization.advantages",

@@ -8,13 +8,12 @@ after the policy update, since neither reads the other.
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.policy_optimization.advantages import assign_advantages
-from exgrpo_core.policy_optimization.gradient_weight import gradient_weight_metrics
 from exgrpo_core.policy_optimization.importance import sampler_metrics
-from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches, check_mini_batches, trained_groups
-from exgrpo_core.policy_optimization.variance import variance_metrics
+from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches, trained_groups
+from exgrpo_core.policy_optimization.replay_effects import gradient_weight_metrics, variance_metrics
 from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step.collection import collect_experience
 from exgrpo_core.step.metrics import PhaseClock, batch_pass_rate, mini_batch_metrics, step_metrics
-from exgrpo_core.step.rebucketing import collect_experience
 from exgrpo_core.step.rollouts import StepRollouts
 from exgrpo_core.step.selection import choose_replays, list_candidates, score_candidates
 from exgrpo_core.step_report import StepReport
@@ -53,7 +52,6 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     assign_advantages(report.groups, config)
     trained = trained_groups(report.groups, config.batch_size)
     mini_batches = build_mini_batches(trained, config, state.rng)
-    check_mini_batches(mini_batches, config, strategies.question_sampler.replays_whole_groups)
     objective = strategies.objective if is_replay_open else strategies.objective_before_start
     with clock.phase("update"):
         update_metrics = engine.update(mini_batches, objective)

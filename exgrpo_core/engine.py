@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Protocol
 
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
 

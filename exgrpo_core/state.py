@@ -12,11 +12,10 @@ import numpy as np
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.config import ExGRPOConfig, RetiredRule
 from exgrpo_core.durable_files import write_whole
-from exgrpo_core.experience_management.collection import DelayedStart
 from exgrpo_core.experience_management.question_stream import QuestionStream, RetiredSet
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT
-from exgrpo_core.methods.run_strategies import build_strategies
+from exgrpo_core.methods.loading import build_strategies
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import BoolArray, Experience, Int64Array, Question, RolloutGroup
 
@@ -28,6 +27,35 @@ BUFFER_FILE = "buffer.snapshot"
 
 class StateError(ValueError):
     """A saved state that cannot be used; the message names the file and what is wrong."""
+
+
+class DelayedStart:
+    """A switch: it opens when one batch's Pass@1 is above `start_pass_rate`, and never closes again.
+
+    Without a rate (None) it is open from the beginning.
+    """
+
+    def __init__(self, start_pass_rate: float | None) -> None:
+        self._start_pass_rate = start_pass_rate
+        self._is_open = start_pass_rate is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether experience is collected and replayed."""
+        return self._is_open
+
+    def observe(self, pass_at_1: float) -> None:
+        """Open the switch if one batch's Pass@1, in [0, 1], is above the rate."""
+        if self._start_pass_rate is not None and pass_at_1 > self._start_pass_rate:
+            self._is_open = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs."""
+        return {"is_open": self._is_open}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved switch."""
+        self._is_open = bool(state["is_open"])
 
 
 class ExGRPOState:

@@ -16,7 +16,7 @@ from db.rows.replays import ReplayedGroupRow, SelectionRow, WeightLine, WrongCho
 from db.tables import models
 from db.tables.column_types import Number
 from db.tables.shared_reads import find_run_key
-from exgrpo_core.policy_optimization.variance import MAX_LOG_WEIGHT
+from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO
 
 MAX_WRONG = 200
 MAX_CANDIDATES = 200_000
@@ -198,7 +198,7 @@ def _quarters(values: Numbers, replayed: npt.NDArray[np.bool_], form: str) -> li
 
 
 def _line(group: str, ratios: Numbers, lengths: Numbers, shaping_beta: float) -> WeightLine:
-    weights = np.exp(np.clip(ratios * lengths, -MAX_LOG_WEIGHT, MAX_LOG_WEIGHT))
+    weights = np.exp(np.clip(ratios * lengths, -MAX_LOG_RATIO, MAX_LOG_RATIO))
     squares = np.square(weights)
     return WeightLine(
         group=group,

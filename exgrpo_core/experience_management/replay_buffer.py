@@ -11,11 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT, BufferCorruptionError
-from exgrpo_core.experience_management.storage.insertion import checked_arrays, locate
-from exgrpo_core.experience_management.storage.question_index import ABSENT, BucketMembership, QuestionHistory
-from exgrpo_core.experience_management.storage.row_index import RowIndex
-from exgrpo_core.experience_management.storage.segment_store import SegmentStore
-from exgrpo_core.experience_management.storage.segments import ROW, TOKEN_BYTES, SegmentExtent, checksums
+from exgrpo_core.experience_management.storage.memory_index import ABSENT, BucketMembership, QuestionHistory, RowIndex
+from exgrpo_core.experience_management.storage.segment_store import SegmentStore, locate
+from exgrpo_core.experience_management.storage.segments import (
+    ROW,
+    TOKEN_BYTES,
+    SegmentExtent,
+    checked_arrays,
+    checksums,
+)
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot, write_snapshot
 from exgrpo_core.experience_management.storage.step_log import LogPosition, steps_after
 from exgrpo_core.experience_management.storage.step_replay import INSERTED, LaterSteps, apply_steps, open_with

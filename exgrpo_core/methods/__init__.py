@@ -1,1 +1,1 @@
-"""What a replay method is made of: three small protocols, the columns they see, and how a part is found by its name."""
+"""What a replay method is made of: three protocols with the columns they see, and how a part is found by its name."""

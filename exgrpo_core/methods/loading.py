@@ -1,6 +1,7 @@
-"""A part of a replay method by its name: a class of `exgrpo_core.strategies`, an entry point, or `module:Class`.
+"""The parts of a replay method by their names, and those of a run with its objective, built once.
 
-Code from outside the workbench runs only where the machine's owner allows its module.
+A name is that of a class of `exgrpo_core.strategies`, of an entry point, or `module:Class`. Code from outside the
+workbench runs only where the machine's owner allows its module.
 """
 
 import dataclasses
@@ -9,11 +10,13 @@ import inspect
 import os
 import pkgutil
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
+from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler, TrajectorySelector
 
@@ -155,3 +158,62 @@ def _built_in(setting: str) -> dict[str, type[Any]]:
             if part.__module__ == module.name and issubclass(part, kind) and not inspect.isabstract(part):
                 parts[vars(part)["name"]] = part
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveSettings:
+    """What the loss needs of a configuration; `clips_fresh` follows the delayed start.
+
+    `correction` weighs replayed tokens, `fresh_objective` fresh ones where `clips_fresh`.
+    """
+
+    clips_fresh: bool
+    clip_epsilon: float
+    clip_epsilon_high: float | None
+    aggregation: LossAggregation
+    max_response_tokens: int
+    policy_loss_factor: float
+    entropy_coefficient: float
+    kl_coefficient: float
+    correction: OffPolicyCorrection
+    fresh_objective: OffPolicyCorrection
+
+
+@dataclass(frozen=True, slots=True)
+class RunStrategies:
+    """What chooses questions and trajectories, and the objective before and after the delayed start opens."""
+
+    question_sampler: QuestionSampler
+    trajectory_selector: TrajectorySelector
+    objective_before_start: ObjectiveSettings
+    objective: ObjectiveSettings
+
+
+def build_strategies(config: ExGRPOConfig) -> RunStrategies:
+    """Return the strategies that a configuration names.
+
+    Raises:
+        InputError: One cannot be built; see `build_part`.
+    """
+    return RunStrategies(
+        build_part(QUESTIONS, config),
+        build_part(TRAJECTORIES, config),
+        build_objective(config, is_replay_open=False),
+        build_objective(config, is_replay_open=True),
+    )
+
+
+def build_objective(config: ExGRPOConfig, is_replay_open: bool) -> ObjectiveSettings:
+    """Return the objective of steps before or after the delayed start opened."""
+    return ObjectiveSettings(
+        clips_fresh=config.clips_fresh(is_replay_open),
+        clip_epsilon=config.clip_epsilon,
+        clip_epsilon_high=config.clip_epsilon_high,
+        aggregation=config.loss_aggregation,
+        max_response_tokens=config.max_response_tokens,
+        policy_loss_factor=config.policy_loss_factor,
+        entropy_coefficient=config.entropy_coefficient,
+        kl_coefficient=config.kl_coefficient,
+        correction=build_part(CORRECTION, config),
+        fresh_objective=build_part(FRESH, config),
+    )

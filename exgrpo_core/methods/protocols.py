@@ -1,8 +1,8 @@
-"""The three strategies of a replay method.
+"""The three strategies of a replay method, and the columns of questions, candidates and tokens that they see.
 
 A strategy keeps no state: what it needs to know is in the columns, which are saved with the replay buffer. Its fields,
 as a frozen dataclass, are settings: hyperparameters of the same name, or entries of `strategy_settings`. A run builds
-each of its strategies once.
+each of its strategies once. No torch is loaded.
 """
 
 from abc import ABC, abstractmethod
@@ -12,11 +12,213 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
-from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw, TokenRatios
 from exgrpo_core.types import Experience, Float32Array, Int64Array, RolloutGroup
 
 if TYPE_CHECKING:
     import torch
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from exgrpo_core.types import Float64Array
+
+if TYPE_CHECKING:
+    import torch
+
+    from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+
+
+class QuestionColumns:
+    """The questions that may be drawn in a step: columns (n,), ascending by index.
+
+    They are those of buckets 1..K or, where replays join fresh questions, those of `among` that are in the buffer. A
+    column is computed when it is first read, so a sampler pays for what it uses.
+    """
+
+    def __init__(self, buffer: "ReplayBuffer", step: int, among: Int64Array | None = None) -> None:
+        self._among = among
+        self._buffer = buffer
+        self._num_buckets = buffer.rollouts_per_question + 1
+        self.step = step
+
+    @cached_property
+    def indices(self) -> Int64Array:
+        """The questions."""
+        if self._among is None:
+            return self._buffer.questions()
+        among = np.sort(self._among)
+        return among[self._buffer.buckets_of(among) >= 0]
+
+    @cached_property
+    def num_correct(self) -> Int64Array:
+        """Correct trajectories of K when the question was last rolled out: its bucket."""
+        return self._buffer.buckets_of(self.indices)
+
+    @cached_property
+    def newest_rollout_steps(self) -> Int64Array:
+        """Step of the newest stored trajectory: the model version that wrote it."""
+        return self._buffer.newest_rollout_steps(self.indices)
+
+    @cached_property
+    def num_draws(self) -> Int64Array:
+        """How often the question was drawn so far."""
+        return self._buffer.num_draws(self.indices)
+
+    @cached_property
+    def last_draw_steps(self) -> Int64Array:
+        """Step of the last draw, -1 if there was none."""
+        return self._buffer.history.draw_steps[self.indices].astype(np.int64)
+
+    @cached_property
+    def num_stored(self) -> Int64Array:
+        """Stored trajectories."""
+        return self._buffer.num_stored(self.indices)
+
+    @cached_property
+    def newest_num_replays(self) -> Int64Array:
+        """How often the newest stored trajectory was replayed, and so the group that it is of."""
+        return self._buffer.num_replays(self._buffer.newest_rows(self.indices))
+
+    @cached_property
+    def reward_stds(self) -> Float64Array:
+        """Standard deviation (of K - 1) of the rewards of the group that was last collected from."""
+        stds: Float64Array = self._buffer.history.reward_spreads[self.indices, 0].astype(np.float64)
+        return stds
+
+    @cached_property
+    def reward_deviations(self) -> Float64Array:
+        """Mean |reward - mean| of that group: the mean size of its advantages."""
+        deviations: Float64Array = self._buffer.history.reward_spreads[self.indices, 1].astype(np.float64)
+        return deviations
+
+    def bucket_members(self) -> list[Int64Array]:
+        """Return the questions of buckets 1..K, each in the order that belongs to the buffer's state."""
+        return [self._buffer.members(bucket) for bucket in range(1, self._num_buckets)]
+
+    def draw(self, probabilities: Float64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":
+        """Draw different questions with these probabilities (n,), as many as wanted and as have one above 0.
+
+        Raises:
+            ValueError: A probability is below 0 or not a number, or their sum is not 1.
+        """
+        num_open = int(np.count_nonzero(probabilities))
+        if not num_open:
+            return self.take(np.empty(0, dtype=np.int64), probabilities)
+        try:
+            chosen = rng.choice(self.indices, min(num_questions, num_open), replace=False, p=probabilities)
+        except ValueError as error:
+            raise ValueError(
+                f"probabilities: expected numbers from 0 with a sum of 1, got numbers from {probabilities.min():.6g} "
+                f"with a sum of {probabilities.sum():.9g}; correct them in the question sampler."
+            ) from error
+        return self.take(chosen, probabilities)
+
+    def draw_evenly(self, pool: Int64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":
+        """Draw different questions of `pool`, which are some of `indices`, each with the same probability."""
+        chosen = rng.choice(pool, min(num_questions, pool.size), replace=False) if pool.size else pool
+        return self._drawn(
+            chosen, np.bincount(self._buffer.buckets_of(pool), None, self._num_buckets) / max(pool.size, 1)
+        )
+
+    def take(self, question_indices: Int64Array, probabilities: Float64Array) -> "QuestionDraw":
+        """Return the draw of these questions, with the probability (n,) that each question had."""
+        return self._drawn(question_indices, np.bincount(self.num_correct, probabilities, self._num_buckets))
+
+    def _drawn(self, question_indices: Int64Array, by_bucket: NDArray[Any]) -> "QuestionDraw":
+        shares = by_bucket.astype(np.float64, copy=False)[1:]
+        return QuestionDraw(question_indices, shares, np.zeros(shares.size, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionDraw:
+    """The questions to replay, all different, with what buckets 1..K had: their probability, and their overflow (K,).
+
+    An overflow is the draws that a bucket got beyond its size and that others took. `weights` are factors of the
+    replayed trajectories' advantages, one a question, where the sampler corrects for its draw.
+    """
+
+    question_indices: Int64Array
+    bucket_probabilities: Float64Array
+    overflows: Int64Array
+    weights: Float64Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateColumns:
+    """Stored trajectories among which one is chosen: columns (N,), oldest first; means are over response tokens, nats.
+
+    `entropies` are of full-vocabulary entropies under the current policy, `nlls` of -log pi, `sampled_entropies` of
+    -pi log pi of the sampled tokens: accumulated in float64 and rounded once. `num_tokens` are the lengths T_i,
+    `num_replays` says how often each was replayed. Pages know the first four columns only: the others are NaN there.
+    """
+
+    entropies: Float32Array
+    nlls: Float32Array
+    sampled_entropies: Float32Array
+    num_tokens: Int64Array
+    num_replays: Int64Array | None = None
+    experiences: Sequence[Experience] | None = None
+
+    @property
+    def rewards(self) -> Float64Array:
+        """Rewards when they were rolled out."""
+        return self._of_stored([item.reward for item in self.experiences or ()])
+
+    @property
+    def rollout_steps(self) -> Float64Array:
+        """Steps of their rollouts: the model versions that wrote them."""
+        return self._of_stored([item.rollout_step for item in self.experiences or ()])
+
+    @property
+    def behavior_nlls(self) -> Float64Array:
+        """Means of -log pi under the policies that wrote them."""
+        return self._of_stored([-item.behavior_log_probs.mean(dtype=np.float64) for item in self.experiences or ()])
+
+    @property
+    def no_scores(self) -> Float32Array:
+        """NaN for each: the scores of a rule that compares no numbers."""
+        return np.full(self.num_tokens.size, np.nan, dtype=np.float32)
+
+    def of_question(self, part: slice) -> "CandidateColumns":
+        """Return the candidates of one question, which are next to each other."""
+        return CandidateColumns(
+            self.entropies[part],
+            self.nlls[part],
+            self.sampled_entropies[part],
+            self.num_tokens[part],
+            None if self.num_replays is None else self.num_replays[part],
+            None if self.experiences is None else self.experiences[part],
+        )
+
+    def _of_stored(self, values: Sequence[float]) -> Float64Array:
+        if self.experiences is None:
+            return np.full(self.num_tokens.size, np.nan)
+        return np.array(values, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRatios:
+    """Tokens of a micro-batch in the loss, tensors of one shape, packed (N,) or padded (B, T).
+
+    `ratios` are w = pi_theta / pi_behavior, with their gradient; `mask` is True where a token counts, and
+    `trajectory_index` numbers the micro-batch's trajectories, which are whole.
+    """
+
+    ratios: "torch.Tensor"
+    advantages: "torch.Tensor"
+    mask: "torch.Tensor"
+    trajectory_index: "torch.Tensor"
+
+    def sequence_ratios(self) -> "torch.Tensor":
+        """Return exp of the mean log w of each token's trajectory, over the tokens that count."""
+        index, is_counted = self.trajectory_index.reshape(-1), self.mask.reshape(-1).to(self.ratios.dtype)
+        num_trajectories = int(index.max()) + 1 if index.numel() else 0
+        zeros = self.ratios.new_zeros(num_trajectories)
+        logs = zeros.index_add(0, index, self.ratios.log().reshape(-1) * is_counted)
+        counts = zeros.index_add(0, index, is_counted).clamp(min=1.0)
+        return (logs / counts).exp()[index].reshape(self.ratios.shape)
 
 
 class Collected(StrEnum):

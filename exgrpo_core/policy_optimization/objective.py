@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import torch
 
 from exgrpo_core.config import LossAggregation, clip_limits
-from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
+from exgrpo_core.methods.protocols import TokenRatios
 from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO, importance_ratios
 
 
@@ -46,17 +46,10 @@ class LossOutputs:
     sums: dict[str, torch.Tensor]
 
 
-def clipped_objective(
-    ratios: torch.Tensor, advantages: torch.Tensor, clip_epsilon: float, clip_epsilon_high: float | None = None
-) -> torch.Tensor:
-    """Return min(w A, clip(w, 1 - eps, 1 + eps) A) per token (Eq. CLIP without its length mean)."""
-    return torch.minimum(ratios * advantages, ratios.clamp(*clip_limits(clip_epsilon, clip_epsilon_high)) * advantages)
-
-
 def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossScale) -> LossOutputs:
     """Return this micro-batch's part of the mini-batch's loss: minus Eq. ExGRPO, entropy bonus, KL penalty.
 
-    Fresh tokens contribute w A (CLIP where `objective.clips_fresh`), replayed tokens f(w*) A, with the correction's f.
+    Fresh tokens contribute w A (`objective.fresh_objective` where `objective.clips_fresh`), replayed tokens f(w*) A, with the correction's f.
     Token terms add up per trajectory as `objective.aggregation` says, then average over the mini-batch's trajectories;
     with rho of whole experiential groups in each mini-batch that is Eq. ExGRPO's (1 - rho) and rho.
 
@@ -70,9 +63,11 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     behavior = inputs.behavior_log_probs.masked_fill(~mask, 0.0)
     ratios = importance_ratios(log_probs, behavior)
     tokens = TokenRatios(ratios, inputs.advantages, mask, inputs.trajectory_index)
-    fresh = _fresh_objective(tokens, objective)
+    fresh_weights = objective.fresh_objective.weights(tokens) if objective.clips_fresh else ratios
     shaped = objective.correction.weights(tokens)
-    token_objective = torch.where(inputs.is_replayed, shaped * inputs.advantages, fresh).masked_fill(~mask, 0.0)
+    token_objective = (torch.where(inputs.is_replayed, shaped, fresh_weights) * inputs.advantages).masked_fill(
+        ~mask, 0.0
+    )
     policy_loss = (
         -objective.policy_loss_factor * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories
     )
@@ -93,14 +88,6 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     sums = {name: value.detach() for name, value in parts.items()}
     sums |= _ratio_sums(ratios.detach(), shaped.detach(), inputs, objective)
     return LossOutputs(loss, sums)
-
-
-def _fresh_objective(tokens: TokenRatios, objective: ObjectiveSettings) -> torch.Tensor:
-    if not objective.clips_fresh:
-        return tokens.ratios * tokens.advantages
-    if objective.fresh_objective is not None:
-        return objective.fresh_objective.weights(tokens) * tokens.advantages
-    return clipped_objective(tokens.ratios, tokens.advantages, objective.clip_epsilon, objective.clip_epsilon_high)
 
 
 def summarize_sums(all_sums: Iterable[Mapping[str, torch.Tensor]], num_mini_batches: int) -> dict[str, float]:

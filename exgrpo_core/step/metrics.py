@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
-from exgrpo_core.experience_management.collection import CORRECT_REWARD, num_correct
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step.collection import CORRECT_REWARD, num_correct
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup
 

@@ -8,7 +8,7 @@ import numpy as np
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import QuestionColumns, QuestionDraw
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import Int64Array, RolloutGroup

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from exgrpo_core.config import clip_limits
-from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.methods.protocols import OffPolicyCorrection, TokenRatios
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
-from exgrpo_core.methods.protocols import OpenStep, QuestionSampler
+from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, QuestionSampler
 
 
 @dataclass(frozen=True, slots=True)

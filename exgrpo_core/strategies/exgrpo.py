@@ -20,8 +20,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from exgrpo_core.experience_management.bucket_sampler import draw_bucket_counts, partition, sample_members
-from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw, TokenRatios
-from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler, TrajectorySelector
+from exgrpo_core.methods.protocols import (
+    CandidateColumns,
+    OffPolicyCorrection,
+    QuestionColumns,
+    QuestionDraw,
+    QuestionSampler,
+    TokenRatios,
+    TrajectorySelector,
+)
 from exgrpo_core.policy_optimization.importance import shape_ratio
 from exgrpo_core.types import Float32Array
 

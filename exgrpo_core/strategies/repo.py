@@ -18,8 +18,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw
-from exgrpo_core.methods.protocols import Collected, OpenStep, QuestionSampler, TrajectorySelector
+from exgrpo_core.methods.protocols import (
+    CandidateColumns,
+    Collected,
+    OpenStep,
+    QuestionColumns,
+    QuestionDraw,
+    QuestionSampler,
+    TrajectorySelector,
+)
 from exgrpo_core.types import Float32Array, Int64Array
 
 

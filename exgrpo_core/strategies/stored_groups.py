@@ -21,8 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
-from exgrpo_core.methods.protocols import Collected, OpenStep, QuestionSampler
+from exgrpo_core.methods.protocols import Collected, OpenStep, QuestionColumns, QuestionDraw, QuestionSampler
 from exgrpo_core.policy_optimization.advantages import STD_EPSILON
 from exgrpo_core.types import Experience
 

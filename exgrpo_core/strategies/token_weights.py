@@ -13,8 +13,7 @@ known here.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.methods.protocols import OffPolicyCorrection, TokenRatios
 
 if TYPE_CHECKING:
     import torch

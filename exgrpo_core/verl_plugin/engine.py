@@ -12,7 +12,7 @@ import numpy as np
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, rows_with_gradient
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 from exgrpo_core.verl_plugin.rows import (

@@ -18,7 +18,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.metric import reduce_metrics
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.types import Float32Array
 from exgrpo_core.verl_plugin.blocks import Answer, Block, in_given_order, make_blocks
 from exgrpo_core.verl_plugin.rows import LOG_PROBS, PARTITION, QueuedRow, TokenRow, clear_rows

@@ -13,7 +13,7 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils.padding import no_padding_2_padding
 
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, UpdateSums, exgrpo_loss
 from exgrpo_core.verl_plugin.rows import LOG_PROBS, STORED_LOG_PROBS, KeptRows, QueuedRow, TokenRow

@@ -9,8 +9,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from db.statistics.differences import binomial_tail
-from exgrpo_core.bounded_json import UnreadableFileError
-from exgrpo_core.checksums import read_sealed, seal
+from exgrpo_core.bounded_json import UnreadableFileError, read_sealed, seal
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.runs.directory import WORKBENCH_FOLDER

@@ -14,8 +14,7 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, Field, ValidationError
 
-from exgrpo_core.bounded_json import UnreadableFileError, open_plain
-from exgrpo_core.checksums import seal, unseal
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain, seal, unseal
 from exgrpo_core.faults import Fault, FaultKind
 
 FOLDER = "evaluation"

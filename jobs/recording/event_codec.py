@@ -13,8 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from exgrpo_core.bounded_json import UnreadableFileError
-from exgrpo_core.checksums import seal, unseal
+from exgrpo_core.bounded_json import UnreadableFileError, seal, unseal
 from exgrpo_core.durable_files import sync
 from jobs.runs.attempts import exit_if_fenced, monotonic_utc_now
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from exgrpo_core.bounded_json import open_plain
-from exgrpo_core.checksums import file_crc
+from exgrpo_core.bounded_json import file_crc, open_plain
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.grading.code_rules import mark_code
 from jobs.recording.event_codec import decode_line, is_event, list_segments, segment_path

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
-from exgrpo_core.checksums import file_crc
+from exgrpo_core.bounded_json import file_crc
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
 from exgrpo_core.types import Question, Trajectory
 from jobs.recording.event_codec import EventWriter

@@ -29,8 +29,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
-from exgrpo_core.checksums import seal, unseal
+from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain, seal, unseal
 from exgrpo_core.durable_files import reserve, write_whole
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
 from jobs.runs.control import ENDED, Phase, RunStatus

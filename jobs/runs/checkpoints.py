@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from exgrpo_core.bounded_json import read_json
-from exgrpo_core.checksums import file_crc
+from exgrpo_core.bounded_json import file_crc, read_json
 from exgrpo_core.durable_files import sync
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot

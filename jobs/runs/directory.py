@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_plain
-from exgrpo_core.checksums import seal, unseal
+from exgrpo_core.bounded_json import UnreadableFileError, read_plain, seal, unseal
 from exgrpo_core.durable_files import sync, write_whole
 from exgrpo_core.errors import InputError
 from jobs.specs.any_job import JobSpec, load_any_spec

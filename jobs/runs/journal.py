@@ -14,8 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.bounded_json import UnreadableFileError, open_plain
-from exgrpo_core.checksums import seal, unseal
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain, seal, unseal
 from exgrpo_core.durable_files import appending
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory

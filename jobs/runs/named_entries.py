@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from exgrpo_core.checksums import read_sealed, seal, seal_yaml
+from exgrpo_core.bounded_json import read_sealed, seal, seal_yaml
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock

@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from exgrpo_core.bounded_json import UnreadableFileError
-from exgrpo_core.checksums import read_sealed, seal
+from exgrpo_core.bounded_json import UnreadableFileError, read_sealed, seal
 from exgrpo_core.durable_files import write_whole
 
 PLAN_FILE = "plan.json"

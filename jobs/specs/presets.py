@@ -7,8 +7,7 @@ from typing import Any, TypeGuard
 
 import yaml
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_plain
-from exgrpo_core.checksums import is_intact_yaml
+from exgrpo_core.bounded_json import UnreadableFileError, is_intact_yaml, read_plain
 from jobs.specs.mistakes import SpecError
 
 MAX_YAML_BYTES = 1 << 16

@@ -9,7 +9,7 @@ import numpy as np
 
 from db.connections.opening import open_database
 from exgrpo_core import ExGRPOState, exgrpo_step
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from exgrpo_core.step_report import StepReport
 from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome

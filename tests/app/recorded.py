@@ -11,7 +11,7 @@ from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events
 from db.queries.runs import get_run
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from exgrpo_core.step_report import BucketCount, StepReport
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder

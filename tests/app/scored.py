@@ -6,7 +6,7 @@ from pathlib import Path
 
 from db.connections.opening import open_database
 from db.ingest import events
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from jobs.evaluation.protocols import load_protocols
 from jobs.evaluation.recorded_answers import encode_line
 from jobs.runs.attempts import write_outcome

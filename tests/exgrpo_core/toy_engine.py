@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from exgrpo_core.engine import RolloutRequest
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 

@@ -16,7 +16,7 @@ from app import settings
 from db.connections.opening import open_database
 from db.connections.session import Database
 from db.queries.metrics import metric_series
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from jobs.cli.main import app as command_line
 from jobs.recording.event_codec import decode_line, list_segments, segment_path
 from jobs.recording.event_reader import EventReader

@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 import torch
 from hypothesis import strategies as st
 
-from exgrpo_core.bounded_json import parse_json
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import parse_json, seal
 from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from jobs.actions.adoption import read_dump

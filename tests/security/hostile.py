@@ -6,7 +6,7 @@ from pathlib import Path
 
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from exgrpo_core.types import Question
 from jobs.actions import annotations, run_actions
 from jobs.runs.directory import RunDirectory

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from db.connections.opening import open_database
 from db.queries.runs import list_runs
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from jobs.actions.verification import verify_root
 from jobs.cli.main import app
 from jobs.recording.event_codec import encode_event

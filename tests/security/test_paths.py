@@ -12,7 +12,7 @@ from app import requests, settings
 from app.queries.workbench import has_folder, read_log_tail
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from exgrpo_core.faults import FaultKind

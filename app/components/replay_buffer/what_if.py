@@ -9,9 +9,8 @@ import numpy as np
 
 from exgrpo_core.errors import InputError
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
-from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import TRAJECTORIES, build_part, names_of
-from exgrpo_core.methods.protocols import TrajectorySelector
+from exgrpo_core.methods.protocols import CandidateColumns, TrajectorySelector
 from exgrpo_core.types import Float64Array
 
 

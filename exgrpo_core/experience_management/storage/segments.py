@@ -25,7 +25,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.append_file import AppendFile, BufferCorruptionError
-from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array
+from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
 
 ROW = np.dtype(
     [
@@ -61,6 +61,39 @@ def checksums(arrays: Sequence[Any], starts: Iterable[int]) -> NDArray[np.uint32
     The iterable of numbers may be endless. The arrays are typed Any, since numpy's stubs for Python 3.11 lack buffers.
     """
     return np.array(list(map(xxhash.xxh3_64_intdigest, arrays, starts)), dtype=np.uint64).astype(np.uint32)
+
+
+def checked_arrays(
+    trajectories: Sequence[Trajectory], num_questions: int
+) -> tuple[list[Int32Array], list[Float32Array]]:
+    """Return contiguous token ids and log-probs of each trajectory.
+
+    Raises:
+        ValueError: A trajectory names no question, is empty, or lacks a finite log-prob for a token.
+    """
+    all_token_ids, all_log_probs = [], []
+    for trajectory in trajectories:
+        token_ids = np.ascontiguousarray(trajectory.token_ids, _INT32)
+        log_probs = np.ascontiguousarray(trajectory.log_probs, _FLOAT32)
+        if not 0 <= trajectory.question_index < num_questions:
+            raise ValueError(f"question_index: expected 0 to {num_questions - 1}, got {trajectory.question_index}.")
+        if token_ids.ndim != 1 or token_ids.size == 0:
+            raise ValueError(f"token_ids: trajectory {trajectory.trajectory_id} is empty; store responses only.")
+        if log_probs.shape != token_ids.shape:
+            raise _bad_log_probs(trajectory, token_ids.size)
+        all_token_ids.append(token_ids)
+        all_log_probs.append(log_probs)
+    if not np.isfinite(np.concatenate(all_log_probs)).all():
+        first = next(i for i, log_probs in enumerate(all_log_probs) if not np.isfinite(log_probs).all())
+        raise _bad_log_probs(trajectories[first], all_token_ids[first].size)
+    return all_token_ids, all_log_probs
+
+
+def _bad_log_probs(trajectory: Trajectory, num_tokens: int) -> ValueError:
+    return ValueError(
+        f"log_probs: expected {num_tokens} finite numbers for trajectory {trajectory.trajectory_id}, one a token; "
+        "check the engine's log-probs."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
-from exgrpo_core.experience_management.storage.question_index import ABSENT, BucketMembership, QuestionHistory
-from exgrpo_core.experience_management.storage.row_index import RowIndex
+from exgrpo_core.experience_management.storage.memory_index import ABSENT, BucketMembership, QuestionHistory, RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from exgrpo_core.experience_management.storage.step_log import LoggedStep, LogPosition

@@ -9,7 +9,7 @@ import torch
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.engines.embedded.generation import GeneratedResponse, generate, score_sequences

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.run_strategies import ObjectiveSettings
+from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
 from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, UpdateSums, exgrpo_loss
 from jobs.engines.embedded.model import PolicyModel

@@ -6,7 +6,7 @@ import pytest
 from app.components.system import machine_view
 from db.connections.opening import open_database
 from db.ingest import events
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
 from tests.app.page_texts import has_text, texts

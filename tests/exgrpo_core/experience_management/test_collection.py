@@ -1,5 +1,5 @@
 from exgrpo_core.config import RewardKind
-from exgrpo_core.experience_management.collection import is_solved, num_correct, successes
+from exgrpo_core.step.collection import is_solved, num_correct, successes
 from tests.exgrpo_core.builders import group, replay
 
 

@@ -1,4 +1,4 @@
-from exgrpo_core.experience_management.collection import DelayedStart
+from exgrpo_core.state import DelayedStart
 
 
 def test_latch_opens_strictly_over_the_rate_and_stays_open():

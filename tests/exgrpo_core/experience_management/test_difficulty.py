@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exgrpo_core.experience_management.bucket_sampler import correctness_rates
-from exgrpo_core.experience_management.collection import correct_bucket, spread_buckets
+from exgrpo_core.step.collection import correct_bucket, spread_buckets
 
 
 def test_rates_are_those_of_buckets_0_to_k():

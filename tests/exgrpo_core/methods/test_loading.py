@@ -13,7 +13,6 @@ import exgrpo_core.strategies
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods import loading
-from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import (
     ALLOWED_CODE_VARIABLE,
     FRESH,
@@ -26,6 +25,7 @@ from exgrpo_core.methods.loading import (
     find_part,
     names_of,
 )
+from exgrpo_core.methods.protocols import CandidateColumns
 
 MODULE = "tests.exgrpo_core.methods.outside_rules"
 SHORTEST = f"{MODULE}:Shortest"

@@ -8,7 +8,8 @@ from tests.exgrpo_core.builders import group, replay, small_config
 
 
 def test_advantage_is_reward_minus_group_mean():
-    np.testing.assert_allclose(group_advantages(np.array([1, 0, 0, 0])), [0.75, -0.25, -0.25, -0.25])
+    advantages = group_advantages(np.array([[1, 0, 0, 0], [0, 4, 4, 4]]))
+    np.testing.assert_allclose(advantages, [[0.75, -0.25, -0.25, -0.25], [-3, 1, 1, 1]])
 
 
 def test_grpo_divides_by_the_sample_standard_deviation():
@@ -26,11 +27,6 @@ def test_close_rewards_far_from_zero_still_sum_to_zero(num_rewards):
     assert not group_advantages(np.full(num_rewards, 0.99, dtype=np.float32)).any()
 
 
-def test_groups_do_not_mix():
-    advantages = group_advantages(np.array([[1, 1], [0, 4]]))
-    np.testing.assert_allclose(advantages, [[0, 0], [-2, 2]])
-
-
 @pytest.mark.parametrize("rewards", [[1.0], [1.0, float("nan")], [float("inf"), 0.0]])
 def test_rewards_that_compare_nothing_are_refused(rewards):
     with pytest.raises(ValueError, match="rewards"):
@@ -46,16 +42,12 @@ def test_masks_hold_the_ends_that_the_paper_names(rate, names):
     assert {name for name, mask in ranges.items() if is_in_range(rate, mask)} == names
 
 
-def test_masked_group_gets_no_advantage_and_others_keep_theirs():
+def test_masked_group_gets_no_advantage_and_a_replayed_trajectory_shares_its_groups_mean():
     config = small_config(experience_ratio=0.0, mask_range=HARD, batch_size=2, mini_batch_size=2)
     groups = [group(0, [1, 0, 0, 0]), group(1, [1, 1, 0, 0])]
     assign_advantages(groups, config)
     np.testing.assert_allclose(groups[0].advantages, [0.75, -0.25, -0.25, -0.25])
     np.testing.assert_allclose(groups[1].advantages, 0)
-
-
-def test_replayed_trajectory_shares_the_groups_mean():
-    config = small_config(batch_size=1, mini_batch_size=1)
-    groups = [group(0, [0, 0, 0], replay(0, [5], [-1.0], [-1.0]))]
-    assign_advantages(groups, config)
-    np.testing.assert_allclose(groups[0].advantages, [-0.25, -0.25, -0.25, 0.75])
+    mixed = [group(0, [0, 0, 0], replay(0, [5], [-1.0], [-1.0]))]
+    assign_advantages(mixed, small_config())
+    np.testing.assert_allclose(mixed[0].advantages, [-0.25, -0.25, -0.25, 0.75])

@@ -7,7 +7,7 @@ import torch
 
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import SamplerCorrection
-from exgrpo_core.methods.run_strategies import build_objective
+from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.importance import sampler_metrics, sampler_weights, stored_log_probs
 from exgrpo_core.policy_optimization.mixed_batch import group_rows
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from exgrpo_core.config import Clipping, ExGRPOConfig, LossAggregation
-from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.loading import CORRECTION, build_part
-from exgrpo_core.methods.run_strategies import build_objective
-from exgrpo_core.policy_optimization.gradient_weight import differentiated_weights, gradient_weights
+from exgrpo_core.methods.loading import CORRECTION, build_objective, build_part
+from exgrpo_core.methods.protocols import TokenRatios
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
+from exgrpo_core.policy_optimization.replay_effects import differentiated_weights, gradient_weights
 
 LIMITS = {"clip_epsilon": 0.2, "clip_epsilon_high": 0.28, "shaping_beta": 0.1}
 

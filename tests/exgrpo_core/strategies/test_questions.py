@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from exgrpo_core.methods.columns import QuestionColumns
 from exgrpo_core.methods.loading import QUESTIONS, build_part
+from exgrpo_core.methods.protocols import QuestionColumns
 from tests.exgrpo_core.builders import group
 from tests.exgrpo_core.experience_management.buffers import K as BUFFER_K
 from tests.exgrpo_core.experience_management.buffers import empty_buffer, success

@@ -76,7 +76,6 @@ def test_repo_replays_beside_k_rollouts_and_both_parts_sum_to_zero(tmp_path):
     for group in mixed:
         assert abs(group.advantages[:K].sum()) < 1e-4
         assert abs(group.advantages[K:].sum()) < 1e-4
-    assert {size for mini_batch in engine.mini_batches for size in mini_batch.group_sizes} == {K, K + 3}
     assert all(len(report.groups) == B for report in reports)
     assert all(selection.entropies.size <= 6 for report in reports for selection in report.selections)
     assert all(len(selection.chosen) == 3 for report in reports for selection in report.selections)
@@ -127,7 +126,7 @@ def test_dapo_stops_where_the_data_set_ends_and_fills_the_batch_with_what_is_lef
     engine = ToyEngine([0.0] * 9 + [0.5], seed=2)
     report = exgrpo_step(state, engine, config)
     assert len(report.groups) == 10
-    assert sum(len(mini_batch.group_sizes) for mini_batch in engine.mini_batches) == B
+    assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == B * K
 
 
 def test_prioritized_replay_weighs_replayed_tokens_by_their_draw(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import TRAJECTORIES, build_part
+from exgrpo_core.methods.protocols import CandidateColumns
 from exgrpo_core.types import Experience
 
 

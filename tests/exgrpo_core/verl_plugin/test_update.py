@@ -6,7 +6,7 @@ import torch
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.run_strategies import build_objective
+from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
 
 pytestmark = [pytest.mark.verl]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from jobs.actions.archive import ArchiveError, export_run, import_run, staging_folder
 from jobs.actions.backup import back_up, restore
 from jobs.runs.directory import RunDirectory

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from db.connections.opening import open_database
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from jobs.actions import backup, run_actions
 from jobs.actions.archive import ArchiveError
 from jobs.actions.backup import back_up, restore

@@ -3,7 +3,7 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from jobs.actions.progress import describe_stop, job_progress
 from jobs.runs.attempts import Heartbeat, read_heartbeat, write_heartbeat
 from jobs.runs.control import Phase, RunStatus

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from db.statistics.differences import binomial_tail
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.contamination.report import ContaminationReport, ModelProbe, read_reports, write_report
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
-from exgrpo_core.methods.run_strategies import build_objective
+from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import METRICS

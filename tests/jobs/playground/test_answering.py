@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from exgrpo_core.checksums import seal
+from exgrpo_core.bounded_json import seal
 from exgrpo_core.errors import InputError
 from jobs.actions.queueing import queue_job
 from jobs.engines.embedded.generation import score_sequences

@@ -7,7 +7,7 @@ import torch
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.run_strategies import build_objective
+from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
 from exgrpo_core.step_report import METRICS

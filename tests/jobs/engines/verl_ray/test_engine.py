@@ -9,7 +9,7 @@ import pytest
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.run_strategies import build_objective
+from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from jobs.machine.process_memory import NEW_OBJECTS

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from exgrpo_core.engine import RolloutRequest
-from exgrpo_core.methods.run_strategies import build_objective
+from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from jobs.engines.embedded.model import wrap_model
 from jobs.engines.embedded.packing import TokenSequence

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exgrpo_core.methods.run_strategies import build_objective
+from exgrpo_core.methods.loading import build_objective
 from tests.jobs.engines.embedded.engines import CONFIG
 from tests.jobs.engines.verl_ray.engines import open_engine
 from tests.jobs.engines.verl_ray.parity import check_scores, check_update

@@ -1,4 +1,4 @@
-"""The few numbers of every stored row that a step reads often, in memory."""
+"""What memory holds of each question (its bucket, what was drawn and seen of it) and of each stored row."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,8 +6,175 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.storage.question_index import distinct, narrow
-from exgrpo_core.types import BoolArray, Float32Array, Int32Array, Int64Array
+from exgrpo_core.types import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
+
+ABSENT = -1
+
+
+class BucketMembership:
+    """Buckets 0..K of question indices, updated as questions move. A move costs the same for any number of questions.
+
+    The order inside a bucket follows from the history of moves: it is part of the state and saved with it, so that a
+    restored run draws the same questions.
+    """
+
+    def __init__(self, num_questions: int, num_buckets: int) -> None:
+        self._buckets: NDArray[np.int16] = np.full(num_questions, ABSENT, dtype=np.int16)
+        self._positions: Int32Array = np.zeros(num_questions, dtype=np.int32)
+        self._members = [np.empty(8, dtype=np.int32) for _ in range(num_buckets)]
+        self._sizes = [0] * num_buckets
+
+    @property
+    def sizes(self) -> Int64Array:
+        """Questions in each bucket."""
+        return np.array(self._sizes, dtype=np.int64)
+
+    @property
+    def num_questions(self) -> int:
+        """Questions in all buckets."""
+        return sum(self._sizes)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the membership in memory, without the room reserved for more members."""
+        return self._buckets.nbytes + self._positions.nbytes + self.num_questions * self._members[0].itemsize
+
+    @property
+    def is_member(self) -> BoolArray:
+        """Mask (num_questions,) of the questions that are in a bucket."""
+        is_member: BoolArray = self._buckets != ABSENT
+        return is_member
+
+    def bucket_of(self, question_index: int) -> int | None:
+        """Return the bucket of a question, None where it is in none."""
+        bucket = int(self._buckets.item(question_index))
+        return None if bucket == ABSENT else bucket
+
+    def buckets_of(self, question_indices: Int64Array) -> Int64Array:
+        """Return the bucket of each question, `ABSENT` where it is in none."""
+        return self._buckets[question_indices].astype(np.int64)
+
+    def members(self, bucket: int) -> Int64Array:
+        """Return a copy of a bucket's questions, in the order of the state."""
+        return self._members[bucket][: self._sizes[bucket]].astype(np.int64)
+
+    def move(self, question_index: int, bucket: int) -> None:
+        """Move a question into a bucket."""
+        if self._buckets.item(question_index) == bucket:
+            return
+        self.remove(question_index)
+        position = self._sizes[bucket]
+        if position == self._members[bucket].size:
+            self._grow(bucket)
+        self._members[bucket][position] = question_index
+        self._positions[question_index] = position
+        self._buckets[question_index] = bucket
+        self._sizes[bucket] = position + 1
+
+    def remove(self, question_index: int) -> None:
+        """Take a question out of its bucket, if it is in one; the bucket's last question takes its place."""
+        bucket = self._buckets.item(question_index)
+        if bucket == ABSENT:
+            return
+        self._sizes[bucket] -= 1
+        position = self._positions[question_index]
+        last = self._members[bucket][self._sizes[bucket]]
+        self._members[bucket][position] = last
+        self._positions[last] = position
+        self._buckets[question_index] = ABSENT
+
+    def dump(self) -> Int32Array:
+        """Return the members of all buckets, one bucket after the other."""
+        return np.concatenate([questions[:size] for questions, size in zip(self._members, self._sizes, strict=True)])
+
+    def load(self, members: Int32Array, sizes: Int64Array) -> None:
+        """Fill an empty membership with what `dump` and `sizes` returned."""
+        for bucket, questions in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
+            self._members[bucket] = np.concatenate((questions, np.empty(8 + questions.size // 8, dtype=np.int32)))
+            self._sizes[bucket] = questions.size
+            self._positions[questions] = np.arange(questions.size, dtype=np.int32)
+            self._buckets[questions] = bucket
+
+    def _grow(self, bucket: int) -> None:
+        self._members[bucket] = np.concatenate((self._members[bucket], np.empty_like(self._members[bucket])))
+
+
+def narrow(numbers: NDArray[np.int32]) -> NDArray[Any]:
+    """Return numbers of at least 0 in the fewest bytes each that hold the largest."""
+    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
+
+
+def distinct(parts: Sequence[Int64Array]) -> Int32Array:
+    """Return the different numbers of all parts, ascending."""
+    return np.unique(np.concatenate([*parts, np.empty(0, dtype=np.int64)])).astype(np.int32)
+
+
+class QuestionHistory:
+    """Draws of each question, the step of the last one, and how the rewards of its latest group spread.
+
+    16 bytes a question. `reward_spreads` (questions, 2) hold standard deviation (of K - 1) and mean absolute deviation.
+    """
+
+    def __init__(self, num_questions: int) -> None:
+        self.num_draws: Int32Array = np.zeros(num_questions, dtype=np.int32)
+        self.draw_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
+        self.reward_spreads: Float32Array = np.zeros((num_questions, 2), dtype=np.float32)
+        self._changed: list[Int64Array] = []
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the columns in memory."""
+        return self.num_draws.nbytes + self.draw_steps.nbytes + self.reward_spreads.nbytes
+
+    def record_draws(self, question_indices: Int64Array, step: int) -> None:
+        """Count one more draw of each of these questions, in `step`."""
+        np.add.at(self.num_draws, question_indices, 1)
+        self.draw_steps[question_indices] = step
+        self._changed.append(question_indices)
+
+    def record_rewards(self, question_indices: Sequence[int], rewards: Sequence[Float32Array]) -> None:
+        """Keep how the rewards of each question's latest group spread, those of at least two trajectories."""
+        if not rewards:
+            return
+        sizes = np.array([values.size for values in rewards])
+        starts = np.cumsum(sizes) - sizes
+        exact: Float64Array = np.concatenate(rewards, dtype=np.float64)
+        gaps = exact - np.repeat(np.add.reduceat(exact, starts) / sizes, sizes)
+        spreads = np.sqrt(np.add.reduceat(gaps**2, starts) / (sizes - 1)), np.add.reduceat(np.abs(gaps), starts) / sizes
+        self.reward_spreads[list(question_indices)] = np.stack(spreads, axis=1)
+        self._changed.append(np.array(question_indices, dtype=np.int64))
+
+    def take_changes(self) -> dict[str, NDArray[Any]]:
+        """Return what changed since the last call, as columns of a step; `apply` does it again."""
+        questions, self._changed = distinct(self._changed), []
+        return {
+            "drawn_or_seen": questions,
+            "num_draws": self.num_draws[questions],
+            "draw_steps": self.draw_steps[questions],
+            "reward_spreads": self.reward_spreads[questions].reshape(-1),
+        }
+
+    def apply(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Change what a step changed."""
+        questions = columns["drawn_or_seen"]
+        self.num_draws[questions] = columns["num_draws"]
+        self.draw_steps[questions] = columns["draw_steps"]
+        self.reward_spreads[questions] = columns["reward_spreads"].reshape(-1, 2)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return what `load` needs, as columns of a snapshot."""
+        return {
+            "num_draws": narrow(self.num_draws),
+            "draw_steps_from_1": narrow(self.draw_steps + 1),
+            "reward_spreads": self.reward_spreads.reshape(-1),
+        }
+
+    def load(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from the columns of a snapshot."""
+        self.num_draws = columns["num_draws"].astype(np.int32)
+        self.draw_steps = columns["draw_steps_from_1"].astype(np.int32) - 1
+        self.reward_spreads = columns["reward_spreads"].copy().reshape(-1, 2)
+
 
 NO_ROW = -1
 

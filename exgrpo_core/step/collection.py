@@ -1,4 +1,4 @@
-"""Lines 24 to 30 and 33 of Algorithm 1: store successes, update buckets, retire solved questions."""
+"""Lines 24 to 30 and 33 of Algorithm 1: what of a group is kept, in which bucket, and which questions retire."""
 
 from dataclasses import replace
 from itertools import islice
@@ -6,18 +6,11 @@ from itertools import islice
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind, ZeroCorrectRule
-from exgrpo_core.experience_management.collection import (
-    correct_bucket,
-    is_solved,
-    num_correct,
-    spread_buckets,
-    to_store,
-)
 from exgrpo_core.methods.protocols import Collected
 from exgrpo_core.policy_optimization.importance import stored_log_probs
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
-from exgrpo_core.types import RolloutGroup, Trajectory
+from exgrpo_core.types import Float64Array, Int64Array, RolloutGroup, Trajectory
 
 
 def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> None:
@@ -119,3 +112,79 @@ def _move(state: ExGRPOState, report: StepReport, index: int, old: int | None, b
     state.replay_buffer.set_bucket(index, bucket)
     if bucket != old:
         report.buffer_events.append(BufferEvent(BufferEventKind.MOVED, index, None, old, bucket))
+
+
+def correct_bucket(num_correct: int, group_size: int, rollouts_per_question: int) -> int:
+    """Return the bucket of a group with `num_correct` correct trajectories: k itself where the group holds K.
+
+    A group of another size is scaled to K and rounded half to even, but only one without any success is in bucket 0
+    and only one without any failure in bucket K.
+
+    Raises:
+        ValueError: More correct trajectories than the group holds, or an empty group.
+    """
+    if group_size < 1 or not 0 <= num_correct <= group_size:
+        raise ValueError(f"num_correct: expected 0 to group_size = {group_size}, got {num_correct}.")
+    if group_size == rollouts_per_question or num_correct == 0:
+        return num_correct
+    if num_correct == group_size:
+        return rollouts_per_question
+    scaled = round(num_correct * rollouts_per_question / group_size)
+    return min(max(scaled, 1), rollouts_per_question - 1)
+
+
+def spread_buckets(reward_std: Float64Array, rollouts_per_question: int, epsilon: float) -> Int64Array:
+    """Return buckets 0..K of continuous rewards by their spread within a question, min-max scaled over the batch.
+
+    round(K (sigma_q - sigma_min) / max(sigma_max - sigma_min, epsilon)); a half rounds to the even bucket, which is
+    NumPy's rule and the only point that the paper leaves open. Source: appendix, "Extension to RL with Continuous
+    Rewards".
+
+    Args:
+        reward_std: Standard deviation of the rewards of each question of the batch, at least 0.
+        rollouts_per_question: K.
+        epsilon: Smallest divisor, above 0: it keeps a batch without any difference in spread in bucket 0.
+
+    Raises:
+        ValueError: `reward_std` holds a number that is negative or not finite.
+    """
+    spreads = np.asarray(reward_std, dtype=np.float64)
+    if spreads.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if not np.all(np.isfinite(spreads)) or spreads.min() < 0.0:
+        raise ValueError("reward_std: expected finite numbers of at least 0; check the rewards of this batch.")
+    low, high = spreads.min(), spreads.max()
+    scaled = (spreads - low) / max(high - low, epsilon)
+    buckets: Int64Array = np.rint(scaled * rollouts_per_question).astype(np.int64)
+    return buckets
+
+
+CORRECT_REWARD = 1.0
+"""Reward of a correct trajectory where rewards are binary."""
+
+
+def num_correct(group: RolloutGroup) -> int:
+    """Return s of Algorithm 1: the correct trajectories of a group, the replayed one counted."""
+    num_fresh = sum(trajectory.reward >= CORRECT_REWARD for trajectory in group.trajectories)
+    return num_fresh + sum(replay.experience.reward >= CORRECT_REWARD for replay in group.replays)
+
+
+def is_solved(group: RolloutGroup) -> bool:
+    """Whether every trajectory of the group is correct: its question is retired."""
+    return num_correct(group) == group.num_trajectories > 0
+
+
+def to_store(group: RolloutGroup, collected: Collected, reward_kind: RewardKind) -> list[Trajectory]:
+    """Return the fresh trajectories to store of a group that is collected from."""
+    return successes(group, reward_kind) if collected is Collected.SUCCESSES else group.trajectories
+
+
+def successes(group: RolloutGroup, reward_kind: RewardKind) -> list[Trajectory]:
+    """Return the fresh trajectories to store: the correct ones, or those above the group's mean reward.
+
+    The mean of continuous rewards is over the whole group, the replayed trajectory included.
+    """
+    if reward_kind is RewardKind.BINARY:
+        return [trajectory for trajectory in group.trajectories if trajectory.reward >= CORRECT_REWARD]
+    mean = float(np.mean(group.rewards, dtype=np.float64))
+    return [trajectory for trajectory in group.trajectories if float(np.float32(trajectory.reward)) > mean]
