@@ -49,8 +49,8 @@ class LossOutputs:
 def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossScale) -> LossOutputs:
     """Return this micro-batch's part of the mini-batch's loss: minus Eq. ExGRPO, entropy bonus, KL penalty.
 
-    Fresh tokens contribute w A (`objective.fresh_objective` where `objective.clips_fresh`), replayed tokens f(w*) A, with the correction's f.
-    Token terms add up per trajectory as `objective.aggregation` says, then average over the mini-batch's trajectories;
+    Fresh tokens contribute w A (with `fresh_objective`'s weight where `clips_fresh`), replayed tokens f(w*) A, with the
+    correction's f. Token terms add up per trajectory as `objective.aggregation` says, then average over the mini-batch's trajectories;
     with rho of whole experiential groups in each mini-batch that is Eq. ExGRPO's (1 - rho) and rho.
 
     Raises:
@@ -65,9 +65,8 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     tokens = TokenRatios(ratios, inputs.advantages, mask, inputs.trajectory_index)
     fresh_weights = objective.fresh_objective.weights(tokens) if objective.clips_fresh else ratios
     shaped = objective.correction.weights(tokens)
-    token_objective = (torch.where(inputs.is_replayed, shaped, fresh_weights) * inputs.advantages).masked_fill(
-        ~mask, 0.0
-    )
+    weights = torch.where(inputs.is_replayed, shaped, fresh_weights)
+    token_objective = (weights * inputs.advantages).masked_fill(~mask, 0.0)
     policy_loss = (
         -objective.policy_loss_factor * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories
     )

@@ -69,7 +69,7 @@ def test_metrics_are_declared_and_finite_and_uses_are_counted(tmp_path, name):
 
 
 def test_repo_replays_beside_k_rollouts_and_both_parts_sum_to_zero(tmp_path):
-    _, _, engine, reports = run(tmp_path, "repo")
+    _, _, _, reports = run(tmp_path, "repo")
     mixed = [group for report in reports for group in report.groups if group.has_replay]
     assert {len(group.trajectories) for group in mixed} == {K}
     assert {len(group.replays) for group in mixed} == {3}
