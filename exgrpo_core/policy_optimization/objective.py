@@ -50,8 +50,8 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     """Return this micro-batch's part of the mini-batch's loss: minus Eq. ExGRPO, entropy bonus, KL penalty.
 
     Fresh tokens contribute w A (with `fresh_objective`'s weight where `clips_fresh`), replayed tokens f(w*) A, with the
-    correction's f. Token terms add up per trajectory as `objective.aggregation` says, then average over the mini-batch's trajectories;
-    with rho of whole experiential groups in each mini-batch that is Eq. ExGRPO's (1 - rho) and rho.
+    correction's f. Token terms add up per trajectory as `objective.aggregation` says, then average over the
+    mini-batch's trajectories; with rho of whole experiential groups in each mini-batch that is Eq. ExGRPO's (1 - rho) and rho.
 
     Raises:
         ValueError: Shapes differ, or the entropy bonus or KL penalty lacks its tensor.
