@@ -51,7 +51,7 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
 
     Fresh tokens contribute w A (with `fresh_objective`'s weight where `clips_fresh`), replayed tokens f(w*) A, with the
     correction's f. Token terms add up per trajectory as `objective.aggregation` says, then average over the
-    mini-batch's trajectories; with rho of whole experiential groups in each mini-batch that is Eq. ExGRPO's (1 - rho) and rho.
+    mini-batch's trajectories; with rho of whole experiential groups in each mini-batch that is Eq. ExGRPO's rho.
 
     Raises:
         ValueError: Shapes differ, or the entropy bonus or KL penalty lacks its tensor.
