@@ -11,9 +11,8 @@ from jobs.cli.main import app
 from jobs.judging.verdicts import PROMPT_FILE
 from jobs.runs.directory import list_run_directories
 from tests.jobs.cli.invoked import printed_json
-from tests.jobs.evaluation.completion_server import completions, running
 from tests.jobs.judging.chain_runs import record_chains
-from tests.jobs.judging.judge_server import completion, judged_texts, serving
+from tests.jobs.judging.judge_server import completion, completions, judged_texts, serving
 
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
 
@@ -99,7 +98,7 @@ def test_scores_are_printed_and_shown_again(tmp_path, benchmark_file):
         number = int(body["prompt"].split("What is ")[1].split("+")[0])
         return completions(*[rf"\boxed{{{2 * number}}}" + ("" if number % 2 else r" or \boxed{")] * body["n"])
 
-    with running(answer) as server:
+    with serving(answer) as server:
         settings = ["generator=server", f"server={{address: {server.address}, model: m}}"]
         words = [word for setting in settings for word in ("--set", setting)]
         result = evaluate(

@@ -1,4 +1,4 @@
-"""A tiny model on disk, and evaluations of it on slices of the paper's benchmarks."""
+"""A tiny model on disk, and evaluations of it."""
 
 import string
 from pathlib import Path
@@ -9,16 +9,6 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 
-BENCHMARKS = {
-    "aime24": "test.id.parquet",
-    "aime25": "test.id.parquet",
-    "amc": "test.id.parquet",
-    "math500": "test.id.parquet",
-    "minerva": "test.id.parquet",
-    "olympiad_bench": "test.id.parquet",
-    "arc_c": "arc_c.parquet",
-    "mmlu_pro": "mmlu_pro_test.jsonl.gz",
-}
 PIECES = ["\\boxed{", "}", "ANSWER: ", "</think>"]
 
 
@@ -28,42 +18,17 @@ def save_tiny_model(folder: Path, seed: int = 0) -> Path:
     tokenizer = Tokenizer(models.WordLevel({token: i for i, token in enumerate(vocabulary)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token="<unk>",
-        eos_token="<eos>",
-        pad_token="<eos>",
-        clean_up_tokenization_spaces=False,
-    )
+    special = {"unk_token": "<unk>", "eos_token": "<eos>", "pad_token": "<eos>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, **special)
     torch.manual_seed(seed)
     config = Qwen2Config(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=16384,
-        bos_token_id=None,
-        eos_token_id=1,
-        pad_token_id=1,
+        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=16384, bos_token_id=None, eos_token_id=1, pad_token_id=1,
         tie_word_embeddings=True,
-    )
+    )  # fmt: skip
     Qwen2ForCausalLM(config).save_pretrained(folder)
     fast.save_pretrained(folder)
     return folder
-
-
-def slices(folder: Path, num_questions: int = 2, num_samples: int | None = None) -> tuple[BenchmarkChoice, ...]:
-    return tuple(
-        BenchmarkChoice(
-            name=name,
-            source=str(folder / file),
-            num_questions=num_questions,
-            samples_per_question=num_samples,
-        )
-        for name, file in BENCHMARKS.items()
-    )
 
 
 def tiny_evaluation(model: Path, benchmarks: tuple[BenchmarkChoice, ...], **changes: object) -> EvalSpec:

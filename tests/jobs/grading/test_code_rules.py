@@ -72,10 +72,6 @@ def test_prose_fits_no_rule(text):
     assert find_rules(text) == ()
 
 
-def test_the_rules_are_r1_to_r17_in_order():
-    assert [rule.rule_id for rule in CODE_RULES] == [f"R{number}" for number in range(1, 18)]
-
-
 def test_the_end_of_a_labelled_fence_with_prose_behind_it_is_no_unlabelled_fence():
     assert "R2" not in find_rules("```output\n[25]\n```\nfor this reason we are done.")
 

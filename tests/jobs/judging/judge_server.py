@@ -1,4 +1,4 @@
-"""A judge's server for tests: real HTTP on this machine, judging as the oracle does, or misbehaving as told."""
+"""A model's server for tests: real HTTP on this machine, judging as the oracle does, or misbehaving as told."""
 
 import json
 import re
@@ -39,6 +39,12 @@ def completion(text: str, finish: str = "stop", total_tokens: int = 120) -> Repl
     return Reply({"choices": [choice], "usage": {"total_tokens": total_tokens}})
 
 
+def completions(*texts: str, finish: str = "stop") -> Reply:
+    """Answer a request for texts to be continued, each with five tokens."""
+    choices = [{"text": text, "finish_reason": finish} for text in texts]
+    return Reply({"choices": choices, "usage": {"completion_tokens": 5 * len(texts)}})
+
+
 def judged_texts(body: dict[str, Any]) -> tuple[str, str]:
     """Return problem and solution as they stand between the prompt's lines."""
     parts = NONCE_LINE.split(body["messages"][1]["content"])
@@ -59,11 +65,11 @@ Behaviour = Callable[[dict[str, Any]], Reply]
 
 
 class JudgeServer:
-    """Counts and keeps what it is asked; `behaviour` makes the replies."""
+    """Counts and keeps what it is asked, (path, body) in order of arrival; `behaviour` makes the replies."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
-        self.bodies: list[dict[str, Any]] = []
+        self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
         self.started_at: list[float] = []
         self.most_at_once = 0
@@ -87,12 +93,16 @@ class JudgeServer:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
 
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [body for _, body in self.asked]
+
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
         with self._lock:
             self._num_under_way += 1
             self.most_at_once = max(self.most_at_once, self._num_under_way)
-            self.bodies.append(body)
+            self.asked.append((handler.path, body))
             self.headers.append(dict(handler.headers))
             self.started_at.append(time.monotonic())
         try:

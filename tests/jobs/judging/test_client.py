@@ -5,7 +5,6 @@ import pytest
 
 from jobs.judging.client import MAX_BODY_BYTES, JudgeAnswer, JudgeClient, SpendCapError, Spending
 from jobs.runs.control import TrainingError
-from jobs.specs.judging import API_KEY_VARIABLE
 from tests.jobs.judging.chain_runs import server_spec
 from tests.jobs.judging.judge_server import Reply, completion, serving
 
@@ -60,15 +59,6 @@ def test_whatever_else_comes_is_no_answer_and_has_a_reason(reply, reason, num_re
     assert (answer.text, answer.reason, answer.num_requests) == ("", reason, num_requests)
 
 
-def test_a_body_that_is_cut_off_is_a_failed_connection():
-    reply = completion("\\boxed{yes}")
-    reply.cut_at = 40
-    with serving(lambda _: reply) as server:
-        [answer] = ask(server.address)
-    assert answer.reason.startswith("connection: ")
-    assert answer.is_failure
-
-
 @pytest.mark.parametrize("reply", [Reply(b" " * 1000, piece_bytes=1, pause_seconds=0.05)], ids=["drip"])
 def test_an_answer_that_trickles_in_ends_at_the_limit(reply):
     with serving(lambda _: reply) as server:
@@ -106,26 +96,6 @@ def test_a_second_try_may_succeed_and_its_cost_counts_both():
 def test_a_refused_key_or_unknown_model_ends_everything_with_one_sentence(status):
     with serving(lambda _: Reply("no such thing", status)) as server, pytest.raises(TrainingError, match=str(status)):
         ask(server.address)
-
-
-def test_the_key_goes_to_the_server_alone(monkeypatch):
-    monkeypatch.setenv(API_KEY_VARIABLE, KEY)
-    leaking = [completion(f"Your key is {KEY}. \\boxed{{yes}}"), Reply(f"bad key {KEY}", 401)]
-    with serving(lambda _: leaking.pop(0)) as server:
-        [answer] = ask(server.address)
-        with pytest.raises(TrainingError) as refusal:
-            ask(server.address)
-        assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
-    assert KEY not in answer.text
-    assert KEY not in str(refusal.value)
-
-
-def test_no_key_is_sent_where_there_is_none(monkeypatch):
-    monkeypatch.delenv(API_KEY_VARIABLE, raising=False)
-    with serving() as server:
-        server.behaviour = lambda _: completion("\\boxed{yes}")
-        ask(server.address)
-        assert "Authorization" not in server.headers[0]
 
 
 def test_the_same_question_carries_the_same_key_of_its_own():
