@@ -7,13 +7,7 @@ import pytest
 from jobs.grading.code_rules import CODE_RULES, bits_to_rules, find_rules, mark_code, rules_to_bits
 
 FITTING = {
-    "R1": [
-        "```python\nx = 1\n```",
-        "So:```py\nx\n```",
-        "~~~ python3\nx\n~~~",
-        "6;a*2=2;```python\nx=6\n```\n",
-        "```Python\nx\n```",
-    ],
+    "R1": ["So:```py\nx\n```", "~~~ python3\nx\n~~~", "6;a*2=2;```python\nx=6\n```\n", "```Python\nx\n```"],
     "R2": ["```\nimport math\n```", "```\n\ndef f(x):\n  return x\n```", "~~~\nfor i in range(3):\n  pass\n~~~"],
     "R3": ["def area(a, b):", "    def f(self) -> int:", "async def g(): return 1"],
     "R4": ["class Point:", "class Shape(Base):  # a shape"],
@@ -22,12 +16,7 @@ FITTING = {
     "R7": ["print(total)", "for x in y: print(x)", "`print(3)`"],
     "R8": ["n = len(values)", "if len('abc') == 3:", "return len([1, 2])"],
     "R9": ["for i in range(1, 5):", "total = sum(range(10))", "values = range(3)"],
-    "R10": [
-        "for i in range(10):",
-        "    for a, b in pairs:  # all",
-        "for n in values:",
-        "for i, (a, b) in enumerate(ps):",
-    ],
+    "R10": ["for i in range(10):", "    for a, b in pairs:  # all", "for i, (a, b) in enumerate(ps):"],
     "R11": ["if n % 2 == 0:", ">>> if n > 3:", "elif is_prime(n):", "    if x > 3:"],
     "R12": ["while n > 0:", "    while True:"],
     "R13": ["try:", "    try:  # may fail"],
@@ -72,8 +61,9 @@ def test_prose_fits_no_rule(text):
     assert find_rules(text) == ()
 
 
-def test_the_end_of_a_labelled_fence_with_prose_behind_it_is_no_unlabelled_fence():
+def test_the_end_of_a_labelled_fence_opens_none():
     assert "R2" not in find_rules("```output\n[25]\n```\nfor this reason we are done.")
+    assert "R2" in find_rules("```output\n[25]\n```\nprose\n```\nwhile x\n```")
 
 
 @pytest.mark.parametrize("keyword", ["def", "class", "import", "from", "if", "for", "while", "try", "with"])
@@ -81,10 +71,6 @@ def test_an_unlabelled_fence_that_begins_with_any_of_the_papers_keywords_is_code
     assert "R2" in find_rules(f"So:\n```\n\n  {keyword} x\n```\nDone.")
     assert "R2" not in find_rules(f"So:\n```text\n{keyword} x\n```\nDone.")
     assert "R2" not in find_rules(f"So:\n```\n{keyword}mer x\n```\nDone.")
-
-
-def test_a_second_unlabelled_fence_is_found_behind_a_labelled_one():
-    assert "R2" in find_rules("```output\n[25]\n```\nprose\n```\nwhile x\n```")
 
 
 @pytest.mark.parametrize(
@@ -116,22 +102,13 @@ def test_the_papers_three_cases_are_told_apart(shared_dir):
     assert [(bool(find_rules(low)), bool(find_rules(high))) for low, high in halves] == [(False, True)] * 3
 
 
-def marked(text, has_code=None):
-    row = {"text": text, "has_code": has_code}
-    mark_code([row])
-    return row
-
-
-def test_a_text_carries_its_rules_as_bits_and_the_parsers_word():
-    row = marked("```python\nimport math\nprint(math.pi)\n```")
-    assert bits_to_rules(row["code_rules"]) == ("R1", "R5", "R7")
-    assert row["has_python_block"] is True
-    assert marked("It is 3.") == {"text": "It is 3.", "has_code": False, "code_rules": 0, "has_python_block": False}
-
-
-def test_the_rules_say_whether_there_is_code_only_where_the_task_did_not():
-    assert marked("print(3)")["has_code"] is True
-    assert marked("print(3)", has_code=False)["has_code"] is False
+def test_a_text_carries_its_rules_as_bits_and_has_code_by_them_where_the_task_does_not_say():
+    texts = ["```python\nimport math\nprint(math.pi)\n```", "It is 3.", "print(3)"]
+    rows = [{"text": text, "has_code": has_code} for text, has_code in zip(texts, (None, None, False), strict=True)]
+    mark_code(rows)
+    assert [bits_to_rules(row["code_rules"]) for row in rows] == [("R1", "R5", "R7"), (), ("R7",)]
+    assert [row["has_python_block"] for row in rows] == [True, False, False]
+    assert [row["has_code"] for row in rows] == [True, False, False]
 
 
 def test_each_rule_has_a_bit_of_its_own_and_comes_back():

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.grading import verify_alone
 from jobs.grading import answer_grader
 from jobs.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, Scheme, grader_version
 from jobs.grading.reward_function import Grade
@@ -130,12 +131,24 @@ def test_no_scheme_runs_an_answer(tmp_path, monkeypatch, answer):
 
 
 OUTCOMES = {1: "e577c955340da909"}
+# Math-Verify's own tests, as far as they compare one gold answer with the content of one box.
+SUITE = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(encoding="utf-8"))["cases"]
+
+
+@pytest.mark.slow
+def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(grader):
+    items = [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in SUITE]
+    expected = [is_equal for _, _, is_equal in SUITE]
+    by_training = [outcome is C for outcome in grader.grade(items)]
+    alone = [verify_alone((item.gold, item.response), max_seconds=None) for item in items]
+    num_training, num_alone = (sum(map(bool.__eq__, said, expected)) for said in (by_training, alone))
+    assert len(items) == 179
+    assert num_training >= num_alone >= 173
 
 
 def test_changed_outcomes_raise_the_version_of_the_rules(grader):
     """On the cases above and those of Math-Verify's own tests."""
-    suite = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(encoding="utf-8"))["cases"]
-    items = [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in suite]
+    items = [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in SUITE]
     items += [GradeItem(gold, text, "math") for gold, text, _ in MATH]
     items += [GradeItem(gold, text, "choice") for gold, text, _ in CHOICES]
     found = [[item.paper, item.training] for item in grader.grade_side_by_side(items)]

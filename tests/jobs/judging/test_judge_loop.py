@@ -1,8 +1,4 @@
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -11,11 +7,12 @@ import pytest
 from jobs.actions.progress import count_pieces
 from jobs.judging.items import counted_step_files, open_items
 from jobs.judging.verdicts import PROMPT_FILE
-from jobs.judging.votes import read_recorded_votes
+from jobs.judging.votes import ASKED_EVENT, read_recorded_votes
 from jobs.recording import file_recorder
-from jobs.runs.attempts import read_outcome
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.control import Phase, RunStatus, TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE
+from jobs.specs.train import RecordingSpec
 from tests.jobs.judging.chain_runs import (
     WRITINGS,
     Switch,
@@ -97,15 +94,13 @@ def test_steps_that_a_later_attempt_did_again_are_judged_once_also_in_the_middle
 
 def test_a_stopped_judge_goes_on_without_asking_again(tmp_path):
     record_chains(tmp_path, [KINDS] * 4)
-    with serving() as server:
+
+    def slowly(body):
+        time.sleep(0.15)
+        return judge_as_oracle(body)
+
+    with serving(slowly) as server:
         job = new_job(tmp_path, server_spec(server.address))
-        slow = judge_as_oracle
-
-        def slowly(body):
-            time.sleep(0.15)
-            return slow(body)
-
-        server.behaviour = slowly
         control = Switch(stop_after=2)
         assert run_job(job, control) is RunStatus.STOPPED
         assert control.phases == [Phase.ANSWERS]
@@ -121,7 +116,7 @@ def test_the_spend_cap_ends_the_judging_and_counts_what_earlier_attempts_spent(t
     with serving() as server:
         job = new_job(tmp_path, server_spec(server.address, max_requests=5))
         for _ in range(2):
-            with pytest.raises(TrainingError, match=r"cap of 5 requests is reached\. 5 votes of 12 are recorded"):
+            with pytest.raises(TrainingError, match=r"5 requests .* 5 votes of 12 "):
                 run_job(job)
         assert len(server.bodies) == 5
     assert len(votes_of(job)) == 5
@@ -131,7 +126,7 @@ def test_a_server_that_fails_throughout_ends_the_judging_and_is_asked_again_on_r
     record_chains(tmp_path, [KINDS] * 10)
     with serving(lambda _: Reply("", 503)) as server:
         job = new_job(tmp_path, server_spec(server.address, num_tries=1))
-        with pytest.raises(TrainingError, match=r"20 times in a row .* http_503"):
+        with pytest.raises(TrainingError, match=r"20 times .* http_503"):
             run_job(job)
         assert votes_of(job) == []
         server.behaviour = judge_as_oracle
@@ -141,45 +136,27 @@ def test_a_server_that_fails_throughout_ends_the_judging_and_is_asked_again_on_r
 
 def test_a_single_failure_among_answers_is_unjudged(tmp_path):
     record_chains(tmp_path, [KINDS])
-    replies = [Reply("", 500)]
+    replies = [completion("It is fine."), Reply("", 500)]
     with serving(lambda body: replies.pop() if replies else judge_as_oracle(body)) as server:
         job = new_job(tmp_path, server_spec(server.address, num_tries=1))
         run_job(job)
     assert sorted((vote.trajectory_id, vote.outcome, vote.reason) for vote in votes_of(job)) == [
         (0, "unjudged", "http_500"),
-        (1, "invalid", ""),
+        (1, "unjudged", "no_box"),
         (3, "invalid", ""),
     ]
 
 
-@pytest.mark.slow
-def test_a_killed_judge_pays_for_no_answer_twice(tmp_path):
-    record_chains(tmp_path, [KINDS] * 10)
-    may_answer = threading.Semaphore(7)
-
-    def answer_some(body):
-        may_answer.acquire()
-        return judge_as_oracle(body)
-
-    with serving(answer_some) as server:
-        job = new_job(tmp_path, server_spec(server.address, num_parallel=2, timeout_seconds=60.0))
-        worker = subprocess.Popen([sys.executable, "-m", "jobs.worker", str(job.path), str(job.claim_attempt())])
-        while len(votes_of(job)) < 7 or len(server.bodies) < 9:
-            assert worker.poll() is None
-            time.sleep(0.05)
-        os.kill(worker.pid, signal.SIGKILL)
-        worker.wait()
-        recorded = read_recorded_votes(job)
-        assert (len(recorded.votes), recorded.num_requests) == (7, 9)
-        may_answer.release(1000)
-        again = [sys.executable, "-m", "jobs.worker", str(job.path), str(job.claim_attempt())]
-        assert subprocess.run(again, check=False, timeout=120).returncode == 0
-        asked = [headers["Idempotency-Key"] for headers in server.headers]
-    assert read_outcome(job.attempt_path(2)).status is RunStatus.FINISHED
-    assert len(votes_of(job)) == len({vote.key for vote in votes_of(job)}) == 30
-    # The two that the kill cut off are asked again, under the same keys; whatever was answered is not.
-    assert len(asked) == 32
-    assert len(set(asked)) == 30
+def test_a_request_that_a_kill_left_without_an_answer_counts_as_paid(tmp_path):
+    record_chains(tmp_path, [KINDS])
+    with serving() as server:
+        job = new_job(tmp_path, server_spec(server.address))
+        run_job(job)
+    recorder = FileRecorder(job, job.claim_attempt(), RecordingSpec())
+    recorder.record(ASKED_EVENT, {"item_id": "1/9", "vote": 0, "num_tokens": 500})
+    recorder.close()
+    recorded = read_recorded_votes(job)
+    assert (len(recorded.votes), recorded.num_requests, recorded.num_tokens) == (3, 4, 3 * 120 + 500)
 
 
 def test_a_file_with_labels_is_read_and_a_wrong_line_is_named(tmp_path):
@@ -194,22 +171,18 @@ def test_a_file_with_labels_is_read_and_a_wrong_line_is_named(tmp_path):
     items = list(open_items(tmp_path, spec.judged))
     assert [(item.item_id, item.solution, item.label) for item in items] == [("a", "s\n\nt", True), ("b", "s", False)]
     path.write_text("\n".join(map(json.dumps, [rows[0], rows[0]])), encoding="utf-8")
-    with pytest.raises(TrainingError, match="line 2: id 'a': expected a unique one"):
+    with pytest.raises(TrainingError, match="line 2: id 'a'"):
         open_items(tmp_path, spec.judged)
     path.write_text('{"id": 1}', encoding="utf-8")
-    with pytest.raises(TrainingError, match="line 1: expected JSON with id, problem, steps and label"):
+    with pytest.raises(TrainingError, match="line 1: "):
         open_items(tmp_path, spec.judged)
 
 
 def test_ids_and_texts_of_any_characters_are_judged(tmp_path):
     path = tmp_path / "labelled.jsonl"
     row = {"id": "\u00fc\r\nX-Evil: 1 \ud800", "problem": "\ud800 = ?", "steps": ["\x00 \udfff \u2028"], "label": -1}
-    line = (
-        json.dumps(row)
-        + "\n\n"
-        + json.dumps({"id": 2, "problem": "\u2028", "steps": [], "label": 0}, ensure_ascii=False)
-    )
-    path.write_text(line, encoding="utf-8")
+    other = json.dumps({"id": 2, "problem": "\u2028", "steps": [], "label": 0}, ensure_ascii=False)
+    path.write_text(f"{json.dumps(row)}\n\n{other}", encoding="utf-8")
     with serving(lambda _: completion("\ud83d \x00 \\boxed{yes}")) as server:
         job = new_job(tmp_path, server_spec(server.address, judged={"file": str(path)}))
         assert run_job(job) is RunStatus.FINISHED
@@ -229,16 +202,20 @@ def test_the_key_stands_in_no_file_of_the_job(tmp_path, monkeypatch):
     assert [path for path in files if b"very-secret" in path.read_bytes()] == []
 
 
-def test_how_much_there_is_to_judge_is_known_from_the_start(tmp_path):
+def test_several_votes_are_asked_for_apart_and_their_number_is_known(tmp_path):
     record_chains(tmp_path, [KINDS])
     with serving() as server:
         job = new_job(tmp_path, server_spec(server.address, num_votes=3))
         assert count_pieces(job) is None
         run_job(job)
+        assert len(server.bodies) == 9
     assert count_pieces(job) == 9
+    assert sorted((vote.trajectory_id, vote.vote) for vote in votes_of(job)) == [
+        (item, vote) for item in (0, 1, 3) for vote in range(3)
+    ]
 
 
 def test_nothing_to_judge_is_said(tmp_path):
     record_chains(tmp_path, [["wrong"]])
-    with pytest.raises(TrainingError, match="has no response to judge"):
+    with pytest.raises(TrainingError, match=r"^trained: "):
         run_job(new_job(tmp_path, oracle_spec()))
