@@ -5,78 +5,31 @@ import subprocess
 import pytest
 from sqlalchemy import MetaData, event, select
 
-from db.queries.run_filter import RunFilter, RunSortKey
+from db.ingest import events
+from db.queries.run_filter import RunFilter
 from db.queries.runs import count_runs, get_run, list_runs
 from db.queries.text_search import all_matching
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from jobs.launchers.ray_jobs import shell_command
+from jobs.recording.event_reader import EventReader
 from tests.db.conftest import *  # noqa: F403 - the databases' fixtures
 from tests.db.recorded_chains import Response, Step, record_steps
 
 FORMS = (
-    "'",
-    "''",
-    '"',
-    "';--",
-    "' OR '1'='1",
-    "' OR 1=1 --",
-    "') OR ('1'='1",
-    "1; DROP TABLE runs",
-    "'; DROP TABLE runs; --",
-    "' UNION SELECT name, sql FROM sqlite_master --",
-    "' UNION SELECT usename, passwd FROM pg_shadow --",
-    "'; SELECT pg_sleep(9); --",
-    "'||(SELECT pg_read_file('/etc/passwd'))||'",
-    "'; COPY runs TO PROGRAM 'id'; --",
-    "' AND load_extension('evil') --",
-    "'; ATTACH DATABASE '/tmp/evil.db' AS evil; --",
-    "%",
-    "_",
-    "%%' --",
-    "\\",
-    "\\'",
-    "\\'; --",
-    "$$",
-    "$1",
-    ":run",
-    ":words",
-    "?",
-    "%s",
-    "%(run)s",
-    "{0}",
-    "NEAR(a b)",
-    'a" OR text : "b',
-    "text:*",
-    "a*",
-    "ni*",
-    "nine OR x",
-    "^a",
-    "a AND",
-    "a & !b | c:*",
-    "a <-> b",
-    "(",
-    ")",
-    "\N{MODIFIER LETTER APOSTROPHE} OR 1=1",
-    "\N{FULLWIDTH APOSTROPHE} OR 1=1",
-    "x" * 20_000,
-    "$(id)",
-    "`id`",
-    "; id",
-    "| id",
-    "&& id",
-    "\nid",
-    "\0",
-    "run-1\0",
-)
+    "'", '"', "';--", "' OR '1'='1", "' OR 1=1 --", "') OR ('1'='1", "1; DROP TABLE runs", "'; DROP TABLE runs; --",
+    "' UNION SELECT name, sql FROM sqlite_master --", "' UNION SELECT usename, passwd FROM pg_shadow --",
+    "'; SELECT pg_sleep(9); --", "'||(SELECT pg_read_file('/etc/passwd'))||'", "'; COPY runs TO PROGRAM 'id'; --",
+    "' AND load_extension('evil') --", "'; ATTACH DATABASE '/tmp/evil.db' AS evil; --", "%", "_", "\\'", "\\'; --",
+    ":run", "?", "%s", "%(run)s", "{0}", "NEAR(a b)", 'a" OR text : "b', "nine OR x", "^a", "a & !b | c:*", "(", ")",
+    "\N{MODIFIER LETTER APOSTROPHE} OR 1=1", "\N{FULLWIDTH APOSTROPHE} OR 1=1", "x" * 20_000, "$(id)", "`id`", "; id",
+    "\nid", "\0", "run-1\0",
+)  # fmt: skip
 
 
 @pytest.fixture
 def filled(database, tmp_path):
     """A database of each kind with one run in it, and what was said to it."""
-    from db.ingest import events
-    from jobs.recording.event_reader import EventReader
-
     run = record_steps(tmp_path, [Step({0: [Response(text="so nine \\boxed{9}")]})], "run-1")
     events.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
     batch = EventReader(run).read()
@@ -116,12 +69,6 @@ def test_what_is_typed_reaches_no_statement_and_changes_no_table(filled):
     assert tables(database) == before
 
 
-def test_an_order_is_one_of_those_there_are():
-    for form in FORMS:
-        with pytest.raises(ValueError, match="is not a valid"):
-            RunSortKey(form)
-
-
 def test_a_search_finds_what_it_names_and_wild_cards_are_letters(filled):
     database, _ = filled
     assert [row.run_id for row in list_runs(database, RunFilter(words="run-1"))] == ["run-1"]
@@ -130,7 +77,6 @@ def test_a_search_finds_what_it_names_and_wild_cards_are_letters(filled):
 
 
 def test_commands_for_a_cluster_hold_no_word_that_a_shell_would_obey():
-    forms = [form for form in FORMS if "\0" not in form]
-    for form in forms:
+    for form in (form for form in FORMS if "\0" not in form):
         command = ["sh", "-c", shell_command("printf", "%s", form)]
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == form

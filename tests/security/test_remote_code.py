@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from app import requests, settings
 from exgrpo_core.errors import EngineError
 from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.queueing import queue_job
 from jobs.engines.embedded.model import load_policy, refuse_remote_code
 from jobs.engines.tokenizer import load_tokenizer
+from jobs.preflight.resolution import resolve
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import load_any_spec
 from jobs.specs.model_code import CONFIG_FILES, named_code
@@ -24,16 +24,8 @@ from tests.house.tracked import read, source_files
 from tests.jobs.engines.tiny_models import qwen2_tied, tiny_tokenizer
 
 FORBIDDEN_MODULES = {
-    "pickle",
-    "cPickle",
-    "dill",
-    "cloudpickle",
-    "shelve",
-    "marshal",
-    "joblib",
-    "jsonpickle",
-    "commands",
-}
+    "pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib", "jsonpickle", "commands",
+}  # fmt: skip
 FORBIDDEN_CALLS = {
     "eval", "exec", "compile", "__import__", "os.system", "os.popen", "os.spawnlp", "pty.spawn",
     "subprocess.getoutput", "subprocess.getstatusoutput", "torch.load", "torch.save", "torch.hub.load",
@@ -104,25 +96,16 @@ def unsafe_parts(source):
 
 
 def test_no_source_file_unpickles_evaluates_or_starts_a_shell():
-    files = source_files()
-    assert {str(path): found for path in files if (found := list(unsafe_parts(read(path))))} == {}
+    assert {str(path): found for path in source_files() if (found := list(unsafe_parts(read(path))))} == {}
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "import pickle",
-        "from dill import loads",
-        "torch.load(path)",
-        "yaml.load(text)",
-        "eval(text)",
-        "os.system('ls')",
-        "subprocess.run(command, shell=True)",
-        "subprocess.run(f'ls {path}')",
-        "np.load(path, allow_pickle=True)",
-        "AutoModel.from_pretrained(source, trust_remote_code=True)",
+        "import pickle", "from dill import loads", "torch.load(path)", "eval(text)", "f(x, trust_remote_code=True)",
+        "subprocess.run(command, shell=True)", "subprocess.run(f'ls {path}')",
     ],
-)
+)  # fmt: skip
 def test_a_planted_unsafe_line_is_found(line):
     assert list(unsafe_parts(line))
 
@@ -145,49 +128,35 @@ def plant(folder, name):
 
 
 @pytest.mark.parametrize("name", CONFIG_FILES)
-def test_a_model_with_code_of_its_own_is_named_and_refused_before_a_job_is_queued(model, tmp_path, name):
+def test_a_model_with_code_of_its_own_is_refused_before_a_job_is_queued(model, tmp_path, name):
     plant(model, name)
     root = tmp_path / "runs"
-    settings.configure(settings.AppSettings(root))
     fields = {"benchmarks": [{"name": "math500"}]}
-    data = {"source": "chains"}
-    entries = [
-        lambda: queue_job(root, TrainSpec.model_validate({"model": {"source": str(model)}, "data": data})),
-        lambda: requests.check({"model": {"source": str(model)}, "data": data}),
+    trained = TrainSpec.model_validate({"model": {"source": str(model)}, "data": {"source": "chains"}})
+    for entry in (
+        lambda: queue_job(root, trained),
+        lambda: resolve(trained, root).raise_refusals(),
         lambda: queue_job(root, plan_evaluation(root, str(model), fields, "test")),
-        lambda: requests.evaluate(str(model), fields),
-    ]
-    for entry in entries:
-        with pytest.raises(SpecError, match=rf"model\.source: .*comes with code \(auto_map in {name}\)"):
+    ):
+        with pytest.raises(SpecError, match=rf"auto_map in {name}"):
             entry()
     assert not (tmp_path / "ran").exists()
 
 
-NAMING = (
-    {"auto_map": {}},
-    {"text_config": {"auto_map": {"AutoConfig": "evil.Evil"}}},
-    {"parts": [{"deep": {"auto_map": "evil.Evil"}}]},
-    {"_attn_implementation": "org/kernel"},
-    {"attn_implementation": "flash_attention_2|org/kernel"},
-    {"text_config": {"_attn_implementation": {"": "org/kernel@main:function"}}},
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("auto_map", {"auto_map": {}}),
+        ("auto_map", {"text_config": {"auto_map": {"AutoConfig": "evil.Evil"}}}),
+        ("auto_map", {"parts": [{"deep": {"auto_map": "evil.Evil"}}]}),
+        ("_attn_implementation", {"_attn_implementation": "org/kernel"}),
+        ("attn_implementation", {"attn_implementation": "flash_attention_2|org/kernel"}),
+        ("_attn_implementation", {"text_config": {"_attn_implementation": {"": "org/kernel@main:function"}}}),
+        (None, {"_attn_implementation": "sdpa", "text_config": {"attn_implementation": {"": "eager"}}}),
+    ],
 )
-
-
-@pytest.mark.parametrize("content", NAMING)
-def test_code_and_kernels_named_anywhere_in_a_configuration_are_refused_by_name(model, content):
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | content))
-    names = ("auto_map", "_attn_implementation", "attn_implementation")
-    name = next(name for name in names if f'"{name}"' in json.dumps(content))
-    data = {"source": "chains"}
-    with pytest.raises(SpecError, match=rf"comes with code \({name} in config\.json\)"):
-        requests.check({"model": {"source": str(model)}, "data": data})
-    with pytest.raises(EngineError, match=rf"comes with code \({name} in config\.json\)"):
-        load_policy(str(model), torch.device("cpu"))
-
-
-def test_attention_of_transformers_names_no_code():
-    assert named_code({"_attn_implementation": "sdpa", "text_config": {"attn_implementation": {"": "eager"}}}) is None
+def test_code_and_kernels_named_anywhere_in_a_configuration_are_known_by_name(name, content):
+    assert named_code(content) == name
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
@@ -200,48 +169,38 @@ def test_engines_refuse_it_again_when_they_load_it(model, tmp_path, name):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("name", CONFIG_FILES)
 @pytest.mark.parametrize("is_downloaded", [False, True])
-def test_a_reward_model_with_code_is_refused_once_it_is_on_the_machine(model, monkeypatch, name, is_downloaded):
-    monkeypatch.setattr(verl_composition, "snapshot_download", lambda _source: str(model))
-    source = "someone/scorer" if is_downloaded else str(model)
-    spec = load_preset("paper-wildchat-if")
-    spec = spec.model_copy(update={"reward_model": RewardModelSpec(source=source)})
-    assert verl_composition.with_checked_reward_model(spec).reward_model.source == str(model)
-    plant(model, name)
-    with pytest.raises(EngineError, match=rf"reward_model\.source: {source} comes with code \(auto_map in {name}\)"):
-        verl_composition.with_checked_reward_model(spec)
-
-
-def test_verl_is_given_the_folder_that_was_checked_and_none_if_it_has_code(model, monkeypatch, tmp_path):
+def test_verl_is_given_the_reward_model_that_was_checked_and_none_that_has_code(
+    model, monkeypatch, tmp_path, is_downloaded
+):
     monkeypatch.setattr(verl_composition, "snapshot_download", lambda _source: str(model))
     # verl itself is not needed: the settings that it would get are looked at.
     settings_alone = SimpleNamespace(compose_config=list)
     monkeypatch.setitem(sys.modules, "jobs.engines.verl_ray.session", settings_alone)
+    reward_model = RewardModelSpec(source="someone/scorer" if is_downloaded else str(model))
+    spec = load_preset("paper-wildchat-if").model_copy(update={"reward_model": reward_model})
     run, data = SimpleNamespace(path=tmp_path), SimpleNamespace(model_source=str(model))
-    found = verl_composition._compose(load_preset("paper-wildchat-if"), run, data)
-    assert f"reward.reward_model.model_path={model}" in found
+    assert f"reward.reward_model.model_path={model}" in verl_composition._compose(spec, run, data)
     plant(model, "config.json")
-    with pytest.raises(EngineError, match=r"reward_model\.source: .* comes with code"):
-        verl_composition._compose(load_preset("paper-wildchat-if"), run, data)
+    with pytest.raises(EngineError, match=r"auto_map in config\.json"):
+        verl_composition._compose(spec, run, data)
 
 
 def test_overrides_that_load_code_or_read_the_environment_are_refused_in_every_specification(tmp_path):
-    words = CODE_OVERRIDES + ENVIRONMENT_OVERRIDES
-    for word in words:
+    for word in CODE_OVERRIDES + ENVIRONMENT_OVERRIDES:
         content = {"engine": "verl", "verl": {"overrides": [word]}}
-        with pytest.raises(SpecError, match=r"verl\.overrides\.0: .*cannot"):
+        with pytest.raises(SpecError, match=r"verl\.overrides\.0: "):
             parse_spec(content, "test")
-        imported = RunDirectory.create(tmp_path, TrainSpec())
-        imported.spec_path.write_text(json.dumps({"kind": "train"} | content))
-        with pytest.raises(SpecError, match=r"verl\.overrides\.0: .*cannot"):
-            load_any_spec(imported.spec_path)
+    imported = RunDirectory.create(tmp_path, TrainSpec())
+    imported.spec_path.write_text(json.dumps({"kind": "train"} | content))
+    with pytest.raises(SpecError, match=r"verl\.overrides\.0: "):
+        load_any_spec(imported.spec_path)
     parse_spec({"engine": "verl", "verl": {"overrides": ["+x=${trainer.nnodes}", "trainer.logger=[console]"]}}, "test")
 
 
 def test_no_secret_stands_among_a_clusters_variables():
     for name in SECRET_NAMES:
-        with pytest.raises(SpecError, match="expected no secret"):
+        with pytest.raises(SpecError, match="environment"):
             parse_spec({"engine": "verl", "verl": {"ray": {"environment": {name: "x"}}}}, "test")
     allowed = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "NCCL_DEBUG": "INFO"}
     parse_spec({"engine": "verl", "verl": {"ray": {"environment": allowed}}}, "test")
