@@ -13,7 +13,7 @@ from app.roles import Role
 from app.settings import current_person
 from db.rows.chains_of_thought import Difficulty
 from exgrpo_core import faults
-from exgrpo_core.errors import UserError
+from exgrpo_core.errors import Mistake, UserError
 from jobs.actions import annotations, evaluations, progress, queueing, ray_clusters, run_actions, run_bin
 from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.token_texts import token_texts
@@ -43,7 +43,6 @@ from jobs.runs.lookup import CommandError
 from jobs.runs.named_entries import SAVED_VIEWS
 from jobs.specs import judging
 from jobs.specs import train as train_specs
-from jobs.specs.mistakes import fields_of
 from jobs.specs.presets import load_plain_yaml
 from jobs.specs.reward_parts import PARTS as REWARD_PARTS
 from jobs.specs.train import ORACLE_SOURCES, SpecError, TrainSpec, load_preset, preset_exists, preset_names
@@ -56,10 +55,10 @@ from jobs.training.probe_report import ProbeReport
 
 __all__ = [
     "MEASURES", "ORACLE_SOURCES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS", "CommandError",
-    "ContaminationReport", "DataError", "DataPreview", "Finding", "Gpu", "JournalEntry", "ProbeProcess",
+    "ContaminationReport", "DataError", "DataPreview", "Finding", "Gpu", "JournalEntry", "Mistake", "ProbeProcess",
     "ProbeReport", "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve",
     "ScriptKind", "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds",
-    "fields_of", "list_gpus", "load_plain_yaml", "load_preset", "package_versions", "preset_exists",
+    "list_gpus", "load_plain_yaml", "load_preset", "package_versions", "preset_exists",
     "preset_names", "read_machine",
 ]  # fmt: skip
 

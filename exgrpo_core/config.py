@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from exgrpo_core.errors import FieldError, Mistake
+
 GAUSSIAN = "gaussian"
 """The paper's question selection: Algorithm 2 with Gaussian bucket weights."""
 LOWEST_ENTROPY = "lowest_entropy"
@@ -101,7 +103,7 @@ class CorrectnessRange:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.low <= self.high <= 1.0:
-            raise ValueError(f"mask_range: expected 0 <= low <= high <= 1, got low={self.low}, high={self.high}.")
+            raise ValueError(f"expected 0 <= low <= high <= 1, got low={self.low}, high={self.high}")
 
 
 MAX_ROLLOUTS = 1024
@@ -202,12 +204,12 @@ class ExGRPOConfig:
 
     def __post_init__(self) -> None:
         mistakes = [
-            f"{field_name}: expected {expected}, got {getattr(self, field_name)!r}."
+            Mistake(f"expected {expected}, got {getattr(self, field_name)!r}.", field_name)
             for is_good, field_name, expected in self._rules()
             if not is_good
         ]
         if mistakes:
-            raise ValueError("\n".join(mistakes))
+            raise FieldError("\n".join(mistakes), mistakes=mistakes)
 
     def _rules(self) -> list[tuple[bool, str, str]]:
         """Every rule as (is met, field, what was expected)."""

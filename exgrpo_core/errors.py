@@ -1,5 +1,7 @@
 """Errors that are meant for the user: their text is one sentence that says what to do."""
 
+from collections.abc import Sequence
+
 
 class UserError(Exception):
     """Something failed for a reason that the user can do something about."""
@@ -7,6 +9,33 @@ class UserError(Exception):
 
 class InputError(UserError):
     """What the user gave is not usable; the sentence names the field or file and what was expected."""
+
+
+class Mistake(str):
+    """A sentence on what is wrong: the names of `fields`, then `text`, what was expected."""
+
+    fields: tuple[str, ...]
+    text: str
+
+    def __new__(cls, text: str, *fields: str) -> "Mistake":
+        """Return the sentence, which is `text` alone where no field is named."""
+        mistake = super().__new__(cls, f"{', '.join(fields)}: {text}" if fields else text)
+        mistake.fields, mistake.text = fields, text
+        return mistake
+
+
+class FieldError(InputError, ValueError):
+    """Values that cannot be used; `mistakes` has a sentence on each thing that is wrong."""
+
+    def __init__(self, text: str, *fields: str, mistakes: Sequence[Mistake] = ()) -> None:
+        """Begin the message with the names of `fields`; with several `mistakes` the message is `text`."""
+        self.mistakes = tuple(mistakes) or (Mistake(text, *fields),)
+        super().__init__(text if mistakes else str(self.mistakes[0]))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that are wrong, in the order of the mistakes."""
+        return tuple(field for mistake in self.mistakes for field in mistake.fields)
 
 
 class EngineError(RuntimeError):

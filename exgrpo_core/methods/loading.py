@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import InputError, Mistake
 from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler, TrajectorySelector
 
 STRATEGIES = "exgrpo_core.strategies"
@@ -90,7 +90,7 @@ def find_part(setting: str, name: str) -> type[Any]:
     return part
 
 
-def find_mistakes(settings: Settings) -> Iterator[str]:
+def find_mistakes(settings: Settings) -> Iterator[Mistake]:
     """Yield a sentence for each part that cannot be built, and for each setting that no chosen part has."""
     known: set[str] = set()
     for setting in KINDS:
@@ -98,15 +98,15 @@ def find_mistakes(settings: Settings) -> Iterator[str]:
             build_part(setting, settings)
             fields = _fields(find_part(setting, getattr(settings, setting)))
         except (InputError, ValueError) as error:
-            yield f"{setting}: {error}"
+            yield Mistake(str(error), setting)
             return
         known |= {field.name for field in fields if not hasattr(settings, field.name)}
     sampler = find_part(QUESTIONS, getattr(settings, QUESTIONS))
     if sampler.replays_whole_groups and getattr(settings, "refresh", "never") != "never":
-        yield f"refresh: expected never, since {getattr(settings, QUESTIONS)} replays groups of one step."
+        yield Mistake(f"expected never, since {getattr(settings, QUESTIONS)} replays groups of one step.", "refresh")
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"
-        yield f"strategy_settings: the chosen strategies have no setting {name}; {choice}."
+        yield Mistake(f"the chosen strategies have no setting {name}; {choice}.", "strategy_settings")
 
 
 def allowed_location(name: str, built_in: Mapping[str, object], group: str) -> str:

@@ -108,7 +108,7 @@ def _new_evaluation(runs_root: Path, spec: EvalSpec) -> NewJob:
 def _checked_judge(runs_root: Path, spec: JudgeSpec) -> JudgeSpec:
     if spec.judged.file is not None:
         if not spec.judged.file.is_file():
-            raise SpecError(f"judged.file: {spec.judged.file} does not exist; give a file of JSON lines.")
+            raise SpecError(f"{spec.judged.file} does not exist; give a file of JSON lines.", "judged.file")
         # The worker runs in another folder.
         judged = spec.judged.model_copy(update={"file": spec.judged.file.resolve()})
         spec = spec.model_copy(update={"judged": judged})
@@ -116,8 +116,9 @@ def _checked_judge(runs_root: Path, spec: JudgeSpec) -> JudgeSpec:
         trained = RunDirectory.open(runs_root, spec.judged.run_id).spec()
         if spec.judge == "oracle" and trained.data.source not in ORACLE_SOURCES:
             raise SpecError(
-                f"judge: expected server, since {spec.judged.run_id} trains on {trained.data.source} and the oracle "
-                "knows the built-in tasks only; give the address of a judge's server (docs/judging.md)."
+                f"expected server, since {spec.judged.run_id} trains on {trained.data.source} and the oracle "
+                "knows the built-in tasks only; give the address of a judge's server (docs/judging.md).",
+                "judge",
             )
     return spec
 

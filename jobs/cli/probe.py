@@ -64,7 +64,7 @@ def describe(report: "ProbeReport", data: str) -> str:
 
 def _read_spec(preset: str | None, path: Path | None, model: str | None, data: str | None) -> TrainSpec:
     if preset is not None and path is not None:
-        raise SpecError("--preset, --spec: expected one of them; a file may name its preset in `extends`.")
+        raise SpecError("expected one of them; a file may name its preset in `extends`.", "--preset", "--spec")
     content: dict[str, Any] = {"algorithm": {"max_response_tokens": MAX_RESPONSE_TOKENS}}
     if preset is not None:
         content = load_preset(preset).model_dump(mode="json")

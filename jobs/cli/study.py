@@ -145,8 +145,9 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
             spread = measured_spread(read_results(database, study, keys[0].scale, []))
     if spread is None or not spread > 0 or not abs(difference) > 0:
         raise SpecError(
-            "--spread, --difference: expected numbers above 0; two finished seeds of the baseline and of another cell "
-            "give the spread too."
+            "expected numbers above 0; two finished seeds of the baseline and of another cell give the spread too.",
+            "--spread",
+            "--difference",
         )
     compared = [item for item in dict.fromkeys(key.cell for key in keys) if study.baseline_of(study.cell(item))]
     planned = plan_seeds(difference, spread, max(1, len(compared)), power)
@@ -258,10 +259,10 @@ def _wanted(
     chosen = [study.cell(item) for item in names] or study.cells
     keys = wanted_keys(study, study_scale, chosen, num_seeds)
     if not keys and not study.cells_at(study_scale):
-        raise SpecError(f"--scale: {name} cannot be run at the scale {study_scale}. {' '.join(study.notes)}")
+        raise SpecError(f"{name} cannot be run at the scale {study_scale}. {' '.join(study.notes)}", "--scale")
     if not keys:
         names_at_scale = [cell.name for cell in study.cells_at(study_scale)]
-        raise SpecError(f"--cells: expected some of {', '.join(names_at_scale)} at {study_scale}.")
+        raise SpecError(f"expected some of {', '.join(names_at_scale)} at {study_scale}.", "--cells")
     return study, keys
 
 
@@ -270,7 +271,7 @@ def _study_at(name: str, scale: str | None) -> "tuple[Study, Scale]":
     if scale is None:
         return study, study.scales[0]
     if scale not in {*Scale}:
-        raise SpecError(f"--scale: expected one of {', '.join(Scale)}, got {scale!r}.")
+        raise SpecError(f"expected one of {', '.join(Scale)}, got {scale!r}.", "--scale")
     return study, Scale(scale)
 
 

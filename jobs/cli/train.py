@@ -77,7 +77,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
 
 def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> "TrainSpec":
     if preset is not None and path is not None:
-        raise SpecError("--preset, --spec: expected one of them; a file may name its preset in `extends`.")
+        raise SpecError("expected one of them; a file may name its preset in `extends`.", "--preset", "--spec")
     default = DEFAULT_PRESETS.get(engine or "embedded", DEFAULT_PRESETS["embedded"])
     spec = load_spec(path) if path is not None else load_preset(preset or default)
     return apply_settings(spec, [*([f"engine={engine}"] if engine else []), *settings])

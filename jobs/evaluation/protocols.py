@@ -55,8 +55,9 @@ def find_protocol(name: str) -> Protocol:
     protocols = load_protocols()
     if name not in protocols:
         raise SpecError(
-            f"benchmarks: expected some of {', '.join(protocols)}, got {name!r}; for data of your own name its file, "
-            f"as in {name}=FILE."
+            f"expected some of {', '.join(protocols)}, got {name!r}; for data of your own name its file, "
+            f"as in {name}=FILE.",
+            "benchmarks",
         )
     return protocols[name]
 
@@ -71,8 +72,9 @@ def protocol_of(choice: BenchmarkChoice, where: str = "benchmarks") -> Protocol:
         for field in ("title", "answer_kind"):
             if getattr(choice, field) is not None:
                 raise SpecError(
-                    f"{where}.{choice.name}.{field}: expected none, since {choice.name} is the paper's; choose "
-                    "another name for a benchmark of your own."
+                    f"expected none, since {choice.name} is the paper's; choose another name for a benchmark of "
+                    "your own.",
+                    f"{where}.{choice.name}.{field}",
                 )
         return find_protocol(choice.name)
     return Protocol(

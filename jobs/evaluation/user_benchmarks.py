@@ -82,13 +82,9 @@ def choose_benchmark(
     if "source" not in wanted and name not in load_protocols():
         known = ", ".join([*load_protocols(), *declared.choices])
         raise SpecError(
-            " ".join(
-                [
-                    f"{where}: expected some of {known}, got {name!r}; for data of your own name its file, as in "
-                    f"{name}=FILE.",
-                    *declared.faults,
-                ]
-            )
+            f"expected some of {known}, got {name!r}; for data of your own name its file, as in {name}=FILE."
+            + "".join(f" {fault}" for fault in declared.faults),
+            where,
         )
     return wanted
 

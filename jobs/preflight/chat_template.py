@@ -46,7 +46,7 @@ def check_chat_template(field: str, source: str, revision: str | None = None) ->
     """
     is_here = model_file(source, SETTINGS_FILE, revision) is not None
     if is_here and read_chat_template(source, revision) is None:
-        raise SpecError(f"{field}: expected another template than chat, since the model has no chat template.")
+        raise SpecError("expected another template than chat, since the model has no chat template.", field)
 
 
 def render_chat_prompts(

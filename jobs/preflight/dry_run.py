@@ -68,7 +68,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
     preflight = resolve(spec, runs_root)
     preflight.raise_refusals(ignores_local=True)
     spec = preflight.spec
-    notices = [*(refusal.sentence for refusal in preflight.refusals), *preflight.notices]
+    notices = [*(refusal.mistake for refusal in preflight.refusals), *preflight.notices]
     is_verl = spec.engine == "verl"
     if is_verl and preflight.refusals:
         notices.append(ELSEWHERE)

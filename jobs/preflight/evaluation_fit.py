@@ -38,8 +38,9 @@ def check_fit(spec: EvalSpec, prompts: Sequence[str]) -> None:
         else "choose a model with a longer context"
     )
     raise SpecError(
-        f"max_response_tokens: the longest prompt ({longest:,} tokens) and an answer of {spec.max_response_tokens:,} "
-        f"do not fit into the model's context of {shape.context:,}; {advice}."
+        f"the longest prompt ({longest:,} tokens) and an answer of {spec.max_response_tokens:,} "
+        f"do not fit into the model's context of {shape.context:,}; {advice}.",
+        "max_response_tokens",
     )
 
 
@@ -72,16 +73,16 @@ def refuse_unknown(
     from huggingface_hub import HfApi
     from huggingface_hub import errors as hub
 
-    expected = f"{field}: expected an existing file or folder, or the name of a {kind} of the Hugging Face hub"
+    expected = f"expected an existing file or folder, or the name of a {kind} of the Hugging Face hub"
     try:
         HfApi().repo_info(source, repo_type=kind, revision=revision, timeout=MAX_SECONDS)
     except hub.HFValidationError:
-        raise SpecError(f"{expected}, got {source!r}.") from None
+        raise SpecError(f"{expected}, got {source!r}.", field) from None
     except hub.RevisionNotFoundError:
-        raise SpecError(f"{expected}; {source} has no revision {revision!r}.") from None
+        raise SpecError(f"{expected}; {source} has no revision {revision!r}.", field) from None
     except hub.GatedRepoError:
-        raise SpecError(f"{field}: {source} is gated; request access on the hub, and log in.") from None
+        raise SpecError(f"{source} is gated; request access on the hub, and log in.", field) from None
     except hub.RepositoryNotFoundError:
-        raise SpecError(f"{expected}; the hub has no {source!r}, or it is private.") from None
+        raise SpecError(f"{expected}; the hub has no {source!r}, or it is private.", field) from None
     except (OSError, httpx.HTTPError, hub.HfHubHTTPError):
         return

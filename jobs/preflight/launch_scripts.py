@@ -51,8 +51,9 @@ def write_script(spec: TrainSpec, runs_root: Path, kind: ScriptKind) -> LaunchSc
     preflight.raise_refusals(ignores_local=True)
     if preflight.start is not None or spec.model.source.startswith(f"{spec.waits_for}@"):
         raise SpecError(
-            f"model.source: {spec.model.source} is of this runs root; write it with `exgrpo export "
-            f"{spec.model.source} FOLDER` and give FOLDER to run elsewhere."
+            f"{spec.model.source} is of this runs root; write it with `exgrpo export "
+            f"{spec.model.source} FOLDER` and give FOLDER to run elsewhere.",
+            "model.source",
         )
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", spec.name)
     values = _values(preflight.spec, slug)
@@ -62,7 +63,7 @@ def write_script(spec: TrainSpec, runs_root: Path, kind: ScriptKind) -> LaunchSc
     if kind is ScriptKind.SLURM:
         return LaunchScript(f"{slug}.sbatch", _render("slurm.sbatch.jinja", values))
     if spec.engine != "verl":
-        raise SpecError("engine: expected verl for a job on a Ray cluster, got embedded; take another script.")
+        raise SpecError("expected verl for a job on a Ray cluster, got embedded; take another script.", "engine")
     return LaunchScript(f"{slug}-ray.sh", _ray_line(shell.file_name, spec.verl.ray.address))
 
 

@@ -62,7 +62,7 @@ def check_first_rows(spec: TrainSpec) -> None:
         for number, row in islice(iterate_raw_rows(source, spec.data.split), _NUM_FIRST_ROWS):
             check_row(Path(source).name, number, row, spec.data.answer_kind)
     except DataError as error:
-        raise SpecError(f"data.source: {error}") from None
+        raise SpecError(str(error), "data.source") from None
 
 
 def with_model_source(spec: TrainSpec, source: str) -> TrainSpec:
@@ -103,7 +103,7 @@ def _resolve_file(field: str, source: str) -> Path:
     # These accept any text, even one too long for a name or with an unknown user.
     path = Path(os.path.expanduser(source)).absolute()
     if not os.path.exists(path):
-        raise SpecError(f"{field}: expected an existing file or folder, got {source} (looked for {path}).")
+        raise SpecError(f"expected an existing file or folder, got {source} (looked for {path}).", field)
     return path.resolve()
 
 
@@ -118,8 +118,9 @@ def refuse_remote_code(field: str, source: str, revision: str | None = None) -> 
         field_of_code = None if path is None else _code_of(path)
         if field_of_code is not None:
             raise SpecError(
-                f"{field}: {source} comes with code ({field_of_code} in {name}), which is never run; choose a model "
-                "whose architecture transformers knows."
+                f"{source} comes with code ({field_of_code} in {name}), which is never run; choose a model "
+                "whose architecture transformers knows.",
+                field,
             )
 
 

@@ -45,8 +45,10 @@ def check_disk(spec: TrainSpec, runs_root: Path) -> None:
     free = shutil.disk_usage(folder).free
     if wanted > free:
         raise SpecError(
-            f"num_checkpoints_kept, recording.token_data: the run needs about {_gb(wanted)} of disk and {folder} has "
-            f"{_gb(free)} free; lower them, free some space, or use another disk: `--runs-root FOLDER`."
+            f"the run needs about {_gb(wanted)} of disk and {folder} has "
+            f"{_gb(free)} free; lower them, free some space, or use another disk: `--runs-root FOLDER`.",
+            "num_checkpoints_kept",
+            "recording.token_data",
         )
 
 
@@ -58,7 +60,8 @@ def check_embedded_device(spec: TrainSpec) -> None:
     """
     if spec.model.device == "cuda" and not list_gpus():
         raise SpecError(
-            "model.device: this machine has no NVIDIA GPU; set it to auto or cpu, or run `exgrpo doctor` if it has one."
+            "this machine has no NVIDIA GPU; set it to auto or cpu, or run `exgrpo doctor` if it has one.",
+            "model.device",
         )
 
 
@@ -85,8 +88,9 @@ def check_memory(spec: TrainSpec) -> None:
     if wanted > available:
         memory = f"each GPU has {_gb(available)}" if gpus else f"this machine has {_gb(available)}"
         raise SpecError(
-            f"model.source: weights, gradients and optimizer of {spec.model.source} need {_gb(wanted)} of memory and "
-            f"{memory}; {advice}."
+            f"weights, gradients and optimizer of {spec.model.source} need {_gb(wanted)} of memory and "
+            f"{memory}; {advice}.",
+            "model.source",
         )
 
 
@@ -105,8 +109,9 @@ def check_rollout(spec: TrainSpec) -> None:
         return  # another check says so
     if not is_there:
         raise SpecError(
-            f"verl.gpus_per_node: vLLM is not installed in the environment of {python}, so none can generate; make it "
-            "again with `make verl-env GPU=1`."
+            f"vLLM is not installed in the environment of {python}, so none can generate; make it "
+            "again with `make verl-env GPU=1`.",
+            "verl.gpus_per_node",
         )
 
 
@@ -168,17 +173,18 @@ def check_machine(spec: TrainSpec) -> None:
     if joins_cluster(spec):
         return
     if spec.verl.num_nodes > 1:
-        raise SpecError("verl.num_nodes: expected 1 without verl.ray.address, since the run's Ray has one machine.")
+        raise SpecError("expected 1 without verl.ray.address, since the run's Ray has one machine.", "verl.num_nodes")
     if spec.model.device == "cpu":
         if EXTERNAL_MODULES_VARIABLE not in os.environ:
-            raise SpecError("model.device: verl trains on GPUs; set it to auto, or engine to embedded.")
+            raise SpecError("verl trains on GPUs; set it to auto, or engine to embedded.", "model.device")
         return
     num_wanted = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
     num_gpus = sum(1 for _ in GPU_FOLDER.glob("nvidia[0-9]*"))
     if num_gpus < num_wanted:
         raise SpecError(
-            f"verl.gpus_per_node: the run needs {num_wanted} NVIDIA GPUs and this machine has {num_gpus}; lower it, "
-            "name a cluster in verl.ray.address, or set engine to embedded for a small model."
+            f"the run needs {num_wanted} NVIDIA GPUs and this machine has {num_gpus}; lower it, "
+            "name a cluster in verl.ray.address, or set engine to embedded for a small model.",
+            "verl.gpus_per_node",
         )
 
 

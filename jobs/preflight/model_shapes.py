@@ -119,7 +119,7 @@ def check_context(spec: TrainSpec) -> None:
     source, revision = spec.model.source, spec.model.revision
     path = None if source in _table() and not Path(source).is_dir() else model_file(source, CONFIG_FILE, revision)
     if path is not None and (mistake := _mistake(path)):
-        raise SpecError(f"model.source: {CONFIG_FILE} of {source}: {mistake}")
+        raise SpecError(f"{CONFIG_FILE} of {source}: {mistake}", "model.source")
     shape = model_shape(source, revision)
     if shape is None or spec.model.source in _MADE_HERE or shape.context >= spec.sequence_tokens:
         return
@@ -127,8 +127,9 @@ def check_context(spec: TrainSpec) -> None:
         f"use {shape.extended}, whose context was extended" if shape.extended else "choose a model with a longer one"
     )
     raise SpecError(
-        f"model.source: {spec.model.source} has a context of {shape.context:,} tokens, but the longest prompt with the "
-        f"longest response is {spec.sequence_tokens:,}; {advice}, or lower algorithm.max_response_tokens."
+        f"{spec.model.source} has a context of {shape.context:,} tokens, but the longest prompt with the "
+        f"longest response is {spec.sequence_tokens:,}; {advice}, or lower algorithm.max_response_tokens.",
+        "model.source",
     )
 
 

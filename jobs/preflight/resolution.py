@@ -1,13 +1,13 @@
 """Whether a training run can be queued with its specification: files, checkpoint, context, engine and machine."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.errors import UserError
+from exgrpo_core.errors import FieldError, Mistake, UserError
 from jobs.evaluation.user_benchmarks import with_declared_benchmarks
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.preflight.chat_template import check_chat_template
@@ -36,11 +36,10 @@ from jobs.specs.train import SpecError, TrainSpec
 class RunRefusedError(CommandError, SpecError):
     """A run that cannot be queued; the message is the first reason."""
 
-    def __init__(self, spec: TrainSpec, reasons: tuple[str, ...], disk_shortage: str = "") -> None:
+    def __init__(self, spec: TrainSpec, mistakes: Sequence[Mistake], disk_shortage: str = "") -> None:
         """Keep the specification as requested, every reason, and why the disk may become full."""
-        super().__init__(reasons[0])
+        super().__init__(mistakes[0], mistakes=mistakes)
         self.spec = spec
-        self.reasons = reasons
         self.disk_shortage = disk_shortage
 
 
@@ -48,7 +47,7 @@ class RunRefusedError(CommandError, SpecError):
 class Refusal:
     """One reason against a run."""
 
-    sentence: str
+    mistake: Mistake
     is_local: bool
     """It is about this machine alone: a missing file, a model with code, too few GPUs, no engine, a full disk."""
     is_disk_space: bool = False
@@ -75,7 +74,7 @@ class Preflight:
     @property
     def disk_shortage(self) -> str:
         """Why the disk may become full, "" where it has enough space; such a run is queued all the same."""
-        return next((refusal.sentence for refusal in self.refusals if refusal.is_disk_space), "")
+        return next((refusal.mistake for refusal in self.refusals if refusal.is_disk_space), "")
 
     def raise_refusals(self, *, ignores_local: bool = False, ignores_disk_space: bool = False) -> None:
         """Do nothing if the run can be queued.
@@ -85,13 +84,13 @@ class Preflight:
         Raises:
             RunRefusedError: It cannot.
         """
-        reasons = tuple(
-            refusal.sentence
+        mistakes = [
+            refusal.mistake
             for refusal in self.refusals
             if not (ignores_local and refusal.is_local) and not (ignores_disk_space and refusal.is_disk_space)
-        )
-        if reasons:
-            raise RunRefusedError(self.requested, reasons, self.disk_shortage)
+        ]
+        if mistakes:
+            raise RunRefusedError(self.requested, mistakes, self.disk_shortage)
 
     @contextmanager
     def collecting(self, *, is_local: bool = False, is_disk_space: bool = False) -> Iterator[None]:
@@ -99,7 +98,8 @@ class Preflight:
         try:
             yield
         except UserError as error:
-            self.refusals.append(Refusal(str(error), is_local, is_disk_space))
+            mistakes = error.mistakes if isinstance(error, FieldError) else [Mistake(str(error))]
+            self.refusals += [Refusal(mistake, is_local, is_disk_space) for mistake in mistakes]
 
 
 def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Preflight:
@@ -152,8 +152,9 @@ def _chat_fields(spec: TrainSpec) -> Iterator[str]:
 def _refuse_adapters(spec: TrainSpec, start: NamedCheckpoint) -> None:
     if spec.engine == "verl" and (start.policy / ADAPTER_CONFIG).is_file():
         raise SpecError(
-            f"model.source: {spec.model.source} holds low-rank adapters, which verl does not merge; write the model "
-            f"with `exgrpo export {spec.model.source} FOLDER`, and give FOLDER."
+            f"{spec.model.source} holds low-rank adapters, which verl does not merge; write the model "
+            f"with `exgrpo export {spec.model.source} FOLDER`, and give FOLDER.",
+            "model.source",
         )
 
 
@@ -180,7 +181,7 @@ def check_awaited_job(runs_root: Path, run_id: str) -> None:
     try:
         RunDirectory.open(runs_root, run_id)
     except RunDirectoryError:
-        raise SpecError(f"waits_for: expected the id of a job, got {run_id!r}; `exgrpo runs` lists them.") from None
+        raise SpecError(f"expected the id of a job, got {run_id!r}; `exgrpo runs` lists them.", "waits_for") from None
 
 
 def _check_settings(preflight: Preflight, run_path: Path, is_quick: bool) -> None:
@@ -194,6 +195,6 @@ def _check_settings(preflight: Preflight, run_path: Path, is_quick: bool) -> Non
             preflight.config = checked_config(preflight.settings, config_name(spec))
     except EngineEnvironmentError as error:
         if spec.verl.ray.address is None:
-            preflight.refusals.append(Refusal(str(error), is_local=True))
+            preflight.refusals.append(Refusal(Mistake(str(error)), is_local=True))
         else:
             preflight.notices.append(f"The settings were not checked against verl's configuration: {error}")

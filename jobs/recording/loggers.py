@@ -120,8 +120,8 @@ def _open(name: str, run: RunDirectory, attempt: int, spec: TrainSpec) -> Metric
         return _LOGGERS[name](run, attempt, spec)
     except ImportError as error:
         raise SpecError(
-            f"recording.loggers: {name} is not installed ({error}); install it with "
-            "`pip install exgrpo-workbench[loggers]` or remove it."
+            f"{name} is not installed ({error}); install it with `pip install exgrpo-workbench[loggers]` or remove it.",
+            "recording.loggers",
         ) from error
 
 

@@ -50,7 +50,7 @@ class NamedEntries:
             SpecError: The name is no name of a run, there are too many, or the file cannot be read or written.
         """
         if NAME_PATTERN.fullmatch(name) is None:
-            raise SpecError(f"name: expected letters, digits, spaces and . _ + @ -, at most 80, got {name[:90]!r}.")
+            raise SpecError(f"expected letters, digits, spaces and . _ + @ -, at most 80, got {name[:90]!r}.", "name")
         with self._locked(runs_root):
             entries = self._read(runs_root)
             if len(entries) >= MAX_ENTRIES and name not in entries:

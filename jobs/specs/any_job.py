@@ -7,6 +7,7 @@ from zlib import crc32
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from exgrpo_core.config import MAX_ROLLOUTS
+from exgrpo_core.errors import Mistake
 from jobs.specs.evaluation import EvalSpec, parse_eval_spec
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
 from jobs.specs.mistakes import wrong_types
@@ -32,29 +33,30 @@ def parse_any_spec(content: object, origin: str) -> JobSpec:
     """
     kind = content.get("kind", "train") if isinstance(content, dict) else "train"
     if not isinstance(kind, str) or kind not in _PARSERS:
-        raise SpecError(f"{origin}: kind: expected one of {', '.join(sorted(_PARSERS))}, got {kind!r}.")
+        mistake = Mistake(f"expected one of {', '.join(sorted(_PARSERS))}, got {kind!r}.", "kind")
+        raise SpecError(f"{origin}: {mistake}", mistakes=[mistake])
     return _PARSERS[kind](content, origin)
 
 
-def shape_mistakes(content: object) -> tuple[str, ...]:
+def shape_mistakes(content: object) -> tuple[Mistake, ...]:
     """Return the mistakes that keep a specification of any kind from being shown: a sentence each, none of most.
 
     Fields of other versions and most values out of range are no such mistakes: the run was made, and can be looked at.
     """
     if not isinstance(content, dict):
-        return (f"expected a mapping of fields, got {type(content).__name__}",)
+        return (Mistake(f"expected a mapping of fields, got {type(content).__name__}"),)
     kind = content.get("kind", "train")
     if not isinstance(kind, str) or kind not in _MODELS:
-        return (f"kind: expected one of {', '.join(sorted(_MODELS))}, got {str(kind)[:40]!r}",)
+        return (Mistake(f"expected one of {', '.join(sorted(_MODELS))}, got {str(kind)[:40]!r}", "kind"),)
     return wrong_types(_MODELS[kind], content) or (_countless_buckets(content) if kind == "train" else ())
 
 
-def _countless_buckets(content: Mapping[str, Any]) -> tuple[str, ...]:
+def _countless_buckets(content: Mapping[str, Any]) -> tuple[Mistake, ...]:
     """Return a mistake of a training run of which no page could draw the buckets."""
     number = content.get("algorithm", {}).get("rollouts_per_question", MAX_ROLLOUTS)
     if 2 <= number <= MAX_ROLLOUTS:
         return ()
-    return (f"algorithm.rollouts_per_question: expected 2 to {MAX_ROLLOUTS:,}, got {number}",)
+    return (Mistake(f"expected 2 to {MAX_ROLLOUTS:,}, got {number}", "algorithm.rollouts_per_question"),)
 
 
 def load_any_spec(path: Path, crc: int | None = None) -> JobSpec:

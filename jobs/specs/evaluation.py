@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from jobs.specs.base import BenchmarkFields, Positive, Seed, ServerAddress, Spec, TemplateChoice
-from jobs.specs.mistakes import checked
+from jobs.specs.mistakes import SpecError, checked
 from jobs.specs.train import RunName
 
 API_KEY_VARIABLE = "EXGRPO_API_KEY"
@@ -100,12 +100,12 @@ class EvalSpec(Spec):
     @model_validator(mode="after")
     def _check_together(self) -> "EvalSpec":
         if (self.generator == "server") != (self.server is not None):
-            raise ValueError("server: expected one exactly when generator is server.")
+            raise SpecError("expected one exactly when generator is server.", "server")
         if self.generator == "embedded" and self.top_p != 1.0:
-            raise ValueError("top_p: expected 1.0, since the embedded engine samples from the whole distribution.")
+            raise SpecError("expected 1.0, since the embedded engine samples from the whole distribution.", "top_p")
         names = [choice.name for choice in self.benchmarks]
         if len(set(names)) < len(names):
-            raise ValueError("benchmarks: expected each one once.")
+            raise SpecError("expected each one once.", "benchmarks")
         return self
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from jobs.specs.base import Positive, Seed, ServerAddress, Spec
-from jobs.specs.mistakes import checked
+from jobs.specs.mistakes import SpecError, checked
 from jobs.specs.train import RunName
 
 API_KEY_VARIABLE = "EXGRPO_JUDGE_API_KEY"
@@ -35,7 +35,7 @@ class JudgedSpec(Spec):
     @model_validator(mode="after")
     def _check_source(self) -> "JudgedSpec":
         if (self.run_id is None) == (self.file is None):
-            raise ValueError("expected exactly one of run_id and file.")
+            raise SpecError("expected exactly one of them.", "run_id", "file")
         return self
 
 
@@ -86,11 +86,11 @@ class JudgeSpec(Spec):
     @model_validator(mode="after")
     def _check_together(self) -> "JudgeSpec":
         if (self.judge == "server") != (self.server is not None):
-            raise ValueError("server: expected one exactly when judge is server.")
+            raise SpecError("expected one exactly when judge is server.", "server")
         if self.judge == "oracle" and self.judged.run_id is None:
-            raise ValueError("judged.file: expected none with the oracle, which knows the built-in tasks only.")
+            raise SpecError("expected none with the oracle, which knows the built-in tasks only.", "judged.file")
         if self.judge == "oracle" and self.num_votes > 1:
-            raise ValueError("num_votes: expected 1 with the oracle, which always gives the same verdict.")
+            raise SpecError("expected 1 with the oracle, which always gives the same verdict.", "num_votes")
         return self
 
 

@@ -1,13 +1,12 @@
 """The mistakes of a specification, one sentence each, that names the field and what was expected."""
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import FieldError, Mistake
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -40,17 +39,10 @@ _EXPECTED = {
     "less_than_equal": "at most {le}",
 }
 """What a value should have been, by pydantic's name of the error."""
-_FIELD = r"[a-z_][a-z0-9_]*(?:\.[a-z0-9_]+)*"
-_FIELDS = re.compile(rf"^({_FIELD}(?:, {_FIELD})*): ")
 
 
-class SpecError(InputError, ValueError):
-    """A specification that cannot be run; the message names the field, what was expected and what to do."""
-
-    def __init__(self, message: str, mistakes: tuple[str, ...] = ()) -> None:
-        """Keep each mistake as a sentence of its own."""
-        super().__init__(message)
-        self.mistakes = mistakes or (message,)
+class SpecError(FieldError):
+    """A specification that cannot be run; its mistakes name the field, what was expected and what to do."""
 
 
 def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
@@ -69,17 +61,16 @@ def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
     except UnicodeEncodeError as error:
         wrong = error.object[error.start : error.end]
         raise SpecError(f"{origin}: holds {wrong!a}, which is half of a character; remove it.") from None
-    raise SpecError(f"{origin}: {'; '.join(mistakes)}", mistakes)
+    raise SpecError(f"{origin}: {'; '.join(mistakes)}", mistakes=mistakes)
 
 
-def wrong_types(model: type[BaseModel], content: object) -> tuple[str, ...]:
-    """Return a sentence for each field that is missing or of another type, none for values that are out of range."""
+def wrong_types(model: type[BaseModel], content: object) -> tuple[Mistake, ...]:
+    """Return a mistake for each field that is missing or of another type, none for values that are out of range."""
     try:
         # strict: what the file holds is shown, not what it could be read as
         model.model_validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
-        items = [item for item in error.errors() if _is_wrong_type(item)]
-        return tuple(sentence for item in items for sentence in _explain(item))
+        return _explain_all(item for item in error.errors() if _is_wrong_type(item))
     return ()
 
 
@@ -93,27 +84,22 @@ def _is_wrong_type(item: "ErrorDetails") -> bool:
     )
 
 
-def _find_all(model: type[BaseModel], content: object, error: ValidationError) -> tuple[str, ...]:
+def _find_all(model: type[BaseModel], content: object, error: ValidationError) -> tuple[Mistake, ...]:
     """Return the mistakes that pydantic found, and those of rules over several fields, which it skips after any other.
 
-    Rules that a wrong field has a part in are skipped.
+    Rules of a section with a wrong field wait until that is mended.
     """
-    mistakes = _sentences(error)
+    mistakes = _explain_all(error.errors())
     wrong = [tuple(map(str, item["loc"])) for item in error.errors()]
     if not isinstance(content, Mapping) or () in wrong:
         return mistakes
     try:
         model.model_validate(_without(content, wrong))
     except ValidationError as other:
-        names = [".".join(path) for path in wrong]
-        rules = [sentence for item in other.errors() if item["type"] == "value_error" for sentence in _explain(item)]
-        return (*mistakes, *(rule for rule in rules if not any(name in rule for name in names)))
+        rules = _explain_all(item for item in other.errors() if item["type"] == "value_error")
+        sections = {path[0] for path in wrong}
+        return (*mistakes, *(rule for rule in rules if not sections & {name.split(".")[0] for name in rule.fields}))
     return mistakes
-
-
-def _sentences(error: ValidationError) -> tuple[str, ...]:
-    """Return a sentence for each mistake; a rule over several fields may give a line each."""
-    return tuple(sentence for item in error.errors() for sentence in _explain(item))
 
 
 def _without(content: Mapping[str, Any], paths: list[tuple[str, ...]]) -> dict[str, Any]:
@@ -129,31 +115,28 @@ def _without(content: Mapping[str, Any], paths: list[tuple[str, ...]]) -> dict[s
     return kept
 
 
-def fields_of(mistake: str) -> tuple[str, ...]:
-    """Return the fields that a sentence is about, by the names in front of its colon; none if it names none."""
-    match = _FIELDS.match(mistake)
-    return tuple(match[1].split(", ")) if match else ()
+def _explain_all(items: "Iterable[ErrorDetails]") -> tuple[Mistake, ...]:
+    return tuple(mistake for item in items for mistake in _explain(item))
 
 
-def _explain(item: "ErrorDetails") -> list[str]:
-    field = ".".join(str(part) for part in item["loc"])
-    lines = item["msg"].removeprefix("Value error, ").splitlines()
-    return [_explain_line(item, field, line) for line in lines]
-
-
-def _explain_line(item: "ErrorDetails", field: str, message: str) -> str:
-    if not field:
-        return message
-    if re.match(r"[a-z_]+: expected", message):
-        return f"{field}.{message}"
-    if item["type"] == "extra_forbidden":
-        return f"{field}: there is no such field; remove it, or check its name"
-    if item["type"] == "missing":
-        return f"{field}: expected a value, got none"
+def _explain(item: "ErrorDetails") -> list[Mistake]:
+    """Return the mistakes of an error of pydantic: those that a validator names, else one on the field itself."""
+    place = tuple(map(str, item["loc"]))
+    error = item.get("ctx", {}).get("error")
+    named = error.mistakes if isinstance(error, FieldError) else ()
+    if any(mistake.fields for mistake in named):
+        return [Mistake(each.text, *(".".join((*place, field)) for field in each.fields)) for each in named]
     expected = _EXPECTED.get(item["type"])
     if expected is not None:
-        message = f"expected {expected.format_map(item.get('ctx', {}))}"
-    return f"{field}: {message}, got {_short(item.get('input'))}"
+        text = f"expected {expected.format_map(item.get('ctx', {}))}, got {_short(item.get('input'))}"
+    elif item["type"] == "extra_forbidden":
+        text = "there is no such field; remove it, or check its name"
+    elif item["type"] == "missing":
+        text = "expected a value, got none"
+    else:
+        message = item["msg"].removeprefix("Value error, ")
+        text = f"{message}, got {_short(item.get('input'))}" if place else message
+    return [Mistake(text, *([".".join(place)] if place else []))]
 
 
 def _short(value: object) -> str:

@@ -14,11 +14,6 @@ MAX_YAML_BYTES = 1 << 16
 """More than the size of any specification; YAML is read at some hundred kilobytes a second."""
 
 PRESETS_DIR = Path(__file__).parents[1] / "presets"
-RENAMED = {
-    "chains-authors-code": "chains-released-selection",
-    "paper-authors-code": "paper-released-selection",
-}
-"""Former names, which specifications and commands may still say."""
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -73,14 +68,9 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS_DIR.glob("*/*.yaml"))
 
 
-def current_name(name: str) -> str:
-    """Return what a preset of this name, which may be a former one, is called now."""
-    return RENAMED.get(name, name)
-
-
 def preset_exists(name: object) -> TypeGuard[str]:
-    """Return whether there is a preset of this name, or was one that is called otherwise now."""
-    return isinstance(name, str) and current_name(name) in preset_names()
+    """Return whether there is a preset of this name."""
+    return name in preset_names()
 
 
 def preset_description(name: str) -> str:
@@ -96,7 +86,7 @@ def preset_content(name: object) -> dict[str, Any]:
     """
     if not preset_exists(name):
         nearest = [f"the nearest is {known}, " for known in difflib.get_close_matches(str(name), preset_names(), n=1)]
-        raise SpecError(f"preset: there is no {name!r}; {''.join(nearest)}`exgrpo query presets` lists all.")
+        raise SpecError(f"there is no {name!r}; {''.join(nearest)}`exgrpo query presets` lists all.", "preset")
     content: dict[str, Any] = yaml.safe_load(_preset_file(name).read_text(encoding="utf-8"))
     base = content.pop("extends", None)
     return content if base is None else merge_settings(preset_content(base), content)
@@ -113,4 +103,4 @@ def merge_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 
 
 def _preset_file(name: str) -> Path:
-    return next(PRESETS_DIR.glob(f"*/{current_name(name)}.yaml"))
+    return next(PRESETS_DIR.glob(f"*/{name}.yaml"))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from exgrpo_core.config import RewardKind
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import InputError, Mistake
 from exgrpo_core.methods.loading import allowed_location
 
 ANSWER, FORMAT, RANDOM = "answer", "format", "random"
@@ -29,16 +29,18 @@ def code_parts(rewards: Iterable[str]) -> dict[str, str]:
     return {name: allowed_location(name, PARTS, ENTRY_POINTS) for name in rewards if name not in PARTS}
 
 
-def find_reward_mistakes(rewards: Mapping[str, float], kind: RewardKind) -> Iterator[str]:
+def find_reward_mistakes(rewards: Mapping[str, float], kind: RewardKind) -> Iterator[Mistake]:
     """Yield a sentence on each thing that is wrong with a reward's parts and their weights."""
     if rewards == ANSWER_ALONE:
         return
     try:
         num_code_parts = len(code_parts(rewards))
     except InputError as error:
-        yield f"data.rewards: {error}"
+        yield Mistake(str(error), "data.rewards")
         return
     if not rewards or num_code_parts > MAX_CODE_PARTS:
-        yield f"data.rewards: expected some parts, at most {MAX_CODE_PARTS} of them by code, got {len(rewards)}."
+        text = f"expected some parts, at most {MAX_CODE_PARTS} of them by code, got {len(rewards)}."
+        yield Mistake(text, "data.rewards")
     if kind is RewardKind.BINARY and (num_code_parts or list(rewards.values()) != [1.0]):
-        yield "data.rewards: expected one built-in part of weight 1; others need algorithm.reward_kind continuous."
+        text = "expected one built-in part of weight 1; others need algorithm.reward_kind continuous."
+        yield Mistake(text, "data.rewards")

@@ -9,12 +9,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
+from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.loading import find_mistakes
 from jobs.specs.base import LoraSpec, Positive, ResumeSpec, Seed, Spec, ValidationBenchmark
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
-from jobs.specs.presets import current_name, preset_content, read_mapping
 from jobs.specs.presets import merge_settings as merge_settings
+from jobs.specs.presets import preset_content, read_mapping
 from jobs.specs.presets import preset_description as preset_description
 from jobs.specs.presets import preset_exists as preset_exists
 from jobs.specs.presets import preset_names as preset_names
@@ -232,90 +233,86 @@ class TrainSpec(Spec):
     def _check_together(self) -> "TrainSpec":
         mistakes = [*self._contradictions(), *self._engine_mistakes(), *self._sft_mistakes()]
         if mistakes:
-            raise ValueError("\n".join(mistakes))
+            raise SpecError("; ".join(mistakes), mistakes=mistakes)
         return self
 
-    def _contradictions(self) -> Iterator[str]:
-        yield from (f"algorithm.{mistake}" for mistake in find_mistakes(self.algorithm))
+    def _contradictions(self) -> Iterator[Mistake]:
+        for mistake in find_mistakes(self.algorithm):
+            yield Mistake(mistake.text, *(f"algorithm.{field}" for field in mistake.fields))
         if self.data.max_operations < self.data.min_operations:
-            yield "data.max_operations: expected at least data.min_operations."
+            yield Mistake("expected at least data.min_operations.", "data.max_operations")
         if self.data.source == WORD_PROBLEMS_SOURCE and self.data.max_operations > MAX_STORY_OPERATIONS:
-            yield f"data.max_operations: expected at most {MAX_STORY_OPERATIONS} for word_problems."
+            yield Mistake(f"expected at most {MAX_STORY_OPERATIONS} for word_problems.", "data.max_operations")
         num_external = (self.external_experience is not None) + (self.external_column is not None)
         if num_external != int(self.algorithm.uses_external_experience):
-            yield (
-                "external_experience, external_column: expected a file or a column of the data exactly when "
-                "algorithm.uses_external_experience is true, and not both."
-            )
+            text = "expected one of them exactly when algorithm.uses_external_experience is true, and not both."
+            yield Mistake(text, "external_experience", "external_column")
         if self.data.source == CHAINS_SOURCE and self.data.template not in {"auto", "none"}:
-            yield "data.template: expected auto or none for chains, whose questions are whole prompts."
+            yield Mistake("expected auto or none for chains, whose questions are whole prompts.", "data.template")
         if self.data.source == CHAINS_SOURCE and self.validation.benchmarks:
-            yield "validation.benchmarks: expected none for chains, whose model reads nothing but chains."
+            yield Mistake("expected none for chains, whose model reads nothing but chains.", "validation.benchmarks")
         is_made = self.model.source == CHAINS_WARM_MODEL and self.data.source == CHAINS_SOURCE
         if not is_made and (self.model.warm_seed or self.model.demonstrator_errors is not None):
-            yield "model.warm_seed, model.demonstrator_errors: expected none, except for chains-warm on chains."
+            text = "expected none, except for chains-warm on chains."
+            yield Mistake(text, "model.warm_seed", "model.demonstrator_errors")
         if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
-            yield "data.code_reward_rate: expected 0, except for chains on the embedded engine."
+            yield Mistake("expected 0, except for chains on the embedded engine.", "data.code_reward_rate")
         yield from find_reward_mistakes(self.data.rewards, self.algorithm.reward_kind)
 
-    def _sft_mistakes(self) -> Iterator[str]:
+    def _sft_mistakes(self) -> Iterator[Mistake]:
         if self.sft is None:
             return
         if self.sft.num_facts and self.data.source != WORD_PROBLEMS_SOURCE:
-            yield "sft.num_facts: expected 0, except for word_problems."
+            yield Mistake("expected 0, except for word_problems.", "sft.num_facts")
         if self.algorithm.experience_ratio > 0.0 or self.algorithm.uses_external_experience:
-            yield (
-                "algorithm.experience_ratio, algorithm.uses_external_experience: expected 0 and false with sft, which "
-                "replays nothing."
-            )
+            text = "expected 0 and false with sft, which replays nothing."
+            yield Mistake(text, "algorithm.experience_ratio", "algorithm.uses_external_experience")
         if self.reward_model is not None:
-            yield "reward_model: expected none with sft, which rewards nothing."
+            yield Mistake("expected none with sft, which rewards nothing.", "reward_model")
         if self.engine == "verl" and self.validation.benchmarks:
-            yield "validation.benchmarks: expected none with sft on verl, whose SFT trainer samples no answers."
+            yield Mistake("expected none with sft on verl, which samples no answers.", "validation.benchmarks")
         if self.engine == "verl" and (self.verl.num_nodes > 1 or self.verl.ray.address is not None):
-            yield (
-                "verl.num_nodes, verl.ray.address: expected 1 and none with sft, since verl's SFT trainer is started "
-                "on one machine without Ray."
-            )
+            text = "expected 1 and none with sft, which verl starts on one machine without Ray."
+            yield Mistake(text, "verl.num_nodes", "verl.ray.address")
         if self.engine == "verl" and self.algorithm.batch_size % self.verl.num_gpus:
-            yield (
-                f"algorithm.batch_size: expected a multiple of verl.gpus_per_node ({self.verl.num_gpus}) with sft: "
-                f"each GPU gets the same number of demonstrations, got {self.algorithm.batch_size}."
+            yield Mistake(
+                f"expected a multiple of verl.gpus_per_node ({self.verl.num_gpus}) with sft: "
+                f"each GPU gets the same number of demonstrations, got {self.algorithm.batch_size}.",
+                "algorithm.batch_size",
             )
 
-    def _engine_mistakes(self) -> Iterator[str]:
+    def _engine_mistakes(self) -> Iterator[Mistake]:
         is_continuous = self.algorithm.reward_kind is RewardKind.CONTINUOUS
         has_parts = self.data.source == CHAINS_SOURCE or self.data.rewards != ANSWER_ALONE
         if is_continuous and self.engine == "embedded" and not has_parts:
-            yield (
-                "algorithm.reward_kind: expected binary, since the embedded engine serves no reward model and only "
-                "chains have partly right answers; use engine: verl, or several data.rewards."
+            yield Mistake(
+                "expected binary, since the embedded engine serves no reward model and only "
+                "chains have partly right answers; use engine: verl, or several data.rewards.",
+                "algorithm.reward_kind",
             )
         may_have_model = is_continuous and self.engine == "verl"
         has_model = self.reward_model is not None
         if has_model and not may_have_model:
-            yield "reward_model: expected none, except where algorithm.reward_kind is continuous on the verl engine."
+            yield Mistake("expected none, except with continuous algorithm.reward_kind on verl.", "reward_model")
         if may_have_model and not has_model and self.data.rewards == ANSWER_ALONE:
-            yield "reward_model: expected one for continuous rewards on the verl engine, or several data.rewards."
+            yield Mistake("expected one for continuous rewards on verl, or several data.rewards.", "reward_model")
         validation = self.validation
         if has_model and (self.data.num_held_out or validation.num_training_questions or validation.benchmarks):
-            yield (
-                "validation.num_training_questions, data.num_held_out, validation.benchmarks: expected 0, 0 and none, "
-                "since evaluations count correct answers, which continuous rewards do not have."
-            )
+            text = "expected 0, 0 and none: evaluations count correct answers, which continuous rewards do not have."
+            yield Mistake(text, "validation.num_training_questions", "data.num_held_out", "validation.benchmarks")
         if self.engine == "embedded" and self.verl.overrides:
-            yield "verl.overrides: expected none, since the embedded engine does not use them."
+            yield Mistake("expected none, since the embedded engine does not use them.", "verl.overrides")
         if self.engine == "verl" and self.model.revision is not None:
-            yield (
-                "model.revision: expected none, since verl takes a name's newest revision; download the one you want "
-                "and give its folder as model.source."
+            yield Mistake(
+                "expected none, since verl takes a name's newest revision; download the one you want "
+                "and give its folder as model.source.",
+                "model.revision",
             )
         if self.engine == "verl" and self.sft is not None and self.model.lora is not None:
-            yield "model.lora: expected none in fine-tuning on the verl engine; leave it out or use engine: embedded."
+            yield Mistake("expected none with sft on verl; leave it out or use engine: embedded.", "model.lora")
         if self.engine == "verl" and self.tokens_per_gpu < self.sequence_tokens:
-            yield (
-                f"verl.max_tokens_per_gpu: expected at least {self.sequence_tokens}, the longest prompt and response."
-            )
+            text = f"expected at least {self.sequence_tokens}, the longest prompt and response."
+            yield Mistake(text, "verl.max_tokens_per_gpu")
 
 
 def parse_spec(content: object, origin: str) -> TrainSpec:
@@ -338,7 +335,7 @@ def load_spec(path: Path) -> TrainSpec:
     if base is None:
         return parse_spec(content, str(path))
     spec = parse_spec(merge_settings(preset_content(base), content), str(path))
-    return spec.model_copy(update={"preset": current_name(base)})
+    return spec.model_copy(update={"preset": base})
 
 
 def load_preset(name: str) -> TrainSpec:
@@ -348,7 +345,7 @@ def load_preset(name: str) -> TrainSpec:
         SpecError: No such preset; the message names the most similar one, if any.
     """
     spec = parse_spec(preset_content(name), f"preset {name}")
-    return spec.model_copy(update={"preset": current_name(name)})
+    return spec.model_copy(update={"preset": name})
 
 
 def dump_spec(spec: Spec) -> str:

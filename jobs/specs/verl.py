@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from jobs.specs.base import Positive, Spec
+from jobs.specs.mistakes import SpecError
 
 RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"
 """Environment variable with the token of a Ray cluster; it is never part of a specification."""
@@ -129,7 +130,7 @@ class VerlSpec(Spec):
     @model_validator(mode="after")
     def _check_together(self) -> "VerlSpec":
         if self.num_gpus % self.tensor_parallel:
-            raise ValueError(f"tensor_parallel: expected a divisor of the {self.num_gpus} GPUs.")
+            raise SpecError(f"expected a divisor of the {self.num_gpus} GPUs.", "tensor_parallel")
         return self
 
 

@@ -202,7 +202,7 @@ class Study(Spec):
         for cell in self.cells:
             if cell.name == name:
                 return cell
-        raise SpecError(f"--cells: expected some of {', '.join(cell.name for cell in self.cells)}, got {name!r}.")
+        raise SpecError(f"expected some of {', '.join(cell.name for cell in self.cells)}, got {name!r}.", "--cells")
 
     def baseline_of(self, cell: Cell) -> str | None:
         """Return the name of the cell that a cell is compared with, None for a baseline itself."""
@@ -240,7 +240,7 @@ def load_study(name: str) -> Study:
         SpecError: No such study, or its file holds a wrong field.
     """
     if name not in study_names():
-        raise SpecError(f"NAME: expected one of {', '.join(study_names())}, got {name!r}.")
+        raise SpecError(f"expected one of {', '.join(study_names())}, got {name!r}.", "NAME")
     content = yaml.safe_load((STUDIES_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
     grid = content.pop("grid", None)
     if grid is not None:

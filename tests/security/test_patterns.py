@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from app.formats import literal
-from jobs.specs.mistakes import fields_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REPEATED = ("a", "1", " ", "\t", "\n", "{", "(", "\\boxed{", "\\text{", "1 ", "a-", "1,")
@@ -87,6 +86,5 @@ def test_a_pattern_of_nested_repeats_is_noticed(timer):
     assert time_out(timer, "a" * LENGTH, re.compile("(a+)+b").search)
 
 
-@pytest.mark.parametrize(("read", "text"), [(literal, "\n" * 100_000), (fields_of, "a" * 100_000)])
-def test_texts_of_any_length_take_linear_time(read, text, timer):
-    assert not time_out(timer, text, read)
+def test_texts_of_any_length_take_linear_time(timer):
+    assert not time_out(timer, "\n" * 100_000, literal)

@@ -11,7 +11,7 @@ from app.components.new_run.form_state import TABS_KEY, FormState, value_at
 from app.components.new_run.where import FIELDS, Where
 from app.components.widgets import notice
 from app.components.widgets.spec_text import as_yaml
-from app.requests import SpecError, TrainSpec, fields_of
+from app.requests import Mistake, SpecError, TrainSpec
 
 TITLES = {
     "run": "Run",
@@ -42,7 +42,7 @@ _SHOWN_ONCE = "engine"
 """The question above the form decides it."""
 
 
-def show_where(state: FormState, mistakes: Sequence[str]) -> Where:
+def show_where(state: FormState, mistakes: Sequence[Mistake]) -> Where:
     """Show where the run is, with the fields that this needs."""
     with st.container(border=True, key="where"):
         chosen = where.show(state)
@@ -53,11 +53,11 @@ def show_where(state: FormState, mistakes: Sequence[str]) -> Where:
     return chosen
 
 
-def show(state: FormState, chosen: Where, mistakes: Sequence[str]) -> None:
+def show(state: FormState, chosen: Where, mistakes: Sequence[Mistake]) -> None:
     """Show the sections as tabs, marked where they hold a mistake, and the fields of the open one."""
     names = [name for name in sections() if name != "verl" or chosen is not Where.MACHINE or _is_used(state, "verl")]
     names.append("yaml")
-    wrong = {section_of(path) for mistake in mistakes for path in fields_of(mistake) if path not in FIELDS[chosen]}
+    wrong = {section_of(path) for mistake in mistakes for path in mistake.fields if path not in FIELDS[chosen]}
     labels = {name: TITLES[name] + (_MARK if name in wrong else "") for name in names}
     wanted = st.query_params.get(_ADDRESS)
     opened = next((name for name in names if TITLES[name] == wanted), names[0])
@@ -72,10 +72,10 @@ def show(state: FormState, chosen: Where, mistakes: Sequence[str]) -> None:
                 _show_section_field(state, shape, mistakes)
 
 
-def section_to_fix(state: FormState, mistake: str) -> str | None:
+def section_to_fix(state: FormState, mistake: Mistake) -> str | None:
     """Return the title of the section where a mistake can be fixed, None where no section holds its fields."""
     above = FIELDS[where.where_of(state)]
-    names = (section_of(path) for path in fields_of(mistake) if path not in above)
+    names = (section_of(path) for path in mistake.fields if path not in above)
     return next((TITLES[name] for name in names if name is not None), None)
 
 
@@ -93,25 +93,25 @@ def _is_used(state: FormState, section: str) -> bool:
     return state.value(section) != value_at(TrainSpec().model_dump(mode="json"), section)
 
 
-def _show_section_field(state: FormState, shape: FieldShape, mistakes: Sequence[str]) -> None:
+def _show_section_field(state: FormState, shape: FieldShape, mistakes: Sequence[Mistake]) -> None:
     if shape.path in SUBHEADINGS:
         st.subheader(SUBHEADINGS[shape.path], anchor=False)
     if not shape.part or state.value(shape.part) is not None:
         _show_field(state, shape, mistakes)
 
 
-def _show_field(state: FormState, shape: FieldShape, mistakes: Sequence[str]) -> None:
+def _show_field(state: FormState, shape: FieldShape, mistakes: Sequence[Mistake]) -> None:
     value, start = state.value(shape.path), value_at(state.start, shape.path)
     if shape.kind is InputKind.SWITCH and shape.is_optional:
         value, start = value is not None, start is not None
     field_input.show(shape, value, start, state.key(shape.path), _about(mistakes, shape.path))
 
 
-def _about(mistakes: Sequence[str], path: str) -> list[str]:
+def _about(mistakes: Sequence[Mistake], path: str) -> list[str]:
     """Return what the mistakes say of a field, without the fields' names in front."""
     shape = _shapes((path,))[0]
-    about = (mistake for mistake in mistakes if any(is_about(name, shape) for name in fields_of(mistake)))
-    return [_capitalized(sentence) for _, _, sentence in (mistake.partition(": ") for mistake in about)]
+    about = (mistake for mistake in mistakes if any(is_about(name, shape) for name in mistake.fields))
+    return [_capitalized(mistake.text) for mistake in about]
 
 
 def _capitalized(sentence: str) -> str:

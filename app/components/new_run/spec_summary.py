@@ -13,7 +13,7 @@ from app.components.replay_buffer import buffer_charts
 from app.components.widgets import notice, spec_text
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
 from app.formats import byte_size, duration, escape_control_characters, with_code
-from app.requests import ResourceEstimate, RunRefusedError, SpecError, TrainSpec
+from app.requests import Mistake, ResourceEstimate, RunRefusedError, SpecError, TrainSpec
 from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 
@@ -23,7 +23,7 @@ class FormCheck:
     """What a form holds, and every reason against launching it; `spec` is None where a field is wrong."""
 
     spec: TrainSpec | None
-    mistakes: tuple[str, ...]
+    mistakes: tuple[Mistake, ...]
     disk_shortage: str = ""
     """Why the disk may become full, which is no reason against a launch."""
 
@@ -78,12 +78,12 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
 
 def check(content: dict[str, object], text_mistake: str) -> FormCheck:
     """Return the specification, None where a field is wrong, and every reason why it cannot be launched."""
-    others = (text_mistake,) if text_mistake else ()
+    others = (Mistake(text_mistake),) if text_mistake else ()
     try:
         preflight = requests.check(content)
         return FormCheck(preflight.requested, others, preflight.disk_shortage)
     except RunRefusedError as error:
-        return FormCheck(error.spec, (*others, *error.reasons), error.disk_shortage)
+        return FormCheck(error.spec, (*others, *error.mistakes), error.disk_shortage)
     except SpecError as error:
         return FormCheck(None, (*others, *error.mistakes))
 
@@ -103,7 +103,7 @@ def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:
             )
 
 
-def _list_mistakes(mistakes: Sequence[str], state: FormState) -> None:
+def _list_mistakes(mistakes: Sequence[Mistake], state: FormState) -> None:
     """Show every mistake, each with a button that opens the section of its field."""
     for number, mistake in enumerate(mistakes):
         title = spec_form.section_to_fix(state, mistake)

@@ -122,7 +122,7 @@ def check_overrides(spec: TrainSpec) -> None:
         SpecError: One sentence each.
     """
     if problems := [problem for item in spec.verl.overrides if (problem := _find_problem(setting_path(item)))]:
-        raise SpecError(" ".join(problems))
+        raise SpecError(" ".join(problems), "verl.overrides")
 
 
 def _find_problem(path: Sequence[str]) -> str:

@@ -41,8 +41,9 @@ def check_sft_overrides(spec: TrainSpec) -> None:
     refused = [".".join(path) for path in paths if any(overlap(path, item) for item in decided)]
     if refused:
         raise SpecError(
-            f"verl.overrides: {', '.join(refused)} cannot be set, since fields of the specification decide "
-            "them; set those fields instead."
+            f"{', '.join(refused)} cannot be set, since fields of the specification decide "
+            "them; set those fields instead.",
+            "verl.overrides",
         )
 
 

@@ -44,7 +44,7 @@ def test_dry_run_submit_and_form_refuse_a_specification_with_one_sentence(runs_r
     assert reason in sentence
     with pytest.raises(RunRefusedError) as of_form:
         requests.check(content)
-    assert of_form.value.reasons[0] == sentence
+    assert of_form.value.mistakes[0] == sentence
     words = ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]
     assert sentence in CliRunner().invoke(app, words).output
     assert len(list(runs_root.glob("*/run.json"))) == 1
@@ -56,7 +56,7 @@ def test_every_reason_is_told_at_once(runs_root):
     assert [refusal.is_local for refusal in preflight.refusals if not refusal.is_disk_space] == [False, True]
     with pytest.raises(RunRefusedError, match="no checkpoint at step 7") as refused:
         preflight.raise_refusals(ignores_disk_space=True)
-    assert len(refused.value.reasons) == 2
+    assert len(refused.value.mistakes) == 2
 
 
 def test_a_benchmark_of_the_users_own_is_validated_on_by_its_name(runs_root):
@@ -71,7 +71,7 @@ def test_a_benchmark_of_the_users_own_is_validated_on_by_its_name(runs_root):
     }
     content["validation"]["benchmarks"] = {"sum": None}
     preflight = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True)
-    assert any("validation.benchmarks: expected some of" in refusal.sentence for refusal in preflight.refusals)
+    assert any("validation.benchmarks" in refusal.mistake.fields for refusal in preflight.refusals)
 
 
 def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root, tmp_path):
@@ -81,5 +81,5 @@ def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root
         "validation": {"benchmarks": {"math500": {"template": "chat"}}},
     }
     refusals = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True).refusals
-    about = [refusal.sentence.partition(": ") for refusal in refusals if "no chat template" in refusal.sentence]
-    assert [field for field, _, _ in about] == ["data.template", "validation.benchmarks.math500.template"]
+    about = [refusal.mistake for refusal in refusals if "no chat template" in refusal.mistake]
+    assert [field for mistake in about for field in mistake.fields] == ["data.template", "validation.benchmarks.math500.template"]

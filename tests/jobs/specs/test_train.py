@@ -2,11 +2,9 @@ import pytest
 
 from exgrpo_core.config import Clipping
 from jobs.specs.base import LoraSpec
-from jobs.specs.presets import PRESETS_DIR, RENAMED
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import (
     SpecError,
-    TrainSpec,
     dump_spec,
     load_preset,
     load_spec,
@@ -66,18 +64,12 @@ def test_variant_differs_from_exgrpo_in_its_own_fields_only(name, changes):
 def test_paper_preset_has_the_papers_numbers():
     spec = load_preset("paper-exgrpo")
     config = spec.algorithm
-    assert (spec.num_steps, config.batch_size, config.mini_batch_size, config.rollouts_per_question) == (
-        700,
-        128,
-        64,
-        8,
-    )
-    assert (spec.optim.learning_rate, config.entropy_coefficient, config.start_pass_rate) == (1e-6, 0.001, 0.35)
+    assert (config.batch_size, config.mini_batch_size, config.rollouts_per_question) == (128, 64, 8)
+    assert (spec.optim.learning_rate, config.entropy_coefficient) == (1e-6, 0.001)
     assert (config.max_prompt_tokens, config.max_response_tokens, config.temperature) == (1024, 8192, 1.0)
     assert (spec.validation.interval, spec.validation.temperature) == (10, 0.6)
     assert spec.data.requires_think_end
     assert not load_preset("paper-llama-base").data.requires_think_end
-    assert load_preset("paper-llama-base").algorithm.start_pass_rate is None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +84,7 @@ def test_paper_preset_has_the_papers_numbers():
         ("paper-wildchat-if", 110, "Qwen/Qwen2.5-7B", "chat", None),
     ],
 )
-def test_each_backbone_has_its_checkpoint_steps_template_and_an_on_policy_baseline(
+def test_each_backbone_has_its_checkpoint_steps_template_and_an_on_policy_baseline_without_clipping(
     name, num_steps, model, template, start
 ):
     spec = load_preset(name)
@@ -103,18 +95,8 @@ def test_each_backbone_has_its_checkpoint_steps_template_and_an_on_policy_baseli
         assert each.algorithm.start_pass_rate == start
     assert spec.algorithm.replays_experience
     assert not baseline.algorithm.replays_experience
-
-
-def test_on_policy_baselines_of_the_paper_do_not_clip_and_the_clipped_form_has_a_name_of_its_own():
-    baselines = [name for name in preset_names() if name.startswith("paper-") and name.endswith("on-policy")]
-    assert len(baselines) == 7
-    assert {load_preset(name).algorithm.clipping for name in baselines} == {Clipping.NEVER}
+    assert baseline.algorithm.clipping is Clipping.NEVER
     assert load_preset("paper-on-policy-clip").algorithm.clipping is Clipping.ALWAYS
-
-
-def test_both_presets_of_llama_say_which_of_them_keeps_the_delayed_start():
-    texts = [(PRESETS_DIR / "paper" / f"paper-llama-{kind}.yaml").read_text() for kind in ("base", "instruct")]
-    assert all("delayed start" in text and "collapse" in text for text in texts)
 
 
 def test_continual_luffy_reads_its_trajectories_from_a_column_of_the_data():
@@ -131,11 +113,6 @@ def test_presets_of_the_paper_run_on_verl_and_on_the_embedded_engine_where_it_is
         assert apply_settings(spec, ["engine=embedded"]).engine == "embedded"
 
 
-def test_small_preset_of_the_verl_engine_needs_one_gpu():
-    spec = load_preset("qwen-0.5b")
-    assert (spec.model.source, spec.verl.num_gpus) == ("Qwen/Qwen2.5-0.5B", 1)
-
-
 def test_file_that_extends_a_preset_holds_only_what_differs(write):
     spec = load_spec(write("extends: chains-exgrpo\nalgorithm: {experience_ratio: 0.25}\n"))
     assert spec.preset == "chains-exgrpo"
@@ -143,67 +120,61 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
     assert spec.algorithm.batch_size == load_preset("chains-exgrpo").algorithm.batch_size
 
 
+CONTINUOUS = "algorithm: {reward_kind: continuous, start_pass_rate: null}\n"
+EXTERNAL = ("external_experience", "external_column")
+COUNTED = ("validation.num_training_questions", "data.num_held_out", "validation.benchmarks")
+
+
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "fields"),
     [
-        ("extends: chains-exgrpoo\n", "preset: there is no 'chains-exgrpoo'; the nearest is chains-exgrpo,"),
-        ("extends: 5\n", "preset: there is no 5"),
-        ("algorithm: {experience_ratio: 2}\n", r"algorithm\.experience_ratio: expected a share"),
-        ("algorithm: {rho: 0.5}\n", r"algorithm\.rho"),
-        ("data: {min_operations: 5, max_operations: 4}\n", r"data\.max_operations"),
-        ("data: {template: paper}\n", r"data\.template"),
-        ("external_experience: x.jsonl\n", "external_experience"),
-        ("external_column: target\n", "external_column: expected"),
+        ("extends: chains-exgrpoo\n", ("preset",)),
+        ("extends: 5\n", ("preset",)),
+        ("algorithm: {experience_ratio: 2}\n", ("algorithm.experience_ratio",)),
+        ("algorithm: {rho: 0.5}\n", ("algorithm.rho",)),
+        ("data: {min_operations: 5, max_operations: 4}\n", ("data.max_operations",)),
+        ("data: {template: paper}\n", ("data.template",)),
+        ("external_experience: x.jsonl\n", EXTERNAL),
+        ("external_column: target\n", EXTERNAL),
         (
             "external_column: target\nexternal_experience: x.jsonl\n"
             "algorithm: {uses_external_experience: true, experience_ratio: 0}\n",
-            "and not both",
+            EXTERNAL,
         ),
-        ("name: <b>x</b>\n", "name: expected letters"),
-        ("verl: {tensor_parallel: 3}\n", r"verl\.tensor_parallel: expected a divisor of the 8"),
-        ("engine: verl\nverl: {attention: eager}\n", r"verl\.attention: expected 'flash' or 'sdpa', got 'eager'"),
-        ("engine: verl\nverl: {overrides: [trainer]}\n", r"verl\.overrides\.0: expected KEY=VALUE"),
-        ("verl: {overrides: [a=1]}\n", r"verl\.overrides: expected none"),
-        ("verl: {ray: {address: 10.0.0.1:8265}}\n", r"verl\.ray\.address: expected an address that begins"),
-        ("verl: {ray: {address: 'http://host:abc'}}\n", r"verl\.ray\.address: expected an address that begins"),
-        ("verl: {ray: {address: 'http://[::1'}}\n", r"verl\.ray\.address: expected an address that begins"),
-        ("{engine: verl, model: {source: a/b, revision: main}}\n", r"model\.revision: expected none"),
-        (
-            "data: {source: a/b}\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n",
-            "reward_kind: expected binary",
-        ),
-        (
-            "engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n",
-            "reward_model: expected one for",
-        ),
-        (
-            "engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\nreward_model: {source: a/b}\n",
-            "num_held_out, validation.benchmarks: expected 0",
-        ),
-        ("reward_model: {source: some/model}\n", "reward_model: expected none, except where"),
-        ("- a list\n", "expected a mapping"),
-        ("a: [1,\n", "is not YAML"),
-        ("", "expected a mapping"),
+        ("name: <b>x</b>\n", ("name",)),
+        ("verl: {tensor_parallel: 3}\n", ("verl.tensor_parallel",)),
+        ("engine: verl\nverl: {attention: eager}\n", ("verl.attention",)),
+        ("engine: verl\nverl: {overrides: [trainer]}\n", ("verl.overrides.0",)),
+        ("verl: {overrides: [a=1]}\n", ("verl.overrides",)),
+        ("verl: {ray: {address: 10.0.0.1:8265}}\n", ("verl.ray.address",)),
+        ("verl: {ray: {address: 'http://host:abc'}}\n", ("verl.ray.address",)),
+        ("verl: {ray: {address: 'http://[::1'}}\n", ("verl.ray.address",)),
+        ("{engine: verl, model: {source: a/b, revision: main}}\n", ("model.revision",)),
+        (f"data: {{source: a/b}}\n{CONTINUOUS}", ("algorithm.reward_kind",)),
+        (f"engine: verl\n{CONTINUOUS}", ("reward_model",)),
+        (f"engine: verl\n{CONTINUOUS}reward_model: {{source: a/b}}\n", COUNTED),
+        ("reward_model: {source: some/model}\n", ("reward_model",)),
+        ("optim: {learning_rate: .inf}\n", ("optim.learning_rate",)),
+        ("seed: 1000000000000000000000\n", ("seed",)),
+        ("algorithm: {seed: 1000000000000000000000}\n", ("algorithm.seed",)),
+        ("model: {lora: {target_modules: [lm_head]}}\n", ("model.lora.target_modules.0",)),
+        ("- a list\n", ()),
+        ("a: [1,\n", ()),
+        ("", ()),
     ],
 )
-def test_bad_files_are_named_with_the_field_in_one_line(write, text, named):
-    with pytest.raises(SpecError, match=named) as caught:
+def test_bad_files_are_refused_by_field_in_one_line(write, text, fields):
+    with pytest.raises(SpecError) as refused:
         load_spec(write(text))
-    assert "\n" not in str(caught.value)
+    assert refused.value.mistakes[0].fields == fields
+    assert "\n" not in str(refused.value)
 
 
-def test_missing_file_is_named(tmp_path):
-    with pytest.raises(SpecError, match=r"gone\.yaml: cannot be read"):
+def test_missing_file_is_refused_and_an_unknown_preset_with_the_nearest(tmp_path):
+    with pytest.raises(SpecError):
         load_spec(tmp_path / "gone.yaml")
-
-
-def test_unknown_preset_is_told_of_the_nearest():
-    with pytest.raises(SpecError, match="there is no 'chains-exgpro'; the nearest is chains-exgrpo, `exgrpo query"):
+    with pytest.raises(SpecError, match="the nearest is chains-exgrpo,"):
         load_preset("chains-exgpro")
-
-
-def test_defaults_are_valid():
-    assert parse_spec({}, "form") == TrainSpec()
 
 
 def test_verl_run_with_a_reward_model_is_read_and_written(write):
@@ -217,37 +188,9 @@ def test_verl_run_with_a_reward_model_is_read_and_written(write):
     assert load_spec(write(dump_spec(spec))) == spec
 
 
-def test_adapters_are_refused_in_fine_tuning_by_verl_and_on_what_is_no_projection():
+def test_adapters_are_refused_in_fine_tuning_by_verl():
     adapted = {"engine": "verl", "model": {"source": "a/b", "lora": {}}}
     assert parse_spec(adapted, "test").model.lora == LoraSpec()
-    with pytest.raises(SpecError, match=r"model\.lora: expected none in fine-tuning on the verl engine; leave it out"):
+    with pytest.raises(SpecError) as refused:
         parse_spec(adapted | {"sft": {"source": "demonstrations.jsonl"}}, "test")
-    with pytest.raises(SpecError, match="target_modules"):
-        parse_spec({"model": {"lora": {"target_modules": ["lm_head"]}}}, "test")
-
-
-@pytest.mark.parametrize("field", ["optim.learning_rate", "optim.max_gradient_norm", "validation.temperature"])
-def test_a_number_that_is_not_finite_is_refused(field):
-    section, name = field.split(".")
-    with pytest.raises(SpecError, match=rf"{field}: expected a finite number, got inf"):
-        parse_spec({section: {name: float("inf")}}, "test")
-
-
-@pytest.mark.parametrize("field", ["seed", "model.warm_seed", "data.seed", "algorithm.seed"])
-def test_a_seed_that_no_generator_takes_is_refused(field):
-    *section, name = field.split(".")
-    content = {name: 10**30}
-    with pytest.raises(SpecError, match=rf"{field}: expected .*9007199254740991, got 10"):
-        parse_spec({section[0]: content} if section else content, "test")
-
-
-@pytest.mark.parametrize("former", RENAMED)
-def test_a_preset_is_still_known_by_its_former_name(former, write):
-    spec = load_preset(former)
-    assert former not in preset_names()
-    assert spec.preset == RENAMED[former]
-    assert spec.algorithm == load_preset(RENAMED[former]).algorithm
-    assert preset_description(former) == preset_description(RENAMED[former])
-    path = write("{}")
-    path.write_text(f"extends: {former}\n")
-    assert load_spec(path).algorithm == spec.algorithm
+    assert "model.lora" in refused.value.fields
