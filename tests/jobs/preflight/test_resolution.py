@@ -82,4 +82,7 @@ def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root
     }
     refusals = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True).refusals
     about = [refusal.mistake for refusal in refusals if "no chat template" in refusal.mistake]
-    assert [field for mistake in about for field in mistake.fields] == ["data.template", "validation.benchmarks.math500.template"]
+    assert [field for mistake in about for field in mistake.fields] == [
+        "data.template",
+        "validation.benchmarks.math500.template",
+    ]
