@@ -85,18 +85,22 @@ def runs_root(tmp_path, empty_root):
 
 @pytest.fixture
 def open_page(request):
-    """Open a page of the real entry script: `open_page("run", run="id")`."""
+    """Open a page of the real entry script: `open_page("run", run="id")`. None may begin or end with an exception."""
     if not any(name.endswith("_shared") for name in request.fixturenames):
         request.getfixturevalue("runs_root")
+    pages = []
 
     def opened(name: str, **query) -> AppTest:
         page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
         for key, value in query.items():
             page.query_params[key] = value
         page.switch_page(f"app_pages/{name}.py").run()
+        assert not page.exception
+        pages.append(page)
         return page
 
-    return opened
+    yield opened
+    assert not [page.exception for page in pages if page.exception]
 
 
 def _forget() -> None:

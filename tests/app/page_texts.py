@@ -1,5 +1,8 @@
-"""What a page tested in this process says."""
+"""What a page tested in this process says, and clicks into its tables."""
 
+import json
+
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.testing.v1 import AppTest
 
 
@@ -11,3 +14,9 @@ def texts(page: AppTest) -> list[str]:
 def has_text(page: AppTest, part: str) -> bool:
     """Return whether one of them contains `part`."""
     return any(part in text for text in texts(page))
+
+
+def select(page: AppTest, table_id: str, **selection: list) -> None:
+    """Select in a table what a browser sends for a click: `cells=[[0, "Run"]]` or `columns=["Run"]`."""
+    sent = {"selection": {"rows": [], "columns": [], "cells": [], **selection}}
+    page._run(WidgetStates(widgets=[WidgetState(id=table_id, string_value=json.dumps(sent))]))

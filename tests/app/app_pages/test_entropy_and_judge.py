@@ -9,40 +9,18 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import has_text
 
 VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
 
 
-def test_page_without_runs_says_how_to_begin(open_page):
-    assert "No runs yet" in texts(open_page("entropy_and_judge"))
-
-
 @pytest.mark.usefixtures("judged_shared")
-@pytest.mark.parametrize(("run_id", "title"), [(judged.QUEUED, "No steps yet"), ("none", "No such run")])
-def test_runs_without_steps_are_designed_states(open_page, run_id, title):
-    page = open_page("entropy_and_judge", run=run_id)
-    assert not page.exception
-    assert title in texts(page)
-
-
-@pytest.mark.usefixtures("judged_shared")
-@pytest.mark.parametrize(
-    ("run_id", "views", "query"),
-    [
-        (judged.JUDGED, VIEWS, {}),
-        (judged.JUDGED, VIEWS, {"judge": "judge-voted", "trajectory": "10"}),
-        ("thoughts-running", VIEWS[:1], {}),
-        ("thoughts-failed", VIEWS[:1], {}),
-    ],
-)
-def test_every_view_is_shown_for_runs_in_every_state_and_no_text_is_markup(open_page, run_id, views, query):
-    for view in views:
-        page = open_page("entropy_and_judge", run=run_id, view=view, **query)
-        assert not page.exception, view
-        assert not any("<img" in element.value for element in [*page.markdown, *page.caption]), view
-        if view == VIEWS[0]:
-            assert len(page.get("plotly_chart")) == 6
+@pytest.mark.parametrize("query", [{}, {"judge": "judge-voted", "trajectory": "10"}], ids=["oracle", "judge"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_shown_and_no_text_is_markup(open_page, view, query):
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view=view, **query)
+    assert not any("<img" in element.value for element in [*page.markdown, *page.caption])
+    assert len(page.get("plotly_chart")) == 6 or view != VIEWS[0]
 
 
 @pytest.mark.usefixtures("judged_shared")
@@ -99,7 +77,6 @@ def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_pa
     assert has_text(page, "Trajectory 6")
     assert has_text(page, "judge, vote 1")
     page.segmented_control(key=f"override-{judged.JUDGED}-1-6").set_value("not valid").run()
-    assert not page.exception
     entry = Journal(judged_runs).entries()[-1]
     assert (entry.kind, entry.data) == (
         JournalKind.VERDICT_SET, {"attempt": 1, "trajectory_id": 6, "is_valid": False},
@@ -115,13 +92,6 @@ def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_pa
     assert agreement.loc["users", "Valid by the judge only"] == 1
 
 
-@pytest.mark.usefixtures("judged_shared")
-def test_a_trajectory_of_the_address_that_is_not_there_is_said(open_page):
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", trajectory="99999")
-    assert not page.exception
-    assert "No such trajectory" in texts(page)
-
-
 def test_tables_on_judges_can_be_downloaded(open_page, judged_runs):
     judged.calibrate(judged_runs)
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
@@ -129,7 +99,6 @@ def test_tables_on_judges_can_be_downloaded(open_page, judged_runs):
     for name in names:
         page.session_state[f"export-{name}"] = True
     page.run()
-    assert not page.exception
     assert {f"export-{name}-csv" for name in names} <= {button.key for button in page.get("download_button")}
 
 
@@ -148,7 +117,6 @@ def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_
     page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
     page.number_input(key="judge-limit").set_value(5)
     next(element for element in page.button if element.label == "Start judge job").click().run()
-    assert not page.exception
     job_id = Journal(judged_runs).entries()[-1].run_id
     spec = RunDirectory.open(judged_runs, job_id).job_spec()
     assert (spec.judge, spec.judged.run_id, spec.judged.limit) == ("oracle", "thoughts-running", 5)
@@ -156,7 +124,6 @@ def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_
     page.text_input(key="judge-address").set_value("http://127.0.0.1:9/v1")
     page.number_input(key="judge-tokens").set_value(4000)
     next(element for element in page.button if element.label == "Start judge job").click().run()
-    assert not page.exception
     spec = RunDirectory.open(judged_runs, Journal(judged_runs).entries()[-1].run_id).job_spec()
     assert (spec.server.model, spec.server.max_total_tokens) == ("Qwen/Qwen3-32B", 4000)
     ingest_all(judged_runs, None)
@@ -171,5 +138,4 @@ def test_a_wrong_endpoint_is_refused_in_one_sentence(open_page):
     page.segmented_control(key="judge-kind").set_value("server").run()
     page.text_input(key="judge-address").set_value("nowhere")
     next(element for element in page.button if element.label == "Start judge job").click().run()
-    assert not page.exception
     assert has_text(page, "server.address")

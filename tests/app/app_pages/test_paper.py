@@ -1,6 +1,6 @@
 import pytest
 
-from app.components.paper.entries import BY_KEY, ENTRIES
+from app.components.paper.entries import ENTRIES
 from app.components.paper.run_selection import demo_rows
 from app.paper_and_studies import RunKey, Scale, load_study
 from jobs.supervisor.open_index import open_fresh_index
@@ -13,9 +13,10 @@ def labels(page):
     return [button.label for button in page.button]
 
 
-def test_index_lists_every_figure_and_table_in_order_and_draws_no_chart(open_page):
-    page = open_page("paper")
-    assert not page.exception
+@pytest.mark.parametrize("query", [{}, {"figure": "no such"}])
+def test_index_lists_every_figure_and_table_in_order_and_draws_no_chart(open_page, query):
+    page = open_page("paper", **query)
+    assert has_text(page, "The address asks for figure=no such") is bool(query)
     assert labels(page) == [f"**{entry.label}** {entry.title}" for entry in ENTRIES]
     assert {entry.finding for entry in ENTRIES} <= set(texts(page))
     assert not page.get("plotly_chart")
@@ -34,7 +35,6 @@ def test_a_card_opens_its_entry_and_leads_back_and_on(open_page):
 
 def test_printed_numbers_stand_alone_without_any_run(open_page):
     page = open_page("paper", figure="main-table", beside="Printed numbers")
-    assert not page.exception
     assert len(page.get("plotly_chart")) == 1
     printed = page.dataframe[0].value
     assert list(printed["Row"])[:2] == ["Qwen-Base", "Qwen-Instruct"]
@@ -44,21 +44,16 @@ def test_printed_numbers_stand_alone_without_any_run(open_page):
 @pytest.mark.usefixtures("recorded_shared")
 def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(open_page):
     page = open_page("paper", figure="shaping-entropy", beside="Chosen runs", runs="run-finished,run-on-policy")
-    assert not page.exception
     assert len(page.get("plotly_chart")) == 1
     compare = next(link for link in page.get("page_link") if link.proto.label == "Compare")
     assert "runs=run-finished%2Crun-on-policy" in compare.proto.query_string
 
 
 @pytest.mark.usefixtures("recorded_shared")
-def test_costs_of_chosen_runs_are_beside_the_printed_table(open_page):
+def test_tables_of_chosen_runs_are_beside_the_printed_ones(open_page):
     page = open_page("paper", figure="overhead", beside="Chosen runs", runs="run-finished,run-on-policy")
     costs = next(frame.value for frame in page.dataframe if "Overhead" in frame.value.columns)
     assert list(costs["Avg. step, s"]) == [0.25, 0.25]
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_mean_of_questions_left_is_the_tables_number(open_page):
     page = open_page("paper", figure="mini-batch-counts", beside="Chosen runs", runs="run-finished")
     counts = next(
         frame.value for frame in page.dataframe if "# Avg. Mini-Batch" in frame.value.columns and "Run" in frame.value
@@ -66,8 +61,8 @@ def test_mean_of_questions_left_is_the_tables_number(open_page):
     assert list(counts["# Avg. Mini-Batch"]) == [5.5]
 
 
-def test_demo_runs_are_the_newest_finished_of_each_preset(runs_root):
-    recorded.record(runs_root, recorded.RUNNING, recorded.FINISHED, recorded.QUEUED, recorded.ON_POLICY)
+@pytest.mark.usefixtures("recorded_shared")
+def test_demo_runs_are_the_newest_finished_of_each_preset():
     assert [row.run_id for row in demo_rows()] == ["run-finished", "run-on-policy"]
 
 
@@ -83,7 +78,6 @@ def test_a_study_is_beside_its_figure_with_one_finished_run_of_each_cell(runs_ro
     with open_fresh_index(runs_root, None):
         pass
     page = open_page("paper", figure="variants", beside="The study's runs")
-    assert not page.exception
     legend = [button.label for button in page.button if (button.key or "").startswith("legend-")]
     assert sorted(legend) == ["ablations exgrpo seed 0", "ablations without-shaping seed 0"]
 
@@ -93,17 +87,7 @@ def test_a_study_is_beside_its_figure_with_one_finished_run_of_each_cell(runs_ro
 def test_every_entry_opens_beside_the_demos_runs(open_page):
     for entry in ENTRIES:
         page = open_page("paper", figure=entry.key)
-        assert not page.exception, entry.key
         assert not page.error, entry.key
         assert page.get("page_link"), entry.key
     for key in ("code-rules", "settings", "backbones"):  # they show something without runs
-        assert not open_page("paper", figure=key, beside="Printed numbers").exception, key
-
-
-def test_an_unknown_figure_in_the_address_shows_the_index(open_page):
-    page = open_page("paper", figure="no such")
-    assert not page.exception
-    assert has_text(
-        page, "The address asks for figure=no such, which does not exist: all figures and tables are listed."
-    )
-    assert len(labels(page)) == len(BY_KEY)
+        assert not open_page("paper", figure=key, beside="Printed numbers").error

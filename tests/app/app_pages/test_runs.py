@@ -1,4 +1,5 @@
-import json
+"""The list of runs: columns, search, order, groups, what ticked runs are asked for, and the bin."""
+
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -6,30 +7,37 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import streamlit as st
-from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.testing.v1 import AppTest
 
+from app.components.runs import run_groups
 from app.queries import runs as run_queries
 from app.queries.answers import ask
-from app.queries.runs import RUNS_PAGE_SIZE
-from db.connections.opening import open_database
-from db.ingest import annotations
+from app.queries.runs import RUNS_PAGE_SIZE, list_runs
 from db.queries import runs
+from db.queries.run_filter import RunFilter
+from jobs.actions import run_bin
 from jobs.runs.journal import Journal, JournalKind
+from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
-from tests.app.page_texts import texts
+from tests.app.page_texts import has_text, select, texts
 
 
 def column(page, name):
     return list(page.dataframe[0].value[name])
 
 
-def test_empty_workbench_says_how_to_begin(open_page):
-    page = open_page("runs")
-    assert not page.exception
-    assert "No runs yet" in texts(page)
-    assert page.code[0].value == "exgrpo demo"
-    assert not page.dataframe
+def actions_on(*run_ids):
+    """Show what can be done to ticked runs, without their table, in which no test can tick."""
+
+    def show(rows):
+        from app.components.runs import list_actions
+
+        list_actions.show_last()
+        list_actions.show_archive(rows)
+        list_actions.show_delete(rows)
+
+    rows = [ask(runs.get_run, run_id) for run_id in run_ids]
+    return AppTest.from_function(show, kwargs={"rows": rows}).run()
 
 
 def test_table_shows_state_progress_time_left_and_scores(runs_root, open_page):
@@ -45,28 +53,35 @@ def test_table_shows_state_progress_time_left_and_scores(runs_root, open_page):
     assert "2 of 2 runs, 1 active" in texts(page)
 
 
-@pytest.mark.usefixtures("recorded_runs")
-def test_state_filter_keeps_matching_runs(open_page):
-    page = open_page("runs")
-    page.segmented_control(key="state").set_value("Active").run()
+@pytest.mark.usefixtures("recorded_shared")
+def test_states_and_words_filter_the_list_and_may_stand_in_the_address(open_page):
+    page = open_page("runs", state="Active", q="live")
+    assert column(page, "Run") == ["exgrpo live"]
+    page.text_input(key="q").set_value("").run()
     assert sorted(column(page, "Run")) == ["exgrpo live", "waits"]
     page.segmented_control(key="state").set_value("Failed or lost").run()
     assert column(page, "State") == [["failed"], ["failed"]]
     assert column(page, "Health")[0] == ["not finite"]
-
-
-@pytest.mark.usefixtures("recorded_runs")
-def test_search_needs_every_word(open_page):
-    page = open_page("runs")
-    page.text_input(key="q").set_value("WHOLE dr.grpo").run()
-    assert column(page, "Run") == ["on-policy whole"]
+    assert recorded.FAILURE in column(page, "Reason")
     page.text_input(key="q").set_value("nothing like it").run()
     assert "No run matches" in texts(page)
 
 
-@pytest.mark.usefixtures("recorded_runs")
-def test_filters_in_the_address_are_kept(open_page):
-    assert column(open_page("runs", state="Active", q="live"), "Run") == ["exgrpo live"]
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("algorithm.experience_ratio=0 whole", ["on-policy whole"]),
+        ("algorithm.experience_ratio>0 whole", ["exgrpo whole"]),
+        ("preset=chains-on-policy", ["on-policy whole", "waits"]),
+        ("WHOLE dr.grpo", ["on-policy whole"]),
+        ("no.such.field=1", []),
+        ("name>3", []),
+    ],
+)
+@pytest.mark.usefixtures("recorded_shared")
+def test_a_search_takes_conditions_on_fields(open_page, words, names):
+    page = open_page("runs", q=words)
+    assert (column(page, "Run") if page.dataframe else []) == names
 
 
 def test_runs_of_one_name_carry_the_end_of_their_ids(runs_root, open_page):
@@ -75,45 +90,20 @@ def test_runs_of_one_name_carry_the_end_of_their_ids(runs_root, open_page):
     assert column(open_page("runs"), "Run") == ["waits (one)", "waits (two)", "exgrpo whole"]
 
 
-def test_archived_runs_are_hidden_until_asked_for(recorded_runs, open_page):
-    archive(recorded_runs, "run-finished")
-    page = open_page("runs")
-    assert "exgrpo whole" not in column(page, "Run")
-    page.segmented_control(key="state").set_value("Archived").run()
-    assert column(page, "Run") == ["exgrpo whole"]
-
-
-def archive(runs_root, run_id):
-    database = open_database(None, runs_root)
-    annotations.set_archived(database, run_id, True)
-    database.close()
-
-
-def shown_archive_button(rows):
-    page = AppTest.from_function(show_archive_button, kwargs={"rows": rows}).run()
-    assert not page.exception
-    return page
-
-
-def show_archive_button(rows):
-    from app.components.runs import list_actions
-
-    list_actions.show_archive(rows)
-
-
-def test_ticked_runs_are_archived_by_the_journal_and_those_that_live_are_refused(recorded_runs):
-    rows = [ask(runs.get_run, run_id) for run_id in ("run-finished", "run-queued")]
-    page = shown_archive_button(rows)
+def test_ticked_runs_are_archived_and_listed_again_and_those_that_live_are_refused(recorded_runs, open_page):
+    page = actions_on("run-finished", "run-queued")
     assert page.button[0].label == "Archive 2 runs"
     page.button[0].click().run()
     (entry,) = [entry for entry in Journal(recorded_runs).entries() if entry.kind is JournalKind.ARCHIVED]
     assert entry.run_id == "run-finished"
-    assert page.session_state["bulk-refusals"] == ["run-queued cannot be archived: it is queued; stop it first."]
-
-
-def test_archived_runs_are_listed_again_by_the_same_button(recorded_runs):
-    archive(recorded_runs, "run-finished")
-    page = shown_archive_button([ask(runs.get_run, "run-finished")])
+    assert has_text(page, "run-queued cannot be archived: it is queued")
+    assert ingest_all(recorded_runs, None)
+    st.cache_data.clear()
+    page = open_page("runs")
+    assert "exgrpo whole" not in column(page, "Run")
+    page.segmented_control(key="state").set_value("Archived").run()
+    assert column(page, "Run") == ["exgrpo whole"]
+    page = actions_on("run-finished")
     assert page.button[0].label == "List 1 run again"
     page.button[0].click().run()
     assert Journal(recorded_runs).entries()[-1].kind is JournalKind.UNARCHIVED
@@ -149,44 +139,28 @@ def test_a_database_that_is_away_is_an_error_of_the_page_until_it_is_back(record
     assert "exgrpo db rebuild" in page.exception[0].message
     hide_tables(recorded_runs, is_hidden=False)
     page.run()
-    assert not page.exception
     assert column(page, "Run")
 
 
-def test_hostile_name_is_plain_text_in_the_table(runs_root, open_page):
-    recorded.record(runs_root, recorded.HOSTILE_RUN)
-    (name,) = column(open_page("runs"), "Run")
+@pytest.mark.usefixtures("recorded_shared")
+def test_hostile_name_is_plain_text_in_the_table(open_page):
+    (name,) = column(open_page("runs", q="run-hostile"), "Run")
     assert name.startswith("<img src=x onerror=alert(1)> **b**")
     assert "\x1b" not in name
     assert "\u202e" not in name
 
 
 def test_supervisor_that_is_away_is_reported_with_its_age(runs_root, open_page):
+    assert not has_text(open_page("runs"), "upervisor")
     recorded.beat(runs_root, datetime.now(UTC) - timedelta(seconds=40))
-    sentences = texts(open_page("runs"))
-    assert any("Supervisor not running" in text for text in sentences)
-    assert any(text.startswith("Last seen 4") for text in sentences)
-
-
-def test_live_supervisor_needs_no_banner(open_page):
-    assert not any("upervisor" in text for text in texts(open_page("runs")))
-
-
-def test_workbench_without_any_supervisor_says_so(runs_root, open_page):
-    (runs_root / "workbench" / "supervisor.json").unlink()
-    assert any("No supervisor yet" in text for text in texts(open_page("runs")))
-
-
-def test_list_offers_its_rows_in_every_format(runs_root, open_page):
-    recorded.record(runs_root, recorded.FINISHED)
     page = open_page("runs")
-    page.session_state["export-runs"] = True
-    page.run()
-    assert not page.exception
-    assert [button.label for button in page.download_button] == ["CSV", "Markdown", "LaTeX"]
+    assert has_text(page, "Supervisor not running")
+    assert any(text.startswith("Last seen 4") for text in texts(page))
+    (runs_root / "workbench" / "supervisor.json").unlink()
+    assert has_text(open_page("runs"), "No supervisor yet")
 
 
-@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.usefixtures("recorded_shared")
 def test_order_of_the_address_holds_for_all_runs_and_their_column_says_so(open_page, monkeypatch):
     monkeypatch.setattr(run_queries, "RUNS_PAGE_SIZE", 3)
     page = open_page("runs", sort="name")
@@ -199,14 +173,12 @@ def test_order_of_the_address_holds_for_all_runs_and_their_column_says_so(open_p
     assert column(open_page("runs", sort="nonsense"), "Run") == column(open_page("runs"), "Run")
 
 
-@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.usefixtures("recorded_shared")
 def test_a_click_on_a_head_counts_once_however_often_a_slow_browser_sends_it(open_page):
     page = open_page("runs")
 
     def send(table):
-        selection = {"selection": {"rows": [], "columns": ["Run"], "cells": []}}
-        page._run(WidgetStates(widgets=[WidgetState(id=table, string_value=json.dumps(selection))]))
-        assert not page.exception
+        select(page, table, columns=["Run"])
         return page.query_params["sort"], page.dataframe[0].proto.id
 
     first = page.dataframe[0].proto.id
@@ -217,3 +189,96 @@ def test_a_click_on_a_head_counts_once_however_often_a_slow_browser_sends_it(ope
     page.query_params["sort"] = "name"
     assert send(second)[0] == "name"
     assert len({first, second, third}) == 3
+
+
+def test_columns_in_which_no_run_has_anything_are_left_out_and_rows_come_in_every_format(runs_root, open_page):
+    recorded.record(runs_root, recorded.FINISHED)
+    page = open_page("runs")
+    usual = set(page.dataframe[0].value)
+    assert "Created" in usual
+    assert not usual & {"Time left", "Health", "Reason", "Tags"}
+    assert list(open_page("runs", columns="Run,Reason").dataframe[0].value) == ["Run", "Reason"]
+    page.session_state["export-runs"] = True
+    page.run()
+    assert [button.label for button in page.download_button] == ["CSV", "Markdown", "LaTeX"]
+
+
+@pytest.mark.usefixtures("recorded_shared")
+def test_columns_are_chosen_any_field_of_the_specification_among_them(open_page):
+    page = open_page("runs", columns="Id,Run,algorithm.experience_ratio,none.such")
+    frame = page.dataframe[0].value
+    assert list(frame) == ["Id", "Run", "algorithm.experience_ratio"]
+    by_id = dict(zip(frame["Id"], frame["algorithm.experience_ratio"], strict=True))
+    assert (by_id["run-finished"], by_id["run-on-policy"]) == ("0.5", "0.0")
+    page.multiselect(key="run-columns").set_value(["Run", "seed"]).run()
+    assert list(page.dataframe[0].value) == ["Run", "seed"]
+    page.button(key="columns-usual").click().run()
+    assert "Reason" in page.dataframe[0].value
+
+
+@pytest.mark.usefixtures("recorded_shared")
+def test_runs_are_grouped_by_a_field_with_mean_and_interval(open_page):
+    page = open_page("runs", group="algorithm.experience_ratio")
+    frame = page.dataframe[0].value
+    assert dict(zip(frame["algorithm.experience_ratio"], frame["Runs"], strict=True)) == {"0.5": 4, "0.0": 2}
+    replayed = frame.iloc[0]
+    assert replayed["Batch Pass@1, %"] == pytest.approx(sum(100 * recorded.pass_at_1(n) for n in (18, 30, 11, 3)) / 4)
+    page.selectbox(key="run-group").set_value("Method").run()
+    assert list(page.dataframe[0].value["Method"]) == ["ExGRPO", "Dr.GRPO"]
+    rows = [ask(runs.get_run, run_id) for run_id in ("run-finished", "run-running")]
+    first, second = (100 * recorded.pass_at_1(n) for n in (30, 18))
+    # With two values: t = 12.706 of one degree of freedom, standard error |a - b| / 2.
+    half = run_groups.table(rows, "Method")["Batch Pass@1 \u00b1 95%"][0]
+    assert half == pytest.approx(12.7062 * abs(first - second) / 2, rel=1e-4)
+
+
+@pytest.mark.usefixtures("recorded_shared")
+def test_a_click_on_a_group_leads_to_its_runs_and_back():
+    rows = list_runs(RunFilter())
+
+    def page_of(cells):
+        def grouped(rows, cells):
+            import streamlit as st
+
+            from app.components.runs import run_groups
+
+            if cells:
+                st.session_state["run-groups"] = {"selection": {"cells": cells}}
+                run_groups._open(list(run_groups.table(rows, "Method")["Method"]))
+            opened = run_groups.open_group(rows, "Method")
+            st.text("none" if opened is None else " ".join(sorted(row.run_id for row in opened)))
+
+        return AppTest.from_function(grouped, kwargs={"rows": rows, "cells": cells}).run()
+
+    page = page_of([(1, "Runs")])
+    assert page.query_params["of"] == "Dr.GRPO"
+    assert page.text[0].value == "run-on-policy run-queued"
+    assert page.button(key="run-groups-back").label == "Method: Dr.GRPO"
+    assert page_of([]).text[0].value == "none"
+
+
+@pytest.mark.usefixtures("recorded_shared")
+def test_an_open_group_lists_its_runs_and_its_button_closes_it(open_page):
+    page = open_page("runs", group="Method", of="Dr.GRPO")
+    assert sorted(column(page, "Run")) == ["on-policy whole", "waits"]
+    page.button(key="run-groups-back").click().run()
+    assert column(page, "Method") == ["ExGRPO", "Dr.GRPO"]
+
+
+def test_deleted_runs_are_in_the_bin_until_they_are_restored_or_it_is_emptied(recorded_runs, open_page):
+    page = actions_on("run-finished", "run-queued")
+    page.button(key="delete").click().run()
+    assert list(run_bin.list_deleted(recorded_runs)) == ["run-finished"]
+    assert has_text(page, "run-queued cannot be deleted: it is queued")
+    assert ":material/check: Deleted 1 run." in texts(page)
+    page.button(key="undo").click().run()
+    assert run_bin.list_deleted(recorded_runs) == {}
+    for run_id in ("run-finished", "run-failed"):
+        run_bin.delete(recorded_runs, run_id)
+    assert "exgrpo whole" not in column(open_page("runs"), "Run")
+    page = open_page("runs", state="Bin")
+    page.button(key="restore-run-failed").click().run()
+    assert list(run_bin.list_deleted(recorded_runs)) == ["run-finished"]
+    page.button(key="empty-bin-now").click().run()
+    assert "The bin is empty" in texts(page)
+    assert (recorded_runs / "run-failed").is_dir()

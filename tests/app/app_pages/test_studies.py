@@ -1,9 +1,12 @@
 import json
 import shutil
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+import streamlit as st
 
+from app import settings
 from app.components.studies import study_matrix, study_results
 from app.paper_and_studies import (
     ComparedRow,
@@ -25,7 +28,7 @@ from jobs.runs.control import RunStatus
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 from jobs.studies.matrix import key_from_tags
-from jobs.supervisor.open_index import open_fresh_index
+from jobs.supervisor.open_index import ingest_all, open_fresh_index
 from tests.app import recorded
 from tests.app.page_texts import has_text, texts
 from tests.jobs.judging.chain_runs import record_chains
@@ -52,44 +55,59 @@ def study_root(tmp_path_factory):
 @pytest.fixture
 def study_runs(runs_root, study_root):
     shutil.copytree(study_root, runs_root, dirs_exist_ok=True)
-    recorded.beat(runs_root, recorded.datetime.now(recorded.UTC))
+    recorded.beat(runs_root, datetime.now(UTC))
     return runs_root
 
 
-def test_a_study_in_the_address_that_is_none_is_said(open_page):
-    page = open_page("studies", study="nonsense")
-    assert not page.exception
-    assert has_text(page, "The address asks for study=nonsense, which does not exist: ")
-    assert not has_text(open_page("studies", study="repo"), "The address asks for")
+@pytest.fixture
+def study_shared(study_root):
+    recorded.beat(study_root, datetime.now(UTC))
+    settings.configure(settings.AppSettings(study_root))
 
 
-def test_every_study_is_shown_before_anything_ran(open_page):
+def test_studies_are_shown_before_anything_ran(open_page):
     page = open_page("studies")
-    assert not page.exception
-    states = page.dataframe[0].value
-    assert set(states["State"]) == {"missing"}
+    assert set(page.dataframe[0].value["State"]) == {"missing"}
     assert has_text(page, "sigma = 1 has two readings")
+    assert has_text(page, "`exgrpo eval`")
+    assert not has_text(page, "The address asks for")
+    assert has_text(open_page("studies", study="nonsense"), "The address asks for study=nonsense")
     assert "No run has finished yet" in texts(open_page("studies", study="repo", view="Beside the paper"))
-
-
-def test_study_of_continuous_rewards_has_cells_on_chains(open_page):
-    page = open_page("studies", study="continuous-rewards")
-    assert not page.exception
-    assert list(page.dataframe[0].value["Cell"]) == ["grpo", "exgrpo"]
-
-
-def test_a_study_of_hundreds_of_cells_keeps_its_launch_near_and_queues_some_at_a_time(open_page):
     page = open_page("studies", study="crossover")
-    assert not page.exception
     matrix = page.dataframe[0]
     assert (len(matrix.value), "Paper's row" in matrix.value) == (300, False)
     assert page.button(key="launch").label == "Launch 200 of 7,200 missing runs"
 
 
-@pytest.mark.usefixtures("study_runs")
-def test_matrix_has_the_state_of_every_seed(open_page):
+def test_what_the_paper_prints_is_shown_with_what_does_not_agree_and_gains_with_their_mean(open_page):
+    page = open_page("studies", study="main-table", view="What the paper prints")
+    printed = page.dataframe[0].value
+    row = printed[printed["Row"] == "GPG-Zero"].iloc[0]
+    assert (row["OOD Avg."], row["Cells here"]) == ("41.6", "none")
+    assert list(printed.columns[:3]) == ["Group", "Row", "Cells here"]
+    assert not has_text(page, "tab:main")
+    assert has_text(page, "the mean of its cells is 53.73")
+    gains = open_page("studies", study="headline-gains", view="What the paper prints").dataframe[1].value
+    gains = gains.set_index("Setting")
+    assert len(gains) == 7
+    assert (gains.loc["Qwen2.5-Math-7B", "ID gain"], gains.loc["Mean", "ID gain"]) == ("+3.0", "+3.48")
+
+
+@pytest.mark.usefixtures("study_shared")
+def test_results_are_beside_the_papers(open_page):
+    page = open_page("studies", study="repo", view="Beside the paper")
+    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
+    assert rows["repo"]["Yours"].startswith("45.0 ± ")
+    assert (rows["exgrpo-re"]["Yours"], rows["exgrpo-re"]["Yours, difference"]) == ("60.0", "+20.0")
+    assert page.get("plotly_chart")
+    assert [element for element in page.get("download_button") if element.proto.label == "Report as HTML"]
+
+
+def test_matrix_has_every_seed_and_launch_queues_what_is_missing_and_stop_all_ends_it(study_runs, open_page):
+    before = {run.run_id for run in list_run_directories(study_runs)}
+    few = open_page("studies", study="repo", cells="repo", **{"seeds-chains": "3"})
+    assert few.button(key="launch").label == "Launch 1 missing run"
     page = open_page("studies", study="repo", **{"seeds-chains": "3"})
-    assert not page.exception
     rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
     assert rows["repo"] | {"Paper's row": ""} == {
         "Paper's row": "", "State": "missing, 2/3 seeds",
@@ -98,43 +116,29 @@ def test_matrix_has_the_state_of_every_seed(open_page):
     assert rows["exgrpo-re"]["State"] == "failed, 1/3 seeds"
     assert rows["exgrpo-re"]["Seed 1"] == ["failed"]
     assert page.get("progress")[0].proto.text.startswith("3 of 6 runs finished")
-
-
-@pytest.mark.usefixtures("study_runs")
-def test_results_are_beside_the_papers(open_page):
-    page = open_page("studies", study="repo", view="Beside the paper")
-    assert not page.exception
-    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
-    assert rows["repo"]["Yours"].startswith("45.0 ± ")
-    assert rows["exgrpo-re"]["Yours"] == "60.0"
-    assert rows["exgrpo-re"]["Yours, difference"] == "+20.0"
-    assert page.get("plotly_chart")
-    assert [element for element in page.get("download_button") if element.proto.label == "Report as HTML"]
-
-
-def test_what_the_paper_prints_is_shown_with_what_does_not_agree(open_page):
-    page = open_page("studies", study="main-table", view="What the paper prints")
-    assert not page.exception
-    printed = page.dataframe[0].value
-    row = printed[printed["Row"] == "GPG-Zero"].iloc[0]
-    assert (row["OOD Avg."], row["Cells here"]) == ("41.6", "none")
-    assert list(printed.columns[:3]) == ["Group", "Row", "Cells here"]
-    assert not has_text(page, "tab:main")
-    assert has_text(page, "the mean of its cells is 53.73")
-
-
-def test_launch_queues_what_is_missing_once_and_resumes_what_failed(study_runs, open_page):
-    before = {run.run_id for run in list_run_directories(study_runs)}
-    page = open_page("studies", study="repo", **{"seeds-chains": "3"})
     assert page.button(key="launch").label == "Launch 3 missing runs"
     page.button(key="launch").click().run()
-    assert not page.exception
     new = [run for run in list_run_directories(study_runs) if run.run_id not in before]
     assert sorted(key_from_tags(run.job_spec().tags).cell for run in new) == ["exgrpo-re", "repo"]
-    resumed = [entry.run_id for entry in Journal(study_runs).entries() if entry.kind is JournalKind.RESUME_ASKED]
-    assert len(resumed) == 1
-    assert resumed[0] in before
+    (resumed,) = [entry.run_id for entry in Journal(study_runs).entries() if entry.kind is JournalKind.RESUME_ASKED]
+    assert resumed in before
+    assert ingest_all(study_runs, None)
+    st.cache_data.clear()
     page.run()
+    assert page.button(key="launch").label == "Nothing is missing"
+    page.button(key="stop-study").click().run()
+    assert all(run.stop_requested() for run in new)
+
+
+def test_running_seed_is_shown_and_not_launched_again(study_runs, open_page):
+    database = open_database(None, study_runs)
+    (failed,) = list_runs(database, RunFilter(statuses=("failed",)))
+    events.set_status(database, failed.run_id, "running", "", attempt=1, at=datetime.now(UTC))
+    database.close()
+    page = open_page("studies", study="repo", **{"seeds-chains": "2"})
+    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
+    assert rows["exgrpo-re"]["State"] == "running, 1/2 seeds"
+    assert page.get("progress")[0].proto.text == "3 of 4 runs finished · 1 running"
     assert page.button(key="launch").label == "Nothing is missing"
 
 
@@ -165,7 +169,6 @@ def test_a_study_without_a_baseline_shows_no_differences(runs_root, open_page):
     with open_fresh_index(runs_root, None):
         pass
     page = open_page("studies", study=study.name, view="Beside the paper")
-    assert not page.exception
     assert list(page.dataframe[0].value) == ["Cell", "Seeds"]
     row = ComparedRow("tab", "", "Easy", "Size", "masked-easy", "21.2", None, MeanInterval(2.0, 0.1, (2.0,)), None, 1)
     beside = study_results.beside_table([row], by_column=False)
@@ -182,7 +185,6 @@ def test_a_study_of_no_table_of_the_paper_says_what_its_differences_are_to(runs_
     with open_fresh_index(runs_root, None):
         pass
     page = open_page("studies", study=study.name, view="Results")
-    assert not page.exception
     assert [tab.label for tab in page.tabs] == ["Runs", "Results"]
     assert has_text(page, "Each difference is to the baseline of the same settings, such as on-policy-e0.4-k8-n64.")
     assert has_text(page, "with Holm's correction (cells compared: 2)")
@@ -191,15 +193,8 @@ def test_a_study_of_no_table_of_the_paper_says_what_its_differences_are_to(runs_
     assert not has_text(page, "dotted")
 
 
-def test_only_chosen_cells_are_launched(study_runs, open_page):
-    page = open_page("studies", study="repo", cells="repo", **{"seeds-chains": "3"})
-    assert page.button(key="launch").label == "Launch 1 missing run"
-    assert study_runs.is_dir()
-
-
 def test_the_papers_scale_shows_its_cost_and_says_why_this_machine_cannot_run_it(runs_root, open_page):
     page = open_page("studies", study="ablations", scale="paper", cells="rho-25,rho-75")
-    assert not page.exception
     assert has_text(page, "2 runs take about 414 H100 hours, a coarse estimate.")
     assert page.code[0].value == "exgrpo study run ablations --scale paper --cells rho-25,rho-75"
     page.button(key="launch").click().run()
@@ -238,25 +233,16 @@ def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
     assert state("queued", "missing", "missing") == ("queued", "queued")
 
 
-def test_gains_by_setting_end_with_their_mean(open_page):
-    page = open_page("studies", study="headline-gains", view="What the paper prints")
-    assert not page.exception
-    gains = page.dataframe[1].value.set_index("Setting")
-    assert len(gains) == 7
-    assert gains.loc["Qwen2.5-Math-7B", "ID gain"] == "+3.0"
-    assert gains.loc["Mean", "ID gain"] == "+3.48"
-
-
 @pytest.mark.parametrize(
     ("column", "page_name", "address"),
     [
-        ("Seed 1", "app_pages/run.py", "run"),
+        ("Seed 1", "app_pages/run.py", {"run": "run-of-seed-1"}),
         ("Cell", "app_pages/runs.py", {"q": "study:repo scale:chains cell:repo"}),
     ],
 )
 def test_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(monkeypatch, column, page_name, address):
     keys = tuple(key("repo", seed) for seed in range(2))
-    run = type("Run", (), {"run_id": "run-of-seed-1"})()
+    run = SimpleNamespace(run_id="run-of-seed-1")
     cell = study_matrix.CellState("repo", (), keys, ("missing", "running"), (None, run))
     asked = []
 
@@ -267,7 +253,7 @@ def test_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(monkeypat
     monkeypatch.setattr(study_matrix.st, "switch_page", lead_on)
     with pytest.raises(StopIteration):
         study_matrix._open(cell, column)
-    assert asked == [(page_name, {"run": "run-of-seed-1"} if address == "run" else address)]
+    assert asked == [(page_name, address)]
 
 
 def test_figures_of_a_run_are_beside_the_columns_that_name_them(runs_root, open_page):
@@ -278,27 +264,6 @@ def test_figures_of_a_run_are_beside_the_columns_that_name_them(runs_root, open_
     with open_fresh_index(runs_root, None):
         pass
     page = open_page("studies", study="code-analysis", view="Beside the paper")
-    assert not page.exception
     rows = page.dataframe[0].value.set_index(["Paper's row", "Column"])
     assert rows.loc[("Medium", "CoT correctness without code (%)"), ["Paper", "Yours"]].tolist() == ["64.7", "50.0"]
     assert "medium, without code: entropy" in list(page.dataframe[1].value["Figure"])
-
-
-def test_running_seed_is_shown_and_not_launched_again(study_runs, open_page):
-    database = open_database(None, study_runs)
-    (failed,) = list_runs(database, RunFilter(statuses=("failed",)))
-    events.set_status(database, failed.run_id, "running", "", attempt=1, at=recorded.datetime.now(recorded.UTC))
-    database.close()
-    page = open_page("studies", study="repo", **{"seeds-chains": "2"})
-    assert not page.exception
-    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
-    assert rows["exgrpo-re"]["State"] == "running, 1/2 seeds"
-    assert page.get("progress")[0].proto.text == "3 of 4 runs finished · 1 running"
-    assert page.button(key="launch").label == "Nothing is missing"
-
-
-def test_notes_of_a_study_show_commands_as_code(open_page):
-    page = open_page("studies", study="main-table")
-    assert not page.exception
-    [notes] = [element.value for element in page.markdown if "RePO-Zero" in element.value]
-    assert "`exgrpo eval`" in notes
