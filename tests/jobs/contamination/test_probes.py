@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
 from jobs.cli.main import app
@@ -14,13 +15,33 @@ from jobs.contamination.report import read_reports
 from jobs.engines.embedded.model import wrap_model
 from jobs.tasks.word_problems.question_set import make_stories
 from jobs.training.answer_format import make_format_tokenizer
-from tests.jobs.contamination.memorizers import train_on_texts
 
 pytestmark = pytest.mark.slow
 STORIES = make_stories(72, 0, 1, 2)
 TEXTS = [story.text for story in STORIES]
 BENCHMARK, OTHERS = TEXTS[:24], TEXTS[24:]
 NUM_STEPS = 100
+
+
+def train_on_texts(tokenizer, texts):
+    """Return a tiny model that learned all texts by heart."""
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=512, tie_word_embeddings=True, bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(config)
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(NUM_STEPS):
+        loss = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval()
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +51,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def contaminated(tokenizer):
-    return train_on_texts(tokenizer, BENCHMARK + OTHERS[:24], NUM_STEPS)
+    return train_on_texts(tokenizer, BENCHMARK + OTHERS[:24])
 
 
 def test_a_model_that_was_trained_on_the_questions_is_detected_by_both_probes(contaminated, tokenizer):
@@ -43,7 +64,7 @@ def test_a_model_that_was_trained_on_the_questions_is_detected_by_both_probes(co
 
 
 def test_a_model_of_other_questions_of_that_kind_is_not(tokenizer):
-    clean = train_on_texts(tokenizer, OTHERS, NUM_STEPS)
+    clean = train_on_texts(tokenizer, OTHERS)
     probe = probe_model(wrap_model(clean, tokenizer, torch.device("cpu")), BENCHMARK)
     assert probe.num_completed <= 1
     assert probe.completion_p_value > 0.05
@@ -54,12 +75,8 @@ def test_the_command_keeps_a_report_of_model_and_training_data(contaminated, tok
     contaminated.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     rows = [
-        {
-            "data_source": "stories",
-            "prompt": [{"role": "user", "content": story.text}],
-            "reward_model": {"ground_truth": str(story.problem.answer)},
-        }
-        for story in STORIES
+        {"prompt": [{"role": "user", "content": text}], "reward_model": {"ground_truth": "7"}, "data_source": "stories"}
+        for text in TEXTS
     ]
     for name, chosen in (("scored", rows[:24]), ("trained", rows[12:])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen), encoding="utf-8")
@@ -72,10 +89,6 @@ def test_the_command_keeps_a_report_of_model_and_training_data(contaminated, tok
     assert (report.benchmark, report.num_questions, report.num_overlapping) == ("mine", 24, 13)
     assert json.loads(result.stdout)["signs"] == report.signs()
     assert len(report.signs()) == 3
-    words = {**rows[0], "prompt": [{"role": "user", "content": "How many days has a week?"}]}
-    (tmp_path / "scored.jsonl").write_text(json.dumps(words) + "\n", encoding="utf-8")
-    without_data = CliRunner().invoke(app, [*arguments[:5], "--runs-root", str(tmp_path / "runs")])
-    assert "mine: Nothing to compare" in without_data.output
 
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"

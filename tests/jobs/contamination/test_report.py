@@ -15,23 +15,15 @@ REPORT = ContaminationReport("model", "mine", "2026-01-01T00:00:00+00:00", 30, N
 
 
 @pytest.mark.parametrize(
-    ("hits", "tries", "chance", "expected"),
-    [(0, 0, 0.5, 1.0), (2, 2, 0.5, 0.25), (1, 2, 0.5, 0.75), (3, 3, 0.1, 0.001), (0, 5, 0.1, 1.0)],
+    ("hits", "tries", "chance"),
+    [(0, 0, 0.5), (2, 2, 0.5), (1, 2, 0.5), (0, 5, 0.1), (1300, 12_000, 0.1), (12_000, 12_000, 0.1)],
 )
-def test_the_binomial_tail_is_that_of_coins(hits, tries, chance, expected):
-    assert binomial_tail(hits, tries, chance) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("hits", "tries", "chance"), [(1300, 12_000, 0.1), (1050, 2000, 0.5), (12_000, 12_000, 0.1)])
-def test_the_binomial_tail_of_a_large_benchmark_is_that_of_scipy(hits, tries, chance):
+def test_the_binomial_tail_is_that_of_scipy(hits, tries, chance):
     assert binomial_tail(hits, tries, chance) == pytest.approx(stats.binom.sf(hits - 1, tries, chance), rel=1e-6)
 
 
-def test_a_report_without_signs_has_none():
-    assert REPORT.signs() == []
-
-
 def test_a_report_that_compared_nothing_tested_nothing():
+    assert REPORT.signs() == []
     nothing = replace(CLEAN, num_compared=0, num_completed=0, num_completed_changed=0, num_likeliest=0)
     assert REPORT.was_tested
     assert not replace(REPORT, probe=nothing).was_tested
@@ -39,16 +31,16 @@ def test_a_report_that_compared_nothing_tested_nothing():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "figures"),
     [
-        ({"num_overlapping": 2, "training_data": "train.jsonl"}, "2 of 30 questions .* train.jsonl"),
-        ({"probe": replace(CLEAN, num_completed=12)}, "completes 12 of 24 half questions .* 1 "),
-        ({"probe": replace(CLEAN, num_likeliest=20)}, "20 of 24 questions are likelier .* 9 versions"),
+        ({"num_overlapping": 2, "training_data": "train.jsonl"}, "2 of 30 .* train.jsonl"),
+        ({"probe": replace(CLEAN, num_completed=12)}, "12 of 24 .* 1 "),
+        ({"probe": replace(CLEAN, num_likeliest=20)}, "20 of 24 .* 9 "),
     ],
 )
-def test_each_probe_has_a_sentence(change, words):
+def test_each_probe_has_a_sentence(change, figures):
     (sign,) = replace(REPORT, **change).signs()
-    assert re.search(words, sign)
+    assert re.search(figures, sign)
 
 
 def test_reports_come_back_newest_first_and_what_is_none_is_named(tmp_path):

