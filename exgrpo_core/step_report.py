@@ -94,6 +94,12 @@ METRICS: dict[str, str] = {
     "seconds/step": "whole step",
 }
 """Every metric key that a step may record, with its meaning and unit: the one place that declares them."""
+SHARES = frozenset({
+    "reward/pass_at_1", "reward/pass_at_1_fresh", "reward/pass_at_1_replayed", "reward/pass_at_k", "reward/failed",
+    "response/truncated_share", "buffer/ever_solved_share", "replay/share", "ratio/clip_share",
+    "generator/limited_share",
+})  # fmt: skip
+"""Metrics that are shares, in [0, 1]."""
 METRIC_LABELS: dict[str, str] = {
     "reward/mean": "Mean reward",
     "reward/pass_at_1": "Batch Pass@1",

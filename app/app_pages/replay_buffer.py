@@ -11,7 +11,7 @@ from app.components.replay_buffer import buffer_charts, buffer_over_steps, chose
 from app.components.replay_buffer.chosen_bar import View
 from app.components.runs import run_progress
 from app.components.widgets import address_choice, curves, data_table, empty_state, figures, notice, run_choice
-from app.components.widgets.curves import Chart, MetricCurve, figure_of
+from app.components.widgets.curves import Chart, Curve, figure_of
 from app.formats import known, literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
@@ -31,14 +31,10 @@ RETIRED = (
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
 ENTROPY_STEPS = 10
 REFRESH_SECONDS = 3
-SHORTFALL = Chart(
-    "Replays planned and done",
-    "trajectories per step",
-    (
-        MetricCurve("replay/num_replayed", "replayed", lambda p: p.replay),
-        MetricCurve("replay/shortfall", "replay shortfall", lambda p: p.warning, "dot"),
-    ),
-)
+SHORTFALL = Chart("Replays planned and done", "trajectories per step", (
+    Curve("replay/num_replayed", "replayed", "replay"),
+    Curve("replay/shortfall", "replay shortfall", "warning", "dot"),
+))  # fmt: skip
 _KEYS = (*buffer_over_steps.KEYS, *(curve.key for chart in (SHORTFALL, curves.EVER_SOLVED) for curve in chart.curves))
 
 

@@ -1,6 +1,7 @@
 """One job: live figures, curves or results, buffer, log, configuration."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 
@@ -10,7 +11,6 @@ from app.components.replay_buffer import buffer_over_steps
 from app.components.runs import job_results, run_controls, run_curves, run_details, run_header, run_progress
 from app.components.trajectories import audit_view
 from app.components.widgets import address_choice, curve_view, empty_state, notice, own_charts, page_frame, shown_text
-from app.components.widgets.curve_view import Drawing
 from app.queries.answers import ask
 from app.queries.runs import TRAINING_RUNS, axis_points, list_judge_results, list_runs, metric_series, wrong_choices
 from app.queries.workbench import has_folder, read_log_tail
@@ -80,11 +80,11 @@ def _curves(row: RunRow) -> None:
         own_charts.choose(charts)
         own_charts.show_views()
         curve_view.show_zoom(view)
-    drawing = Drawing(view, axis_points(row.run_id, view.axis))
-    run_curves.show_own(charts, series, drawing)
+    view = replace(view, axis_points=axis_points(row.run_id, view.axis))
+    run_curves.show_own(charts, series, view)
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
     titles = benchmark_titles(spec)
-    run_curves.show(series, evaluations, ratios, drawing, "curve", is_live=run_progress.is_live(row), titles=titles)
+    run_curves.show(series, evaluations, ratios, view, "curve", is_live=run_progress.is_live(row), titles=titles)
 
 
 def _buffer(row: RunRow) -> None:

@@ -8,7 +8,7 @@ import plotly
 import pytest
 
 from app.components.widgets import curves
-from app.components.widgets.curve_view import CurveView, Drawing
+from app.components.widgets.curve_view import CurveView
 from db.rows.runs import MetricPoint
 
 pytestmark = pytest.mark.browser
@@ -19,7 +19,7 @@ PLOTLY = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_
 @pytest.mark.parametrize("ends", [(0.21, 0.24), (0.2, 0.6), (45.0, 55.0), (0.8, 16.0), (3.0, 8_000.0), (1e-6, 1.0)])
 def test_a_log_axis_has_ticks_to_read_over_any_range(browser, ends):
     series = {"policy/entropy": [MetricPoint(step, value) for step, value in enumerate(ends, start=1)]}
-    figure = curves.figure_of(curves.CHARTS[0], series, Drawing(CurveView(has_log_axis=True)))
+    figure = curves.figure_of(curves.CHARTS[0], series, CurveView(has_log_axis=True))
     assert figure.layout.yaxis.type == "log"
     labels, boxes = drawn_ticks(browser, figure)
     assert len(set(labels)) > 1
@@ -37,7 +37,7 @@ def test_a_log_axis_has_ticks_to_read_over_any_range(browser, ends):
 def test_ticks_of_a_log_axis_read_as_the_values_do(browser, chart, ends, read):
     shown = next(one for one in curves.CHARTS if one.title == chart)
     series = {shown.curves[0].key: [MetricPoint(step, value) for step, value in enumerate(ends, start=1)]}
-    labels, _ = drawn_ticks(browser, curves.figure_of(shown, series, Drawing(CurveView(has_log_axis=True))))
+    labels, _ = drawn_ticks(browser, curves.figure_of(shown, series, CurveView(has_log_axis=True)))
     assert read in labels
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 from app import theme
 from app.components.chains_of_thought.thought_statistics import ValidityLine
 from app.components.widgets import figures, run_choice
-from app.components.widgets.curve_view import aligned
+from app.components.widgets.curve_view import WHOLE
 from app.formats import escape_control_characters
 from app.queries.runs import metric_series
 from app.theme import Palette
@@ -196,6 +196,6 @@ def policy_entropy(series: Mapping[str, Sequence[MetricPoint]]) -> go.Figure | N
     figure = figures.new_figure(height=340)
     for index, (name, points) in enumerate(drawn.items()):
         label = escape_control_characters(name).replace("<", "&lt;")
-        figures.add_line(figure, label, aligned(points, None), theme.look_of_run(index))
+        figures.add_line(figure, label, WHOLE.line(points), theme.look_of_run(index))
     figure.update_layout(showlegend=True)
     return figure

@@ -18,7 +18,7 @@ from app.components.replay_buffer import buffer_over_steps
 from app.components.runs import comparison_charts, comparison_tables
 from app.components.runs.comparison import Group
 from app.components.widgets import curves, empty_state, figures
-from app.components.widgets.curve_view import CurveView
+from app.components.widgets.curve_view import WHOLE
 from app.components.widgets.spec_text import flatten, option_text
 from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
@@ -74,8 +74,7 @@ def _backbones(_entry: Entry, _selection: RunSelection) -> None:
 
 def _curves(entry: Entry, selection: RunSelection) -> None:
     groups = [Group(selection.names[run_id], (run_id,)) for run_id in selection.rows]
-    quantities = [comparison_charts.quantity_of(key) for key in entry.quantities]
-    comparison_charts.show_quantities(groups, CurveView(), quantities)
+    comparison_charts.show(groups, WHOLE, entry.quantities)
 
 
 def _buffer(_entry: Entry, selection: RunSelection) -> None:

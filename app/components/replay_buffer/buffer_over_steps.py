@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import curve_view, exports, figures
-from app.components.widgets.curve_view import Drawing, Line, cut
+from app.components.widgets.curve_view import WHOLE, CurveView, Line, cut
 from app.components.widgets.curves import Series
 from app.components.widgets.figures import figure_rows
 from app.theme import Look
@@ -30,46 +30,46 @@ _QUANTITIES = {
 """Label and meaning of what colours the cells."""
 
 
-def show_area(series: Series, key: str, drawing: Drawing | None = None) -> None:
+def show_area(series: Series, key: str, view: CurveView = WHOLE) -> None:
     """Show the replay buffer and the retired set as stacked areas over the steps, under the data set's size."""
     figures.show_card(
-        "Replay buffer and retired set", "questions", area(series, drawing or Drawing()), key,
+        "Replay buffer and retired set", "questions", area(series, view), key,
         "Stacked areas: questions in the replay buffer, questions retired; a line: all questions",
     )  # fmt: skip
 
 
-def area(series: Series, drawing: Drawing) -> go.Figure | None:
+def area(series: Series, view: CurveView) -> go.Figure | None:
     """Return the stacked areas, or None without values."""
     if not any(series.get(key) for key in _AREAS):
         return None
     colours = theme.palette()
     figure = figures.new_figure()
     for key, name, colour in zip(_AREAS, ("replay buffer", "retired"), (colours.replay, colours.retired), strict=True):
-        figures.add_line(figure, name, cut(drawing.line(series.get(key, [])), drawing.view.zoom), Look(colour))
+        figures.add_line(figure, name, cut(view.line(series.get(key, [])), view.zoom), Look(colour))
     figure.update_traces(stackgroup="all", line={"width": 1})
     if series.get(_ALL):
-        line = cut(drawing.line(series[_ALL]), drawing.view.zoom)
+        line = cut(view.line(series[_ALL]), view.zoom)
         figures.add_line(figure, "all questions, |D|", line, Look(colours.muted, "dot"))
-    curve_view.dress(figure, replace(drawing.view, has_log_axis=False), drawing.span)
+    curve_view.dress(figure, replace(view, has_log_axis=False))
     return figure
 
 
-def show_ratios(ratios: Mapping[int, Sequence[float]], key: str, drawing: Drawing) -> None:
+def show_ratios(ratios: Mapping[int, Sequence[float]], key: str, view: CurveView) -> None:
     """Show the median and two bands of the trajectories' mean ratios over the steps."""
     figures.show_card(
-        "Importance ratios by trajectory", "mean π now / π then, logarithmic", bands(ratios, drawing), key,
+        "Importance ratios by trajectory", "mean π now / π then, logarithmic", bands(ratios, view), key,
         "Median, middle half and range of replayed trajectories' mean importance ratios over steps",
     )  # fmt: skip
 
 
-def bands(ratios: Mapping[int, Sequence[float]], drawing: Drawing) -> go.Figure | None:
+def bands(ratios: Mapping[int, Sequence[float]], view: CurveView) -> go.Figure | None:
     """Return median, middle half and range; None where nothing was replayed."""
     steps = [step for step, values in ratios.items() if len(values)]
     if not steps:
         return None
     colour = theme.palette().replay
     figure = figures.new_figure()
-    x = drawing.line([MetricPoint(step, 0.0) for step in steps]).x
+    x = view.line([MetricPoint(step, 0.0) for step in steps]).x
     for low, high, name, opacity in _BANDS:
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "legendgroup": name}
         figure.add_trace(go.Scatter(x=x, y=_quantile(ratios, steps, low), name=f"{low}%", showlegend=False, **edge))
@@ -85,7 +85,7 @@ def bands(ratios: Mapping[int, Sequence[float]], drawing: Drawing) -> go.Figure 
             line={"color": colour, "width": 2}, hovertemplate="%{y:.4~g}",
         )
     )  # fmt: skip
-    curve_view.dress(figure, replace(drawing.view, has_log_axis=True), drawing.span)
+    curve_view.dress(figure, replace(view, has_log_axis=True))
     return figure
 
 

@@ -1,7 +1,7 @@
 """How curves are drawn on Run and Compare: numbers, axis, smoothing and zoom; the choices are in the address."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import plotly.graph_objects as go
@@ -98,44 +98,32 @@ _TINY = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class CurveView:
-    """What the reader chose; `zoom` is the window along x, None for all of it."""
+    """How curves are drawn: what the reader chose, and for the curves of a run how far it had got after its steps."""
 
     axis: Axis = Axis.STEPS
     smoothing: float = 0.0
     has_log_axis: bool = False
     zoom: tuple[float, float] | None = None
+    """The window along x, None for all of it."""
     shares_zoom: bool = False
     """Whether the page reads the window from its address, so that a zoom of one chart is that of all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """The curves of one run in a view; the charts beside each other begin and end where `span` does."""
-
-    view: CurveView = field(default_factory=CurveView)
     axis_points: Sequence[MetricPoint] | None = None
-    """How far the run had got after its steps; None for steps themselves."""
+    """The axis's value after each step of the run; None for steps themselves."""
     span: tuple[float, float] | None = None
+    """Where charts beside each other begin and end."""
 
     def line(self, points: Sequence[MetricPoint]) -> Line:
         """Return a metric against what the view asks for, in the unit that it shows."""
-        return in_unit(aligned(points, self.axis_points), self.view.axis)
+        line = aligned(points, self.axis_points)
+        return replace(line, x=line.x / np.float32(_SECONDS_A_MINUTE)) if self.axis in _IN_MINUTES else line
 
-    def spanning(self, series: Sequence[Sequence[MetricPoint]]) -> "Drawing":
-        """Return this drawing with the span that holds all of these metrics."""
-        lines = [self.line([points[0], points[-1]]) for points in series if points]
-        return replace(self, span=span_of(lines))
-
-
-def in_unit(line: Line, axis: Axis) -> Line:
-    """Return a curve over seconds as one over minutes; another as it is."""
-    return replace(line, x=line.x / np.float32(_SECONDS_A_MINUTE)) if axis in _IN_MINUTES else line
+    def spanning(self, lines: Iterable[Line | None]) -> "CurveView":
+        """Return this view with the span that holds all of these curves."""
+        ends = [(float(line.x[0]), float(line.x[-1])) for line in lines if line is not None and line.x.size]
+        return replace(self, span=(min(first for first, _ in ends), max(last for _, last in ends)) if ends else None)
 
 
-def span_of(lines: Sequence[Line]) -> tuple[float, float] | None:
-    """Return the least and greatest x of all curves, None without any."""
-    ends = [(float(line.x[0]), float(line.x[-1])) for line in lines if line.x.size]
-    return (min(first for first, _ in ends), max(last for _, last in ends)) if ends else None
+WHOLE = CurveView()
 
 
 def choose() -> CurveView:
@@ -166,15 +154,16 @@ def show_zoom(view: CurveView) -> None:
         )  # fmt: skip
 
 
-def dress(figure: go.Figure, view: CurveView, span: tuple[float, float] | None) -> None:
+def dress(figure: go.Figure, view: CurveView) -> None:
     """Give a chart the view's axes and window, which it shares with the charts of the page that have the same x.
 
     A drag zooms along x only; `serving/shared_zoom.js` writes the window into the address, where all charts read it.
     """
     window = view.zoom
-    if window is None and span is not None:
-        margin = _MARGIN * (span[1] - span[0]) or 0.5
-        window = (span[0] - margin, span[1] + margin)
+    if window is None and view.span is not None:
+        first, last = view.span
+        margin = _MARGIN * (last - first) or 0.5
+        window = (first - margin, last + margin)
     figure.update_layout(
         uirevision=f"{view.axis} {view.zoom} {view.has_log_axis}",
         meta={"sharesZoom": view.shares_zoom},
@@ -197,11 +186,6 @@ def _log_axis(figure: go.Figure) -> dict[str, str]:
     if not figure.layout.yaxis.tickformat:
         axis["tickformat"] = ".2~e" if least < _TINY else ",.3~r"
     return axis | ({"dtick": "D2"} if 0.9 < np.log10(greatest / least) < 2.0 else {})
-
-
-def window_of(line: Line, view: CurveView) -> Line:
-    """Return the part of a curve that the view shows, so that the y axis fits it."""
-    return cut(line, view.zoom)
 
 
 def _of_address() -> CurveView:

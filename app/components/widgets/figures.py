@@ -11,8 +11,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import theme
-from app.components.widgets import curve_view, exports
-from app.components.widgets.curve_view import CurveView, Line, smoothed
+from app.components.widgets import exports
+from app.components.widgets.curve_view import WHOLE, CurveView, Line, cut, smoothed
 from app.theme import Look
 
 HEIGHT = 250
@@ -60,7 +60,7 @@ def add_line(
     name: str,
     line: Line,
     look: Look,
-    view: CurveView | None = None,
+    view: CurveView = WHOLE,
     *,
     is_share: bool = False,
     bounds: tuple[str, str] = ("least", "largest"),
@@ -71,7 +71,7 @@ def add_line(
 
     It is SVG, since at most a few hundred points are drawn, and travels as binary numbers, a third of their text.
     """
-    drawn = line if view is None else curve_view.window_of(smoothed(line, view.smoothing), view)
+    drawn = cut(smoothed(line, view.smoothing), view.zoom)
     style = {"color": look.colour, "dash": look.dash}
     mode = "lines" if line.x.size > 1 else "markers"
     if drawn.low is not None and drawn.high is not None:
@@ -79,8 +79,8 @@ def add_line(
         figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, {bounds[0]}", **edge))
         filled = {"fill": "tonexty", "fillcolor": faded(look.colour, 0.16)}
         figure.add_trace(go.Scatter(x=drawn.x, y=drawn.high, name=f"{name}, {bounds[1]}", **edge, **filled))
-    elif view is not None and view.smoothing:
-        raw = curve_view.window_of(line, view)
+    elif view.smoothing:
+        raw = cut(line, view.zoom)
         figure.add_trace(
             go.Scatter(
                 x=raw.x, y=raw.y, name=f"{name}, as recorded", mode=mode, line={**style, "width": 1}, opacity=0.3,

@@ -11,7 +11,7 @@ from app.components.widgets import curve_view, figures, notice
 from app.components.widgets.curve_view import CurveView, Line
 from app.formats import literal
 from app.theme import Look
-from exgrpo_core.step_report import METRIC_LABELS, METRICS
+from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
 ADDRESS = "charts"
 MAX_METRICS = 4
@@ -37,13 +37,8 @@ class OwnChart:
         return "+".join(self.keys) + (f"~{self.over}" if self.over else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """Whose metrics are drawn: `line_of` gives a metric, or one over another, None where it was not recorded."""
-
-    name: str
-    colour: str
-    line_of: Callable[[str, str | None], Line | None]
+LineOf = Callable[[int, str, str | None], Line | None]
+"""Gives a metric of the run with this index, or the metric over another one; None where it was not recorded."""
 
 
 def of_address() -> list[OwnChart]:
@@ -76,38 +71,39 @@ def choose(charts: Sequence[OwnChart]) -> None:
         )  # fmt: skip
 
 
-def show(chart: OwnChart, members: Sequence[Member], view: CurveView, key: str) -> None:
-    """Show one chart with the button that takes it away."""
+def show(chart: OwnChart, names: Sequence[str], line_of: LineOf, view: CurveView, key: str) -> None:
+    """Show one chart of the runs with these names, and the button that takes it away."""
     unit = METRICS[chart.keys[0]] if len(chart.keys) == 1 else "each in its unit"
-    figures.show_card(chart.title, unit, figure_of(chart, members, view), key, f"{chart.title}, a chart of your own")
+    figure = figure_of(chart, names, line_of, view)
+    figures.show_card(chart.title, unit, figure, key, f"{chart.title}, a chart of your own")
     st.button(
         "Remove chart", icon=":material/close:", type="tertiary", key=f"{key}-remove", on_click=_remove, args=(chart,)
     )
 
 
-def figure_of(chart: OwnChart, members: Sequence[Member], view: CurveView) -> go.Figure | None:
-    """Return one curve a member and metric: members differ by colour, their metrics by dashes; None without values."""
+def figure_of(chart: OwnChart, names: Sequence[str], line_of: LineOf, view: CurveView) -> go.Figure | None:
+    """Return one curve a run and metric: runs differ by colour, their metrics by dashes; None without values."""
     figure, lines = figures.new_figure(), []
-    is_share = all(METRICS[key].startswith("share") for key in chart.keys)
-    plain = CurveView(smoothing=view.smoothing)
-    for index, metric in enumerate(chart.keys):
-        for member in members:
-            line = member.line_of(metric, chart.over)
+    is_share, is_alone = SHARES.issuperset(chart.keys), len(names) == 1
+    over_metric = CurveView(smoothing=view.smoothing)
+    for number, metric in enumerate(chart.keys):
+        for index, name in enumerate(names):
+            line = line_of(index, metric, chart.over)
             if line is None or not line.x.size:
                 continue
             lines.append(line)
-            is_alone = len(members) == 1
-            look = theme.look_of_run(index) if is_alone else Look(member.colour, list(theme.DASHES)[index])
-            name = METRIC_LABELS[metric] if is_alone else member.name
-            name = name if is_alone or len(chart.keys) == 1 else f"{name}: {METRIC_LABELS[metric]}"
-            figures.add_line(figure, name, line, look, plain if chart.over else view, is_share=is_share)
+            look = theme.look_of_run(number if is_alone else index)
+            look = look if is_alone else Look(look.colour, list(theme.DASHES)[number])
+            label = METRIC_LABELS[metric] if is_alone else name
+            label = label if is_alone or len(chart.keys) == 1 else f"{label}: {METRIC_LABELS[metric]}"
+            figures.add_line(figure, label, line, look, over_metric if chart.over else view, is_share=is_share)
     if not lines:
         return None
     if is_share:
         figures.show_shares(figure)
     figure.update_yaxes(rangemode="normal")
     if chart.over is None:
-        curve_view.dress(figure, view, curve_view.span_of(lines))
+        curve_view.dress(figure, view.spanning(lines))
     else:
         figure.update_xaxes(title={"text": METRIC_LABELS[chart.over]})
         figure.update_layout(hovermode="closest")

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from app import theme
 from app.components.replay_buffer import buffer_over_steps
 from app.components.widgets import curves, figures
-from app.components.widgets.curve_view import Drawing
+from app.components.widgets.curve_view import WHOLE
 from app.components.widgets.status_badge import HEALTH, STATES
 from app.queries.answers import UnavailableError
 from app.requests import REWARD_PARTS
@@ -31,11 +31,11 @@ def test_every_curve_is_a_declared_metric_and_every_part_of_a_reward_and_bound_h
 
 def test_buffer_and_retired_set_are_drawn_under_the_size_of_the_data_set():
     series = {"buffer/num_questions": points(2, 3), "buffer/num_retired": points(1, 1)}
-    whole = buffer_over_steps.area(series | {"buffer/num_in_data": points(8, 8)}, Drawing())
+    whole = buffer_over_steps.area(series | {"buffer/num_in_data": points(8, 8)}, WHOLE)
     assert [trace.name for trace in whole.data] == ["replay buffer", "retired", "all questions, |D|"]
     assert [trace.stackgroup for trace in whole.data] == ["all", "all", None]
-    assert len(buffer_over_steps.area(series, Drawing()).data) == 2
-    assert buffer_over_steps.area({"buffer/num_questions": []}, Drawing()) is None
+    assert len(buffer_over_steps.area(series, WHOLE).data) == 2
+    assert buffer_over_steps.area({"buffer/num_questions": []}, WHOLE) is None
 
 
 def test_chart_draws_the_series_that_have_values():
