@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app import settings
-from app.roles import Role
-from app.settings import current_person
+from app.settings import Role, current_person
 from db.rows.chains_of_thought import Difficulty
 from exgrpo_core import faults
 from exgrpo_core.errors import Mistake, UserError

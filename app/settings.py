@@ -1,11 +1,58 @@
-"""Where this process finds its runs, set once by the server, and the person of the current request."""
+"""Where this process finds its runs, set once by the server, and the person of the current request with a role."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
-from app.roles import LINK_HOLDER, Person, Roles
+EVERYONE = "*"
+
+
+class Role(IntEnum):
+    """What a person may do; each role may do what those below it may."""
+
+    VIEWER = 1
+    """Look."""
+    OPERATOR = 2
+    """Start, stop and resume jobs, save drafts, annotate runs and trajectories."""
+    ADMIN = 3
+    """Hide runs from everyone's list, delete and restore them; add, test and remove Ray clusters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The person of a request; `name` appears in the audit log."""
+
+    name: str
+    role: Role
+
+
+LINK_HOLDER = Person("link user", Role.ADMIN)
+"""Without sign-in, anyone with the printed link may do everything."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Roles by rule: an address, `@domain`, or `*` for everyone who signs in; the highest matching role counts."""
+
+    by_rule: Mapping[str, Role]
+
+    def person_of(self, claims: Mapping[str, Any]) -> Person | None:
+        """Return the person in the provider's claims, None if nobody is signed in or no rule matches.
+
+        An address that the provider does not call verified is ignored; without that claim it counts.
+        """
+        email = str(claims.get("email") or "").strip().lower()
+        if claims.get("is_logged_in") is not True or "@" not in email:
+            return None
+        if claims.get("email_verified", True) not in (True, "true"):
+            return None
+        rules = (email, f"@{email.rpartition('@')[2]}", EVERYONE)
+        matching = [self.by_rule[rule] for rule in rules if rule in self.by_rule]
+        return Person(email, max(matching)) if matching else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from app.components.benchmarks import (
     score_table_view,
 )
 from app.components.runs import job_results
-from app.components.widgets import address_choice, data_table, empty_state, notice
+from app.components.widgets import address_choice, data_table, notice
 from app.formats import escape_control_characters
 from app.queries.benchmarks import list_scores
 from app.requests import ContaminationReport
@@ -100,13 +100,13 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
     papers = score_table.with_columns([*newest_lines, *score_table.printed_lines(tables)], score_table.COLUMNS)
     lines = score_table.rank(papers)
     if not rows:
-        empty_state.show(
+        notice.show_empty(
             "leaderboard", "No scores yet",
             "Switch on **Score a model** above, or score a checkpoint from a terminal. Below are the paper's numbers.",
             "exgrpo eval RUN@last -b math500",
         )  # fmt: skip
     elif not measured_lines:
-        empty_state.show("filter_alt_off", "No model matches", "Clear the search.")
+        notice.show_empty("filter_alt_off", "No model matches", "Clear the search.")
     if lines:
         score_table_view.show(lines, "scores")
     if st.toggle("Bars by backbone", key="bars", bind="query-params", help="The paper's figure of backbones"):

@@ -6,9 +6,9 @@ import streamlit as st
 
 from app import theme
 from app.components.benchmarks import score_curves, score_table
-from app.components.runs import comparison, comparison_charts, comparison_tables, run_progress
+from app.components.runs import comparison, comparison_tables
 from app.components.runs.comparison import Group
-from app.components.widgets import address_choice, curve_view, empty_state, own_charts, run_choice
+from app.components.widgets import address_choice, curve_view, notice, own_charts, run_choice, run_state
 from app.components.widgets.curve_view import CurveView
 from app.components.widgets.own_charts import OwnChart
 from app.queries.answers import ask
@@ -36,7 +36,7 @@ def _choices() -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
             label_visibility="collapsed",
             help="Runs whose settings differ by seed only become one curve: their mean, within least and largest",
         )  # fmt: skip
-        labels = {key: METRIC_LABELS[key] for key in comparison_charts.MORE}
+        labels = {key: METRIC_LABELS[key] for key in comparison.MORE}
         more = address_choice.select_several("More metrics", labels, "metrics", (), "More metrics", "collapsed")
     return view, charts, by, more
 
@@ -48,7 +48,7 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     groups = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
     is_by_group = by == BY_GROUP
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
-    comparison_charts.show(curves, view, [*comparison_charts.KEYS, *more], charts)
+    comparison.show(curves, view, [*comparison.KEYS, *more], charts)
     comparison_tables.show_results(curves, rows, is_by_group)
     comparison_tables.show_costs(list(rows.values()))
     _over_answers(list(rows), by)
@@ -75,10 +75,10 @@ with st.container(horizontal=True, vertical_alignment="center"):
     st.title("Compare", anchor=False, width="content")
 chosen = run_choice.choose_compared()
 if len(chosen) < 2:
-    empty_state.show(
+    notice.show_empty(
         "compare_arrows", "Choose two runs or more", "Choose them above, or tick them under **Runs** and press Compare."
     )
 else:
-    refresh = REFRESH_SECONDS if any(run_progress.is_live(row) for row, _ in chosen.values()) else None
+    refresh = REFRESH_SECONDS if any(run_state.is_live(row) for row, _ in chosen.values()) else None
     names_by_id = {run_id: name for run_id, (_, name) in chosen.items()}
     st.fragment(_show, run_every=refresh)(list(chosen), names_by_id)

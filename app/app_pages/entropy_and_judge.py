@@ -2,18 +2,9 @@
 
 import streamlit as st
 
-from app import address
-from app.components.chains_of_thought import (
-    calibration_view,
-    judges,
-    thought_charts,
-    thought_statistics,
-    validity,
-    verdicts,
-    votes,
-)
-from app.components.runs import run_progress
-from app.components.widgets import address_choice, empty_state, figures, run_choice
+from app import address, analyses
+from app.components.chains_of_thought import judges, thought_charts, validity, verdicts
+from app.components.widgets import address_choice, figures, notice, run_choice, run_state
 from app.queries.answers import ask
 from db.queries import code_analysis, judging
 from db.queries.verdicts import outcome_cells, wrong_answers
@@ -25,9 +16,9 @@ REFRESH_SECONDS = 4
 
 def _entropy(row: RunRow, judge: str | None) -> None:
     sample = ask(code_analysis.entropy_points, row.run_id, judge)
-    lines = thought_statistics.tabulate_validity(sample.points)
+    lines = analyses.tabulate_validity(sample.points)
     if not any(line.num_valid or line.num_invalid for line in lines):
-        empty_state.show(
+        notice.show_empty(
             "gavel",
             "No verdict yet",
             "Start a judge under **Judges**; on built-in tasks the oracle judges by itself.",
@@ -58,12 +49,12 @@ def _entropy(row: RunRow, judge: str | None) -> None:
 def _failures(row: RunRow, judge: str | None) -> None:
     validity.show_cells(ask(outcome_cells, row.run_id, judge))
     if judge is None:
-        validity.show_near_misses(thought_statistics.read_wrong_answers(ask(wrong_answers, row.run_id)))
+        validity.show_near_misses(analyses.read_wrong_answers(ask(wrong_answers, row.run_id)))
 
 
 def _verdicts(row: RunRow, judge: str | None) -> None:
     verdicts.show_tiles(
-        ask(code_analysis.code_lines, row.run_id, judge), calibration_view.calibration_of(row.run_id, judge),
+        ask(code_analysis.code_lines, row.run_id, judge), judges.calibration_of(row.run_id, judge),
         is_oracle=judge is None and verdicts.has_oracle(row.run_id),
     )  # fmt: skip
     opened = address.whole_number("trajectory")
@@ -72,11 +63,11 @@ def _verdicts(row: RunRow, judge: str | None) -> None:
         return
     judged = ask(judging.get_verdicts, row.run_id, opened, judge)
     if judged is None:
-        empty_state.show(
+        notice.show_empty(
             "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
         )
     else:
-        votes.show(judged)
+        verdicts.show(judged)
 
 
 def _jobs(row: RunRow) -> None:
@@ -87,9 +78,9 @@ def _judges(row: RunRow, judge: str | None) -> None:
     st.fragment(_jobs, run_every=REFRESH_SECONDS)(row)
     st.subheader("Start a judge", anchor=False)
     judges.show_form(row.run_id, has_oracle=verdicts.has_oracle(row.run_id))
-    calibration_view.show_agreement(ask(judging.agreement, row.run_id, judge))
+    judges.show_agreement(ask(judging.agreement, row.run_id, judge))
     if judge is not None:
-        calibration_view.show_calibration(calibration_view.calibration_of(row.run_id, judge))
+        judges.show_calibration(judges.calibration_of(row.run_id, judge))
         _issues(judge)
     judges.show_prompts(ask(judging.list_judges))
 
@@ -105,7 +96,7 @@ def _issues(judge: str) -> None:
 
 
 def _show(row: RunRow, judge: str | None) -> None:
-    refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
+    refresh = REFRESH_SECONDS if run_state.is_live(row) else None
     views = dict(zip(VIEWS, (_entropy, _failures, thought_charts.show_policy_entropy, _verdicts, _judges), strict=True))
     name, tab = address_choice.tabs(VIEWS)
     with tab:
@@ -122,4 +113,4 @@ if run is not None:
     if run.step:
         _show(run, chosen)
     else:
-        empty_state.show("hourglass_empty", "No steps yet", "Verdicts appear after the first step.")
+        notice.show_empty("hourglass_empty", "No steps yet", "Verdicts appear after the first step.")

@@ -3,9 +3,9 @@
 import streamlit as st
 
 from app import address
-from app.components.paper import gallery, printed_figures, run_figures, run_selection
+from app.components.paper import printed_figures, run_figures, run_selection
 from app.components.paper.entries import BY_KEY, ENTRIES, Entry, Home
-from app.components.paper.gallery import ADDRESS
+from app.components.paper.printed_figures import ADDRESS
 from app.components.paper.run_selection import RunSelection
 from app.components.widgets import address_choice, run_choice
 from app.page_list import PAGES
@@ -64,7 +64,7 @@ def _icon(home: Home) -> str:
 
 with st.container(horizontal=True, vertical_alignment="center"):
     st.title("Paper", anchor=False, width="content")
-wanted = st.query_params.get(gallery.ADDRESS, "")
+wanted = st.query_params.get(printed_figures.ADDRESS, "")
 opened = BY_KEY.get(wanted)
 if opened is not None:
     _show_head(opened)
@@ -74,9 +74,9 @@ else:
         "numbers, for the same drawn from runs, and for the page that shows it live."
     )
     if wanted:
-        address_choice.show_unknown(gallery.ADDRESS, wanted, "all figures and tables are listed")
+        address_choice.show_unknown(printed_figures.ADDRESS, wanted, "all figures and tables are listed")
 selected = run_selection.show(opened)
 if opened is None:
-    gallery.show(selected)
+    printed_figures.show_index(selected)
 else:
     _show_entry(opened, selected)

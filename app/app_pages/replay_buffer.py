@@ -9,8 +9,7 @@ import streamlit as st
 from app import address
 from app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar, what_if_view
 from app.components.replay_buffer.chosen_bar import View
-from app.components.runs import run_progress
-from app.components.widgets import address_choice, curves, data_table, empty_state, figures, notice, run_choice
+from app.components.widgets import address_choice, curves, data_table, figures, notice, run_choice, run_state
 from app.components.widgets.curves import Chart, Curve, figure_of
 from app.formats import known, literal
 from app.queries.answers import ask
@@ -167,12 +166,14 @@ def _concentration(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow
 
 def _retired(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     if has_continuous_rewards(algorithm):
-        empty_state.show("task_alt", "No question retires", "With continuous rewards no question counts as solved.")
+        notice.show_empty("task_alt", "No question retires", "With continuous rewards no question counts as solved.")
         return
     run_id = view.run_id
     lines = ask(retirement_queries.retirement_lines, run_id, algorithm["rollouts_per_question"])
     if not any(line.num_retired for line in lines):
-        empty_state.show("task_alt", "Nothing was retired yet", "A question retires when all K trajectories are right.")
+        notice.show_empty(
+            "task_alt", "Nothing was retired yet", "A question retires when all K trajectories are right."
+        )
         return
     rate = st.column_config.NumberColumn(format="%.1f")
     data_table.show_card(
@@ -192,7 +193,7 @@ def _what_if(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
 
 def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     step, base, other = _steps(row)
-    if run_progress.is_live(row):
+    if run_state.is_live(row):
         st.fragment(_newer, run_every=REFRESH_SECONDS)(row.run_id, row.step)
     states = ask(buffer.state_at, row.run_id, step), ask(buffer.state_at, other.run_id, base)
     view = View(row.run_id, step, base, *states, "" if other.run_id == row.run_id else other.name)
@@ -215,8 +216,8 @@ run, _ = run_choice.show_header("Replay buffer", replays=True)
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not may_replay(spec):
-        empty_state.show_no_replay(run)
+        notice.show_no_replay(run)
     elif not run.step:
-        empty_state.show("hourglass_empty", "No steps yet", "The buffer begins with the first step.")
+        notice.show_empty("hourglass_empty", "No steps yet", "The buffer begins with the first step.")
     else:
         _show(run, algorithm_settings(spec))

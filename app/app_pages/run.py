@@ -6,11 +6,10 @@ from dataclasses import replace
 import streamlit as st
 
 from app import requests
-from app.components.playground import playground
 from app.components.replay_buffer import buffer_over_steps
-from app.components.runs import job_results, run_controls, run_curves, run_details, run_header, run_progress
-from app.components.trajectories import audit_view
-from app.components.widgets import address_choice, curve_view, empty_state, notice, own_charts, page_frame, shown_text
+from app.components.runs import job_results, run_controls, run_details, run_header
+from app.components.trajectories import audit_view, playground
+from app.components.widgets import address_choice, curve_view, notice, own_charts, page_frame, run_state, shown_text
 from app.queries.answers import ask
 from app.queries.runs import TRAINING_RUNS, axis_points, list_judge_results, list_runs, metric_series, wrong_choices
 from app.queries.workbench import has_folder, read_log_tail
@@ -51,7 +50,7 @@ def _header(seen: RunRow, was_asked: bool) -> None:
     if (
         row is None
         or (row.status, row.health, row.tags) != (seen.status, seen.health, seen.tags)
-        or (run_progress.pending(row) is not None) != was_asked
+        or (run_state.pending(row) is not None) != was_asked
     ):
         st.rerun(scope="app")
     run_header.show_stop(row)
@@ -71,9 +70,9 @@ def _curves(row: RunRow) -> None:
     evaluations = ask(metrics.list_evaluations, row.run_id)
     charts = own_charts.of_address()
     of_own = [key for chart in charts for key in (*chart.keys, chart.over) if key]
-    series = metric_series(row.run_id, list(dict.fromkeys([*run_curves.KEYS, *of_own])))
+    series = metric_series(row.run_id, list(dict.fromkeys([*run_details.KEYS, *of_own])))
     if not evaluations and not any(series.values()):
-        empty_state.show("show_chart", "No steps yet", "The curves begin with the first step.")
+        notice.show_empty("show_chart", "No steps yet", "The curves begin with the first step.")
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         view = curve_view.choose()
@@ -81,17 +80,17 @@ def _curves(row: RunRow) -> None:
         own_charts.show_views()
         curve_view.show_zoom(view)
     view = replace(view, axis_points=axis_points(row.run_id, view.axis))
-    run_curves.show_own(charts, series, view)
+    run_details.show_own(charts, series, view)
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
     titles = benchmark_titles(spec)
-    run_curves.show(series, evaluations, ratios, view, "curve", is_live=run_progress.is_live(row), titles=titles)
+    run_details.show_curves(series, evaluations, ratios, view, "curve", is_live=run_state.is_live(row), titles=titles)
 
 
 def _buffer(row: RunRow) -> None:
     spec = ask(runs.run_spec, row.run_id)
     series = metric_series(row.run_id, buffer_over_steps.KEYS)
     if not may_replay(spec):
-        empty_state.show_no_replay(row)
+        notice.show_no_replay(row)
         return
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
@@ -126,7 +125,7 @@ def _log(row: RunRow) -> None:
 
 def _configuration(row: RunRow) -> None:
     if not row.has_settings:
-        empty_state.show("settings_alert", "No settings", "spec.json of this run cannot be read.")
+        notice.show_empty("settings_alert", "No settings", "spec.json of this run cannot be read.")
         return
     spec = ask(runs.run_spec, row.run_id)
     if row.kind != TRAIN:
@@ -176,8 +175,8 @@ def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
 
 def _show(row: RunRow) -> None:
     page_frame.show_title("Run", row.name)
-    is_asked = run_progress.pending(row) is not None
-    refresh = REFRESH_SECONDS if is_asked or run_progress.is_live(row) else None
+    is_asked = run_state.pending(row) is not None
+    refresh = REFRESH_SECONDS if is_asked or run_state.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
         with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
@@ -207,9 +206,9 @@ if row is not None:
 else:
     st.title("Run", anchor=False)
     if run_id is None:
-        empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
+        notice.show_empty("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
     elif has_folder(run_id):
-        empty_state.show("hourglass_empty", "Queued", "The run starts shortly.")
+        notice.show_empty("hourglass_empty", "Queued", "The run starts shortly.")
         _wait_for(run_id)
     else:
-        empty_state.show_no_such_run()
+        notice.show_no_such_run()

@@ -6,8 +6,8 @@ import streamlit as st
 
 from app import requests
 from app.components.runs import list_actions, run_controls, run_groups, run_table
-from app.components.system import machine_view
-from app.components.widgets import empty_state, exports
+from app.components.system import system_view
+from app.components.widgets import data_table, notice
 from app.queries.answers import ask
 from app.queries.runs import RUNS_PAGE_SIZE, list_runs
 from db.queries import runs
@@ -79,14 +79,14 @@ def _list(was_live: bool) -> None:
     if _has_live(counts) != was_live:
         st.rerun(scope="app")
     if not sum(counts.values()):
-        empty_state.show(
+        notice.show_empty(
             "replay",
             "No runs yet",
             "Set up your first one under **New run**, or let the demo train with ExGRPO and with on-policy Dr.GRPO.",
             "exgrpo demo",
         )
         return
-    machine_view.show_line(counts)
+    system_view.show_line(counts)
     columns = run_table.columns_of_address()
     where, group, is_bin = _chosen()
     list_actions.show_last()
@@ -99,7 +99,7 @@ def _list(was_live: bool) -> None:
     deleted = requests.list_deleted()
     rows = [row for row in list_runs(where, num_pages, order) if row.run_id not in deleted]
     if not rows:
-        empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
+        notice.show_empty("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
     opened_group = None if group is None else run_groups.open_group(rows, group)
     if group is not None and opened_group is None:
@@ -131,7 +131,7 @@ def _show_table(rows: Sequence[RunRow], caption: str, columns: Sequence[str], or
         list_actions.show_delete(ticked)
         st.space("stretch")
         run_table.choose_columns(columns)
-        exports.show(lambda: run_table.table(rows, [name for name in columns if name != "Curve"]), "runs")
+        data_table.export(lambda: run_table.table(rows, [name for name in columns if name != "Curve"]), "runs")
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})
 

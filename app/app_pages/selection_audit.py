@@ -9,7 +9,7 @@ import streamlit as st
 from app import address
 from app.components.replay_buffer import what_if
 from app.components.trajectories import audit_view, replay_effects
-from app.components.widgets import address_choice, curves, data_table, empty_state, run_choice
+from app.components.widgets import address_choice, curves, data_table, notice, run_choice
 from app.formats import known
 from app.queries.answers import ask
 from app.queries.runs import metric_series, wrong_choices
@@ -100,7 +100,7 @@ def _checks(row: RunRow, algorithm: dict[str, Any]) -> None:
     if opened is not None:
         audit_view.show_one(opened)
     elif wanted:
-        empty_state.show(
+        notice.show_empty(
             "search_off", "Not drawn in this step", "This step did not replay the question in the address."
         )
 
@@ -109,7 +109,9 @@ def _replays(row: RunRow) -> None:
     """Show what was replayed without a choice among candidates."""
     steps = ask(selections.steps_with_replays, row.run_id)
     if not steps:
-        empty_state.show("fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays.")
+        notice.show_empty(
+            "fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays."
+        )
         return
     step = _step(steps)
     show_groups(ask(selections.list_replayed_groups, row.run_id, step), step)
@@ -124,7 +126,7 @@ def _is_an_experiment(question_selection: str) -> bool:
 
 def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
     if not _is_an_experiment(algorithm["question_selection"]):
-        empty_state.show(
+        notice.show_empty(
             "balance",
             "No experiment",
             f"`{algorithm['question_selection']}` does not draw by chance within a bucket, so drawn questions differ.",
@@ -149,9 +151,9 @@ run, _ = run_choice.show_header("Selection audit", replays=True)
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not run.has_settings:
-        empty_state.show("fact_check", "No audit", "Without settings nobody knows by which rule this run chose.")
+        notice.show_empty("fact_check", "No audit", "Without settings nobody knows by which rule this run chose.")
     elif not experience_ratio(spec):
-        empty_state.show_no_replay(run)
+        notice.show_no_replay(run)
     else:
         name, tab = address_choice.tabs(VIEWS)
         with tab:

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app.components.chains_of_thought import calibration_view, case_view, code_view, thought_charts, verdicts
-from app.components.runs import run_progress
-from app.components.widgets import address_choice, empty_state, figures, run_choice
+from app.components.chains_of_thought import case_view, code_view, judges, thought_charts, verdicts
+from app.components.widgets import address_choice, figures, notice, run_choice, run_state
 from app.queries.answers import ask
 from db.queries import code_analysis
 from db.queries.cases import find_cases, sets_of_run
@@ -24,9 +23,9 @@ NUM_WINDOWS = 12
 def _code(row: RunRow, judge: str | None) -> None:
     lines = ask(code_analysis.code_lines, row.run_id, judge)
     if not any(line.num_trajectories for line in lines):
-        empty_state.show("code_off", "No correct answer yet", "The table is over answer-correct trajectories.")
+        notice.show_empty("code_off", "No correct answer yet", "The table is over answer-correct trajectories.")
         return
-    code_view.show_code(lines, calibration_view.calibration_of(row.run_id, judge))
+    code_view.show_code(lines, judges.calibration_of(row.run_id, judge))
     sample = ask(code_analysis.entropy_points, row.run_id, judge)
     thought_charts.show_sampling(sample)
     by_code = thought_charts.densities_of(sample.points, thought_charts.CODE, "mean_entropy")
@@ -64,7 +63,7 @@ def _cases(row: RunRow, judge: str | None) -> None:
     limit = st.session_state.get(key, CASES_PAGE_SIZE)
     cases = ask(find_cases, row.run_id, judge, limit=limit, only_telling=only_telling)
     if not cases:
-        empty_state.show(
+        notice.show_empty(
             "compare", "No case yet", "A case needs a question with two correct answers in one step"
             + (", with the lower-entropy one valid and the other not." if only_telling else "."),
         )  # fmt: skip
@@ -77,7 +76,7 @@ def _cases(row: RunRow, judge: str | None) -> None:
 
 
 def _show(row: RunRow, judge: str | None) -> None:
-    refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
+    refresh = REFRESH_SECONDS if run_state.is_live(row) else None
     views: dict[str, Callable[[RunRow, str | None], None]] = dict(
         zip(VIEWS, (_code, _over_steps, _cases, code_view.show_rules, case_view.show_sets), strict=True)
     )
@@ -94,4 +93,4 @@ if run is not None:
     if run.step:
         _show(run, chosen)
     else:
-        empty_state.show("hourglass_empty", "No steps yet", "Code and chains of thought appear after the first step.")
+        notice.show_empty("hourglass_empty", "No steps yet", "Code and chains of thought appear after the first step.")

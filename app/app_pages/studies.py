@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import paper_and_studies
-from app.components.studies import study_launch, study_matrix, study_results
-from app.components.widgets import address_choice, empty_state, run_choice
+from app import analyses
+from app.analyses import RunKey, Scale, Study
+from app.components.studies import study_matrix, study_results
+from app.components.widgets import address_choice, notice, run_choice
 from app.formats import with_code
-from app.paper_and_studies import RunKey, Scale, Study
 from app.queries.benchmarks import read_study_results, study_runs
 
 VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
@@ -25,15 +25,15 @@ DEFAULT_STUDY = "main-table"
 def _choices() -> tuple[Study, Scale, int]:
     """Show the choice of study, scale and number of seeds, and return it."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        titles = {name: paper_and_studies.load_study(name).title for name in paper_and_studies.study_names()}
+        titles = {name: analyses.load_study(name).title for name in analyses.study_names()}
         name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)
-        study = paper_and_studies.load_study(name)
+        study = analyses.load_study(name)
         scales = [scale.value for scale in study.scales]
         scale = st.segmented_control(
             "Scale", scales, default=scales[0], required=True, key="scale",
             bind="query-params", help=" \n\n".join(f"**{scale}**: {text}" for scale, text in SCALES.items()),
         )  # fmt: skip
-        return study, Scale(scale), study_launch.seeds(study, Scale(scale))
+        return study, Scale(scale), study_matrix.seeds(study, Scale(scale))
 
 
 def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
             help="One run of each cell, the first seed that has begun",
         )  # fmt: skip
     study_matrix.show(cells, study.name)
-    study_launch.show(study, scale, cells)
+    study_matrix.show_launch(study, scale, cells)
 
 
 def _beside(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
@@ -74,14 +74,14 @@ def _paper(study: Study, _scale: Scale, _keys: Sequence[RunKey]) -> None:
 
 
 def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
-    names = VIEWS if paper_and_studies.number_rows(study) else VIEWS_WITHOUT_PAPER
+    names = VIEWS if analyses.number_rows(study) else VIEWS_WITHOUT_PAPER
     views = dict(zip(names, (_runs, _beside, _paper), strict=False))
     name, tab = address_choice.tabs(names)
     with tab:
         if keys or name == VIEWS[-1]:
             st.fragment(views[name], run_every=REFRESH_SECONDS if name == VIEWS[0] else None)(study, scale, keys)
         else:
-            empty_state.show(
+            notice.show_empty(
                 "science_off",
                 "Not possible at this scale",
                 "No cell of this study can run at this scale; see the notes.",
@@ -95,4 +95,4 @@ st.markdown(f"{chosen.question} :gray[{SCALES[at]}.]")
 if chosen.notes:
     with st.expander("What to know", icon=":material/info:", key="notes"):
         st.markdown("\n".join(f"- {with_code(note)}" for note in chosen.notes))
-_show(chosen, at, paper_and_studies.wanted_keys(chosen, at, chosen.cells, num_seeds))
+_show(chosen, at, analyses.wanted_keys(chosen, at, chosen.cells, num_seeds))

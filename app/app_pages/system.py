@@ -4,8 +4,8 @@ import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.system import audit_log, machine_view
-from app.components.widgets import address_choice, exports, figures, page_frame, ray_cluster, status_badge
+from app.components.system import system_view
+from app.components.widgets import address_choice, data_table, figures, page_frame, ray_cluster, run_state
 from app.formats import ago, byte_size, duration, escape_control_characters, exact
 from app.queries.answers import ask
 from app.queries.runs import list_runs
@@ -60,7 +60,7 @@ def _queue() -> None:
         return
     frame = pd.DataFrame(
         {
-            "State": [status_badge.state_name(row.status) for row in rows],
+            "State": [run_state.state_name(row.status) for row in rows],
             "Job": [escape_control_characters(row.name) for row in rows],
             "Kind": [row.kind for row in rows],
             "Engine": [escape_control_characters(row.engine) for row in rows],
@@ -69,7 +69,7 @@ def _queue() -> None:
         }
     )
     st.dataframe(frame, hide_index=True, key="queue", alt="Running and queued jobs")
-    exports.show(frame, "queue")
+    data_table.export(frame, "queue")
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")
@@ -82,16 +82,16 @@ def _machine() -> None:
         st.subheader("Engines and what they need", anchor=False, width="content")
         if st.button("Check again", icon=":material/refresh:", key="check-again"):
             _findings.clear()
-    machine_view.show_findings(_findings(current_runs_root()))
+    system_view.show_findings(_findings(current_runs_root()))
     st.subheader("GPUs", anchor=False)
-    machine_view.show_gpus(requests.list_gpus())
+    system_view.show_gpus(requests.list_gpus())
     st.subheader("Versions in the workbench's environment", anchor=False)
-    machine_view.show_versions(requests.package_versions())
+    system_view.show_versions(requests.package_versions())
 
 
 def _audit_log() -> None:
     names = {row.run_id: row.name for row in list_runs(RunFilter(is_archived=None))}
-    audit_log.show(requests.journal_entries(), names)
+    system_view.show_log(requests.journal_entries(), names)
 
 
 with st.container(horizontal=True, vertical_alignment="center"):

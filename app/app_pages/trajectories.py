@@ -3,9 +3,8 @@
 import streamlit as st
 
 from app import address
-from app.components.runs import run_progress
-from app.components.trajectories import trajectory_detail, trajectory_marks, trajectory_search
-from app.components.widgets import empty_state, run_choice
+from app.components.trajectories import trajectory_detail, trajectory_search
+from app.components.widgets import notice, run_choice, run_state
 from app.queries.answers import ask, ask_pages
 from db.queries import runs, trajectories, trajectory_list
 from db.rows.runs import RunRow
@@ -56,11 +55,11 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
     rows = _list_snippets(where, _pages().get(where, 1))
     if not rows:
         if where == TrajectoryFacets(run_id=row.run_id):
-            empty_state.show("article", "No trajectories yet", "They appear after the first step of the run.")
+            notice.show_empty("article", "No trajectories yet", "They appear after the first step of the run.")
         else:
-            empty_state.show("filter_alt_off", "No trajectory matches", "Clear the search or a filter.")
+            notice.show_empty("filter_alt_off", "No trajectory matches", "Clear the search or a filter.")
         return
-    refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
+    refresh = REFRESH_SECONDS if run_state.is_live(row) else None
     st.fragment(_count, run_every=refresh)(where, len(rows), rows[0].trajectory_key)
     trajectory_search.show_table(rows, opened)
     if opened is None and len(rows) >= PAGE_SIZE * _pages().get(where, 1):
@@ -72,7 +71,7 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
 def _detail(run_id: str, trajectory_id: int) -> None:
     row = ask(trajectories.get_trajectory, run_id, trajectory_id)
     if row is None:
-        empty_state.show(
+        notice.show_empty(
             "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
         )
     else:
@@ -81,9 +80,9 @@ def _detail(run_id: str, trajectory_id: int) -> None:
 
 run, beside = run_choice.show_header("Trajectories")
 with beside:
-    mark = trajectory_marks.choose()
+    mark = trajectory_detail.choose()
 if mark is not None:
-    trajectory_marks.show_marked(mark)
+    trajectory_detail.show_marked(mark)
 if run is not None:
     algorithm = ask(runs.run_spec, run.run_id).get("algorithm", {})
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):

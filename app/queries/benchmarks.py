@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
-from app import paper_and_studies, settings
-from app.paper_and_studies import AVERAGES, RunKey, Scale, StudyResults
+from app import analyses, settings
+from app.analyses import AVERAGES, RunKey, Scale, StudyResults
 from app.queries.answers import ask
 from app.queries.runs import list_runs
 from app.settings import AppSettings
@@ -79,11 +79,9 @@ def _kept_results(
 
 
 def _runs(database: Database, name: str) -> dict[RunKey, RunRow]:
-    return paper_and_studies.find_runs(database, paper_and_studies.load_study(name))
+    return analyses.find_runs(database, analyses.load_study(name))
 
 
 def _results(database: Database, name: str, scale: Scale) -> StudyResults:
-    study = paper_and_studies.load_study(name)
-    return paper_and_studies.read_results(
-        database, study, scale, paper_and_studies.wanted_keys(study, scale, study.cells, None)
-    )
+    study = analyses.load_study(name)
+    return analyses.read_results(database, study, scale, analyses.wanted_keys(study, scale, study.cells, None))

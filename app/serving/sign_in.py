@@ -18,7 +18,7 @@ from streamlit.auth_util import encode_provider_token, get_cookie_with_chunks
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
-from app.roles import Role, Roles
+from app.settings import Role, Roles
 from exgrpo_core.errors import InputError
 
 PATHS = frozenset({"/auth/login", "/auth/logout", "/oauth2callback"})

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from app import requests, settings
-from app.roles import LINK_HOLDER, Person, Role, Roles
 from app.serving.sign_in import SignInError, read_sign_in
+from app.settings import LINK_HOLDER, Person, Role, Roles
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.specs.train import TrainSpec

@@ -7,7 +7,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from app.components.widgets.exports import as_csv, as_latex, as_markdown
+from app.components.widgets.data_table import as_csv, as_latex, as_markdown
 from db.rows.display_names import escape_control_characters
 from jobs.cli.main import app
 from tests.security import hostile

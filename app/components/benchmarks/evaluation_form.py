@@ -3,11 +3,11 @@
 import streamlit as st
 
 from app import requests
+from app.analyses import load_protocols
 from app.components.benchmarks.backbone_bars import STUDIES
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
 from app.formats import escape_control_characters, with_code
-from app.paper_and_studies import load_protocols
 from app.queries.runs import training_names
 from app.requests import UserError
 from db.rows.display_names import distinct_names

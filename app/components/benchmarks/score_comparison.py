@@ -9,10 +9,10 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, requests, theme
+from app.analyses import AVERAGES
 from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
-from app.components.widgets import address_choice, data_table, exports, figures, notice, shown_text
+from app.components.widgets import address_choice, data_table, figures, notice, shown_text
 from app.formats import NONE_SHOWN, escape_control_characters, share
-from app.paper_and_studies import AVERAGES
 from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
 from app.requests import RecordedQuestion
@@ -47,7 +47,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
         frame = table(rows)
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.caption(f"Second minus first, in points; {describe_intervals(rows, column_of)}", width="content")
-            exports.show(frame, "score-differences")
+            data_table.export(frame, "score-differences")
         st.dataframe(
             frame, hide_index=True, key="differences", placeholder=NONE_SHOWN, column_config=_columns(),
             alt="Differences of the two models by benchmark",
@@ -173,7 +173,7 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
         won = sum(item.difference > 0 for item in items)
         cut = f", the {_MAX_LISTED_ITEMS} largest differences listed" if len(listed) < len(items) else ""
         st.caption(f"{won:,} won, {len(items) - won:,} lost{cut}; click one for both answers", width="content")
-        exports.show(frame, "questions-won-and-lost")
+        data_table.export(frame, "questions-won-and-lost")
     percent = st.column_config.NumberColumn(format="%.0f%%", help="Share of its samples that are correct")
     points = st.column_config.NumberColumn(format="%+.0f", help="Points")
     most = 10 if opened is None else 5

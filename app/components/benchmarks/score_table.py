@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.paper_and_studies import (
+from app.analyses import (
     AVERAGES,
     BENCHMARK_COLUMNS,
     PaperTable,

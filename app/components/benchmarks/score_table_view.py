@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from app import theme
 from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Score, ScoreLine, remarks
-from app.components.widgets import exports, figures
-from app.components.widgets.exports import markdown, pipe_table
+from app.components.widgets import data_table, figures
+from app.components.widgets.data_table import markdown, pipe_table
 from app.formats import NONE_SHOWN, escape_control_characters
 
 OFF_PROTOCOL, DIFFERING, DISAGREEING = "†", "‡", "*"
@@ -28,7 +28,7 @@ def show(lines: Sequence[ScoreLine], name: str) -> None:
             "underlined: second best.",
             width="content",
         )
-        exports.show(lambda: lines, name, formats=_FORMATS)
+        data_table.export(lambda: lines, name, formats=_FORMATS)
     st.html(
         html(lines, dict(zip(COLUMNS, COLUMNS, strict=True)), [(title, len(block)) for title, block in _BLOCKS.items()])
     )
@@ -45,7 +45,7 @@ def show_user_benchmarks(lines: Sequence[ScoreLine], titles: Mapping[str, str]) 
     """Show the scores on the user's benchmarks, of which `titles` has the columns."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption("Percent correct; ± half of the 95% interval, clustered over questions.", width="content")
-        exports.show(lambda: as_rows(lines, titles), "own-benchmarks")
+        data_table.export(lambda: as_rows(lines, titles), "own-benchmarks")
     st.html(html(lines, titles))
     _remark_differing(lines, "-own")
 
@@ -92,8 +92,8 @@ def _cells(lines: Sequence[ScoreLine], marks: Mapping[int, str], error: str) -> 
     return pd.DataFrame([[cell(line.scores.get(column)) for column in COLUMNS] for line in lines], columns=COLUMNS)
 
 
-_FORMATS: exports.Formats = {
-    "CSV": ("csv", "text/csv", lambda lines: exports.as_csv(as_rows(lines))),
+_FORMATS: data_table.Formats = {
+    "CSV": ("csv", "text/csv", lambda lines: data_table.as_csv(as_rows(lines))),
     "Markdown": ("md", "text/markdown", as_markdown),
     "LaTeX": ("tex", "application/x-tex", as_latex),
 }

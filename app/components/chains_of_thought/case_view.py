@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import address, requests
-from app.components.chains_of_thought import thought_statistics
-from app.components.widgets import address_choice, empty_state, figures, notice, shown_text
+from app import address, analyses, requests
+from app.components.widgets import address_choice, figures, notice, shown_text
 from app.formats import badge_label, literal, nats
 from app.queries.answers import ask
 from db.queries.cases import list_case_sets, saved_cases
@@ -103,7 +102,7 @@ def show_sets(_row: RunRow, _judge: str | None) -> None:
     """Show the choice of a set, which is in the address, its files and its cases."""
     rows = ask(list_case_sets)
     if not rows:
-        empty_state.show("bookmark", "No saved cases", "Keep a case under **Cases**; sets are kept with the runs.")
+        notice.show_empty("bookmark", "No saved cases", "Keep a case under **Cases**; sets are kept with the runs.")
         return
     names = {row.name: f"{row.name} ({row.num_cases})" for row in rows}
     address.restore()
@@ -120,8 +119,8 @@ def show_sets(_row: RunRow, _judge: str | None) -> None:
 
 def _downloads(name: str, cases: Sequence[SnowballCase]) -> None:
     for label, ending, mime, written in (
-        ("Markdown", "md", "text/markdown", thought_statistics.cases_as_markdown),
-        ("JSON", "json", "application/json", thought_statistics.cases_as_json),
+        ("Markdown", "md", "text/markdown", analyses.cases_as_markdown),
+        ("JSON", "json", "application/json", analyses.cases_as_json),
     ):
         st.download_button(
             label, written(name, cases), file_name=f"{figures.file_name(name) or 'cases'}.{ending}", mime=mime,

@@ -6,10 +6,9 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import address
-from app.components.chains_of_thought import thought_statistics
-from app.components.chains_of_thought.thought_statistics import Calibration, PaperCodeLine, RuleTable
-from app.components.widgets import data_table, empty_state, exports
+from app import address, analyses
+from app.analyses import Calibration, PaperCodeLine, RuleTable
+from app.components.widgets import data_table, notice
 from app.formats import VALIDITY, escape_control_characters, known, share
 from app.queries.answers import ask
 from db.queries import code_analysis
@@ -25,7 +24,7 @@ def show_code(lines: Sequence[CodeLine], calibration: Calibration | None) -> Non
     """Show one row of the run and one of the paper for each difficulty, and how many answers were judged."""
     data_table.show_card(
         "Entropy and CoT correctness, code off and on",
-        code_frame(lines, thought_statistics.paper_code_lines(), calibration), "code-table",
+        code_frame(lines, analyses.paper_code_lines(), calibration), "code-table",
         "Entropy and share of valid chains of thought without and with code, this run beside the paper",
         _code_columns(), _note(lines, calibration),
     )  # fmt: skip
@@ -65,9 +64,7 @@ def _run_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
 
 
 def _corrected_row(group: str, off: CodeLine, on: CodeLine, calibration: Calibration) -> dict[str, object]:
-    rates = [
-        thought_statistics.correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration) for line in (off, on)
-    ]
+    rates = [analyses.correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration) for line in (off, on)]
     values = [_PERCENT * rate.value for rate in rates]
     return {
         "Questions": group,
@@ -127,7 +124,7 @@ def _valid(line: CodeLine) -> float:
     return line.num_judged * line.cot_correctness if line.num_judged else 0.0
 
 
-def _interval(rate: Rate | thought_statistics.CorrectedRate) -> str | None:
+def _interval(rate: Rate | analyses.CorrectedRate) -> str | None:
     has_items = rate.num_items if isinstance(rate, Rate) else rate.is_informative
     return f"{_PERCENT * rate.low:.1f} \N{EN DASH} {_PERCENT * rate.high:.1f}" if has_items else None
 
@@ -136,13 +133,13 @@ def show_rules(row: RunRow, _judge: str | None) -> None:
     """Show how many trajectories fit each rule; for the rule in the address also its newest trajectories."""
     counts = ask(code_analysis.rule_counts, row.run_id)
     if not counts:
-        empty_state.show(
+        notice.show_empty(
             "code_off", "No rules applied yet", "Older databases have no matches of code rules; rebuild the database.",
             "exgrpo db rebuild",
         )  # fmt: skip
         return
     only_correct = st.toggle("Correct answers only", key="only-correct", bind="query-params")
-    rules = thought_statistics.tabulate_counts(counts, only_correct=only_correct)
+    rules = analyses.tabulate_counts(counts, only_correct=only_correct)
     _show_counts(rules)
     frame = rule_table(rules)
     names = [PARSER, *(rule.rule_id for rule in rules.rules)]
@@ -160,7 +157,7 @@ def show_rules(row: RunRow, _judge: str | None) -> None:
         names.index(wanted) if wanted in names else None, lambda row: address.put({"rule": names[row]}), columns,
         len(frame),
     )  # fmt: skip
-    exports.show(frame, "code-rules")
+    data_table.export(frame, "code-rules")
     if wanted in names:
         _hits(row.run_id, wanted)
 
@@ -197,12 +194,10 @@ def _show_counts(rules: RuleTable) -> None:
 
 
 def _hits(run_id: str, wanted: str) -> None:
-    rows = ask(
-        code_analysis.list_rule_hits, run_id, None if wanted == PARSER else thought_statistics.rules_to_bits([wanted])
-    )
+    rows = ask(code_analysis.list_rule_hits, run_id, None if wanted == PARSER else analyses.rules_to_bits([wanted]))
     st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
     if not rows:
-        empty_state.show("search_off", "No trajectory matches", "Choose another rule.")
+        notice.show_empty("search_off", "No trajectory matches", "Choose another rule.")
         return
     st.caption(f"The newest {len(rows):,}; a click opens one")
     frame = hit_table(rows)
@@ -213,7 +208,7 @@ def _hits(run_id: str, wanted: str) -> None:
     picked = data_table.pick(
         frame, f"rule-hits-{run_id}-{wanted}", "Trajectories that fit the rule, newest first", columns
     )
-    exports.show(frame, f"code-rule-{wanted}".lower(), "code-rule-hits")
+    data_table.export(frame, f"code-rule-{wanted}".lower(), "code-rule-hits")
     if picked is not None:
         query = {"run": run_id, "trajectory": str(rows[picked].trajectory_id)}
         st.switch_page("app_pages/trajectories.py", query_params=query)

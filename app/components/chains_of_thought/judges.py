@@ -1,16 +1,20 @@
-"""Judges of a run: their jobs with progress and cost, the versions of the prompt, and the form that starts one."""
+"""Judges of a run: their jobs, prompts and form, and their calibration and agreement with others."""
 
 from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
-from app import requests
-from app.components.chains_of_thought import thought_statistics
-from app.components.widgets import data_table, empty_state, exports, notice, shown_text, status_badge
-from app.formats import ago, escape_control_characters, number
+from app import analyses, requests
+from app.analyses import Calibration
+from app.components.widgets import data_table, notice, run_state, shown_text
+from app.formats import ago, escape_control_characters, number, share
+from app.queries.answers import ask
+from db.queries import judging
+from db.rows.chains_of_thought import AgreementRow
 from db.rows.display_names import id_end
 from db.rows.judging import JudgeJobRow, JudgeRow
+from db.statistics.intervals import Rate, wilson
 
 _COUNTS = {
     "Responses": "num_responses", "Valid": "num_valid", "Not valid": "num_invalid", "Unjudged": "num_unjudged",
@@ -23,7 +27,7 @@ _KINDS = {"oracle": "oracle of the task", "server": "language model behind a ser
 def show(jobs: Sequence[JudgeJobRow]) -> None:
     """Show one row per job; a click opens it as a run."""
     if not jobs:
-        empty_state.show("gavel", "No judge jobs yet", "Start one below; the paper's judge is Qwen3-32B.")
+        notice.show_empty("gavel", "No judge jobs yet", "Start one below; the paper's judge is Qwen3-32B.")
         return
     frame = table(jobs)
     columns = {
@@ -35,7 +39,7 @@ def show(jobs: Sequence[JudgeJobRow]) -> None:
     picked = data_table.pick(
         frame, f"judge-jobs-{len(jobs)}", "Jobs of judges with state, progress, votes, requests and tokens", columns
     )
-    exports.show(frame, "judge-jobs")
+    data_table.export(frame, "judge-jobs")
     for job in jobs:
         if job.status in {"failed", "lost"} and job.status_reason:
             st.text(escape_control_characters(f"{id_end(job.judge_run_id)}: {job.status_reason}"))
@@ -49,7 +53,7 @@ def table(jobs: Sequence[JudgeJobRow]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Job": [id_end(job.judge_run_id) for job in jobs],
-            "State": [status_badge.state_name(job.status) for job in jobs],
+            "State": [run_state.state_name(job.status) for job in jobs],
             "Judge": [escape_control_characters(job.judge) for job in jobs],
             "Prompt": [escape_control_characters(job.prompt) or None for job in jobs],
             "Progress": [_fraction(job, plan) for job, plan in zip(jobs, plans, strict=True)],
@@ -71,7 +75,7 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
             frame, "judge-prompts", "Judges and prompt versions with the number of jobs, responses and tokens",
             dict.fromkeys(("Jobs", *_COUNTS), st.column_config.NumberColumn(format="localized")),
         )  # fmt: skip
-    prompt = thought_statistics.load_judge_prompt()
+    prompt = analyses.load_judge_prompt()
     with st.expander(f"Full text of {prompt.version_name}", icon=":material/description:", key="prompt-words"):
         st.caption(prompt.source)
         st.caption("The workbench puts this guard before the paper's prompt:")
@@ -179,3 +183,91 @@ def _submit(content: dict[str, object]) -> None:
         notice.show("error", "Not started", str(error))
         return
     st.success(f"Queued as {job_id}.", icon=":material/check:")
+
+
+def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
+    """Return the newest calibration of a judge's model with its prompt; the oracle needs none."""
+    job = next((job for job in ask(judging.list_judge_jobs, run_id) if job.judge_run_id == judge_run_id), None)
+    if job is None or not job.prompt:
+        return None
+    return analyses.calibrate(ask(judging.calibration_votes, job.judge, job.prompt))
+
+
+def show_calibration(calibration: Calibration | None) -> None:
+    """Show the rates against human labels with their intervals, or how to get them."""
+    st.markdown("**Calibration on labelled solutions**")
+    if calibration is None:
+        st.caption("None for this judge and prompt. Rates are not corrected for the judge's errors. To calibrate it:")
+        st.code("exgrpo judge --labelled processbench.jsonl --server http://127.0.0.1:8000/v1", language="bash")
+        return
+    alt = "Sensitivity, specificity, unjudged share and flips with 95% intervals"
+    data_table.show(calibration_table(calibration), "judge-calibration", alt)
+    accuracy = share(calibration.accuracy)
+    st.caption(f"Cohen's kappa {number(calibration.kappa)}, accuracy {accuracy}, {calibration.num_items:,} items.")
+
+
+def calibration_table(calibration: Calibration) -> pd.DataFrame:
+    """Return one row per rate."""
+    names = {
+        "sensitivity": "valid chains called valid",
+        "specificity": "invalid chains called invalid",
+        "unjudged": "items without a verdict",
+        "flips": "items whose votes contradict each other",
+    }
+    rates = [getattr(calibration, name) for name in names]
+    return pd.DataFrame(
+        {
+            "Rate": [name.capitalize() for name in names],
+            "Of": list(names.values()),
+            "Value": [share(rate.value) for rate in rates],
+            "95% interval": [interval(rate) if rate.num_items else None for rate in rates],
+            "Items": [rate.num_items for rate in rates],
+        }
+    )
+
+
+def show_agreement(rows: Sequence[AgreementRow]) -> None:
+    """Show how the judge's verdicts compare with the oracle's and with users'."""
+    st.markdown("**Agreement**")
+    if not rows:
+        st.caption(
+            "Nothing to compare with. A judge chosen above is compared with the oracle; your verdicts, under "
+            "**Verdicts**, against either."
+        )
+        return
+    alt = "Agreement of the judge with the oracle and with users: share, kappa and the four counts"
+    data_table.show(agreement_table(rows), "judge-agreement", alt)
+
+
+def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
+    """Return one row for each source of verdicts that the judge is compared with."""
+    rates = [wilson(row.num_both_valid + row.num_both_invalid, row.num_compared) for row in rows]
+    return pd.DataFrame(
+        {
+            "With": [row.other for row in rows],
+            "Compared": [row.num_compared for row in rows],
+            "Agree": [share(rate.value) for rate in rates],
+            "95% interval": [interval(rate) for rate in rates],
+            "Kappa": [number(_kappa(row)) for row in rows],
+            "Both valid": [row.num_both_valid for row in rows],
+            "Valid by the judge only": [row.num_only_judge for row in rows],
+            "Valid by the other only": [row.num_only_other for row in rows],
+            "Both not valid": [row.num_both_invalid for row in rows],
+        }
+    )
+
+
+def interval(rate: Rate | analyses.CorrectedRate) -> str:
+    """Return a rate's 95% interval in percent."""
+    return f"{100 * rate.low:.1f} \N{EN DASH} {100 * rate.high:.1f}%"
+
+
+def _kappa(row: AgreementRow) -> float:
+    return analyses.cohen_kappa(
+        {
+            (True, True): row.num_both_valid,
+            (True, False): row.num_only_judge,
+            (False, True): row.num_only_other,
+            (False, False): row.num_both_invalid,
+        }
+    )

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.chains_of_thought.thought_statistics import ValidityLine
+from app.analyses import ValidityLine
 from app.components.widgets import figures, run_choice
 from app.components.widgets.curve_view import WHOLE
 from app.formats import escape_control_characters

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.components.chains_of_thought.thought_statistics import ReadAnswer, ValidityLine
+from app.analyses import ReadAnswer, ValidityLine
 from app.components.widgets import data_table
 from app.formats import escape_control_characters, known, share
 from db.rows.chains_of_thought import OutcomeCell

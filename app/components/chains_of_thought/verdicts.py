@@ -1,20 +1,20 @@
-"""Verdicts on correct answers: whose they are, how many are valid, and the list of judged and disputed ones."""
+"""Verdicts on correct answers: whose they are, the list of them, and one answer beside all its verdicts."""
 
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
 
-from app import address, requests
-from app.components.chains_of_thought import calibration_view, thought_statistics
-from app.components.chains_of_thought.thought_statistics import Calibration
-from app.components.widgets import data_table, empty_state, exports
-from app.formats import NONE_SHOWN, VALIDITY, escape_control_characters, share
+from app import address, analyses, requests
+from app.analyses import Calibration
+from app.components.chains_of_thought import case_view, judges
+from app.components.widgets import data_table, notice, shown_text
+from app.formats import NONE_SHOWN, VALIDITY, escape_control_characters, nats, share
 from app.queries.answers import ask, ask_pages
-from db.queries import judging, runs
+from db.queries import judging, lineage, runs, trajectories
 from db.rows.chains_of_thought import ALL, CodeLine
 from db.rows.display_names import id_end
-from db.rows.judging import JudgedRow, JudgeJobRow, VerdictFilter
+from db.rows.judging import JudgedRow, JudgeJobRow, VerdictFilter, VoteRow
 from db.rows.runs import RunRow
 from db.statistics.intervals import wilson
 
@@ -68,7 +68,7 @@ def show_tiles(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
     figures = [
         ("Correct answers", f"{num_all:,}", "fresh rollouts"),
         ("Judged", f"{num_judged:,}", share(num_judged / num_all) if num_all else NONE_SHOWN),
-        ("Valid chains", share(rate.value), calibration_view.interval(rate) if num_judged else "no verdict yet"),
+        ("Valid chains", share(rate.value), judges.interval(rate) if num_judged else "no verdict yet"),
         ("Corrected", *_corrected(all_lines, calibration, is_oracle=is_oracle)),
     ]
     data_table.show_tiles(figures)
@@ -80,10 +80,10 @@ def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
     if calibration is None:
         return NONE_SHOWN, "judge not calibrated"
     num_valid, num_judged = sum(line.num_valid_by_judge for line in lines), sum(line.num_by_judge for line in lines)
-    rate = thought_statistics.correct_rate(num_valid, num_judged, calibration)
+    rate = analyses.correct_rate(num_valid, num_judged, calibration)
     if not rate.is_informative:
         return NONE_SHOWN, "judge no better than chance"
-    return share(rate.value), calibration_view.interval(rate)
+    return share(rate.value), judges.interval(rate)
 
 
 def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
@@ -95,7 +95,7 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
     rows = _list_verdicts(run_id, judge_run_id, which, pages.get(page_key, 1))
     if not rows:
         title = "No correct answer yet" if which is VerdictFilter.ALL else f"None {_NAMES[which].lower()}"
-        empty_state.show("gavel", title, _why(which))
+        notice.show_empty("gavel", title, _why(which))
         return
     frame = verdict_table(rows)
     if judge_run_id is None:
@@ -113,7 +113,7 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
         lambda row: address.put({"trajectory": str(rows[row].trajectory_id)}), columns, 14 if opened is None else 6,
     )  # fmt: skip
     with st.container(horizontal=True, gap="small"):
-        exports.show(frame, "verdicts")
+        data_table.export(frame, "verdicts")
         if len(rows) >= VERDICTS_PAGE_SIZE * pages.get(page_key, 1) and st.button(
             "Show more", icon=":material/expand_more:", key="more-verdicts", type="tertiary"
         ):
@@ -179,3 +179,80 @@ def _list_verdicts(run_id: str, judge_run_id: str | None, which: VerdictFilter, 
         VERDICTS_PAGE_SIZE,
         num_pages,
     )  # fmt: skip
+
+
+_TEXT_HEIGHT = 420
+_CHOICES = {"valid": True, "not valid": False, "no verdict": None}
+
+
+def show(row: JudgedRow) -> None:
+    """Show text and verdicts side by side."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.subheader(f"Trajectory {row.trajectory_id}", anchor=False, width="content")
+        for name, verdict in (("judge", row.by_judge), ("oracle", row.oracle), ("you", row.user)):
+            if verdict is not None:
+                st.caption(name, width="content")
+                case_view.verdict_badge(verdict)
+        st.space("stretch")
+        if st.button("Open in Trajectories", icon=":material/open_in_new:", type="tertiary", key="open-trajectory"):
+            query = {"run": row.run_id, "trajectory": str(row.trajectory_id)}
+            st.switch_page("app_pages/trajectories.py", query_params=query)
+        st.button("Close", icon=":material/close:", key="close-verdict", on_click=_close, type="tertiary")
+    st.caption(f"Question {row.question_index:,}, step {row.step:,}, entropy {nats(row.mean_entropy)} nats per token")
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _text(row)
+    with right:
+        _override(row)
+        votes = ask(judging.list_votes, row.run_id, row.trajectory_id)
+        if not votes:
+            st.caption("No judge has voted on it.")
+        for vote in votes:
+            _vote(vote)
+
+
+def _text(row: JudgedRow) -> None:
+    trajectory = ask(trajectories.get_trajectory, row.run_id, row.trajectory_id)
+    question = ask(lineage.get_question, row.run_id, row.question_index)
+    shown_text.show_raw(question.prompt_text if question else None, "Prompt")
+    st.markdown("**Response**")
+    with st.container(height=_TEXT_HEIGHT, border=False):
+        shown_text.show_raw(trajectory.text if trajectory else None)
+
+
+def _override(row: JudgedRow) -> None:
+    names = {value: name for name, value in _CHOICES.items()}
+    key = f"override-{row.run_id}-{row.attempt}-{row.trajectory_id}"
+    with st.container(border=True, key="override"):
+        st.segmented_control(
+            "Your verdict", list(_CHOICES), default=names[row.user], key=key, required=True, on_change=_set,
+            args=(row, key), help="It replaces every judge's verdict in all tables; judges are compared with it",
+        )  # fmt: skip
+
+
+def _set(row: JudgedRow, key: str) -> None:
+    chosen = st.session_state.get(key)
+    if chosen is None:
+        return
+    try:
+        requests.set_verdict(row.run_id, row.attempt, row.trajectory_id, _CHOICES[chosen])
+    except requests.CommandError as error:
+        notice.show("error", "Not saved", str(error))
+        return
+    st.toast("Verdict saved", icon=":material/check:")
+
+
+def _vote(vote: VoteRow) -> None:
+    with st.container(border=True, gap="xsmall", key=f"vote-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.text(escape_control_characters(f"{vote.judge}, vote {vote.vote + 1}"), width="content")
+            case_view.verdict_badge({"valid": True, "invalid": False}.get(vote.outcome))
+        facts = [f"prompt {vote.prompt}", f"{vote.num_tokens:,} tokens", *vote.issues]
+        st.text(escape_control_characters(" \N{MIDDLE DOT} ".join([*facts, vote.reason] if vote.reason else facts)))
+        if vote.answer:
+            with st.expander("The judge's words", key=f"words-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):
+                shown_text.show_raw(vote.answer)
+
+
+def _close() -> None:
+    address.put({"trajectory": None})

@@ -1,16 +1,23 @@
-"""What the paper prints of an entry: its picture as bars, and its table."""
+"""What the paper prints: the index of its figures and tables, each entry's numbers as bars, and its table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import paper_and_studies, theme
-from app.components.paper.entries import Drawing, Entry
+from app import address, analyses, theme
+from app.analyses import PaperTable
+from app.components.paper import method_overview
+from app.components.paper.entries import ENTRIES, PARTS, Drawing, Entry
+from app.components.paper.run_selection import RunSelection
 from app.components.studies import study_results
 from app.components.widgets import data_table, figures
-from app.paper_and_studies import PaperTable
+from app.queries.answers import ask
+from app.queries.runs import metric_series
+from app.theme import Palette
+from db.queries import metrics
+from db.rows.runs import MetricPoint
 
 _PER_ROW = 26
 _WORDS = ("Group", "Row", "Cells here")
@@ -32,7 +39,7 @@ def tables_of(entry: Entry) -> Iterator[PaperTable]:
     """Yield the printed tables of an entry, as far as studies hold their rows."""
     for name in (entry.study, *entry.others):
         if entry.table:
-            yield from (table for table in paper_and_studies.load_study(name).tables if table.name == entry.table)
+            yield from (table for table in analyses.load_study(name).tables if table.name == entry.table)
 
 
 def rows_of(entry: Entry) -> list[PrintedRow]:
@@ -41,11 +48,11 @@ def rows_of(entry: Entry) -> list[PrintedRow]:
     for table in tables_of(entry):
         for row in table.rows:
             printed = row.values[table.columns.index(entry.column)]
-            value = paper_and_studies.number_of(printed)
-            if value is not None and not paper_and_studies.printed(printed).endswith("%"):
+            value = analyses.number_of(printed)
+            if value is not None and not analyses.printed(printed).endswith("%"):
                 is_ours = row.row.startswith("ExGRPO")
                 key = (row.row, value)
-                rows.setdefault(key, PrintedRow(row.group, row.row, value, paper_and_studies.printed(printed), is_ours))
+                rows.setdefault(key, PrintedRow(row.group, row.row, value, analyses.printed(printed), is_ours))
     return list(rows.values())
 
 
@@ -97,6 +104,64 @@ def _is_ambiguous(entry: Entry, name: str) -> bool:
 
 def _cases(entry: Entry) -> None:
     """Show the entropies of the printed cases, which the paper gives with each response."""
-    claims = [claim for claim in paper_and_studies.load_study(entry.study).claims if claim.row.startswith("Case")]
-    lines = [f"- {claim.row}: {paper_and_studies.printed(claim.value)} nats per token" for claim in claims]
+    claims = [claim for claim in analyses.load_study(entry.study).claims if claim.row.startswith("Case")]
+    lines = [f"- {claim.row}: {analyses.printed(claim.value)} nats per token" for claim in claims]
     st.markdown("\n".join(lines))
+
+
+ADDRESS = "figure"
+_COLUMNS = 4
+_MAX_RUNS = 3
+_TABLES = {Drawing.RULES: 6, Drawing.SETTINGS: 6, Drawing.CASES: 4}
+Series = Mapping[str, Sequence[Sequence[MetricPoint]]]
+"""The curves of each metric, one a run."""
+
+
+def show_index(selection: RunSelection) -> None:
+    """Show all cards, those of the appendix under a heading of their own."""
+    series = series_of(selection)
+    for part in PARTS:
+        st.subheader(part, anchor=False)
+        entries = [entry for entry in ENTRIES if entry.part == part]
+        for start in range(0, len(entries), _COLUMNS):
+            columns = st.columns(_COLUMNS, gap="small")
+            for entry, column in zip(entries[start : start + _COLUMNS], columns, strict=False):
+                with column:
+                    _card(entry, series)
+
+
+def series_of(selection: RunSelection) -> Series:
+    """Return the curves that small pictures draw, of the first few runs."""
+    keys = list(dict.fromkeys(entry.quantities[0] for entry in ENTRIES if entry.quantities))
+    recorded = [key for key in keys if key != "held_out"]
+    by_run = [
+        metric_series(run_id, recorded) | {"held_out": _held_out(run_id)} for run_id in list(selection.rows)[:_MAX_RUNS]
+    ]
+    return {key: [series[key] for series in by_run if series[key]] for key in keys}
+
+
+def picture(entry: Entry, series: Series, colours: Palette) -> str:
+    """Return the small picture: of printed numbers where there are any, else of the runs, else a sketch."""
+    rows = rows_of(entry)
+    if rows:
+        return method_overview.bars([row.value for row in rows], [row.is_ours for row in rows], colours)
+    if entry.drawing is Drawing.METHOD:
+        return method_overview.svg(colours)
+    if entry.drawing in _TABLES:
+        return method_overview.table(_TABLES[entry.drawing], colours)
+    return method_overview.lines([curve for key in entry.quantities[:1] for curve in series.get(key, ())], colours)
+
+
+def _held_out(run_id: str) -> list[MetricPoint]:
+    rows = [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == "held_out"]
+    return [MetricPoint(row.step, row.avg_at_n) for row in rows]
+
+
+def _card(entry: Entry, series: Series) -> None:
+    with st.container(border=True, gap="xsmall", key=f"entry-{entry.key}", height="stretch"):
+        st.html(method_overview.as_image(picture(entry, series, theme.palette()), f"{entry.label}: {entry.title}"))
+        st.button(
+            f"**{entry.label}** {entry.title}", key=f"paper-open-{entry.key}", type="tertiary", on_click=address.put,
+            args=({ADDRESS: entry.key},),
+        )  # fmt: skip
+        st.caption(entry.finding)

@@ -8,16 +8,16 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
+from app import analyses, theme
 from app.components.benchmarks import backbone_bars, score_table, score_table_view
-from app.components.chains_of_thought import case_view, code_view, thought_charts, thought_statistics
+from app.components.chains_of_thought import case_view, code_view, thought_charts
 from app.components.paper import method_overview
 from app.components.paper.entries import Drawing, Entry
 from app.components.paper.run_selection import PRINTED, REPLAYING, RunSelection
 from app.components.replay_buffer import buffer_over_steps
-from app.components.runs import comparison_charts, comparison_tables
+from app.components.runs import comparison, comparison_tables
 from app.components.runs.comparison import Group
-from app.components.widgets import curves, empty_state, figures
+from app.components.widgets import curves, figures, notice
 from app.components.widgets.curve_view import WHOLE
 from app.components.widgets.spec_text import flatten, option_text
 from app.formats import NONE_SHOWN, escape_control_characters, literal
@@ -47,7 +47,7 @@ def show(entry: Entry, selection: RunSelection) -> None:
     elif selection.kind == PRINTED:
         st.caption("Choose runs above to draw the same of your own data.")
     elif not selection.rows:
-        empty_state.show(
+        notice.show_empty(
             "show_chart", "No such runs yet", "Choose other runs above, or start some under **New run**.",
             "exgrpo demo",
         )  # fmt: skip
@@ -74,7 +74,7 @@ def _backbones(_entry: Entry, _selection: RunSelection) -> None:
 
 def _curves(entry: Entry, selection: RunSelection) -> None:
     groups = [Group(selection.names[run_id], (run_id,)) for run_id in selection.rows]
-    comparison_charts.show(groups, WHOLE, entry.quantities)
+    comparison.show(groups, WHOLE, entry.quantities)
 
 
 def _buffer(_entry: Entry, selection: RunSelection) -> None:
@@ -117,7 +117,7 @@ def _validity(entry: Entry, selection: RunSelection) -> None:
 
 def _signals(_entry: Entry, selection: RunSelection) -> None:
     sample = ask(code_analysis.entropy_points, _first(selection).run_id, None)
-    lines = thought_statistics.tabulate_validity(sample.points)
+    lines = analyses.tabulate_validity(sample.points)
     for name, column in zip(("entropy", "perplexity"), st.columns(2, gap="small"), strict=True):
         with column:
             figures.show_card(
@@ -143,7 +143,7 @@ def _rules(_entry: Entry, selection: RunSelection) -> None:
     if selection.rows:
         code_view.show_rules(_first(selection), None)
     else:
-        rules = code_view.rule_table(thought_statistics.tabulate_counts(()))
+        rules = code_view.rule_table(analyses.tabulate_counts(()))
         st.dataframe(
             rules[["Rule", "Kind", "Cue of the paper", "Applied as"]], hide_index=True, alt="The rules that detect code"
         )

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from app.analyses import Scale
 from app.components.paper.entries import Entry
 from app.components.studies.study_matrix import FINISHED
 from app.components.widgets import run_choice
-from app.paper_and_studies import Scale
 from app.queries.benchmarks import study_runs
 from app.queries.runs import TRAINING_RUNS, list_runs
 from db.rows.display_names import distinct_names

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.widgets import curve_view, exports, figures
+from app.components.widgets import curve_view, data_table, figures
 from app.components.widgets.curve_view import WHOLE, CurveView, Line, cut
 from app.components.widgets.curves import Series
 from app.components.widgets.figures import figure_rows
@@ -108,7 +108,7 @@ def show_heatmap(rows: Sequence[BucketRow], algorithm: Mapping[str, Any], key: s
             )  # fmt: skip
             figure = heatmap(rows, algorithm["rollouts_per_question"], chosen)
             if figure is not None:
-                exports.show(lambda: figure_rows(figure), f"buckets-{chosen}", key)
+                data_table.export(lambda: figure_rows(figure), f"buckets-{chosen}", key)
         if figure is None:
             st.markdown(f":gray[{_why_empty(num_retired)}]")
         else:

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app import address
-from app.components.widgets import data_table, exports
+from app.components.widgets import data_table
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import buffer
@@ -83,7 +83,7 @@ def show(view: View, bar: str) -> None:
         picked = data_table.pick(
             frame, f"behind-{bar}-{view.step}-{view.base}", "Questions behind the chosen bar", most=9
         )
-        exports.show(frame, f"questions-after-step-{view.step}", "behind")
+        data_table.export(frame, f"questions-after-step-{view.step}", "behind")
     if picked is not None:
         query = {"run": view.run_id, "question-index": str(rows[picked].question_index)}
         st.switch_page("app_pages/trajectories.py", query_params=query)

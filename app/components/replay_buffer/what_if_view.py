@@ -11,7 +11,7 @@ import streamlit as st
 from app import theme
 from app.components.replay_buffer import what_if
 from app.components.replay_buffer.what_if import Candidate, QuestionDraw, RecordedDraw, Settings
-from app.components.widgets import data_table, empty_state, figures
+from app.components.widgets import data_table, figures, notice
 from app.formats import number
 from app.queries.answers import ask
 from db.queries import buffer
@@ -43,13 +43,15 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
     """Show the controls and what changes, computed from recorded scores."""
     rows = ask(buffer.candidates, run_id, step)
     if not rows:
-        empty_state.show("science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer.")
+        notice.show_empty(
+            "science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer."
+        )
         return
     if algorithm["question_selection"] != GAUSSIAN:
         sentence = (
             f"This run draws questions by the rule {algorithm['question_selection']}, which does not use mu and sigma."
         )
-        empty_state.show("science_off", "No what-if for this run", sentence)
+        notice.show_empty("science_off", "No what-if for this run", sentence)
         return
     settings = _settings(algorithm)
     recorded = _recorded(run_id, step, buckets, rows, algorithm)

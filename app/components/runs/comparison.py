@@ -1,15 +1,29 @@
-"""Several runs side by side: curves on one axis, groups that differ by seed only, and settings that differ."""
+"""Several runs side by side: groups that differ by seed only, settings that differ, curves on common axes."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from html import escape
 from itertools import takewhile
 
 import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
 
-from app.components.widgets.curve_view import Line
+from app import address, theme
+from app.components.widgets import curve_view, curves, figures, own_charts
+from app.components.widgets.curve_view import TITLES, CurveView, Line, paired
+from app.components.widgets.curves import Chart, Curve
+from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import flatten
+from app.formats import escape_control_characters, literal
+from app.queries.answers import ask
+from app.queries.runs import axis_points, metric_series
+from db.queries import metrics
+from db.rows.display_names import FRESH_PASS_RATE, held_out_score
+from db.rows.runs import MetricPoint
 from db.rows.spec_fields import is_unreadable
+from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
 _NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind", "is_unreadable"})
@@ -86,3 +100,122 @@ def _shared_name(names: Sequence[str]) -> str:
     alike = takewhile(lambda characters: len(set(characters)) == 1, zip(*names, strict=False))
     shared = re.sub(r"[\s,._+@(-]*(?:seed)?[\s,._+@(-]*$", "", "".join(characters[0] for characters in alike))
     return shared or names[0]
+
+
+HELD_OUT = "held_out"
+"""The held-out score among the keys of metrics."""
+HIDDEN = "hide"
+"""The parameter of the address with the curves that the legend hides."""
+
+
+QUANTITIES = (
+    Chart(FRESH_PASS_RATE, "share of rollouts", (Curve("reward/pass_at_1_fresh"),), is_share=True),
+    Chart(held_out_score(), "share", (Curve(HELD_OUT),), is_share=True),
+    Chart("Entropy", "nats per token, fresh rollouts", (Curve("policy/entropy"),)),
+    Chart("Response length", "tokens, fresh rollouts", (Curve("response/mean_tokens"),)),
+    Chart("Replay buffer", "questions", (Curve("buffer/num_questions"),)),
+    Chart("Retired set", "questions", (Curve("buffer/num_retired"),)),
+    Chart("Gradient norm", "before clipping", (Curve("optim/gradient_norm"),)),
+    Chart("Time of a step", "seconds", (Curve("seconds/step"),)),
+)
+_BY_KEY = {curve.key: chart for chart in QUANTITIES for curve in chart.curves}
+KEYS = tuple(_BY_KEY)
+"""Metrics that every comparison has."""
+MORE = tuple(sorted(METRICS.keys() - _BY_KEY.keys()))
+"""Metrics that can be shown beside these."""
+
+
+def chart_of(key: str) -> Chart:
+    """Return the chart of one metric, with the title and unit of its chart on Run where it has one."""
+    for chart in curves.CHARTS:
+        for curve in chart.curves:
+            if curve.key == key and key not in _BY_KEY:
+                title = chart.title if len(chart.curves) == 1 else f"{chart.title}: {curve.name}"
+                return Chart(title, chart.unit, (curve,), is_share=chart.is_share)
+    return _BY_KEY.get(key) or Chart(METRIC_LABELS[key], METRICS[key], (Curve(key),), is_share=key in SHARES)
+
+
+def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequence[OwnChart] = ()) -> None:
+    """Show the legend and a chart a metric in two columns, then the reader's own.
+
+    A group of several runs is a mean within its range.
+    """
+    hidden = legend(drawn)
+    run_ids = [run_id for group in drawn for run_id in group.run_ids]
+    views = {run_id: replace(view, axis_points=axis_points(run_id, view.axis)) for run_id in run_ids}
+    of_own = [key for chart in own for key in (*chart.keys, chart.over) if key]
+    series = {run_id: _series(run_id, [*keys, *of_own]) for run_id in run_ids}
+
+    def line_of(index: int, key: str, over: str | None = None) -> Line | None:
+        group = drawn[index]
+        if group.name in hidden:
+            return None
+        if over is not None:
+            return mean_line([paired(series[run_id][key], series[run_id][over]) for run_id in group.run_ids[:1]])
+        return mean_line([views[run_id].line(series[run_id][key]) for run_id in group.run_ids])
+
+    names = [group.name for group in drawn]
+    lines = {key: [line_of(index, key) for index in range(len(drawn))] for key in keys}
+    view = view.spanning(line for of_key in lines.values() for line in of_key)
+    columns = st.columns(2, gap="small")
+    for number, key in enumerate(keys):
+        chart = chart_of(key)
+        with columns[number % 2]:
+            figures.show_card(
+                chart.title, chart.unit, figure_of(names, lines[key], view, is_share=chart.is_share),
+                f"compare-{key.replace('/', '-')}-{view.axis}",
+                f"{chart.title} of every run against {TITLES[view.axis]}",
+            )  # fmt: skip
+    for number, own_chart in enumerate(own, start=len(keys)):
+        with columns[number % 2]:
+            own_charts.show(own_chart, names, line_of, view, f"compare-own-{number}-{view.axis}")
+
+
+def legend(drawn: Sequence[Group]) -> set[str]:
+    """Show each name after a piece of its curve, as a button that hides it and shows it; return the hidden ones."""
+    wanted = set(st.query_params.get(HIDDEN, "").split(","))
+    hidden = {group.name for group in drawn if group.run_ids[0] in wanted}
+    rules = []
+    with st.container(horizontal=True, gap="small", key="legend"):
+        for index, group in enumerate(drawn):
+            look, is_hidden = theme.look_of_run(index), group.name in hidden
+            line = f"content:'';width:1.6rem;margin-right:.4rem;border-top:3px {theme.DASHES[look.dash]} {look.colour}"
+            rules.append(f".st-key-legend-{index} button::before{{{line}}}")
+            if is_hidden:
+                rules.append(f".st-key-legend-{index} button{{opacity:.45;text-decoration:line-through}}")
+            st.button(
+                literal(group.name), key=f"legend-{index}", type="tertiary", on_click=_toggle, args=(group.run_ids[0],),
+                help="Show this curve again" if is_hidden else "Hide this curve in all charts",
+            )  # fmt: skip
+        st.html(f"<style>{''.join(rules)}</style>")
+    return hidden
+
+
+def _toggle(run_id: str) -> None:
+    hidden = [name for name in st.query_params.get(HIDDEN, "").split(",") if name]
+    hidden = [name for name in hidden if name != run_id] if run_id in hidden else [*hidden, run_id]
+    address.put({HIDDEN: ",".join(hidden) or None})
+
+
+def figure_of(
+    names: Sequence[str], lines: Sequence[Line | None], view: CurveView, *, is_share: bool
+) -> go.Figure | None:
+    """Return one curve per name, with its range where it is a mean of several runs; None without any value."""
+    if not any(line is not None for line in lines):
+        return None
+    figure = figures.new_figure()
+    for index, (name, line) in enumerate(zip(names, lines, strict=True)):
+        if line is not None:
+            label = escape(escape_control_characters(name))
+            figures.add_line(figure, label, line, theme.look_of_run(index), view, is_share=is_share)
+    figure.update_layout(showlegend=False)
+    if is_share:
+        figures.show_shares(figure)
+    curve_view.dress(figure, view)
+    return figure
+
+
+def _series(run_id: str, keys: Sequence[str]) -> Mapping[str, list[MetricPoint]]:
+    recorded = [key for key in dict.fromkeys(keys) if key != HELD_OUT]
+    held_out = [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == HELD_OUT]
+    return metric_series(run_id, recorded) | {HELD_OUT: [MetricPoint(row.step, row.avg_at_n) for row in held_out]}

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components.runs.comparison import Group, differing, spread
-from app.components.widgets import exports, status_badge
+from app.components.widgets import data_table, run_state
 from app.components.widgets.spec_text import option_text
 from app.formats import NONE_SHOWN, escape_control_characters, in_percent
 from app.queries.answers import ask
@@ -34,7 +34,7 @@ _PERCENTS = (FRESH_PASS_RATE, _SCORE, _HALF)
 def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> None:
     """Show the fields in which the runs differ, one column per run."""
     rows = differences(names, specs)
-    exports.show_heading("Settings that differ", rows, "settings-that-differ")
+    data_table.show_heading("Settings that differ", rows, "settings-that-differ")
     if rows.empty:
         st.caption("None: these runs have the same settings.")
     else:
@@ -63,7 +63,7 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
         rows = pd.DataFrame(
             [{"Run": escape_control_characters(group.name)} | single[group.run_ids[0]] for group in drawn]
         )
-    exports.show_heading("Final metrics", rows, "comparison")
+    data_table.show_heading("Final metrics", rows, "comparison")
     percent = {
         name: st.column_config.NumberColumn(format="%.1f%%") for name in map(str, rows) if name.startswith(_PERCENTS)
     }
@@ -93,7 +93,7 @@ def result(row: RunRow) -> dict[str, object]:
     spent = axis_points(row.run_id, Axis.TIME)
     return {
         "Method": escape_control_characters(row.method),
-        "State": status_badge.state_name(row.status),
+        "State": run_state.state_name(row.status),
         "Steps": row.step,
         FRESH_PASS_RATE: in_percent(last.get("reward/pass_at_1_fresh")),
         _SCORE: in_percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
@@ -138,7 +138,7 @@ def show_costs(drawn: Sequence[RunRow], key: str = "costs") -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader("Memory, time per step and fresh rollouts", anchor=False, width="content")
         if rows:
-            exports.show(pd.DataFrame(rows), key)
+            data_table.export(pd.DataFrame(rows), key)
     if not rows:
         st.caption("No step has been recorded yet.")
         return

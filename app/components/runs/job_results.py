@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.widgets import empty_state, exports, figures, notice, status_badge
+from app.components.widgets import data_table, figures, notice, run_state
 from app.formats import ago, escape_control_characters, number, share
 from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
 from db.rows.judging import JudgeRow
@@ -19,12 +19,12 @@ from db.statistics.intervals import half_interval_95
 def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
     """Show one row per benchmark and scheme of scoring."""
     if not rows:
-        empty_state.show(
+        notice.show_empty(
             "leaderboard", "No score yet", "A benchmark's score appears when its last question is answered."
         )
         return
     frame = score_table(rows)
-    exports.show_heading("Scores", frame, "scores")
+    data_table.show_heading("Scores", frame, "scores")
     percent = st.column_config.NumberColumn(format="%.1f%%")
     st.dataframe(
         frame,
@@ -44,7 +44,7 @@ def _show_rewards(rows: Sequence[BenchmarkScoreRow]) -> None:
     frame = reward_table(rows)
     if frame.empty:
         return
-    exports.show_heading("Rewards", frame, "rewards")
+    data_table.show_heading("Rewards", frame, "rewards")
     st.dataframe(
         frame, hide_index=True, column_config={"Mean": st.column_config.NumberColumn(format="%.4f")},
         alt="Mean of each part of the training reward by benchmark",
@@ -87,7 +87,7 @@ _COUNTS = (("Valid", "num_valid"), ("Not valid", "num_invalid"), ("Unjudged", "n
 def show_judge(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
     """Show counts of verdicts over responses, what they cost, and why votes gave no verdict."""
     if not rows:
-        empty_state.show("gavel", "No verdict yet", "Verdicts appear after the judge's first votes.")
+        notice.show_empty("gavel", "No verdict yet", "Verdicts appear after the judge's first votes.")
         return
     for row in rows:
         tiles = st.columns(4, gap="small")
@@ -101,7 +101,7 @@ def show_judge(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
     if reasons:
         frame = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})
         st.dataframe(frame, hide_index=True, alt="Reasons of votes without a verdict")
-        exports.show(frame, "unjudged-votes")
+        data_table.export(frame, "unjudged-votes")
 
 
 REFRESH_SECONDS = 3
@@ -130,7 +130,7 @@ def _show_evaluations(num_scores: int, scheme: str, was_live: bool) -> None:
 
 def _evaluation_row(row: RunRow) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        status_badge.show(row)
+        run_state.show(row)
         st.text(escape_control_characters(_title(row)), width="content")
         st.space("stretch")
         progress = requests.job_progress(row.run_id) if row.status == "running" else None

@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from app import requests
-from app.components.widgets import empty_state, notice, run_choice
+from app.components.widgets import notice, run_choice
 from app.components.widgets.run_choice import MAX_COMPARED
 from app.formats import escape_control_characters
 from db.rows.runs import RunRow
@@ -57,7 +57,7 @@ def show_bin() -> None:
     """Show the deleted runs, each with a button that restores it, and the one that removes all for good."""
     deleted = requests.list_deleted()
     if not deleted:
-        empty_state.show("delete", "The bin is empty", "Deleted runs are kept here until the bin is emptied.")
+        notice.show_empty("delete", "The bin is empty", "Deleted runs are kept here until the bin is emptied.")
         return
     with st.popover("Empty bin", icon=":material/delete_forever:", key="empty-bin"):
         st.markdown(f"This removes {len(deleted):,} runs with all their files. It cannot be undone.")

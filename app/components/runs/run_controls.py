@@ -7,8 +7,7 @@ from functools import partial
 import streamlit as st
 
 from app import requests
-from app.components.runs import run_progress
-from app.components.widgets import notice
+from app.components.widgets import notice, run_state
 from app.formats import ago, escape_control_characters, exact, literal
 from db.rows.runs import CheckpointRow, RunRow
 
@@ -22,7 +21,7 @@ def show(row: RunRow) -> str | None:
     refusal = st.session_state.pop(_REFUSAL, None)
     if refusal is not None:
         notice.show("error", *refusal)
-    asked = run_progress.pending(row)
+    asked = run_state.pending(row)
     if asked is not None:
         st.button(asked, icon=":material/pending:", key="run-asked", disabled=True)
     elif row.status in _STOPPABLE:
@@ -65,7 +64,7 @@ def _do(action: str, row: RunRow) -> None:
         return
     if said:
         st.toast(said, icon=":material/play_arrow:", duration="long")
-    run_progress.remember(row, {"stop": "Stopping", "resume": "Resuming"}[action])
+    run_state.remember(row, {"stop": "Stopping", "resume": "Resuming"}[action])
 
 
 def show_branch(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None:

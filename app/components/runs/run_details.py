@@ -1,34 +1,100 @@
-"""A run's attempts, checkpoints and configuration."""
+"""What the views of a run's page show: curves in the groups of the paper, attempts, checkpoints, configuration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from app.components.widgets import empty_state, exports, status_badge
+from app.components.replay_buffer import buffer_over_steps
+from app.components.widgets import curves, data_table, notice, own_charts, run_state
+from app.components.widgets.curve_view import CurveView, Line, paired
+from app.components.widgets.curves import Chart, Series
+from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import as_yaml, differences, option_text
 from app.formats import byte_size, escape_control_characters, exact
-from db.rows.runs import AttemptRow, CheckpointRow, RunRow
+from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
 from db.rows.spec_fields import UNKNOWN
+
+KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
+"""Every metric that these charts need, to be read at once."""
+
+
+def show_curves(
+    series: Series,
+    evaluations: Sequence[EvaluationRow],
+    ratios: Mapping[int, Sequence[float]] | None,
+    view: CurveView,
+    key: str,
+    *,
+    is_live: bool,
+    titles: Mapping[str, str],
+) -> None:
+    """Show the scores across the page, then each group two charts a row; an ended run's without empty charts.
+
+    `ratios` are those of replayed trajectories by step, None for a run that does not replay; `titles` are those of
+    benchmarks that have another than their name.
+    """
+    scores = [MetricPoint(row.step, row.avg_at_n) for row in evaluations]
+    view = view.spanning([view.line([points[0], points[-1]]) for points in [*series.values(), scores] if points])
+    curves.card(curves.PASS_RATES, curves.pass_rates(series, evaluations, view, titles), key)
+    for title, charts in curves.GROUPS.items():
+        if ratios is None and title in curves.REPLAY_GROUPS:
+            continue
+        cards: list[Callable[[], None]] = [
+            partial(_card, chart, series, view, key)
+            for chart in charts
+            if (is_live and not chart.is_hidden_if_empty) or any(series.get(curve.key) for curve in chart.curves)
+        ]
+        if title == curves.BUFFER_GROUP:
+            cards.insert(0, lambda: buffer_over_steps.show_area(series, f"{key}-buffer-area", view))
+        elif title == curves.RATIO_GROUP and ratios is not None:
+            cards.append(lambda: buffer_over_steps.show_ratios(ratios, f"{key}-ratio-bands", view))
+        if cards:
+            show_cards(title, cards)
+
+
+def show_own(charts: Sequence[OwnChart], series: Series, view: CurveView) -> None:
+    """Show the charts that the reader put together, before all others."""
+
+    def line_of(_index: int, key: str, over: str | None) -> Line:
+        return paired(series[key], series[over]) if over else view.line(series[key])
+
+    cards = [partial(own_charts.show, chart, [""], line_of, view, f"own-{index}") for index, chart in enumerate(charts)]
+    if cards:
+        show_cards("Own charts", cards)
+
+
+def show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
+    """Show charts under a heading, two a row."""
+    st.subheader(title, anchor=False)
+    columns = st.columns(2, gap="small")
+    for index, card in enumerate(cards):
+        with columns[index % 2]:
+            card()
+
+
+def _card(chart: Chart, series: Series, view: CurveView, key: str) -> None:
+    curves.card(chart, curves.figure_of(chart, series, view), key)
 
 
 def show_attempts(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:
     """Show a job's attempts, newest first, and of a training run the checkpoints that are kept."""
     _section("Attempts", attempt_table(attempts))
     if not attempts:
-        empty_state.show("history", "No attempt yet", "The run waits in the queue.")
+        notice.show_empty("history", "No attempt yet", "The run waits in the queue.")
     if row.kind != "train":
         return
     _section("Checkpoints", checkpoint_table(checkpoints))
     if not checkpoints:
-        empty_state.show("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
+        notice.show_empty("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
         return
     st.caption("This writes a checkpoint's model as a folder that transformers and vLLM load:")
     st.code(f"exgrpo export {row.run_id}@{checkpoints[-1].step} FOLDER", language=None)
 
 
 def _section(title: str, rows: pd.DataFrame) -> None:
-    exports.show_heading(title, rows, title.lower())
+    data_table.show_heading(title, rows, title.lower())
     if not rows.empty:
         st.dataframe(rows, hide_index=True, alt=f"{title} of the run")
 
@@ -39,7 +105,7 @@ def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Attempt": [row.attempt for row in newest_first],
-            "State": [status_badge.state_name(row.status) for row in newest_first],
+            "State": [run_state.state_name(row.status) for row in newest_first],
             "Resumed from step": [
                 "start" if row.resumed_from_step is None else f"{row.resumed_from_step:,}" for row in newest_first
             ],
@@ -75,7 +141,7 @@ def show_configuration(spec: Mapping[str, object], base: Mapping[str, object], b
             }
         )
         st.dataframe(rows, hide_index=True, alt=f"Fields that differ from {base_name}")
-        exports.show(rows, "configuration-differences")
+        data_table.export(rows, "configuration-differences")
     else:
         st.caption("None: the run uses it unchanged.")
     show_whole(spec)

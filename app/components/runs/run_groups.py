@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import streamlit as st
 
+from app.analyses import mean_interval
 from app.components.runs import run_table
 from app.components.runs.comparison import spread
-from app.components.widgets import address_choice, exports, status_badge
+from app.components.widgets import address_choice, data_table, run_state
 from app.formats import NONE_SHOWN, escape_control_characters, literal
-from app.paper_and_studies import mean_interval
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
 
@@ -23,7 +23,7 @@ _OF_ROWS: dict[str, Callable[[RunRow], str]] = {
     "Preset": lambda row: row.preset or "none",
     "Data": lambda row: row.dataset,
     "Engine": lambda row: row.engine,
-    "State": lambda row: status_badge.state_name(row.status),
+    "State": lambda row: run_state.state_name(row.status),
     "Tags": lambda row: ", ".join(row.tags) or "none",
 }
 
@@ -49,7 +49,7 @@ def show(rows: Sequence[RunRow], num_fitting: int, name: str) -> None:
     if num_fitting > len(rows):
         st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
     with st.container(horizontal=True, horizontal_alignment="right"):
-        exports.show(frame, "run-groups")
+        data_table.export(frame, "run-groups")
     number = st.column_config.NumberColumn(format="%.1f")
     st.dataframe(
         frame, hide_index=True, placeholder=NONE_SHOWN, key=_TABLE,

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import requests
-from app.components.runs import run_progress
-from app.components.widgets import figures, notice, status_badge
+from app.components.widgets import figures, notice, run_state
 from app.formats import (
     NONE_SHOWN,
     ago,
@@ -37,7 +36,7 @@ def show_identity(row: RunRow) -> None:
     with st.container(key="run-identity", width="content"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.title(literal(row.name), anchor=False, width="content")
-            status_badge.show(row, run_progress.pending(row))
+            run_state.show(row, run_state.pending(row))
             if row.is_synthetic:
                 st.badge(
                     "synthetic run", icon=":material/science:", color="orange",
@@ -71,7 +70,7 @@ def show_reason(row: RunRow) -> None:
             row.status_reason or "Its process ended without an outcome. Resume continues from the latest checkpoint.",
         )
     elif row.status_reason and row.status in {"queued", "stopped"}:
-        notice.show("info", status_badge.state_name(row.status).capitalize(), row.status_reason)
+        notice.show("info", run_state.state_name(row.status).capitalize(), row.status_reason)
 
 
 def show_faults(row: RunRow) -> None:
@@ -94,7 +93,7 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
     """Show progress and the newest figures as tiles."""
     with st.container(gap="small"):
         if row.has_settings:
-            st.progress(run_progress.fraction(row), text=_progress_text(row))
+            st.progress(run_state.fraction(row), text=_progress_text(row))
         else:
             st.caption(_progress_text(row))
         tiles = st.columns(5, gap="small")
@@ -124,29 +123,29 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
 
 def show_job_progress(row: RunRow) -> None:
     """Show how far an evaluation or a judge is, and the time left."""
-    done, total = run_progress.pieces(row)
+    done, total = run_state.pieces(row)
     noun = "questions" if row.kind == "eval" else "votes"
     text = f"{done:,} of {total:,} {noun}" if total else f"No {noun} counted yet"
-    left = run_progress.seconds_left(row)
+    left = run_state.seconds_left(row)
     if left is not None:
         text += f" · {duration(left)} left"
     elif row.started_at and row.ended_at:
         text += f" · took {duration((row.ended_at - row.started_at).total_seconds())}"
-    st.progress(run_progress.fraction(row), text=text)
+    st.progress(run_state.fraction(row), text=text)
 
 
 def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
-    left = run_progress.seconds_left(row)
+    left = run_state.seconds_left(row)
     pace = f"{seconds(row.seconds_per_step)} per step" if row.seconds_per_step else None
     spent = None
     if row.started_at and row.ended_at:
         spent = (row.ended_at - row.started_at).total_seconds()
     figures.show_tile(
         tile,
-        "Time left" if run_progress.is_live(row) else "Time taken",
-        UNKNOWN if row.is_adopted else duration(left if run_progress.is_live(row) else spent),
+        "Time left" if run_state.is_live(row) else "Time taken",
+        UNKNOWN if row.is_adopted else duration(left if run_state.is_live(row) else spent),
         pace,
-        explanation="At the pace of the last steps" if run_progress.is_live(row) else "From start to end",
+        explanation="At the pace of the last steps" if run_state.is_live(row) else "From start to end",
     )
 
 
@@ -170,7 +169,7 @@ def _progress_text(row: RunRow) -> str:
         return f"Newest dumped step: {row.step:,}"
     if not row.has_settings:
         return f"Newest step: {row.step:,}"
-    text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_progress.fraction(row):.0f}%"
+    text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_state.fraction(row):.0f}%"
     return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at else text
 
 

@@ -9,8 +9,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import requests
-from app.components.runs import run_progress
-from app.components.widgets import status_badge
+from app.components.widgets import run_state
 from app.components.widgets.spec_text import flatten, option_text
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
 from app.queries.answers import ask
@@ -134,15 +133,15 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> p
     now = datetime.now(UTC)
     names = distinct_names((row.run_id, row.name) for row in rows)
     cells: dict[str, Sequence[object]] = {
-        "State": [[status_badge.state_name(row.status)] for row in rows],
+        "State": [[run_state.state_name(row.status)] for row in rows],
         "Run": [escape_control_characters(names[row.run_id]) for row in rows],
         "Method": [escape_control_characters(row.method) for row in rows],
-        "Progress": [100.0 * run_progress.fraction(row) if row.has_settings else None for row in rows],
-        "Time left": [duration(run_progress.seconds_left(row)) for row in rows],
+        "Progress": [100.0 * run_state.fraction(row) if row.has_settings else None for row in rows],
+        "Time left": [duration(run_state.seconds_left(row)) for row in rows],
         BATCH_PASS_RATE: [in_percent(row.last_pass_at_1) for row in rows],
         "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
         held_out_score(): [in_percent(row.last_avg_at_n) for row in rows],
-        "Health": [status_badge.health_names(row.health) for row in rows],
+        "Health": [run_state.health_names(row.health) for row in rows],
         "Reason": [escape_control_characters(row.status_reason) for row in rows],
         "Tags": [list(map(escape_control_characters, row.tags)) for row in rows],
         "Created": [ago(row.created_at, now) for row in rows],
@@ -168,7 +167,7 @@ def _has_content(cell: object) -> bool:
 def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
     config = st.column_config
     columns: dict[str, ColumnConfig] = {
-        "State": status_badge.column(status_badge.STATES, 86),
+        "State": run_state.column(run_state.STATES, 86),
         "Run": config.TextColumn(width=200, help="Click a row to open the run"),
         "Method": config.TextColumn(width=86),
         "Progress": config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f%%"),
@@ -180,7 +179,7 @@ def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
         held_out_score(): config.NumberColumn(
             width=110, format="%.1f%%", help="Newest mean correctness on questions that are not trained on"
         ),
-        "Health": status_badge.column(status_badge.HEALTH, 104),
+        "Health": run_state.column(run_state.HEALTH, 104),
         "Reason": config.TextColumn(width=190, help="Why the run failed, was lost or waits"),
         "Tags": config.ListColumn(width=84),
         "Created": config.TextColumn(width=88),

@@ -1,6 +1,7 @@
-"""A study as a matrix: the state of each cell and seed, what is still to start; a click opens the run."""
+"""A study as a matrix of the state of each cell and seed, and the launch of its missing runs."""
 
 import hashlib
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,11 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.components.widgets import exports, status_badge
-from app.paper_and_studies import PendingRun, RunKey, Study
+from app import analyses, requests
+from app.analyses import PendingRun, RunKey, Scale, Study
+from app.components.widgets import address_choice, data_table, notice, run_state
+from app.formats import escape_control_characters, literal
+from app.requests import UserError
 from db.rows.runs import BROKEN_STATES, RunRow
 
 MISSING, FINISHED = "missing", "finished"
@@ -95,7 +99,7 @@ def count_states(cells: Sequence[CellState]) -> Counter[str]:
 _ROW_HEIGHT = 35
 _ROWS_IN_VIEW = 15
 """More scroll, so that the launch below stays near."""
-_STATES = status_badge.STATES | {MISSING: (MISSING, status_badge.FAINT, "")}
+_STATES = run_state.STATES | {MISSING: (MISSING, run_state.FAINT, "")}
 
 
 def show(cells: Sequence[CellState], name: str) -> None:
@@ -108,7 +112,7 @@ def show(cells: Sequence[CellState], name: str) -> None:
         st.caption(
             "One column per seed; click a state to open its run, a cell for the list of its runs", width="content"
         )
-        exports.show(lambda: frame, f"{name}-matrix")
+        data_table.export(lambda: frame, f"{name}-matrix")
     event = st.dataframe(
         frame,
         hide_index=True,
@@ -155,12 +159,121 @@ def _open(cell: CellState, column: str) -> None:
 
 def _columns(cells: Sequence[CellState]) -> dict[str, ColumnConfig]:
     config = st.column_config
-    seeds = {
-        f"Seed {key.seed}": status_badge.column(_STATES, 78, f"Runs with seed {key.seed}") for key in cells[0].keys
-    }
+    seeds = {f"Seed {key.seed}": run_state.column(_STATES, 78, f"Runs with seed {key.seed}") for key in cells[0].keys}
     return {
         "Cell": config.TextColumn(width=204, pinned=True),
         "Paper's row": config.TextColumn(width=150),
         "State": config.TextColumn(width=136),
         **seeds,
     }
+
+
+MAX_LAUNCHED = 200
+"""Runs that one click queues: more would keep the page waiting for minutes."""
+_LAUNCHED = "study-launched"
+
+
+def seeds(study: Study, scale: Scale) -> int:
+    """Show the number of seeds per cell and return it."""
+    default = 1 if scale is Scale.PAPER else study.num_seeds
+    return int(st.number_input("Seeds per cell", 1, 64, default, key=f"seeds-{scale}", bind="query-params", width=130))
+
+
+def show_launch(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
+    """Show the choice of cells and the button that queues their missing runs."""
+    names = [cell.cell for cell in cells]
+    chosen = address_choice.select_several(
+        "Only these cells", dict(zip(names, names, strict=True)), "cells", [], "All cells"
+    )
+    wanted = [cell for cell in cells if not chosen or cell.cell in chosen]
+    missing = [pending_run for pending_run in pending(wanted) if not _was_launched(pending_run)]
+    open_runs = missing[:MAX_LAUNCHED]
+    first = f"{MAX_LAUNCHED} of " if len(missing) > MAX_LAUNCHED else ""
+    label = f"Launch {first}{len(missing):,} missing {'run' if len(missing) == 1 else 'runs'}"
+    settings = _settings() if scale is Scale.PAPER else []
+    if scale is Scale.PAPER and open_runs:
+        st.caption(_cost(study, open_runs, settings))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        is_launched = st.button(
+            label if open_runs else "Nothing is missing", icon=":material/rocket_launch:", type="primary", key="launch",
+            disabled=not open_runs, help="Queued seed by seed; runs that stopped, failed or were lost are resumed",
+        )  # fmt: skip
+        if any(state in LIVE for cell in cells for state in cell.states):
+            st.button(
+                "Stop all", icon=":material/stop:", key="stop-study", on_click=_stop_all, args=(study, scale),
+                help="Every run and evaluation of the study at this scale stops at its next step, with a checkpoint",
+            )  # fmt: skip
+    if is_launched:
+        _launch(open_runs, settings)
+    if scale is Scale.PAPER:
+        chosen_names = [cell.cell for cell in wanted] if chosen else []
+        _show_command(study, chosen_names, max(len(cell.keys) for cell in cells), settings)
+
+
+def _settings() -> list[str]:
+    """Show which fields differ in every new run, and return them as `--set` takes them."""
+    text = st.text_area(
+        "Changes of every new run", key="study-settings", height="content", placeholder="field=value, one per line",
+        help="Such as `model.source=Qwen/Qwen2.5-7B`, or `verl.ray.address=http://127.0.0.1:8265` for a Ray cluster",
+    )  # fmt: skip
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _cost(study: Study, open_runs: Sequence[PendingRun], settings: Sequence[str]) -> str:
+    """Return in words what the launch queues and takes, or which change is wrong."""
+    try:
+        hours = analyses.estimate_hours(study, [pending_run.key for pending_run in open_runs], settings)
+    except UserError as error:
+        return f":red[{literal(str(error))}]"
+    taken = "hours that depend on models not known here" if hours is None else _about(hours)
+    runs = "1 run takes" if len(open_runs) == 1 else f"{len(open_runs):,} runs take"
+    return (
+        f"{runs} {taken}, a coarse estimate. Runs that start from another one's checkpoint wait "
+        "for it, and each run's last checkpoint is scored where the study compares scores."
+    )
+
+
+def _about(hours: float) -> str:
+    return f"about {hours:,.0f} H100 hours" if hours >= 1 else "less than an H100 hour"
+
+
+def _stop_all(study: Study, scale: Scale) -> None:
+    try:
+        num_stopped = requests.stop_study(study.name, scale.value)
+    except UserError as error:
+        st.toast(str(error), icon=":material/error:")
+    else:
+        st.toast(f"Stopping {num_stopped:,} {'job' if num_stopped == 1 else 'jobs'}", icon=":material/check:")
+
+
+def _launch(open_runs: Sequence[PendingRun], settings: Sequence[str]) -> None:
+    launched: dict[RunKey, int] = st.session_state.setdefault(_LAUNCHED, {})
+    refused: dict[str, None] = {}
+    num_queued = 0
+    for pending_run in open_runs:
+        try:
+            requests.start_study_run(pending_run, settings)
+        except UserError as error:
+            refused[str(error)] = None
+        else:
+            launched[pending_run.key] = pending_run.run.attempt if pending_run.run else 0
+            num_queued += 1
+    if num_queued:
+        st.toast(f"Queued {num_queued:,} {'run' if num_queued == 1 else 'runs'}", icon=":material/check:")
+    if refused:
+        notice.show("warning", f"Not queued: {len(refused):,}", "\n".join(refused))
+
+
+def _was_launched(pending_run: PendingRun) -> bool:
+    """Whether this session has already started it; the database may not know yet."""
+    attempt = st.session_state.get(_LAUNCHED, {}).get(pending_run.key)
+    return attempt is not None and (pending_run.run.attempt if pending_run.run else 0) <= attempt
+
+
+def _show_command(study: Study, names: Sequence[str], num_seeds: int, settings: Sequence[str]) -> None:
+    parts = [f"exgrpo study run {study.name} --scale paper"]
+    parts += [f"--cells {','.join(names)}"] if names else []
+    parts += [f"--seeds {num_seeds}"] if num_seeds > 1 else []
+    parts += [f"--set {shlex.quote(setting)}" for setting in settings]
+    st.caption("CLI command")
+    st.code(escape_control_characters(" ".join(parts)), language="bash", wrap_lines=True)

@@ -8,9 +8,9 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import paper_and_studies, theme
-from app.components.widgets import data_table, empty_state, exports, figures
-from app.paper_and_studies import ComparedRow, MeanInterval, PaperTable, RunKey, Study, StudyResults
+from app import analyses, theme
+from app.analyses import ComparedRow, MeanInterval, PaperTable, RunKey, Study, StudyResults
+from app.components.widgets import data_table, figures, notice
 
 _PER_CELL = 34
 _WORDS = ("Paper's row", "Cell", "Column", "Figure")
@@ -18,19 +18,19 @@ _WORDS = ("Paper's row", "Cell", "Column", "Figure")
 
 def show(results: StudyResults) -> None:
     """Show measured figures beside the paper's, what the intervals mean, and every figure of every cell."""
-    rows, by_column = paper_and_studies.compare(results), paper_and_studies.is_by_column(results.study)
+    rows, by_column = analyses.compare(results), analyses.is_by_column(results.study)
     if not any(result.seeds for result in results.cells):
-        empty_state.show("science", "No run has finished yet", "Results appear here after the first finished run.")
+        notice.show_empty("science", "No run has finished yet", "Results appear here after the first finished run.")
         return
     if rows:
         frame = beside_table(rows, by_column=by_column)
-        exports.show_heading("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
+        data_table.show_heading("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
         data_table.show_numbers(frame, _WORDS, "The paper's numbers beside yours")
     sentences = [
-        paper_and_studies.differences_sentence(results.study, results),
-        "" if by_column else paper_and_studies.reading(results),
+        analyses.differences_sentence(results.study, results),
+        "" if by_column else analyses.reading(results),
         "Your figures are means over seeds.",
-        paper_and_studies.coverage(results),
+        analyses.coverage(results),
     ]
     st.caption(" ".join(filter(None, sentences)))
     figure = chart(results)
@@ -41,7 +41,7 @@ def show(results: StudyResults) -> None:
             "Means and intervals of each cell",
         )  # fmt: skip
     frame = figures_table(results)
-    exports.show_heading("Your figures", frame, f"{results.study.name}-own-figures")
+    data_table.show_heading("Your figures", frame, f"{results.study.name}-own-figures")
     data_table.show_numbers(frame, _WORDS, "Every figure of every cell")
 
 
@@ -107,7 +107,7 @@ def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
     unfinished = tuple((key, states.get(key, "missing")) for key in wanted if (key.cell, key.seed) not in done)
     whole = replace(results, unfinished=unfinished)
     st.download_button(
-        "Report as HTML", lambda: paper_and_studies.render_report(whole, len(wanted)), icon=":material/download:",
+        "Report as HTML", lambda: analyses.render_report(whole, len(wanted)), icon=":material/download:",
         key="report",
         file_name=f"{results.study.name}-{results.scale}.html", mime="text/html", on_click="ignore",
         help="One HTML file with both sides, figures, configuration and what was not run; as `exgrpo study report`",
@@ -115,7 +115,7 @@ def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
 
 
 def _text(interval: MeanInterval | None, *, is_difference: bool = False) -> str | None:
-    return None if interval is None else paper_and_studies.interval_text(interval, is_difference)
+    return None if interval is None else analyses.interval_text(interval, is_difference)
 
 
 def _by_cell(results: StudyResults, names: Sequence[str]) -> pd.DataFrame:
@@ -158,23 +158,23 @@ def show_paper(study: Study) -> None:
     """Show the paper's tables as printed, numbers in the running text, and which of them disagree."""
     for table in study.tables:
         frame = printed_table(table)
-        exports.show_heading("The paper's table", frame, f"{study.name}-printed")
+        data_table.show_heading("The paper's table", frame, f"{study.name}-printed")
         data_table.show_numbers(frame, _PAPER_WORDS, "The paper's table")
-    texts = [row for row in paper_and_studies.number_rows(study) if row.table == _TEXT]
+    texts = [row for row in analyses.number_rows(study) if row.table == _TEXT]
     if texts:
         frame = pd.DataFrame(
             {"What": [row.row for row in texts], "Column": [row.column for row in texts],
              "Number": [row.printed for row in texts]}
         )  # fmt: skip
-        exports.show_heading("In the text", frame, f"{study.name}-text")
+        data_table.show_heading("In the text", frame, f"{study.name}-text")
         data_table.show_numbers(frame, _PAPER_WORDS, "Numbers in the paper's text")
     if study.gains:
         frame = gains_table(study)
-        exports.show_heading("Gains by setting", frame, f"{study.name}-gains")
+        data_table.show_heading("Gains by setting", frame, f"{study.name}-gains")
         data_table.show_numbers(frame, _PAPER_WORDS, "Gains in each setting, from the printed tables")
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers for this study.]")
-    faults = paper_and_studies.disagreements(study)
+    faults = analyses.disagreements(study)
     if faults:
         st.subheader("Printed numbers that do not agree with each other", anchor=False)
         st.text("\n".join(f"{_without_label(study, fault.location)}: {fault.sentence}." for fault in faults))
@@ -183,7 +183,7 @@ def show_paper(study: Study) -> None:
 def printed_table(table: PaperTable) -> pd.DataFrame:
     """Return a table of the paper, each cell as printed."""
     frame = pd.DataFrame(
-        [[paper_and_studies.printed(value) for value in row.values] for row in table.rows], columns=list(table.columns)
+        [[analyses.printed(value) for value in row.values] for row in table.rows], columns=list(table.columns)
     )
     frame.insert(0, "Cells here", [", ".join(row.cells) or "none" for row in table.rows])
     frame.insert(0, "Row", [row.row for row in table.rows])
@@ -194,7 +194,7 @@ def printed_table(table: PaperTable) -> pd.DataFrame:
 
 def gains_table(study: Study) -> pd.DataFrame:
     """Return what the method gains in each setting by the printed tables, and the mean over settings."""
-    gains, columns = paper_and_studies.setting_gains(study), list(study.gain_columns)
+    gains, columns = analyses.setting_gains(study), list(study.gain_columns)
     rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+.1f}" for name in columns} for gain in gains]
     means = {name: f"{fmean(gain.gains[name] for gain in gains):+.2f}" for name in columns}
     return pd.DataFrame([*rows, {"Setting": "Mean", **means}])

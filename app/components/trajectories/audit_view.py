@@ -11,7 +11,7 @@ import streamlit as st
 from app import address, requests, theme
 from app.components.trajectories import selection_audit
 from app.components.trajectories.selection_audit import Check
-from app.components.widgets import data_table, exports, figures, notice
+from app.components.widgets import data_table, figures, notice
 from app.queries.answers import ask
 from app.queries.workbench import current_runs_root
 from db.queries import buffer, selections
@@ -97,7 +97,7 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
         None if opened is None else rows.index(opened),
         lambda row: address.put({"question": str(rows[row].selection.question_index)}), columns,
     )  # fmt: skip
-    exports.show(frame, f"selections-step-{step}", "selections")
+    data_table.export(frame, f"selections-step-{step}", "selections")
 
 
 def table(rows: Sequence[Audited]) -> pd.DataFrame:

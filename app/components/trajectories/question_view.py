@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import address, theme
-from app.components.widgets import data_table, empty_state, figures, shown_text
+from app.components.widgets import data_table, figures, notice, shown_text
 from app.components.widgets.shown_text import Part
 from app.formats import escape_control_characters, nats, number, token_count
 from app.queries.answers import ask
@@ -28,7 +28,7 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     """Show the share of correct rollouts of its question by step, one line per run, and every attempt as a table."""
     rows = ask(lineage.attempts_at_question, row.question_id)
     if not rows:
-        empty_state.show("history", "No attempts", "No step has tried this question yet.")
+        notice.show_empty("history", "No attempts", "No step has tried this question yet.")
         return
     names = distinct_names({attempt.run_id: attempt.run_name for attempt in rows}.items())
     num_runs = len(names)
@@ -90,7 +90,7 @@ def show_group(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     """Show the figures and texts of its group; what is not in its own text is underlined."""
     members, reference_id = ask(lineage.group_members, row.run_id, row.step, row.question_index), row.trajectory_id
     if not members:
-        empty_state.show("groups", "No group", "The group of this trajectory is not in the database.")
+        notice.show_empty("groups", "No group", "The group of this trajectory is not in the database.")
         return
     reference = next((member for member in members if member.trajectory_id == reference_id), members[0])
     num_correct = sum(member.reward >= 1.0 for member in members)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.widgets import data_table, empty_state, figures
+from app.components.widgets import data_table, figures, notice
 from app.formats import NONE_SHOWN
 from db.rows.replays import Difference, DrawEffect, WeightLine
 from db.statistics.intervals import half_interval_95
@@ -47,7 +47,9 @@ def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
     `has_changes` says whether buckets are of correct rollouts, so that values are changes, not shares.
     """
     if not effects:
-        empty_state.show("balance", "Nothing to compare yet", "The comparison begins with the first replayed question.")
+        notice.show_empty(
+            "balance", "Nothing to compare yet", "The comparison begins with the first replayed question."
+        )
         return
     figures.show_card(
         "Drawn against undrawn", "percent points of correctness at the next attempt, with 95% intervals",
@@ -119,7 +121,7 @@ def _text(difference: Difference) -> str:
 def show_weights(lines: Sequence[WeightLine]) -> None:
     """Show one row for each group."""
     if not lines:
-        empty_state.show("scale", "No weights yet", "They begin with the first candidate that is scored.")
+        notice.show_empty("scale", "No weights yet", "They begin with the first candidate that is scored.")
         return
     number = st.column_config.NumberColumn
     data_table.show_card(

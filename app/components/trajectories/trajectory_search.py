@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address
-from app.components.widgets import data_table, exports
+from app.components.widgets import data_table
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries.answers import ask
 from db.queries import trajectory_list
@@ -167,7 +167,7 @@ def show_table(rows: Sequence[SnippetRow], opened: int | None) -> None:
         next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None),
         lambda row: address.put({"trajectory": str(rows[row].trajectory_id)}), _columns(), 15 if opened is None else 6,
     )  # fmt: skip
-    exports.show(frame, "trajectories")
+    data_table.export(frame, "trajectories")
 
 
 def trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:

@@ -1,15 +1,134 @@
-"""Tables: with their downloads, with rows that open something on a click, and with numbers that are texts."""
+"""Tables, their downloads as CSV, Markdown or LaTeX, and tables with rows that open something on a click."""
 
 import hashlib
+import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from numbers import Real
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import theme
-from app.components.widgets import address_choice, exports
-from app.formats import NONE_SHOWN
+from app.components.widgets import address_choice
+from app.formats import NONE_SHOWN, escape_control_characters, exact
+
+Rows = Sequence[Mapping[str, object]] | pd.DataFrame
+"""A table: rows as mappings from column to value, or a frame, whose index is left out."""
+Formats = Mapping[str, tuple[str, str, Callable[[Any], str]]]
+"""File ending, MIME type and writer of each format, by its displayed name."""
+
+_FORMULA_START = re.compile(r"\A(?=[=+\-@\t\r\n＝＋－＠])|(?<=[;\t\r\n])(?=[=+\-@＝＋－＠])")  # noqa: RUF001
+"""Where a cell may start, in a spreadsheet whose language separates cells by semicolons too."""
+_MARKDOWN_MARKS = r"\`*_[]<>|$#~&"
+
+
+def as_csv(rows: Rows) -> str:
+    """Return comma-separated values with a head, numbers in full.
+
+    Text that a spreadsheet would run as a formula begins with an apostrophe.
+    """
+    frame = _plain(rows).map(lambda value: "" if value is None else str(value))
+    return frame.map(_without_formula).rename(columns=_without_formula).to_csv(index=False, lineterminator="\n")
+
+
+def as_markdown(rows: Rows) -> str:
+    """Return a pipe table in which no character is markup, numbers with four digits."""
+    return pipe_table(_plain(rows).map(_short).map(markdown).rename(columns=markdown))
+
+
+def as_latex(rows: Rows) -> str:
+    """Return a `tabular` with the rules of booktabs, numbers with four digits."""
+    return f"% needs \\usepackage{{booktabs}}\n{_plain(rows).map(_short).to_latex(index=False, escape=True)}"
+
+
+FORMATS: Formats = {
+    "CSV": ("csv", "text/csv", as_csv),
+    "Markdown": ("md", "text/markdown", as_markdown),
+    "LaTeX": ("tex", "application/x-tex", as_latex),
+}
+
+
+def markdown(text: str) -> str:
+    """Return text as a cell of a pipe table in which no character is markup."""
+    return "".join(f"\\{character}" if character in _MARKDOWN_MARKS else character for character in text)
+
+
+def pipe_table(frame: pd.DataFrame) -> str:
+    """Return a Markdown table of cells that are Markdown already."""
+    lines: list[list[str]] = [list(frame.columns), ["---"] * len(frame.columns), *frame.to_numpy().tolist()]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def show_heading(title: str, rows: pd.DataFrame, name: str) -> None:
+    """Show a subheading with the menu of downloads of the table below it, if the table has rows."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader(title, anchor=False, width="content")
+        if not rows.empty:
+            export(rows, name)
+
+
+def export(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS) -> None:
+    """Show a menu of downloads of `rows` as files called `name`; nothing is written before it is opened.
+
+    `rows` may be a function, which is called when the menu opens. The menus of a page need different keys; the default
+    key is `name`. A table with a special layout passes `formats` that write it. Files are written when the menu opens,
+    not on the click: Streamlit forgets a file once two scripts of any sessions have ended.
+    """
+    key = key or name
+    menu = st.popover(
+        "Export", icon=":material/download:", type="tertiary", wrap=False, key=f"export-{key}", on_change="rerun",
+        help=f"Download the values as {', '.join(formats)}",
+    )  # fmt: skip
+    if not menu.open:
+        return
+    table = rows() if callable(rows) else rows
+    with menu, st.container(gap="xxsmall"):
+        for label, (ending, mime, written) in formats.items():
+            st.download_button(
+                label, written(table), file_name=f"{name}.{ending}", mime=mime, on_click="ignore", type="tertiary",
+                key=f"export-{key}-{ending}",
+            )  # fmt: skip
+
+
+def _plain(rows: Rows) -> pd.DataFrame:
+    """Return the table with cells that are numbers, bools, safe text, or None where there is no value."""
+    frame = pd.DataFrame(rows, dtype=object).rename(columns=lambda name: escape_control_characters(str(name)))
+    return frame.apply(lambda column: pd.Series(map(_value, column), dtype=object))
+
+
+def _value(value: object) -> object:
+    """Return a number, a bool, a text, or None where there is no value; lists become text."""
+    if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, list | tuple | set):
+        return ", ".join(str(_value(item)) for item in value)
+    if isinstance(value, datetime):
+        return exact(value)
+    return value if isinstance(value, Real) else escape_control_characters(str(value))
+
+
+def _without_formula(text: str) -> str:
+    try:
+        float(text)
+    except ValueError:
+        return _FORMULA_START.sub("'", text)
+    return text
+
+
+def _short(value: object) -> str:
+    """Return a cell as a text on one line."""
+    if value is None:
+        return NONE_SHOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Real):
+        return str(value) if float(value).is_integer() else f"{float(value):.4g}"
+    return " ".join(str(value).split())
+
 
 Columns = Mapping[str, ColumnConfig]
 _MAX_NUMBER_ROWS = 30
@@ -24,7 +143,7 @@ def show(
         frame, key=key or f"table-{name}", hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt,
         row_height=theme.ROW_HEIGHT, height=theme.table_height(len(frame), most),
     )  # fmt: skip
-    exports.show(frame, name, key)
+    export(frame, name, key)
 
 
 def show_card(
@@ -32,7 +151,7 @@ def show_card(
 ) -> None:
     """Show a whole table framed under its title and its downloads, with a note below it."""
     with st.container(border=True, gap="xxsmall", key=f"{name}-card"):
-        exports.show_heading(title, frame, name)
+        show_heading(title, frame, name)
         st.dataframe(
             frame, hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt,
             row_height=theme.ROW_HEIGHT, height=theme.table_height(len(frame)),

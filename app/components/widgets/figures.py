@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import theme
-from app.components.widgets import exports
+from app.components.widgets import data_table
 from app.components.widgets.curve_view import WHOLE, CurveView, Line, cut, smoothed
 from app.theme import Look
 
@@ -169,7 +169,7 @@ def show_card(
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
             st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]", width="stretch", help=explanation)
             if figure is not None:
-                exports.show(lambda: figure_rows(figure), file_name(title), key)
+                data_table.export(lambda: figure_rows(figure), file_name(title), key)
         if figure is None:
             with st.container(height=HEIGHT, border=False, vertical_alignment="center", horizontal_alignment="center"):
                 st.markdown(":gray[No values yet]", width="content")

@@ -1,4 +1,4 @@
-"""A framed message: what happened, and what to do. Its text is plain text, but for commands between backticks."""
+"""Framed messages: what happened and what to do, and what pages and cards without content show."""
 
 from typing import Literal
 
@@ -36,3 +36,37 @@ def show_unreadable_settings(row: RunRow) -> None:
         "Copy spec.json from a backup, or from a run with the same name and settings. Then end `exgrpo up`, run "
         "`exgrpo db rebuild` and start `exgrpo up` again.",
     )
+
+
+def show_empty(icon: str, title: str, text: str, command: str | None = None) -> None:
+    """Show why there is no content and how to get some; `command` is a shell command for that."""
+    with st.container(
+        border=True, key=f"empty-{title.lower().replace(' ', '-')}", horizontal_alignment="center", gap="small"
+    ):
+        st.space("small")
+        st.markdown(f"## :primary[:material/{icon}:]", text_alignment="center", width="content")
+        st.subheader(title, anchor=False, text_alignment="center")
+        st.markdown(text, text_alignment="center")
+        if command:
+            st.code(command, language="bash", width="content")
+        st.space("small")
+
+
+def show_no_such_run() -> None:
+    """Show that the run of the address does not exist, and where existing runs are listed."""
+    show_empty(
+        "search_off",
+        "No such run",
+        "The address names a run that is not in this workbench. Choose one under **Runs**; it lists "
+        "archived ones, too.",
+    )
+
+
+def show_no_replay(row: RunRow) -> None:
+    """Show the reason in place of what a run that replays would show."""
+    if row.is_adopted:
+        show_empty(
+            "help", "Unknown", "This run was adopted from verl's rollout dumps, which hold texts and scores only."
+        )
+    else:
+        show_empty("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")

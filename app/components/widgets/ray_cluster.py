@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.widgets import empty_state, notice
+from app.components.widgets import notice
 from app.formats import escape_control_characters, literal
 from app.requests import RayClusterState, UserError
 
@@ -70,7 +70,7 @@ def show_clusters() -> None:
     if fault := requests.find_cluster_fault():
         notice.show("warning", "Clusters cannot be read", fault)
     elif not clusters:
-        empty_state.show("hub", "No clusters yet", "Add the address that `ray start --head` prints for its dashboard.")
+        notice.show_empty("hub", "No clusters yet", "Add the address that `ray start --head` prints for its dashboard.")
     for name, address in clusters.items():
         _show_cluster(name, address)
     with st.form("add-cluster", clear_on_submit=False), st.container(horizontal=True, vertical_alignment="bottom"):

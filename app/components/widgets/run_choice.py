@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import address
-from app.components.widgets import empty_state, notice, page_frame
+from app.components.widgets import notice, page_frame
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.runs import training_names
@@ -86,11 +86,11 @@ def _show_why_none(run: RunRow | None, rows: Sequence[RunName]) -> None:
     if run is not None and run.kind == UNREADABLE_KIND:
         return
     if run is not None:
-        empty_state.show("replay", "Not a training run", "This job has no buffer and no trajectories.")
+        notice.show_empty("replay", "Not a training run", "This job has no buffer and no trajectories.")
     elif rows:
-        empty_state.show_no_such_run()
+        notice.show_no_such_run()
     else:
-        empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
+        notice.show_empty("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
 
 
 def _show_choice(page: str, run: RunRow, rows: Sequence[RunName]) -> None:

@@ -8,7 +8,7 @@ from itertools import islice
 
 import streamlit as st
 
-from app.components.widgets import empty_state
+from app.components.widgets import notice
 from app.formats import NONE_SHOWN, escape_control_characters
 from db.rows.trajectories import MAX_CHARACTERS
 
@@ -47,7 +47,7 @@ HEIGHT = 520
 def show_log(lines: Sequence[str]) -> None:
     """Show the lines as they are: no markup, control characters made visible, scrolled to the end."""
     if not lines:
-        empty_state.show("article", "No log yet", "The run writes here as soon as its process starts.")
+        notice.show_empty("article", "No log yet", "The run writes here as soon as its process starts.")
         return
     st.caption(f"Last {len(lines)} lines of `log.txt`")
     with st.container(height=HEIGHT if len(lines) > NUM_LINES_IN_VIEW else "content", autoscroll=True, key="log-tail"):

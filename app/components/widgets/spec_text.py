@@ -10,7 +10,7 @@ import streamlit as st
 import yaml
 
 from app import address
-from app.components.widgets import exports, run_choice
+from app.components.widgets import data_table, run_choice
 from app.formats import escape_control_characters
 from app.queries.answers import ask
 from app.queries.runs import training_names
@@ -130,7 +130,7 @@ def show_differences(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
         }
     )
     st.dataframe(table, hide_index=True, key="spec-differences", alt=f"Fields that differ from {names[chosen]}")
-    exports.show(table, "differences")
+    data_table.export(table, "differences")
 
 
 def _choose_other(offered: list[str]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from app import requests
 from app.components.new_run.where import Where
-from app.roles import Person, Role
+from app.settings import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from tests.app.form_fields import field

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app import settings
-from app.components.system import machine_view
+from app.components.system import system_view
 from db.connections.opening import open_database
 from db.ingest import events
 from exgrpo_core.bounded_json import seal
@@ -119,8 +119,8 @@ def test_queue_names_the_run_that_comes_next(runs_root, open_page, monkeypatch):
     recorded.record(runs_root, recorded.QUEUED, recorded.RUNNING)
     displayed = next(text for text in texts(open_page("runs")) if " queued, next" in text)
     assert displayed.startswith("1 running, 1 queued, next: waits")
-    monkeypatch.setattr(machine_view, "list_runs", lambda _: [])  # it left the queue while it was counted
-    assert machine_view.queue_sentence({"queued": 1, "running": 1}) == "1 running, 0 queued"
+    monkeypatch.setattr(system_view, "list_runs", lambda _: [])  # it left the queue while it was counted
+    assert system_view.queue_sentence({"queued": 1, "running": 1}) == "1 running, 0 queued"
 
 
 @pytest.mark.parametrize("is_wrong", [True, False])

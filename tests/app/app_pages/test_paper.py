@@ -1,8 +1,8 @@
 import pytest
 
+from app.analyses import RunKey, Scale, load_study
 from app.components.paper.entries import ENTRIES
 from app.components.paper.run_selection import demo_rows
-from app.paper_and_studies import RunKey, Scale, load_study
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 from tests.app.page_texts import has_text, texts

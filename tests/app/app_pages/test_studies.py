@@ -7,8 +7,7 @@ import pytest
 import streamlit as st
 
 from app import settings
-from app.components.studies import study_matrix, study_results
-from app.paper_and_studies import (
+from app.analyses import (
     ComparedRow,
     MeanInterval,
     RunKey,
@@ -18,6 +17,7 @@ from app.paper_and_studies import (
     reading,
     wanted_keys,
 )
+from app.components.studies import study_matrix, study_results
 from db.connections.opening import open_database
 from db.ingest import events
 from db.queries.run_filter import RunFilter

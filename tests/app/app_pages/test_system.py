@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app import requests
-from app.components.system import audit_log
+from app.components.system import system_view
 from app.requests import RayClusterState
-from app.roles import Person, Role
+from app.settings import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.hardware import Gpu
 from jobs.machine.machine_report import Finding, package_versions
@@ -68,16 +68,16 @@ def test_log_is_newest_first_and_names_runs(recorded_runs, open_page):
 
 
 def test_every_kind_of_entry_has_words():
-    assert set(audit_log.WORDS) == {kind.value for kind in JournalKind}
+    assert set(system_view.WORDS) == {kind.value for kind in JournalKind}
 
 
 def test_long_log_is_paged(runs_root, open_page):
     assert "No entries yet" in texts(open_page("system", view="Audit log"))
     journal = Journal(runs_root)
-    for number in range(audit_log.PAGE_SIZE + 3):
+    for number in range(system_view.PAGE_SIZE + 3):
         journal.append(JournalKind.NOTED, "run", text=str(number))
     page = open_page("system", view="Audit log")
-    assert len(page.dataframe[0].value) == audit_log.PAGE_SIZE
+    assert len(page.dataframe[0].value) == system_view.PAGE_SIZE
     page.number_input(key="log-page").set_value(2).run()
     assert list(page.dataframe[0].value["Details"]) == [f"text {number}" for number in (2, 1, 0)]
 

@@ -3,6 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from app.analyses import load_protocols, load_study
 from app.components.benchmarks import score_table
 from app.components.benchmarks.score_table import (
     COLUMNS,
@@ -14,7 +15,6 @@ from app.components.benchmarks.score_table import (
     remarks,
 )
 from app.components.benchmarks.score_table_view import as_latex, as_markdown, as_rows
-from app.paper_and_studies import load_protocols, load_study
 from db.rows.scores import BenchmarkScoreRow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

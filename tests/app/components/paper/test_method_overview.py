@@ -4,7 +4,7 @@ import pytest
 
 from app.components.paper import method_overview
 from app.components.paper.entries import ENTRIES
-from app.components.paper.gallery import picture
+from app.components.paper.printed_figures import picture
 from app.theme import DARK, LIGHT
 from db.rows.runs import MetricPoint
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from app import theme
-from app.components.runs import comparison, comparison_charts
+from app.components.runs import comparison
 from app.components.runs.comparison import Group
 from app.components.widgets import run_choice
 from app.components.widgets.curve_view import WHOLE, Line, aligned, cut, paired, smoothed
@@ -65,14 +65,14 @@ def test_spread_is_the_sample_deviation_and_leaves_out_what_is_not_there():
 
 def test_twenty_runs_have_curves_of_their_own_and_every_quantity_is_a_declared_metric():
     assert len({theme.look_of_run(index) for index in range(run_choice.MAX_COMPARED)}) == run_choice.MAX_COMPARED
-    assert {*comparison_charts.KEYS} - {comparison_charts.HELD_OUT} <= set(METRICS)
+    assert {*comparison.KEYS} - {comparison.HELD_OUT} <= set(METRICS)
 
 
 def test_chart_has_a_curve_a_name_and_a_band_for_a_mean():
     mean = Line(*(np.array([1, 2], np.float32) for _ in range(4)))
-    figure = comparison_charts.figure_of(["<b>", "gone"], [mean, None], WHOLE, is_share=True)
+    figure = comparison.figure_of(["<b>", "gone"], [mean, None], WHOLE, is_share=True)
     assert [trace.name for trace in figure.data] == ["&lt;b&gt;, least", "&lt;b&gt;, largest", "&lt;b&gt;"]
-    assert comparison_charts.figure_of(["a"], [None], WHOLE, is_share=True) is None
+    assert comparison.figure_of(["a"], [None], WHOLE, is_share=True) is None
 
 
 def test_smoothing_starts_at_the_first_value_and_leaves_out_what_is_not_finite():

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.components.replay_buffer import buffer_charts
 from app.components.replay_buffer.chosen_bar import View
-from app.components.widgets.exports import FORMATS, as_csv, as_latex, as_markdown
+from app.components.widgets.data_table import FORMATS, as_csv, as_latex, as_markdown
 from app.components.widgets.figures import figure_rows
 from db.rows.replays import BufferState
 
@@ -118,7 +118,7 @@ def test_a_flow_is_a_row_a_way():
 def page():
     from app.components.widgets import exports
 
-    exports.show(lambda: [{"a": 1}], "numbers")
+    exports.export(lambda: [{"a": 1}], "numbers")
 
 
 def test_closed_menu_holds_nothing_and_an_open_one_a_button_a_format():

@@ -10,7 +10,7 @@ from app import theme
 from app.components.replay_buffer import buffer_over_steps
 from app.components.widgets import curves, figures
 from app.components.widgets.curve_view import WHOLE
-from app.components.widgets.status_badge import HEALTH, STATES
+from app.components.widgets.run_state import HEALTH, STATES
 from app.queries.answers import UnavailableError
 from app.requests import REWARD_PARTS
 from app.serving import server

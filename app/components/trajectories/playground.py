@@ -11,7 +11,7 @@ import streamlit as st
 from app import requests
 from app.components.trajectories import token_heatmap
 from app.components.trajectories.token_heatmap import TokenValues
-from app.components.widgets import empty_state, notice, shown_text
+from app.components.widgets import notice, shown_text
 from app.formats import nats, token_count
 from db.rows.runs import CheckpointRow, RunRow
 from db.rows.spec_fields import algorithm_settings
@@ -44,7 +44,7 @@ class Question:
 def show(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointRow]) -> None:
     """Show the form, and the answers to what it asked last."""
     if not checkpoints:
-        empty_state.show("forum", "No checkpoint yet", "Once there is one, it answers prompts here.")
+        notice.show_empty("forum", "No checkpoint yet", "Once there is one, it answers prompts here.")
         return
     question = show_form(row, spec, checkpoints)
     key = f"playground-answers-{row.run_id}"

@@ -1,15 +1,16 @@
-"""What this machine can run and how busy it is: findings, GPUs, versions, the queue."""
+"""What this machine can run and how busy it is, and what users did, as recorded in the journal."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.widgets import exports, status_badge
+from app.components.widgets import data_table, notice, run_state
 from app.formats import NONE_SHOWN, byte_size, escape_control_characters, literal
 from app.queries.runs import list_runs
-from app.requests import Finding, Gpu
+from app.requests import Finding, Gpu, JournalEntry
 from db.queries.run_filter import RunFilter
 
 _RESULTS = {"ok": ("ok", "green", ""), "warning": ("note", "yellow", ""), "failure": ("not working", "red", "")}
@@ -32,13 +33,13 @@ def show_findings(findings: Sequence[Finding]) -> None:
         height="content",
         column_config={
             "Checked": st.column_config.TextColumn(width=100),
-            "Result": status_badge.column(_RESULTS, 100),
+            "Result": run_state.column(_RESULTS, 100),
             "Found": st.column_config.TextColumn(width="large"),
             "What to do": st.column_config.TextColumn(width="large"),
         },
         alt="Findings of exgrpo doctor",
     )
-    exports.show(rows, "doctor")
+    data_table.export(rows, "doctor")
 
 
 def show_gpus(gpus: Sequence[Gpu]) -> None:
@@ -57,7 +58,7 @@ def show_gpus(gpus: Sequence[Gpu]) -> None:
     )
     share = st.column_config.ProgressColumn(min_value=0, max_value=100, format="%.0f%%")
     st.dataframe(rows, hide_index=True, key="gpus", column_config={"Busy": share, "Memory in use": share}, alt="GPUs")
-    exports.show(rows, "gpus")
+    data_table.export(rows, "gpus")
 
 
 def show_versions(versions: Mapping[str, str | None]) -> None:
@@ -66,7 +67,7 @@ def show_versions(versions: Mapping[str, str | None]) -> None:
         {"Package": list(versions), "Version": [version or "not installed" for version in versions.values()]}
     )
     st.dataframe(rows, hide_index=True, key="versions", height="content", alt="Versions of packages")
-    exports.show(rows, "versions")
+    data_table.export(rows, "versions")
 
 
 _GPU_SECONDS = 5.0
@@ -101,3 +102,68 @@ def gpu_sentence() -> str:
 @st.cache_data(ttl=_GPU_SECONDS, show_spinner=False)
 def _gpus() -> list[requests.Gpu]:
     return requests.list_gpus()
+
+
+PAGE_SIZE = 50
+WORDS = {
+    "submitted": "queued a job",
+    "resume_asked": "requested resume",
+    "stop_asked": "requested stop",
+    "tagged": "tagged",
+    "untagged": "untagged",
+    "noted": "wrote a note",
+    "archived": "archived",
+    "unarchived": "unarchived",
+    "renamed": "renamed",
+    "deleted": "moved to the bin",
+    "restored": "took out of the bin",
+    "removed": "removed for good",
+    "imported": "imported",
+    "case_marked": "saved a case",
+    "case_unmarked": "removed a case",
+    "verdict_set": "gave a verdict",
+    "verdict_cleared": "removed a verdict",
+    "trajectory_marked": "marked a trajectory",
+    "trajectory_unmarked": "removed a mark",
+    "cluster_added": "added a cluster",
+    "cluster_tested": "tested a cluster",
+    "cluster_removed": "removed a cluster",
+}
+
+
+def show_log(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> None:
+    """Show a page of the entries, given oldest first; the page's number is in the address."""
+    if not entries:
+        notice.show_empty("history", "No entries yet", "Every launch, stop, tag and note is recorded here.")
+        return
+    num_pages = -(-len(entries) // PAGE_SIZE)
+    page = 1
+    if num_pages > 1:
+        page = int(
+            st.number_input(f"Page of {num_pages:,}", 1, num_pages, key="log-page", bind="query-params", width=140)
+        )
+    newest_first = list(reversed(entries))
+    frame = table(newest_first[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], names)
+    st.dataframe(frame, hide_index=True, key="audit-log", alt="What users did, newest first")
+    data_table.export(lambda: table(newest_first, names), "audit-log")
+
+
+def table(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> pd.DataFrame:
+    """Return one row per entry; a run that the database does not know is named by its id."""
+    return pd.DataFrame(
+        {
+            "When, UTC": [entry.at[:19].replace("T", " ") for entry in entries],
+            "Who": [escape_control_characters(entry.by) for entry in entries],
+            "What": [WORDS.get(str(entry.kind), str(entry.kind).replace("_", " ")) for entry in entries],
+            "Run": [escape_control_characters(names.get(entry.run_id, entry.run_id)) for entry in entries],
+            "Run id": [escape_control_characters(entry.run_id) for entry in entries],
+            "Details": [escape_control_characters(_in_words(entry.data)) for entry in entries],
+        }
+    )
+
+
+def _in_words(data: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in data.items()
+    )

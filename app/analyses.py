@@ -1,0 +1,58 @@
+"""What pages read of `jobs`: the paper's numbers, its studies, and analyses of chains of thought."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from db.rows.judging import LabelledVoteRow
+from db.statistics.intervals import MeanInterval, interval_text, mean_interval
+from jobs.analysis.case_text import cases_as_json, cases_as_markdown
+from jobs.analysis.code_detection import RuleTable, tabulate_counts
+from jobs.analysis.validity import ReadAnswer, ValidityLine, read_wrong_answers, tabulate_validity
+from jobs.evaluation.protocols import load_protocols
+from jobs.grading.code_rules import rules_to_bits
+from jobs.judging import calibration
+from jobs.judging.calibration import Calibration, CorrectedRate, cohen_kappa, correct_rate
+from jobs.judging.verdicts import JudgePrompt, load_judge_prompt
+from jobs.studies.comparison import ComparedRow, compare, coverage, differences_sentence, is_by_column, reading
+from jobs.studies.definition import PaperTable, Scale, Study, load_study, number_of, study_names
+from jobs.studies.matrix import RunKey, wanted_keys
+from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS
+from jobs.studies.numbers import disagreements, number_rows, printed, setting_gains
+from jobs.studies.running import PendingRun, estimate_hours
+from jobs.studies.study_report import render_report
+from jobs.studies.study_results import StudyResults, find_runs, read_results
+
+__all__ = [
+    "AVERAGES", "BENCHMARK_COLUMNS", "Calibration", "ComparedRow", "CorrectedRate", "JudgePrompt", "MeanInterval",
+    "PaperTable", "PendingRun", "ReadAnswer", "RuleTable", "RunKey", "Scale", "Study", "StudyResults", "ValidityLine",
+    "cases_as_json", "cases_as_markdown", "cohen_kappa", "compare", "correct_rate", "coverage",
+    "differences_sentence", "disagreements", "estimate_hours", "find_runs", "interval_text", "is_by_column",
+    "load_judge_prompt", "load_protocols", "load_study", "mean_interval", "number_of", "number_rows", "printed",
+    "read_results", "read_wrong_answers", "reading", "render_report", "rules_to_bits", "setting_gains", "study_names",
+    "tabulate_counts", "tabulate_validity", "wanted_keys",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PaperCodeLine:
+    """One row of the paper's code table as it is printed; entropies in nats, the rest in percent."""
+
+    group: str
+    entropy_without: float | None
+    entropy_with: float | None
+    correctness_without: float | None
+    correctness_with: float | None
+    difference: float | None
+
+
+def paper_code_lines() -> list[PaperCodeLine]:
+    """Return the rows of the paper's code table (tab:code_analysis)."""
+    [table] = load_study("code-analysis").tables
+    return [PaperCodeLine(row.row.lower(), *map(number_of, row.values)) for row in table.rows]
+
+
+def calibrate(votes: Sequence[LabelledVoteRow]) -> Calibration | None:
+    """Return a judge's error rates on labelled items; None without any."""
+    if not votes:
+        return None
+    return calibration.calibrate(calibration.group_votes((row.item_id, row.label, row.outcome) for row in votes))

@@ -1,1 +1,0 @@
-"""A prompt, and what checkpoints of a run answer."""
