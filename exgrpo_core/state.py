@@ -100,15 +100,13 @@ class ExGRPOState:
         `keeps_later` adds the experience of all steps that were committed there.
 
         Raises:
-            ValueError: Fewer questions than a batch holds, or questions whose `index` is not their position.
+            ValueError: Fewer questions than a batch holds.
         """
         if len(questions) < config.batch_size:
             raise ValueError(
                 f"questions: expected at least batch_size = {config.batch_size}, got {len(questions)}; "
                 "lower algorithm.batch_size or give more questions."
             )
-        if any(question.index != i for i, question in enumerate(questions)):
-            raise ValueError("questions: expected each question's index to be its position.")
         buffer = ReplayBuffer.open(directory, len(questions), config.rollouts_per_question, keeps_later)
         state = cls(questions, config, buffer, external)
         state._keep_later()

@@ -108,15 +108,9 @@ def draw_bucket_counts(
 
 def sample_members(members: Sequence[Int64Array], counts: ArrayLike, rng: np.random.Generator) -> list[Int64Array]:
     """Draw `counts[k]` questions of bucket k, uniformly without replacement (Algorithm 2, line 15)."""
-    wanted = np.asarray(counts, dtype=np.int64)
-    if wanted.shape != (len(members),):
-        raise ValueError(f"counts: expected {len(members)}, one a bucket, got {wanted.size}.")
-    for bucket, (questions, count) in enumerate(zip(members, wanted.tolist(), strict=True)):
-        if not 0 <= count <= questions.size:
-            raise ValueError(f"counts: expected 0 to {questions.size} for bucket at position {bucket}, got {count}.")
     return [
         rng.choice(questions, count, replace=False) if count else np.empty(0, dtype=np.int64)
-        for questions, count in zip(members, wanted.tolist(), strict=True)
+        for questions, count in zip(members, np.asarray(counts).tolist(), strict=True)
     ]
 
 

@@ -92,23 +92,10 @@ class QuestionStream:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs to continue with the same questions."""
-        return {
-            "num_questions": self._num_questions,
-            "seed": self._seed,
-            "epoch": self._epoch,
-            "position": self._position,
-            "deferred": list(self._deferred),
-        }
+        return {"epoch": self._epoch, "position": self._position, "deferred": list(self._deferred)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue a saved stream.
-
-        Raises:
-            ValueError: It was saved with another number of questions or another seed.
-        """
-        for name, item in (("num_questions", self._num_questions), ("seed", self._seed)):
-            if state[name] != item:
-                raise ValueError(f"{name}: the question stream was saved with {state[name]}, got {item}.")
+        """Continue a saved stream of the same questions and seed."""
         self._epoch = int(state["epoch"])
         self._position = int(state["position"])
         self._deferred = [int(index) for index in state["deferred"]]
@@ -144,10 +131,8 @@ class RetiredSet:
 
     @property
     def mask(self) -> BoolArray:
-        """Read-only view (num_questions,) of the questions in S; it follows later changes."""
-        view = self._mask.view()
-        view.flags.writeable = False
-        return view
+        """Which questions are in S (num_questions,), to read only; it follows later changes."""
+        return self._mask
 
     def sorted_members(self) -> Int64Array:
         """Return the indices in S, ascending."""
@@ -155,22 +140,10 @@ class RetiredSet:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs to rebuild S."""
-        return {"num_questions": self._mask.size, "members": self.sorted_members()}
+        return {"members": self.sorted_members()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace S by a saved one.
-
-        Raises:
-            ValueError: It was saved over a different number of questions, or names one that does not exist.
-        """
-        if state["num_questions"] != self._mask.size:
-            raise ValueError(
-                f"num_questions: the retired set was saved over {state['num_questions']} questions, got "
-                f"{self._mask.size}; resume with the data of that run."
-            )
-        members = np.asarray(state["members"], dtype=np.int64)
-        if members.size and not 0 <= members.min() <= members.max() < self._mask.size:
-            raise ValueError(f"members: expected indices of {self._mask.size} questions in the saved retired set.")
+        """Replace S by a saved one of the same questions."""
         self._mask[:] = False
-        self._mask[members] = True
+        self._mask[np.asarray(state["members"], dtype=np.int64)] = True
         self._size = int(np.count_nonzero(self._mask))

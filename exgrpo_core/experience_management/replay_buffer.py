@@ -159,16 +159,9 @@ class ReplayBuffer:
         return len(stored)
 
     def set_bucket(self, question_index: int, bucket: int) -> None:
-        """Move a buffered question into a bucket 0..K, its latest number of correct trajectories.
-
-        Raises:
-            ValueError: The question is not in the buffer, or there is no such bucket.
-        """
-        if not 0 <= bucket <= self._rollouts_per_question:
-            raise ValueError(f"bucket: expected 0 to {self._rollouts_per_question}, got {bucket}.")
-        if self._membership.bucket_of(question_index) is None:
-            raise ValueError(f"question_index: question {question_index} has no stored trajectory; insert one first.")
-        self._move(question_index, bucket)
+        """Move a buffered question into a bucket 0..K, its latest number of correct trajectories."""
+        self._membership.move(question_index, bucket)
+        self._moves.append((question_index, bucket))
 
     def bucket_of(self, question_index: int) -> int | None:
         """Return the bucket of a question, None where it is not in the buffer."""
@@ -204,9 +197,7 @@ class ReplayBuffer:
 
         Raises:
             BufferCorruptionError: A row differs from what was written; names the segment's file and the row.
-            IndexError: There is no such row.
         """
-        self._check_rows(rows)
         return self._store.experiences(rows)
 
     def stored_rows(self) -> list[tuple[int, int]]:
@@ -232,22 +223,18 @@ class ReplayBuffer:
 
     def record_entropies(self, rows: Int64Array, values: Float32Array) -> None:
         """Keep the mean entropy of rows under the policy that just scored them, nats."""
-        self._check_rows(rows)
         self._index.record_entropies(rows, values)
 
     def last_entropies(self, rows: Int64Array) -> Float32Array:
         """Return the last known mean entropy of rows, nats; NaN where a row was never scored."""
-        self._check_rows(rows)
         return self._index.entropies[rows]
 
     def record_replays(self, rows: Int64Array) -> None:
         """Count one more replay of each of these rows."""
-        self._check_rows(rows)
         self._index.record_replays(rows)
 
     def num_replays(self, rows: Int64Array) -> Int64Array:
         """Return how often rows were replayed so far."""
-        self._check_rows(rows)
         return self._index.num_replays[rows].astype(np.int64)
 
     def retire(self, question_index: int) -> None:
@@ -346,10 +333,6 @@ class ReplayBuffer:
         apply_steps(kept, records[1:], buffer._index, buffer._membership, buffer.history)
         return buffer
 
-    def _move(self, question_index: int, bucket: int) -> None:
-        self._membership.move(question_index, bucket)
-        self._moves.append((question_index, bucket))
-
     def _store_rows(
         self,
         trajectories: Sequence[Trajectory],
@@ -374,8 +357,4 @@ class ReplayBuffer:
         self._num_trajectories += len(trajectories)
         self._num_tokens += int(records["num_tokens"].sum(dtype=np.int64))
         for question_index in questions[self._membership.buckets_of(questions) < 0].tolist():
-            self._move(question_index, 0)
-
-    def _check_rows(self, rows: Int64Array) -> None:
-        if len(rows) and not 0 <= np.min(rows) <= np.max(rows) < self._index.num_rows:
-            raise IndexError(f"rows: expected rows 0 to {self._index.num_rows - 1} of the replay buffer.")
+            self.set_bucket(question_index, 0)

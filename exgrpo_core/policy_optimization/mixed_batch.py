@@ -85,10 +85,8 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
         )
         for trajectory, advantage in zip(group.trajectories, advantages, strict=False)
     ]
-    pairs = zip(group.replays, advantages[len(rows) :], strict=False)
+    pairs = zip(group.replays, advantages[len(rows) :], strict=True)
     rows += [_replayed_row(question.prompt_ids, replay, advantage, config) for replay, advantage in pairs]
-    if len(rows) != num_rows:
-        raise ValueError(f"group of question {question.index}: expected {num_rows} rows, got {len(rows)}.")
     for row in rows:
         if row.behavior_log_probs.shape != row.token_ids.shape:
             raise ValueError(

@@ -146,19 +146,8 @@ def mean_scores(
     """Return the means of token-level scores over exactly the T_i tokens of each candidate: nothing is padded.
 
     `num_replays` and `experiences` become columns as they are.
-
-    Raises:
-        ValueError: A candidate has no tokens, or its log-probs and entropies differ in length.
     """
     lengths = np.array([log_probs.size for log_probs in scores.log_probs], dtype=np.int64)
-    entropy_lengths = np.array([entropies.size for entropies in scores.entropies], dtype=np.int64)
-    if not np.array_equal(lengths, entropy_lengths):
-        raise ValueError("scores: expected as many entropies as log-probs for every candidate.")
-    if lengths.size == 0:
-        empty = np.empty(0, dtype=np.float32)
-        return CandidateColumns(empty, empty, empty, lengths)
-    if lengths.min() < 1:
-        raise ValueError("scores: expected at least one token for every candidate.")
     starts = np.cumsum(lengths) - lengths
     log_probs = np.concatenate(scores.log_probs, dtype=np.float64)
     entropies = np.concatenate(scores.entropies, dtype=np.float64)

@@ -1,15 +1,18 @@
 import pytest
 
-from exgrpo_core.errors import first_line
+from exgrpo_core.engine import read_end_tokens
+from exgrpo_core.errors import EngineError, first_line
 
 
 @pytest.mark.parametrize(
-    ("message", "line"),
-    [
-        ("one\ntwo", "one"),
-        ("\nT5Tokenizer requires a library.\nInstall it.", "T5Tokenizer requires a library."),
-        (" \n", "OSError"),
-    ],
+    ("message", "line"), [("one\ntwo", "one"), ("\nA library.\nInstall it.", "A library."), (" \n", "OSError")]
 )
 def test_first_line_is_the_first_that_says_something(message, line):
     assert first_line(OSError(message)) == line
+
+
+def test_each_place_names_end_tokens_and_what_names_none_is_refused():
+    assert read_end_tokens("m", [7, 4], None, 4, 1) == [1, 4, 7]
+    for named in [(1, [token]) for token in (-1, 2**31, 1.5, "2", True, {}, [2], [None])] + [(), (None,), ([], None)]:
+        with pytest.raises(EngineError, match=r"model\.source"):
+            read_end_tokens("m", *named)

@@ -19,14 +19,6 @@ def buffer(tmp_path):
     opened.close()
 
 
-def test_new_buffer_is_empty(buffer):
-    assert (buffer.num_questions, buffer.num_drawable, buffer.num_trajectories, buffer.num_tokens) == (0, 0, 0, 0)
-    assert buffer.bucket_sizes().tolist() == [0] * (K + 1)
-    assert buffer.bucket_of(3) is None
-    assert buffer.questions().size == buffer.rows_of(3).size == 0
-    assert buffer.insert([]) == []
-
-
 def test_stored_trajectory_comes_back_as_it_went_in(buffer):
     stored = success(7, [5, 6, 7], trajectory_id=40, rollout_step=3, log_probs=[-0.1, -0.2, -0.3])
     assert buffer.insert([stored]) == [InsertOutcome(0, 40, is_duplicate=False)]
@@ -38,22 +30,14 @@ def test_stored_trajectory_comes_back_as_it_went_in(buffer):
     np.testing.assert_array_equal(experience.token_ids, stored.token_ids)
     np.testing.assert_array_equal(experience.behavior_log_probs, stored.log_probs)
     assert (buffer.num_questions, buffer.num_trajectories, buffer.num_tokens) == (1, 1, 3)
-
-
-def test_returned_arrays_are_the_callers_own(buffer):
-    buffer.insert([success(7, [5, 6, 7])])
-    (first,) = buffer.experiences(np.array([0]))
-    first.token_ids[:] = 0
-    first.behavior_log_probs[:] = 0
-    (second,) = buffer.experiences(np.array([0]))
-    assert second.token_ids.tolist() == [5, 6, 7]
-
-
-def test_what_the_caller_does_to_its_arrays_later_changes_nothing(buffer):
-    stored = success(7, [5, 6, 7])
-    buffer.insert([stored])
-    stored.token_ids[:] = 0
-    assert buffer.experiences(np.array([0]))[0].token_ids.tolist() == [5, 6, 7]
+    assert buffer.bucket_of(7) == 0
+    assert buffer.bucket_of(3) is None
+    # Neither what the caller does to its arrays later nor what it does to returned ones changes what is stored.
+    for array in (stored.token_ids, experience.token_ids, experience.behavior_log_probs):
+        array[:] = 0
+    (again,) = buffer.experiences(np.array([0]))
+    assert again.token_ids.tolist() == [5, 6, 7]
+    assert again.behavior_log_probs[0] == np.float32(-0.1)
 
 
 def test_same_tokens_of_a_question_are_stored_once(buffer):
@@ -71,6 +55,7 @@ def test_same_tokens_of_a_question_are_stored_once(buffer):
 
 def test_refreshed_trajectory_has_the_newer_log_probs_and_keeps_its_number_uses_and_entropy(buffer):
     buffer.insert([success(7, [5, 6], trajectory_id=40), success(7, [8], trajectory_id=41)])
+    assert np.isnan(buffer.last_entropies(np.array([0, 1]))).all()
     buffer.record_replays(np.array([0, 0, 1]))
     buffer.record_entropies(np.array([0, 1]), np.float32([0.25, 0.5]))
     newer = [np.float32([-9, -9]), np.float32([-1, -2])]
@@ -109,13 +94,6 @@ def test_twins_inside_one_call_are_found(buffer):
     ]
 
 
-def test_equal_checksums_of_other_tokens_are_no_duplicates(tmp_path, monkeypatch):
-    monkeypatch.setattr(replay_buffer, "checksums", lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
-    buffer = empty_buffer(tmp_path)
-    outcomes = buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11), success(7, [1, 3], 12)])
-    assert [(o.row, o.is_duplicate) for o in outcomes] == [(0, False), (1, False), (1, True)]
-
-
 def test_twins_are_told_apart_among_rows_of_one_checksum_in_several_segments(tmp_path, monkeypatch):
     monkeypatch.setattr(replay_buffer, "checksums", lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
     buffer = empty_buffer(tmp_path)
@@ -133,40 +111,19 @@ def test_twins_are_told_apart_among_rows_of_one_checksum_in_several_segments(tmp
     ]
 
 
-def test_question_comes_in_through_bucket_0_and_moves(buffer):
-    buffer.insert([success(7, [1])])
-    assert buffer.bucket_of(7) == 0
-    assert (buffer.num_questions, buffer.num_drawable) == (1, 0)
-    buffer.set_bucket(7, 3)
-    assert buffer.bucket_of(7) == 3
-    assert buffer.members(3).tolist() == [7]
-    assert buffer.members(0).tolist() == []
-    assert buffer.bucket_sizes().tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0]
-    assert buffer.num_drawable == 1
-
-
-def test_only_buffered_questions_have_a_bucket(buffer):
-    with pytest.raises(ValueError, match="question 7 has no stored trajectory"):
-        buffer.set_bucket(7, 3)
-
-
-@pytest.mark.parametrize("bucket", [-1, K + 1])
-def test_bucket_that_does_not_exist_is_refused(buffer, bucket):
-    buffer.insert([success(7, [1])])
-    with pytest.raises(ValueError, match="bucket: expected 0 to 8"):
-        buffer.set_bucket(7, bucket)
-
-
 def test_buckets_hold_what_was_moved_there(buffer):
     rng = np.random.default_rng(0)
     expected: dict[int, int] = {}
+    newest: dict[int, int] = {}
     for i in range(600):
         question = int(rng.integers(NUM_QUESTIONS))
         if rng.random() < 0.2:
             buffer.retire(question)
             expected.pop(question, None)
+            newest.pop(question, None)
             continue
-        buffer.insert([success(question, [i])])
+        buffer.insert([success(question, [i], rollout_step=i)])
+        newest[question] = i
         expected[question] = int(rng.integers(K + 1))
         buffer.set_bucket(question, expected[question])
         for bucket in range(K + 1):
@@ -176,15 +133,9 @@ def test_buckets_hold_what_was_moved_there(buffer):
     assert buffer.questions().tolist() == sorted(q for q, b in expected.items() if b > 0)
     buckets = buffer.buckets_of(np.arange(NUM_QUESTIONS))
     assert buckets.tolist() == [expected.get(question, -1) for question in range(NUM_QUESTIONS)]
-
-
-def test_rows_of_a_question_ascend_and_newest_step_follows(buffer):
-    buffer.insert(
-        [success(7, [1], 0, rollout_step=1), success(8, [1], 1, rollout_step=1), success(7, [2], 2, rollout_step=1)]
-    )
-    buffer.insert([success(7, [3], 3, rollout_step=5)])
-    assert buffer.rows_of(7).tolist() == [0, 2, 3]
-    assert buffer.newest_rollout_steps(np.array([8, 7, 9])).tolist() == [1, 5, -1]
+    steps = buffer.newest_rollout_steps(np.arange(NUM_QUESTIONS))
+    assert steps.tolist() == [newest.get(question, -1) for question in range(NUM_QUESTIONS)]
+    assert all((np.diff(buffer.rows_of(question)) > 0).all() for question in range(NUM_QUESTIONS))
 
 
 def test_experiences_come_in_the_order_asked_for_across_segments(tmp_path):
@@ -209,27 +160,6 @@ def test_experiences_come_in_the_order_asked_for_across_segments(tmp_path):
     assert buffer.experiences(np.array([], dtype=np.int64)) == []
 
 
-@pytest.mark.parametrize("row", [-1, 1])
-def test_row_that_does_not_exist_is_refused(buffer, row):
-    buffer.insert([success(7, [1])])
-    for ask in (buffer.experiences, buffer.last_entropies):
-        with pytest.raises(IndexError, match="rows 0 to 0"):
-            ask(np.array([row]))
-
-
-def test_draws_are_counted_by_question(buffer):
-    buffer.record_draws(np.array([3, 5]), 1)
-    buffer.record_draws(np.array([5]), 2)
-    assert buffer.num_draws(np.array([3, 4, 5])).tolist() == [1, 0, 2]
-
-
-def test_last_entropies_are_unknown_until_noted(buffer):
-    buffer.insert([success(7, [1]), success(7, [2])])
-    buffer.record_entropies(np.array([1]), np.array([0.5], dtype=np.float32))
-    assert np.isnan(buffer.last_entropies(np.array([0])))
-    assert buffer.last_entropies(np.array([1])).tolist() == [0.5]
-
-
 def test_retired_question_leaves_with_its_rows_and_its_file_stays(buffer, tmp_path):
     buffer.insert([success(7, [1], 0), success(7, [2], 1), success(8, [3], 2)])
     buffer.set_bucket(7, 4)
@@ -242,13 +172,6 @@ def test_retired_question_leaves_with_its_rows_and_its_file_stays(buffer, tmp_pa
     assert buffer.newest_rollout_steps(np.array([7])).tolist() == [-1]
     assert (buffer.num_questions, buffer.num_trajectories, buffer.num_tokens) == (1, 1, 3)
     assert before == {path: path.read_bytes() for path in before}
-
-
-def test_retiring_a_question_that_is_not_buffered_changes_nothing(buffer):
-    buffer.insert([success(8, [3])])
-    buffer.retire(7)
-    buffer.retire(7)
-    assert (buffer.num_questions, buffer.num_trajectories) == (1, 1)
 
 
 def test_retired_question_comes_in_again_with_new_rows_only(buffer):
@@ -264,12 +187,10 @@ def test_retired_question_comes_in_again_with_new_rows_only(buffer):
 @pytest.mark.parametrize(
     ("trajectory", "message"),
     [
-        (success(NUM_QUESTIONS, [1]), "question_index: expected 0 to 49, got 50"),
-        (success(-1, [1]), "question_index"),
-        (success(0, []), "token_ids: trajectory 0 is empty"),
-        (success(0, [1, 2], log_probs=[-1.0]), "log_probs: expected 2 finite numbers"),
+        (success(NUM_QUESTIONS, [1]), "question_index"),
+        (success(0, []), "token_ids"),
+        (success(0, [1, 2], log_probs=[-1.0]), "log_probs"),
         (success(0, [1, 2], log_probs=[-1.0, np.nan]), "log_probs"),
-        (success(0, [1, 2], log_probs=[-1.0, -np.inf]), "log_probs"),
     ],
 )
 def test_unusable_trajectory_is_refused_and_nothing_of_the_call_is_stored(buffer, trajectory, message):

@@ -1,5 +1,4 @@
 import errno
-import gc
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -22,17 +21,17 @@ def test_what_was_appended_is_read_back_before_and_after_it_is_written(tmp_path,
     file.append(b"defg")
     assert file.read(2, 4) == b"cdef"
     assert bytes(file.view()) == b"abcdefg"
+    part = memoryview(bytearray(4))
+    assert file.read_ahead([2], [part]) == []
+    assert part == b"cdef"
     file.seal()
     assert file.read(2, 4) == b"cdef"
     assert bytes(file.view()) == b"abcdefg"
-
-
-def test_what_is_in_memory_is_read_at_once(tmp_path, writer):
-    file = AppendFile.create(tmp_path / "grows", writer)
-    file.append(b"abcdefg")
-    parts = [memoryview(bytearray(4)), memoryview(bytearray(1))]
-    assert file.read_ahead([2, 0], parts) == []
-    assert parts == [b"cdef", b"a"]
+    assert AppendFile.open_sealed(file.path, 4).view() == b"abcd", "bytes behind the known part are not shown"
+    with pytest.raises(ValueError, match="is sealed"):
+        file.append(b"d")
+    with pytest.raises(FileExistsError):
+        AppendFile.create(file.path, writer)
 
 
 @pytest.mark.parametrize("refusal", [errno.EAGAIN, errno.EOPNOTSUPP])
@@ -66,38 +65,6 @@ def test_what_was_cut_off_is_read_as_zeros_and_not_as_what_stood_there(tmp_path,
     assert file.read_ahead([2], [part]) == [0]
     file.fill(2, part)
     assert part == b"c\0\0\0"
-
-
-def test_failing_disk_is_not_taken_for_a_cold_one(tmp_path, writer, monkeypatch):
-    file = AppendFile.create(tmp_path / "broken", writer)
-    file.append(b"abcdefg")
-
-    def fail(*_):
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "preadv", fail)
-    with pytest.raises(OSError, match="Input/output"):
-        file.read_ahead([2], [memoryview(bytearray(4))])
-
-
-def test_file_that_is_there_is_never_opened_for_appending(tmp_path, writer):
-    (tmp_path / "there").write_bytes(b"old")
-    with pytest.raises(FileExistsError):
-        AppendFile.create(tmp_path / "there", writer)
-
-
-def test_nothing_can_be_appended_to_a_sealed_file(tmp_path, writer):
-    file = AppendFile.create(tmp_path / "sealed", writer)
-    file.append(b"abc")
-    file.seal()
-    with pytest.raises(ValueError, match="is sealed"):
-        file.append(b"d")
-    assert (tmp_path / "sealed").read_bytes() == b"abc"
-
-
-def test_bytes_behind_the_known_part_of_a_file_are_not_shown(tmp_path):
-    (tmp_path / "old").write_bytes(b"abcdefg")
-    assert AppendFile.open_sealed(tmp_path / "old", 4).view() == b"abcd"
 
 
 def test_short_writes_are_continued(tmp_path, writer, monkeypatch):
@@ -141,16 +108,3 @@ def test_what_could_not_be_written_is_told_to_every_later_call(tmp_path, writer,
             call(file)
     with pytest.raises(OSError, match="No space left"):
         file.close()
-
-
-def test_a_file_that_nobody_closes_is_closed_with_its_last_use(tmp_path, writer):
-    file = AppendFile.create(tmp_path / "grows", writer)
-    file.append(b"abc")
-    file.seal()
-    descriptor = file._descriptor
-    os.fstat(descriptor)
-    writer.shutdown()  # its thread may hold the file for a moment after the last write
-    del file
-    gc.collect()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(descriptor)

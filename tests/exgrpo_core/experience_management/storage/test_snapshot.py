@@ -9,8 +9,6 @@ from exgrpo_core.experience_management.replay_buffer import BufferCorruptionErro
 from exgrpo_core.experience_management.storage.snapshot import _LENGTH, _START, MAGIC, read_snapshot
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
-    bookkeeping,
-    contents,
     empty_buffer,
     success,
     take_steps,
@@ -35,7 +33,7 @@ def saved(tmp_path):
     return buffer, segments, tmp_path / SNAPSHOT
 
 
-@pytest.mark.parametrize("num_steps", [0, 1, 7])
+@pytest.mark.parametrize("num_steps", [0, 7])
 @pytest.mark.parametrize("is_sealed", [True, False])
 def test_restored_buffer_goes_on_exactly_like_the_one_that_was_saved(tmp_path, num_steps, is_sealed):
     segments = tmp_path / "segments"
@@ -49,24 +47,6 @@ def test_restored_buffer_goes_on_exactly_like_the_one_that_was_saved(tmp_path, n
 
     restored = ReplayBuffer.restore(tmp_path / "copy", tmp_path / SNAPSHOT)
     assert take_steps(restored, np.random.default_rng(2), num_steps + 1, 8) == uninterrupted
-
-
-def test_state_goes_through_several_attempts(tmp_path):
-    plain = empty_buffer(tmp_path / "plain")
-    expected = [take_steps(plain, np.random.default_rng(step), step, 1) for step in range(1, 13)]
-
-    segments = tmp_path / "segments"
-    seen = []
-    for attempt in range(4):
-        buffer = ReplayBuffer.restore(segments, tmp_path / SNAPSHOT) if attempt else empty_buffer(segments)
-        seen += [
-            take_steps(buffer, np.random.default_rng(step), step, 1) for step in range(3 * attempt + 1, 3 * attempt + 4)
-        ]
-        buffer.snapshot(tmp_path / SNAPSHOT)
-        take_steps(buffer, np.random.default_rng(99), 90, 2)
-        buffer.close()
-    assert seen == expected
-    assert len(list(segments.glob("*.rows"))) == 4
 
 
 def test_resumed_buffer_opens_a_new_segment_and_leaves_older_files_as_they_were(saved):
@@ -84,19 +64,6 @@ def test_resumed_buffer_opens_a_new_segment_and_leaves_older_files_as_they_were(
     assert [name[:13] for name in new[2:]] == ["steps-000002-"]
 
 
-def test_new_buffer_in_a_directory_with_segments_starts_behind_them(saved):
-    _, segments, _ = saved
-    before = files_of(segments)
-    fresh = empty_buffer(segments)
-    assert fresh.num_trajectories == 0
-    fresh.insert([success(1, [1, 2])])
-    fresh.commit({})
-    fresh.seal()
-    after = files_of(segments)
-    assert {name: after[name] for name in before} == before
-    assert "segment-000003.rows" in after
-
-
 def test_seal_starts_a_new_segment_with_the_next_insert_only(tmp_path):
     buffer = empty_buffer(tmp_path)
     buffer.seal()
@@ -108,39 +75,6 @@ def test_seal_starts_a_new_segment_with_the_next_insert_only(tmp_path):
     buffer.insert([success(1, [2])])
     assert len(list(tmp_path.glob("*.rows"))) == 2
     assert len(buffer.experiences(buffer.rows_of(1))) == 2
-
-
-def test_branch_with_linked_segments_is_independent(saved, tmp_path):
-    buffer, segments, snapshot = saved
-    buffer.seal()
-    branch = tmp_path / "branch"
-    branch.mkdir()
-    for path in segments.iterdir():
-        os.link(path, branch / path.name)
-    expected = bookkeeping(buffer)
-    branched = ReplayBuffer.restore(branch, snapshot)
-    take_steps(branched, np.random.default_rng(7), 11, 4)
-    take_steps(buffer, np.random.default_rng(8), 11, 4)
-    assert bookkeeping(ReplayBuffer.restore(segments, snapshot)) == expected
-    assert bookkeeping(ReplayBuffer.restore(branch, snapshot)) == expected
-
-
-def test_snapshot_is_replaced_as_a_whole(saved, monkeypatch):
-    buffer, segments, snapshot = saved
-    before = snapshot.read_bytes()
-    take_steps(buffer, np.random.default_rng(5), 11, 2)
-    buffer.seal()
-
-    def fail(_descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("exgrpo_core.durable_files.os.fsync", fail)
-    with pytest.raises(OSError, match="No space left"):
-        buffer.snapshot(snapshot)
-    monkeypatch.undo()
-    assert snapshot.read_bytes() == before
-    buffer.snapshot(snapshot)
-    assert bookkeeping(ReplayBuffer.restore(segments, snapshot)) == bookkeeping(buffer)
 
 
 @pytest.mark.parametrize("nth", [1, 2])
@@ -161,65 +95,34 @@ def test_no_snapshot_names_what_could_not_be_made_durable(tmp_path, monkeypatch,
     assert not (tmp_path / SNAPSHOT).exists()
 
 
-def test_snapshot_makes_the_rows_durable_that_it_names(tmp_path):
-    buffer = empty_buffer(tmp_path / "segments")
-    buffer.insert([success(1, [1, 2, 3])])
-    buffer.snapshot(tmp_path / SNAPSHOT)
-    assert contents(ReplayBuffer.restore(tmp_path / "segments", tmp_path / SNAPSHOT), np.array([0])) == contents(
-        buffer, np.array([0])
-    )
-
-
-def test_snapshot_cut_anywhere_is_refused(saved):
+def test_snapshot_that_is_missing_or_was_cut_or_changed_anywhere_is_refused(saved):
     _, segments, snapshot = saved
     whole = snapshot.read_bytes()
-    for length in {0, 1, 7, 8, 19, 20, 24, 60, len(whole) // 2, len(whole) - 1}:
-        snapshot.write_bytes(whole[:length])
-        with pytest.raises(BufferCorruptionError, match=SNAPSHOT):
-            ReplayBuffer.restore(segments, snapshot)
-    snapshot.write_bytes(whole + b"x")
-    with pytest.raises(BufferCorruptionError, match=SNAPSHOT):
-        ReplayBuffer.restore(segments, snapshot)
-
-
-def test_flipped_bit_anywhere_in_a_snapshot_is_refused(saved):
-    _, segments, snapshot = saved
-    whole = snapshot.read_bytes()
+    damaged = [whole[:length] for length in {0, 1, 7, 8, 19, 20, 24, 60, len(whole) // 2, len(whole) - 1}] + [
+        whole + b"x"
+    ]
     for position in [*range(40), *range(40, len(whole), 97)]:
-        damaged = bytearray(whole)
-        damaged[position] ^= 4
-        snapshot.write_bytes(damaged)
+        damaged.append(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
+    for content in [*damaged, None]:
+        snapshot.unlink()
+        if content is not None:
+            snapshot.write_bytes(content)
         with pytest.raises(BufferCorruptionError, match=SNAPSHOT):
             ReplayBuffer.restore(segments, snapshot)
-
-
-def test_missing_snapshot_is_named(tmp_path):
-    with pytest.raises(BufferCorruptionError, match=rf"{SNAPSHOT}: cannot be read"):
-        ReplayBuffer.restore(tmp_path, tmp_path / SNAPSHOT)
+        snapshot.touch()
 
 
 @pytest.mark.parametrize("kind", ["trajectories", "rows"])
 @pytest.mark.parametrize("number", [1, 2])
-def test_missing_or_cut_segment_is_named(saved, kind, number):
-    _, segments, snapshot = saved
-    path = segments / f"segment-{number:06d}.{kind}"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    with pytest.raises(BufferCorruptionError, match=rf"{path.name}: expected at least {len(whole)} bytes"):
-        ReplayBuffer.restore(segments, snapshot)
-    path.unlink()
-    with pytest.raises(BufferCorruptionError, match=rf"{path.name}: cannot be read"):
-        ReplayBuffer.restore(segments, snapshot)
-
-
-@pytest.mark.parametrize("kind", ["trajectories", "rows"])
-def test_damaged_segment_leaves_no_file_open(saved, kind):
+def test_missing_or_cut_segment_is_named_and_no_file_is_left_open(saved, kind, number):
     _, segments, snapshot = saved
     before = len(os.listdir("/proc/self/fd"))
-    path = segments / f"segment-000002.{kind}"
+    path = segments / f"segment-{number:06d}.{kind}"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(BufferCorruptionError, match=path.name):
-        ReplayBuffer.restore(segments, snapshot)
+    for _ in range(2):
+        with pytest.raises(BufferCorruptionError, match=path.name):
+            ReplayBuffer.restore(segments, snapshot)
+        path.unlink(missing_ok=True)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -259,13 +162,6 @@ def test_segment_that_is_cut_while_it_is_open_is_found_at_use(saved):
     rows = np.concatenate([restored.rows_of(question) for question in range(NUM_QUESTIONS)])
     with pytest.raises(BufferCorruptionError, match=r"segment-000001\.trajectories: row \d+ "):
         restored.experiences(rows)
-
-
-def test_snapshot_size_follows_rows_and_questions_not_tokens(tmp_path):
-    buffer = empty_buffer(tmp_path / "segments")
-    buffer.insert([success(i, np.arange(2000), i) for i in range(NUM_QUESTIONS)])
-    buffer.snapshot(tmp_path / SNAPSHOT)
-    assert (tmp_path / SNAPSHOT).stat().st_size < 2000
 
 
 @pytest.mark.parametrize(
