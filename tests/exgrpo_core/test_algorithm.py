@@ -6,7 +6,6 @@ import pytest
 
 from exgrpo_core import exgrpo_step
 from exgrpo_core.config import (
-    HARD,
     Clipping,
     RetiredRule,
     RewardKind,
@@ -19,10 +18,6 @@ from tests.exgrpo_core.toy_engine import ToyEngine
 from tests.exgrpo_core.toy_runs import MEDIUM_RATES, NUM_QUESTIONS, new_state, run
 
 
-def kinds(report):
-    return [event.kind for event in report.buffer_events]
-
-
 def test_first_step_is_on_policy_and_later_ones_replay_half(tmp_path):
     config = small_config()
     _, engine, reports = run(tmp_path, config, 3)
@@ -32,43 +27,24 @@ def test_first_step_is_on_policy_and_later_ones_replay_half(tmp_path):
     assert engine.calls == ["rollout", "update", "rollout", "entropies", "update", "rollout", "entropies", "update"]
 
 
-def test_every_group_has_exactly_k_rows_of_which_at_most_the_last_is_replayed(tmp_path):
-    config = small_config()
-    _, _, reports = run(tmp_path, config, 10)
-    for report in reports:
-        assert len(report.groups) == 8
+def test_every_step_has_its_share_of_replays_whole_groups_and_numbered_trajectories(tmp_path):
+    config = small_config(experience_ratio=0.7, mini_batch_size=8)
+    state, _, reports = run(tmp_path, config, 12)
+    for before, report in itertools.pairwise(reports):
+        expected = min(math.floor(0.7 * 8), int(before.metrics["buffer/num_drawable"]))
+        assert report.metrics["replay/num_replayed"] == expected
+        assert len({group.question.index for group in report.groups}) == len(report.groups) == 8
         for group in report.groups:
             assert len(group.trajectories) + int(group.has_replay) == 4
             assert group.rewards.shape == group.advantages.shape == (4,)
             assert abs(float(group.advantages.sum())) < 1e-5
-
-
-def test_experiential_batch_is_the_floor_of_rho_b_or_the_whole_buffer(tmp_path):
-    config = small_config(experience_ratio=0.7, batch_size=8, mini_batch_size=8)
-    _, _, reports = run(tmp_path, config, 12)
-    for before, after in itertools.pairwise(reports):
-        expected = min(math.floor(0.7 * 8), int(before.metrics["buffer/num_drawable"]))
-        assert after.metrics["replay/num_replayed"] == expected
-
-
-def test_no_question_comes_twice_in_one_step(tmp_path):
-    _, _, reports = run(tmp_path, small_config(), 20)
-    for report in reports:
-        indices = [group.question.index for group in report.groups]
-        assert len(set(indices)) == len(indices)
-
-
-def test_buffer_and_retired_set_stay_disjoint_and_retired_questions_are_not_drawn(tmp_path):
-    rates = list(np.linspace(0.2, 1.0, NUM_QUESTIONS))
-    config = small_config(batch_size=4, mini_batch_size=4)
-    state, engine = new_state(tmp_path, config), ToyEngine(rates, 1)
-    for _ in range(25):
-        retired = set(state.retired_set.sorted_members().tolist())
-        report = exgrpo_step(state, engine, config)
-        if not report.notices:
-            assert not retired & {group.question.index for group in report.groups}
-        assert all(state.replay_buffer.bucket_of(int(i)) is None for i in state.retired_set.sorted_members())
-    assert len(state.retired_set) > 5
+        for selection in report.selections:
+            assert selection.chosen == (int(np.argmin(selection.entropies)),)
+        assert report.metrics.keys() <= METRICS.keys()
+    assert any(selection.entropies.size > 1 for report in reports for selection in report.selections)
+    ids = [t.trajectory_id for report in reports for group in report.groups for t in group.trajectories]
+    assert ids == list(range(state.next_trajectory_id))
+    assert reports[-1].metrics["rollouts/fresh_total"] == len(ids)
 
 
 def test_fully_solved_question_is_retired_and_leaves_the_buffer(tmp_path):
@@ -123,37 +99,6 @@ def test_nothing_is_collected_or_replayed_before_the_delayed_start(tmp_path):
     assert exgrpo_step(state, engine, config).is_replay_open
 
 
-def test_clip_ends_when_the_delayed_start_opens(tmp_path):
-    config = small_config(start_pass_rate=0.2)
-    _, engine, _ = run(tmp_path, config, 2)
-    assert [objective.clips_fresh for objective in engine.objectives] == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("clipping", "ratio", "expected"),
-    [(Clipping.NEVER, 0.0, False), (Clipping.BEFORE_START, 0.0, True), (Clipping.ALWAYS, 0.5, True)],
-)
-def test_clipping_settings(tmp_path, clipping, ratio, expected):
-    config = small_config(clipping=clipping, experience_ratio=ratio)
-    _, engine, _ = run(tmp_path, config, 2)
-    assert all(objective.clips_fresh is expected for objective in engine.objectives)
-
-
-def test_on_policy_run_keeps_no_buffer(tmp_path):
-    state, engine, reports = run(tmp_path, small_config(experience_ratio=0.0), 5)
-    assert state.replay_buffer.num_trajectories == 0
-    assert "entropies" not in engine.calls
-    assert all(report.metrics["replay/num_replayed"] == 0 for report in reports)
-
-
-def test_chosen_trajectory_has_the_lowest_mean_entropy_of_its_candidates(tmp_path):
-    _, _, reports = run(tmp_path, small_config(), 15)
-    selections = [selection for report in reports for selection in report.selections]
-    assert any(selection.entropies.size > 1 for selection in selections)
-    for selection in selections:
-        assert selection.chosen == (int(np.argmin(selection.entropies)),)
-
-
 def test_a_candidate_budget_bounds_what_is_scored_and_keeps_the_lowest_entropy(tmp_path):
     _, _, all_scored = run(tmp_path / "all", small_config(), 15)
     _, _, reports = run(tmp_path / "budget", small_config(candidate_budget=2), 15)
@@ -172,11 +117,22 @@ def test_a_candidate_budget_bounds_what_is_scored_and_keeps_the_lowest_entropy(t
     assert num_bound > 0
 
 
-def test_highest_entropy_variant_chooses_the_other_end(tmp_path):
-    _, _, reports = run(tmp_path, small_config(trajectory_selection="highest_entropy"), 15)
-    for report in reports:
-        for selection in report.selections:
-            assert selection.entropies[selection.chosen[0]] == selection.entropies.max()
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"start_pass_rate": 0.2}, [True, False]),
+        ({"clipping": Clipping.NEVER, "experience_ratio": 0.0}, [False, False]),
+        ({"experience_ratio": 0.0}, [True, True]),
+        ({"clipping": Clipping.ALWAYS}, [True, True]),
+    ],
+)
+def test_clip_applies_before_the_start_always_or_never_and_on_policy_runs_keep_no_buffer(tmp_path, changes, expected):
+    state, engine, reports = run(tmp_path, small_config(**changes), 2)
+    assert [objective.clips_fresh for objective in engine.objectives] == expected
+    if changes.get("experience_ratio") == 0.0:
+        assert state.replay_buffer.num_trajectories == 0
+        assert "entropies" not in engine.calls
+        assert reports[-1].metrics["replay/num_replayed"] == 0
 
 
 def test_stored_log_probs_are_those_of_the_rollout_and_reach_the_loss(tmp_path):
@@ -197,18 +153,14 @@ def test_stored_log_probs_are_those_of_the_rollout_and_reach_the_loss(tmp_path):
             written |= {t.trajectory_id: (t.token_ids, t.log_probs) for t in group.trajectories}
 
 
-def test_trajectory_ids_are_unique_and_dense(tmp_path):
-    state, _, reports = run(tmp_path, small_config(), 5)
-    ids = [t.trajectory_id for report in reports for group in report.groups for t in group.trajectories]
-    assert ids == list(range(state.next_trajectory_id))
-
-
-def test_events_rebuild_the_buffer_of_every_step(tmp_path):
-    config = small_config()
-    state, engine = new_state(tmp_path, config), ToyEngine(list(np.linspace(0.1, 0.95, NUM_QUESTIONS)))
+def test_events_rebuild_the_buffer_of_every_step_and_retired_questions_are_out_of_it_and_not_drawn(tmp_path):
+    config = small_config(batch_size=4, mini_batch_size=4)
+    state, engine = new_state(tmp_path, config), ToyEngine(list(np.linspace(0.2, 1.0, NUM_QUESTIONS)), 1)
     rebuilt: dict[int, int] = {}
     for _ in range(25):
+        retired = set(state.retired_set.sorted_members().tolist())
         report = exgrpo_step(state, engine, config)
+        assert report.notices or not retired & {group.question.index for group in report.groups}
         for event in report.buffer_events:
             if event.kind in (BufferEventKind.MOVED, BufferEventKind.RETIRED):
                 assert rebuilt.get(event.question_index) == event.bucket_from
@@ -218,21 +170,16 @@ def test_events_rebuild_the_buffer_of_every_step(tmp_path):
                     rebuilt[event.question_index] = event.bucket_to
         actual = {i: state.replay_buffer.bucket_of(i) for i in range(NUM_QUESTIONS)}
         assert rebuilt == {i: bucket for i, bucket in actual.items() if bucket is not None}
+        assert not any(i in state.retired_set for i in rebuilt)
+    assert len(state.retired_set) > 5
 
 
-def test_when_all_is_retired_fresh_draws_come_from_everything_and_the_run_says_so(tmp_path):
-    config = small_config()
-    _, _, reports = run(tmp_path, config, 8, rates=[1.0] * NUM_QUESTIONS)
-    assert reports[-1].metrics["buffer/num_retired"] == NUM_QUESTIONS
-    assert "all of the data set" in reports[-1].notices[0]
-
-
-def test_redraw_brings_retired_questions_back_as_fresh_ones(tmp_path):
-    config = small_config(retired=RetiredRule.REDRAW)
-    _, _, reports = run(tmp_path, config, 10, rates=[1.0] * NUM_QUESTIONS)
+@pytest.mark.parametrize("rule", [RetiredRule.PERMANENT, RetiredRule.REDRAW])
+def test_when_all_is_retired_fresh_draws_come_from_everything_and_only_redrawing_runs_say_nothing(tmp_path, rule):
+    _, _, reports = run(tmp_path, small_config(retired=rule), 8, rates=[1.0] * NUM_QUESTIONS)
     seen = [group.question.index for report in reports for group in report.groups]
-    assert len(seen) > len(set(seen))
-    assert not any(report.notices for report in reports)
+    assert len(seen) > len(set(seen)) == NUM_QUESTIONS == reports[-1].metrics["buffer/num_retired"]
+    assert bool(reports[-1].notices) is (rule is RetiredRule.PERMANENT)
 
 
 def test_an_on_policy_run_skips_retired_questions_only_where_its_rule_is_always(tmp_path):
@@ -247,7 +194,7 @@ def test_an_on_policy_run_skips_retired_questions_only_where_its_rule_is_always(
         assert redrawn != skips
 
 
-def test_review_puts_a_tenth_of_the_retired_into_fresh_slots_every_interval(tmp_path):
+def test_review_puts_a_share_of_the_retired_into_fresh_slots_every_interval_and_no_more_than_there_are(tmp_path):
     config = small_config(review_interval=5, review_fraction=0.1)
     state, engine = new_state(tmp_path, config), ToyEngine([1.0] * 25 + [0.0] * 15)
     for step in range(1, 11):
@@ -257,37 +204,10 @@ def test_review_puts_a_tenth_of_the_retired_into_fresh_slots_every_interval(tmp_
         assert len(reviewed) == (round(0.1 * len(retired)) if step % 5 == 0 else 0)
         assert reviewed <= retired
         assert reviewed <= {group.question.index for group in report.groups}
-
-
-def test_review_never_takes_more_than_the_fresh_slots(tmp_path):
     config = small_config(review_interval=1, review_fraction=1.0)
-    _, _, reports = run(tmp_path, config, 8, rates=[1.0] * NUM_QUESTIONS)
-    assert all(len(report.groups) == 8 for report in reports)
-    assert kinds(reports[-1]).count(BufferEventKind.REVIEWED) == 8
-
-
-def test_uniform_selection_ignores_buckets(tmp_path):
-    config = small_config(question_selection="uniform")
-    _, _, reports = run(tmp_path, config, 4)
-    assert reports[-1].metrics["replay/num_replayed"] == 4
-
-
-def test_recent_selection_replays_nothing_older_than_its_window(tmp_path):
-    config = small_config(question_selection="recent", recent_steps=2)
-    _, _, reports = run(tmp_path, config, 12)
-    for report in reports:
-        for selection in report.selections:
-            assert selection.rollout_steps.max() >= report.step - 2
-
-
-def test_masked_grpo_zeroes_the_advantages_of_other_groups(tmp_path):
-    config = small_config(experience_ratio=0.0, mask_range=HARD)
-    _, _, reports = run(tmp_path, config, 3)
-    for group in (group for report in reports for group in report.groups):
-        if (group.rewards >= 1).mean() in (0.25,):
-            assert np.abs(group.advantages).max() > 0
-        else:
-            assert np.abs(group.advantages).max() == 0
+    _, _, reports = run(tmp_path / "all", config, 8, rates=[1.0] * NUM_QUESTIONS)
+    assert [len(report.groups) for report in reports] == [8] * 8
+    assert [event.kind for event in reports[-1].buffer_events].count(BufferEventKind.REVIEWED) == 8
 
 
 def test_continuous_rewards_store_above_mean_trajectories_and_never_retire(tmp_path):
@@ -320,27 +240,6 @@ def test_external_trajectory_joins_its_questions_fresh_group_with_behavior_proba
     assert report.selections == []
 
 
-def test_metrics_are_declared(tmp_path):
-    _, _, reports = run(tmp_path, small_config(), 5)
-    assert set().union(*(report.metrics for report in reports)) <= set(METRICS)
-    assert reports[-1].metrics["rollouts/fresh_total"] == sum(
-        len(group.trajectories) for report in reports for group in report.groups
-    )
-
-
-def test_engine_that_miscounts_rollouts_is_caught(tmp_path):
-    config = small_config()
-
-    class Miscounting(ToyEngine):
-        def rollout(self, requests):
-            groups = super().rollout(requests)
-            groups[0].trajectories.pop()
-            return groups
-
-    with pytest.raises(ValueError, match="expected 4 rollouts"):
-        run(tmp_path, config, 1, engine=Miscounting(MEDIUM_RATES))
-
-
 def test_questions_whose_rollouts_failed_are_left_out_counted_and_named(tmp_path):
     config = small_config()
 
@@ -366,14 +265,21 @@ def test_questions_whose_rollouts_failed_are_left_out_counted_and_named(tmp_path
     assert state.step == 3
 
 
-def test_engine_that_misaligns_scores_is_caught(tmp_path):
-    config = small_config()
+class Miscounting(ToyEngine):
+    def rollout(self, requests):
+        groups = super().rollout(requests)
+        groups[0].trajectories.pop()
+        return groups
 
-    class Misaligned(ToyEngine):
-        def entropies(self, questions, candidates):
-            scores = super().entropies(questions, candidates)
-            scores.entropies[0] = np.append(scores.entropies[0], 0.0)
-            return scores
 
-    with pytest.raises(ValueError, match="entropies"):
-        run(tmp_path, config, 3, engine=Misaligned(MEDIUM_RATES))
+class Misaligned(ToyEngine):
+    def entropies(self, questions, candidates):
+        scores = super().entropies(questions, candidates)
+        scores.entropies[0] = np.append(scores.entropies[0], 0.0)
+        return scores
+
+
+@pytest.mark.parametrize(("engine", "call"), [(Miscounting, "rollout"), (Misaligned, "entropies")])
+def test_engine_that_miscounts_rollouts_or_misaligns_scores_is_named_by_its_call(tmp_path, engine, call):
+    with pytest.raises(ValueError, match=rf"^engine\.{call}"):
+        run(tmp_path, small_config(), 3, engine=engine(MEDIUM_RATES))

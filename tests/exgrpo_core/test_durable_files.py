@@ -1,7 +1,6 @@
 """A file is whole under its name or as it was, whatever fails on the way."""
 
 import os
-import threading
 
 import pytest
 
@@ -59,16 +58,6 @@ def test_a_torn_line_spoils_no_other(tmp_path):
     path.write_bytes(path.read_bytes() + b"tor")
     append_line(path, b"two")
     assert path.read_bytes() == b"one\ntor\ntwo\n"
-
-
-def test_lines_of_many_writers_stay_whole(tmp_path):
-    path = tmp_path / "journal"
-    threads = [threading.Thread(target=append_line, args=(path, b"x" * 9000)) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert path.read_bytes().splitlines() == [b"x" * 9000] * 16
 
 
 def test_of_two_writers_at_once_each_is_whole(tmp_path):

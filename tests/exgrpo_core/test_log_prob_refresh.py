@@ -48,17 +48,9 @@ def test_equal_trajectories_bring_their_log_probs_where_asked(tmp_path):
     steps = {}
     for refresh in (LogProbRefresh.NEVER, LogProbRefresh.ON_DUPLICATE):
         config = small_config(refresh=refresh, experience_ratio=0.25)
-        state, _, reports = run(tmp_path / refresh, config, 20, engine=RepetitiveEngine(MEDIUM_RATES))
-        stored = stored_by_id(state)
-        steps[refresh] = {number: item.rollout_step for number, item in stored.items()}
-        first = [event.trajectory_id for report in reports for event in report.buffer_events]
-        assert stored.keys() <= set(first)
-        by_question = {}
-        for item in stored.values():
-            by_question.setdefault(item.question_index, []).append(item.token_ids.item())
-        assert all(len(set(tokens)) == len(tokens) for tokens in by_question.values())
+        state, _, _ = run(tmp_path / refresh, config, 20, engine=RepetitiveEngine(MEDIUM_RATES))
+        steps[refresh] = {number: item.rollout_step for number, item in stored_by_id(state).items()}
     never, refreshed = steps.values()
     assert never.keys() == refreshed.keys()
     assert sum(refreshed[number] > never[number] for number in never) > 3
     assert all(refreshed[number] >= never[number] for number in never)
-    assert reports[-1].metrics["experience/num_refreshed"] >= 0

@@ -15,9 +15,7 @@ from exgrpo_core.errors import InputError
 from exgrpo_core.methods import loading
 from exgrpo_core.methods.loading import (
     ALLOWED_CODE_VARIABLE,
-    FRESH,
     KINDS,
-    QUESTIONS,
     TRAJECTORIES,
     build_part,
     describe,
@@ -29,7 +27,6 @@ from exgrpo_core.methods.protocols import CandidateColumns
 
 MODULE = "tests.exgrpo_core.methods.outside_rules"
 SHORTEST = f"{MODULE}:Shortest"
-FILES = sorted(Path(inspect.getfile(exgrpo_core.strategies)).parent.glob("[!_]*.py"))
 
 
 def config(**changes) -> ExGRPOConfig:
@@ -40,26 +37,13 @@ def outside(**changes) -> ExGRPOConfig:
     return config(trajectory_selection=SHORTEST, strategy_settings={"least_tokens": 2.0}, **changes)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_of_strategies_names_its_sources(path):
-    assert "Source: " in (import_module(f"exgrpo_core.strategies.{path.stem}").__doc__ or "")
-
-
-def test_names_are_unique_and_words_with_underscores():
-    names = [name for setting in KINDS.keys() - {FRESH} for name in names_of(setting)]
-    assert len(set(names)) == len(names)
-    assert all(name.replace("_", "").isalnum() and name.islower() for name in names)
-
-
-def test_every_built_in_part_is_tried_by_a_test():
+def test_every_built_in_part_names_its_sources_and_is_tried_by_a_test():
+    files = Path(inspect.getfile(exgrpo_core.strategies)).parent.glob("[!_]*.py")
+    assert all("Source: " in (import_module(f"exgrpo_core.strategies.{path.stem}").__doc__ or "") for path in files)
+    assert all(describe(setting, name).endswith(".") for setting in KINDS for name in names_of(setting))
     tests = "".join(path.read_text() for path in Path(__file__).parents[1].rglob("*.py"))
     untried = [name for setting in KINDS for name in names_of(setting) if f'"{name}"' not in tests]
     assert not untried, f"METHODS of tests/exgrpo_core/strategies/replay_methods.py: add {untried}."
-
-
-def test_a_part_gets_its_settings_by_their_names():
-    part = build_part(QUESTIONS, config(bucket_center=0.25, bucket_spread=0.125))
-    assert (part.bucket_center, part.bucket_spread) == (0.25, 0.125)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +58,6 @@ def test_a_part_gets_its_settings_by_their_names():
             "refresh: expected never, since trl_replay replays groups of one step.",
         ),
         ({"trajectory_selection": SHORTEST}, "is code from outside the workbench, which this machine does not run;"),
-        ({"off_policy_correction": "os:system"}, "its owner allows it with EXGRPO_ALLOWED_CODE=os."),
     ],
 )
 def test_what_cannot_be_built_is_one_sentence_that_names_the_setting(changes, message):
@@ -108,13 +91,10 @@ def test_an_entry_point_of_another_package_has_a_name_and_needs_the_same_permiss
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            f"{MODULE}:Longest",
-            "cannot be imported .*Longest.*; correct the name, or install it where the workbench runs",
-        ),
+        (f"{MODULE}:Longest", "cannot be imported"),
         ("tests.nowhere:Rule", "cannot be imported"),
-        (f"{MODULE}:TrajectorySelector", "expected a TrajectorySelector with all of its methods"),
-        (f"{MODULE}:np", "which tests.exgrpo_core.methods.outside_rules:np is not"),
+        (f"{MODULE}:TrajectorySelector", "expected a TrajectorySelector"),
+        (f"{MODULE}:np", "expected a TrajectorySelector"),
     ],
 )
 def test_allowed_code_that_is_no_part_is_refused(monkeypatch, name, message):
@@ -126,9 +106,4 @@ def test_allowed_code_that_is_no_part_is_refused(monkeypatch, name, message):
 def test_a_setting_without_a_default_is_asked_for(monkeypatch):
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
     (mistake,) = find_mistakes(config(trajectory_selection=SHORTEST))
-    assert mistake == "trajectory_selection: shortest needs the number strategy_settings.least_tokens."
-
-
-def test_every_built_in_part_says_what_it_does():
-    assert all(describe(setting, name).endswith(".") for setting in KINDS for name in names_of(setting))
-    assert describe("trajectory_selection", "mine:Shortest") == ""
+    assert "strategy_settings.least_tokens" in mistake
