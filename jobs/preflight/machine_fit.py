@@ -9,9 +9,8 @@ from typing import Any
 
 import psutil
 
-from jobs.engines.verl_ray.override_table import check_overrides
-from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
-from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_run_overrides
+from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, READ, check_overrides, verl_overrides
+from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, sft_run_overrides
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python, has_vllm
 from jobs.machine.gpu_needs import needs_of
 from jobs.machine.hardware import GB, list_gpus
@@ -136,15 +135,14 @@ def _gb(size: float) -> str:
 
 
 def check_run_overrides(spec: TrainSpec) -> None:
-    """Refuse overrides of settings that fields of the specification decide.
+    """Refuse overrides of settings that fields of the specification decide, or that have no effect.
 
     Raises:
         SpecError: There is such an override.
     """
-    if spec.sft is None:
-        check_overrides(spec)
-    else:
-        check_sft_overrides(spec)
+    plain = spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": ()})})
+    decided = run_overrides(plain, UNNAMED_RUN)
+    check_overrides(spec.verl.overrides, decided, READ if spec.sft is None else None)
 
 
 def run_overrides(spec: TrainSpec, run_path: Path) -> list[str]:
@@ -192,7 +190,7 @@ def checked_config(overrides: list[str], name: str = RL_CONFIG) -> dict[str, Any
     """Return verl's whole configuration of a name with `overrides`, as verl's environment composes it.
 
     Raises:
-        SpecError: A setting is unknown or of the wrong type; one sentence each, with the nearest name.
+        SpecError: A setting is unknown.
         EngineEnvironmentError: There is no environment for verl, or it is broken.
     """
     python = engine_python("verl")
@@ -216,7 +214,7 @@ def checked_config(overrides: list[str], name: str = RL_CONFIG) -> dict[str, Any
         raise EngineEnvironmentError(
             f"{python}: does not run ({type(error).__name__}); run `make verl-env` again."
         ) from None
-    if answer["problems"]:
-        raise SpecError(" ".join(answer["problems"]))
+    if answer["problem"]:
+        raise SpecError(answer["problem"])
     config: dict[str, Any] = answer["config"]
     return config

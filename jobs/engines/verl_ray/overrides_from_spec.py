@@ -7,7 +7,7 @@ from pathlib import Path
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.verl_plugin.settings import AGENT_NAME
 from jobs.specs.base import numpy_seed
-from jobs.specs.train import TrainSpec
+from jobs.specs.train import SpecError, TrainSpec
 from jobs.specs.verl import ray_cpus
 
 VERL_FOLDER = "verl"
@@ -238,3 +238,105 @@ def _local_ray_settings(spec: TrainSpec) -> dict[str, Value]:
         return {}
     num_gpus = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
     return {"ray_kwargs.ray_init.num_cpus": ray_cpus(num_gpus)}
+
+
+READ = frozenset(
+    {
+        # Training: memory, speed and number formats.
+        *(f"actor_rollout_ref.{role}.fsdp_config" for role in ("actor", "ref")),
+        f"{_ACTOR}.optim",
+        f"{_ACTOR}.ulysses_sequence_parallel_size",
+        f"{_ACTOR}.pad_to_length",
+        f"{_ACTOR}.use_torch_compile",
+        "actor_rollout_ref.ref.ulysses_sequence_parallel_size",
+        "actor_rollout_ref.ref.use_torch_compile",
+        "actor_rollout_ref.ref.pad_to_length",
+        *(
+            f"{_MODEL}.{name}"
+            for name in (
+                "use_shm", "override_config", "enable_gradient_checkpointing", "enable_activation_offload",
+                "use_remove_padding", "use_liger", "use_fused_kernels", "fused_kernel_options",
+            )
+        ),
+        # Generation: vLLM's memory and speed.
+        *(
+            f"{_ROLLOUT}.{name}"
+            for name in (
+                "dtype", "enforce_eager", "cudagraph_capture_sizes", "free_cache_engine", "enable_sleep_mode",
+                "max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill", "enable_prefix_caching",
+                "scheduling_policy", "load_format", "layered_summon", "disable_log_stats",
+                "engine_kwargs.vllm", "full_determinism", "data_parallel_size", "expert_parallel_size",
+                "agent.num_workers", "checkpoint_engine", "prometheus", "quantization", "quantization_config_file",
+            )
+        ),
+        *(
+            f"reward.reward_model.rollout.{name}"
+            for name in (
+                "dtype", "enforce_eager", "cudagraph_capture_sizes", "max_num_batched_tokens", "max_model_len",
+                "max_num_seqs", "load_format", "engine_kwargs", "enable_chunked_prefill", "enable_prefix_caching",
+                "disable_log_stats", "scheduling_policy", "quantization", "quantization_config_file",
+            )
+        ),
+        "reward.num_workers",
+        # Processes, queue and loggers.
+        "trainer.logger", "trainer.project_name", "trainer.experiment_name",
+        "transfer_queue",
+        "ray_kwargs.ray_init", "ray_kwargs.ray_init.num_cpus",
+    }
+)  # fmt: skip
+"""Settings, and sections with all their settings, that an override may set: they take effect."""
+UNREAD = frozenset(
+    {
+        *(
+            f"actor_rollout_ref.{role}.fsdp_config.{name}"
+            for role in ("actor", "ref")
+            for name in ("strategy", "forward_only", "turbo_config", "qat")
+        ),
+        *(
+            f"{_ACTOR}.optim.{name}"
+            for name in ("optimizer", "optimizer_impl", "lr_warmup_steps_ratio", "total_training_steps")
+        ),
+        "transfer_queue.enable",
+    }
+)
+"""Settings of the sections of `READ` that have no effect."""
+
+
+def check_overrides(overrides: Sequence[str], decided: Sequence[str], read: frozenset[str] | None = None) -> None:
+    """Refuse overrides of settings that a field of the specification decides, or that the engine does not read.
+
+    Args:
+        overrides: Those of the user.
+        decided: Those that the specification gives without them.
+        read: What the engine reads; None for all settings.
+
+    Raises:
+        SpecError: One sentence, naming the settings.
+    """
+    fixed = [path for path in map(_path, decided) if read is None or ".".join(path) not in read]
+    refused = [".".join(path) for path in map(_path, overrides) if _is_refused(path, fixed, read)]
+    if refused:
+        raise SpecError(
+            f"{', '.join(refused)} cannot be set: a field of the specification decides it, or it has no effect here; "
+            "set the fields instead.",
+            "verl.overrides",
+        )
+
+
+def _is_refused(path: Sequence[str], fixed: Sequence[Sequence[str]], read: frozenset[str] | None) -> bool:
+    if any(_overlap(path, item) for item in fixed):
+        return True
+    if read is None:
+        return False
+    is_read = any(path[: name.count(".") + 1] == name.split(".") for name in read)
+    return not is_read or any(_overlap(path, name.split(".")) for name in UNREAD)
+
+
+def _path(override: str) -> list[str]:
+    """Return the names on the path of the setting that an override sets."""
+    return override.partition("=")[0].strip().lstrip("+~").partition("@")[0].split(".")
+
+
+def _overlap(path: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two paths are the same setting, or one is a section with the other."""
+    return all(left == right for left, right in zip(path, other, strict=False))

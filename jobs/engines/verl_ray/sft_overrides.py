@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from jobs.engines.verl_ray.override_table import overlap, setting_path
 from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER, Value, attention_name, render_value
 from jobs.specs.base import numpy_seed
-from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.train import TrainSpec
 
 SFT_CONFIG = "sft_trainer_engine"
 """Name of verl's configuration for its SFT trainer."""
@@ -27,24 +26,6 @@ def sft_run_overrides(
     settings["trainer.resume_mode"] = "disable" if resume_path is None else "resume_path"
     settings["trainer.resume_from_path"] = None if resume_path is None else str(resume_path)
     return [*(f"{key}={render_value(value)}" for key, value in settings.items()), *spec.verl.overrides]
-
-
-def check_sft_overrides(spec: TrainSpec) -> None:
-    """Refuse overrides of settings that the specification decides.
-
-    Raises:
-        SpecError: One sentence, naming the settings.
-    """
-    plain = spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": ()})})
-    decided = [setting_path(override) for override in sft_run_overrides(plain, Path("RUN"))]
-    paths = [setting_path(override) for override in spec.verl.overrides]
-    refused = [".".join(path) for path in paths if any(overlap(path, item) for item in decided)]
-    if refused:
-        raise SpecError(
-            f"{', '.join(refused)} cannot be set, since fields of the specification decide "
-            "them; set those fields instead.",
-            "verl.overrides",
-        )
 
 
 def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value]:
