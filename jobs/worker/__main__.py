@@ -1,8 +1,277 @@
-"""`python -m jobs.worker RUN ATTEMPT` runs one attempt of a job."""
+"""One attempt's process: takes the lock, sends heartbeats, builds recorder and loop, and writes the outcome.
 
+Started as `python -m jobs.worker RUN_DIRECTORY ATTEMPT`. An error becomes the status `failed` with one
+sentence; the traceback is in `log.txt`, the output of this process.
+"""
+
+import logging
+import os
+import resource
 import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from jobs.worker.worker import main
+from exgrpo_core.durable_files import is_disk_full, keep_private
+from exgrpo_core.errors import UserError
+from exgrpo_core.faults import describe_fault
+from jobs.evaluation.model_folder import MODEL_FOLDER, SHARDS_FOLDER, find_shards, keep_model, link_model, merge_shards
+from jobs.machine.process_memory import gc_paused, keep_freed_memory
+from jobs.preflight.local_sources import with_model_source
+from jobs.recording.loggers import open_recorder
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.attempts import (
+    EXIT_NOT_MINE,
+    LOCK_FILE,
+    clear_attempt,
+    read_outcome,
+    reserve_outcome,
+    set_attempt,
+    write_outcome,
+)
+from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps, remove_unfinished
+from jobs.runs.control import Control, RunStatus, StoppedBeforeStartError, TrainingError
+from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.file_lock import FileLock
+from jobs.runs.processes import peak_memory
+from jobs.specs.any_job import JobSpec, loop_name
+from jobs.specs.evaluation import EvalSpec
+from jobs.specs.train import SpecError, TrainSpec
+from jobs.worker.control import WorkerControl
+
+logger = logging.getLogger("jobs.worker")
+
+THREADS_VARIABLE = "EXGRPO_NUM_THREADS"
+EXIT_FAILED = 1
+_LOCK_TIMEOUT_SECONDS = 2.0
+MAX_OPEN_FILES = 65_536
+
+JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
+"""Runs or resumes a job of one kind and returns how it ended: `finished` or `stopped`."""
+
+
+def load_embedded_loop() -> JobLoop:
+    """Return the loop of the embedded engine, with torch limited to the number of threads that the user allows."""
+    _prepare_torch()
+    from jobs.evaluation.benchmark_questions import read_validation_questions
+    from jobs.training.composition import run_training
+
+    return partial(run_training, read_benchmarks=read_validation_questions)
+
+
+def load_embedded_sft_loop() -> JobLoop:
+    """Return the loop of supervised fine-tuning by the embedded engine."""
+    _prepare_torch()
+    from jobs.evaluation.benchmark_questions import read_validation_questions
+    from jobs.training.composition import run_sft
+
+    return partial(run_sft, read_benchmarks=read_validation_questions)
+
+
+def _prepare_torch() -> None:
+    num_threads = _num_threads()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+    from transformers.utils import logging as transformers_logging
+
+    keep_freed_memory()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    torch.set_num_threads(num_threads)
+
+
+def load_evaluation_loop() -> JobLoop:
+    """Return the loop of an evaluation, with torch limited to the number of threads that the user allows."""
+    num_threads = _num_threads()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+
+    from jobs.evaluation.evaluation_loop import run_evaluation
+
+    torch.set_num_threads(num_threads)
+    return run_evaluation
+
+
+def load_verl_loop() -> JobLoop:
+    """Return the loop of the verl engine, for an interpreter of verl's environment."""
+    from jobs.evaluation.benchmark_questions import read_validation_questions
+    from jobs.training.verl_composition import run_training
+
+    return partial(run_training, read_benchmarks=read_validation_questions)
+
+
+def load_verl_sft_loop() -> JobLoop:
+    """Return the loop of verl's SFT trainer, for an interpreter of verl's environment."""
+    from jobs.training.verl_sft import run_sft
+
+    return run_sft
+
+
+def load_judge_loop() -> JobLoop:
+    """Return the loop of a judge, which needs no engine."""
+    from jobs.judging.judge_loop import run_judging
+
+    return run_judging
+
+
+LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
+    "embedded": load_embedded_loop,
+    "embedded sft": load_embedded_sft_loop,
+    "verl": load_verl_loop,
+    "verl sft": load_verl_sft_loop,
+    "eval": load_evaluation_loop,
+    "eval vllm": load_evaluation_loop,
+    "judge": load_judge_loop,
+}
+"""What loads a job's loop, by `jobs.specs.any_job.loop_name`: a training run's engine or another job's kind."""
+
+
+def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_LOADERS) -> int:
+    """Run one attempt and return the exit code: 0 for an expected end, 1 for a failure, 3 if another worker has it."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    keep_private()
+    run, attempt = RunDirectory(Path(arguments[0])), int(arguments[1])
+    attempt_path = run.attempt_path(attempt)
+    lock = FileLock(attempt_path / LOCK_FILE)
+    if not lock.acquire(_LOCK_TIMEOUT_SECONDS) or read_outcome(attempt_path) is not None:
+        logger.error("Attempt %d of %s has a worker already or is over; this one exits.", attempt, run.run_id)
+        return EXIT_NOT_MINE
+    allow_open_files()
+    reserve_outcome(attempt_path)
+    set_attempt(attempt_path)
+    control = WorkerControl(run, attempt_path)
+    control.start()
+    try:
+        return _run_attempt(run, attempt, control, loaders)
+    finally:
+        control.end()
+        lock.release()
+
+
+def _run_attempt(
+    run: RunDirectory, attempt: int, control: WorkerControl, loaders: dict[str, Callable[[], JobLoop]]
+) -> int:
+    logger.info("Attempt %d of %s starts.", attempt, run.run_id)
+    status, reason = RunStatus.FAILED, ""
+    recorder: RunRecorder | None = None
+    try:
+        remove_unfinished(run.checkpoints_path)
+        spec = run.job_spec()
+        recorder = open_recorder(run, attempt, spec)
+        recorder.status(RunStatus.STARTING)
+        with gc_paused():
+            loop = loaders[loop_name(spec)]()
+        control.enter(RunStatus.RUNNING)
+        recorder.status(RunStatus.RUNNING)
+        status = loop(with_awaited_model(spec, run), run, recorder, control)
+    except StoppedBeforeStartError:
+        status = RunStatus.STOPPED
+    except Exception as error:
+        logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
+        status, reason = RunStatus.FAILED, error_message(error)
+    reason = _record_end(recorder, status, reason)
+    clear_attempt()  # from here on a newer attempt must not end this process before it writes its outcome
+    status = RunStatus.FAILED if reason else status
+    write_outcome(run.attempt_path(attempt), status, reason)
+    logger.info("Peak memory of this process: %.2f GB.", peak_memory() / 1e9)
+    logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
+    return EXIT_FAILED if status is RunStatus.FAILED else 0
+
+
+def error_message(error: BaseException) -> str:
+    """Return one sentence on why a run failed."""
+    if isinstance(error, UserError):
+        return _first_line(error)
+    if is_disk_full(error):
+        return "The disk is full; free some space and resume the run."
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "Memory ran out; choose a smaller batch, model or max_response_tokens."
+    return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
+
+
+def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> str:
+    """Write the last status event and return the reason, or that of a failed write."""
+    if recorder is None:
+        return reason
+    try:
+        recorder.settle()
+    except Exception as error:
+        logger.exception("The last step cannot be recorded.")
+        status, reason = RunStatus.FAILED, reason or error_message(error)
+    try:
+        recorder.status(status, reason)
+        recorder.close()
+    except Exception as error:
+        logger.exception("The record of the run cannot be written.")
+        return reason or error_message(error)
+    return reason
+
+
+def allow_open_files() -> None:
+    """Raise the limit of open files towards `MAX_OPEN_FILES`: every sealed segment of the replay buffer needs three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+def _first_line(error: BaseException) -> str:
+    line = str(error).strip().partition("\n")[0].rstrip() or "no message."
+    return line if line.endswith((".", "!", "?")) else f"{line}."
+
+
+def _num_threads() -> int:
+    text = os.environ.get(THREADS_VARIABLE, "1")
+    if not text.isdigit() or int(text) < 1:
+        raise SpecError(f"{THREADS_VARIABLE}: expected a whole number of at least 1, got {text!r}.")
+    return int(text)
+
+
+def with_awaited_model(spec: JobSpec, run: RunDirectory) -> JobSpec:
+    """Return the specification with the model of the checkpoint that the job before it left, kept in the run's folder.
+
+    Raises:
+        TrainingError: There is no such run or checkpoint, it is damaged, or its shards cannot be merged.
+    """
+    if not isinstance(spec, TrainSpec | EvalSpec) or not spec.model.source.startswith(f"{spec.waits_for}@"):
+        return spec
+    checkpoint = _find_checkpoint(run.path.parent, *spec.model.source.rsplit("@", 1))
+    if isinstance(spec, EvalSpec):
+        if not (run.path / MODEL_FOLDER).is_dir() and not (run.path / SHARDS_FOLDER).is_dir():
+            keep_model(checkpoint / "policy", run.path)
+        return spec
+    folder = run.path / MODEL_FOLDER / checkpoint.parent.parent.name / checkpoint.name
+    if not folder.is_dir():
+        logger.info("Starts from %s.", checkpoint)
+        _keep_for_training(checkpoint / "policy", folder)
+    return with_model_source(spec, str(folder))
+
+
+def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:
+    try:
+        checkpoints = RunDirectory.open(runs_root, run_id).checkpoints_path
+    except RunDirectoryError as error:
+        raise TrainingError(f"model.source: {error}") from None
+    steps = list_steps(checkpoints)
+    wanted = int(step) if step.isdecimal() else max(steps, default=0)
+    path = checkpoint_path(checkpoints, wanted)
+    if wanted not in steps:
+        raise TrainingError(f"model.source: {run_id} has no checkpoint at step {wanted}.")
+    if fault := find_fault(path):
+        raise TrainingError(f"model.source: the checkpoint of {run_id} cannot be used: {describe_fault(fault)}")
+    return path
+
+
+def _keep_for_training(policy: Path, folder: Path) -> None:
+    """Give a run's folder a checkpoint's model."""
+    shards = find_shards(policy)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if shards is not None:
+        merge_shards(shards, folder)
+        return
+    if not (policy / "config.json").is_file():
+        raise TrainingError(f"model.source: {policy} holds no model.")
+    link_model(policy, folder)
+
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

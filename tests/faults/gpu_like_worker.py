@@ -13,7 +13,7 @@ from jobs.runs.control import Control, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 from jobs.training.training_loop import TrainingLoop
-from jobs.worker.worker import main
+from jobs.worker.__main__ import main
 from tests.faults.phased_training import PhasedNumbers
 from tests.faults.small_training import small_parts
 

@@ -31,7 +31,7 @@ def set_clocks() -> None:
 
 
 if __name__ == "__main__":
-    from jobs.worker.worker import main
+    from jobs.worker.__main__ import main
     from tests.jobs.supervisor.toy_worker import run_toy
 
     set_clocks()

@@ -27,7 +27,7 @@ from jobs.runs.journal import Journal
 from jobs.runs.state import read_state
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.open_index import ingest_all
-from jobs.worker.worker import error_message
+from jobs.worker.__main__ import error_message
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.faults import recorded
 from tests.faults.phased_training import PhasedNumbers

@@ -28,23 +28,17 @@ def other_python(tmp_path, monkeypatch):
     return path
 
 
-def test_jobs_of_other_engines_run_with_this_interpreter(monkeypatch):
-    monkeypatch.setenv(VERL_PYTHON_VARIABLE, "/nowhere/python")
-    assert engine_python("embedded") == sys.executable
-    assert engine_python("eval") == sys.executable
-
-
-def test_verl_has_the_interpreter_that_the_variable_names(other_python):
-    assert engine_python("verl") == str(other_python)
-    assert engine_python(loop_name(load_preset("paper-sft"))) == str(other_python)
-    assert engine_python(loop_name(load_preset("chains-sft"))) == sys.executable
+def test_verl_alone_has_the_interpreter_that_the_variable_names(other_python):
+    assert engine_python("verl") == engine_python(loop_name(load_preset("paper-sft"))) == str(other_python)
+    for loop in ("embedded", "eval", loop_name(load_preset("chains-sft"))):
+        assert engine_python(loop) == sys.executable
 
 
 def test_verl_has_the_environment_beside_the_project_by_default(tmp_path, monkeypatch):
     monkeypatch.delenv(VERL_PYTHON_VARIABLE, raising=False)
     monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
     python = tmp_path / ".venv-verl" / "bin" / "python"
-    with pytest.raises(EngineEnvironmentError, match=r"\.venv-verl/bin/python: .* run `make verl-env`"):
+    with pytest.raises(EngineEnvironmentError, match="make verl-env"):
         engine_python("verl")
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
@@ -104,7 +98,7 @@ def test_an_evaluation_by_vllm_runs_in_the_first_environment_that_has_it(tmp_pat
     monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
     spec = EvalSpec(generator="vllm", model=EvalModelSpec(source="a/b"), benchmarks=(BenchmarkChoice(name="math500"),))
     make_environment(tmp_path, ".venv-verl", "null")
-    with pytest.raises(EngineEnvironmentError, match=r"no environment has vLLM; make one with `make verl-env GPU=1`"):
+    with pytest.raises(EngineEnvironmentError, match="make verl-env GPU=1"):
         engine_python(loop_name(spec))
     on_the_cpu = make_environment(tmp_path, ".venv-verl-vllm", '"0.32.0"')
     assert engine_python(loop_name(spec)) == on_the_cpu

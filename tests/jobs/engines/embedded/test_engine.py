@@ -11,10 +11,20 @@ from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.types import Question
+from jobs.engines.embedded.engine import EmbeddedEngine
+from jobs.engines.embedded.model import wrap_model
+from jobs.engines.embedded.optimizer import OptimSettings
 from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.jobs.engines.contract import score, training_rows
-from tests.jobs.engines.embedded.engines import CONFIG, SMALL, make_engine, make_questions, same_weights
-from tests.jobs.engines.tiny_models import CHARACTERS, END
+from tests.jobs.engines.embedded.engines import (
+    CONFIG,
+    SMALL,
+    EvenTokenReward,
+    make_engine,
+    make_questions,
+    same_weights,
+)
+from tests.jobs.engines.tiny_models import CHARACTERS, END, build_model, tiny_tokenizer
 
 
 def requests(questions, num_rollouts=3):
@@ -45,36 +55,25 @@ def test_each_replay_method_runs_saved_and_restored_as_if_it_never_stopped(name,
     assert any(group.has_replay for report in before + reports for group in report.groups) is (name != "dapo")
 
 
-def test_text_is_the_response_without_special_tokens():
-    groups = make_engine().rollout(requests(make_questions()))
-    for group in groups:
-        for trajectory in group.trajectories:
-            assert trajectory.text == "".join(CHARACTERS[token - 2] for token in trajectory.token_ids if token > END)
-
-
-def test_verdicts_reach_the_trajectories_they_belong_to():
+def test_verdicts_and_texts_without_special_tokens_reach_the_trajectories_they_belong_to():
     for group in make_engine().rollout(requests(make_questions())):
         for trajectory in group.trajectories:
+            assert trajectory.text == "".join(CHARACTERS[token - 2] for token in trajectory.token_ids if token > END)
             assert trajectory.reward == float(trajectory.token_ids[0] % 2 == 0)
             assert trajectory.verdict == ("correct" if trajectory.reward else "wrong")
             assert trajectory.has_code is False
             assert trajectory.is_valid is None
 
 
-def test_a_prompt_beyond_the_limit_is_refused_by_name():
-    long = Question(0, "q-long", np.full(17, 5, dtype=np.int32), "", "")
-    with pytest.raises(EngineError, match=r"question q-long: the prompt has 17 tokens, expected 1 to .* \(16\)"):
-        make_engine().rollout(requests([long]))
-
-
-def test_an_empty_prompt_is_refused():
-    empty = Question(0, "q-empty", np.empty(0, dtype=np.int32), "", "")
-    with pytest.raises(EngineError, match="has 0 tokens"):
-        make_engine().generate_for_evaluation([empty], 1, 0.0, 4, 0)
+@pytest.mark.parametrize("num_tokens", [0, 17])
+def test_a_prompt_beyond_the_limit_or_without_tokens_is_refused_by_name(num_tokens):
+    question = Question(0, "q-odd", np.full(num_tokens, 5, dtype=np.int32), "", "")
+    with pytest.raises(EngineError, match="q-odd"):
+        make_engine().rollout(requests([question]))
 
 
 def test_a_context_too_short_for_prompt_and_response_is_refused():
-    with pytest.raises(EngineError, match=r"context of 128 tokens.*max_response_tokens is 129"):
+    with pytest.raises(EngineError, match="max_response_tokens"):
         make_engine(max_prompt_tokens=16, max_response_tokens=113)
     make_engine(max_prompt_tokens=16, max_response_tokens=112)
 
@@ -89,12 +88,9 @@ def test_evaluation_leaves_the_training_sampler_alone_and_repeats_itself():
         for mine, other in zip(one, two, strict=True):
             np.testing.assert_array_equal(mine.token_ids, other.token_ids)
             assert mine.text == other.text
+    (greedy,) = evaluated.generate_for_evaluation(questions[:1], 3, 0.0, 12, seed=0)
+    assert len({response.token_ids.tobytes() for response in greedy}) == 1
     assert tokens(plain.rollout(requests(questions))) == tokens(evaluated.rollout(requests(questions)))
-
-
-def test_greedy_evaluation_gives_equal_samples():
-    (responses,) = make_engine().generate_for_evaluation(make_questions(1), 3, 0.0, 12, seed=0)
-    assert len({response.token_ids.tobytes() for response in responses}) == 1
 
 
 def test_the_seed_decides_the_rollouts():
@@ -112,29 +108,11 @@ def test_the_kl_penalty_is_zero_at_first_and_grows_as_the_policy_leaves(tmp_path
     assert 0.0 <= first < last
 
 
-def test_two_engines_of_one_seed_train_alike_bit_for_bit(tmp_path):
-    engines = []
-    for name in ("one", "two"):
-        engine = make_engine(seed=3)
-        state = ExGRPOState.create(tmp_path / name, make_questions(), CONFIG)
-        losses = [exgrpo_step(state, engine, CONFIG).metrics["loss/total"] for _ in range(3)]
-        engines.append((engine, losses))
-    assert engines[0][1] == engines[1][1]
-    assert same_weights(engines[0][0], engines[1][0])
-    assert not same_weights(engines[0][0], make_engine(seed=3))
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3"])
 def test_a_gpu_computes_in_bfloat16_with_float32_weights(architecture):
     if not torch.cuda.is_available():
         pytest.skip("No CUDA device on this machine.")
-    from jobs.engines.embedded.engine import EmbeddedEngine
-    from jobs.engines.embedded.model import wrap_model
-    from jobs.engines.embedded.optimizer import OptimSettings
-    from tests.jobs.engines.embedded.engines import EvenTokenReward
-    from tests.jobs.engines.tiny_models import build_model, tiny_tokenizer
-
     policy = wrap_model(build_model(architecture), tiny_tokenizer(), torch.device("cuda"))
     engine = EmbeddedEngine(policy, EvenTokenReward(), CONFIG, OptimSettings(1e-3), 0)
     groups = engine.rollout(requests(make_questions()))

@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.model import load_policy, resolve_device, wrap_model
-from tests.jobs.engines.tiny_models import END, VOCABULARY_SIZE, build_model, build_policy, tiny_tokenizer
+from tests.jobs.engines.tiny_models import END, VOCABULARY_SIZE, build_model, tiny_tokenizer
 from tests.jobs.preflight.test_chat_template import PANICS
 
 CPU = torch.device("cpu")
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def folder(tmp_path):
-    build_model("qwen2_tied").save_pretrained(tmp_path)
+    build_model("qwen2_tied").bfloat16().save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     return tmp_path
 
@@ -23,8 +23,10 @@ def edit_json(path, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_folder_loads_as_a_packed_float32_policy(folder):
+def test_a_folder_of_half_precision_loads_as_a_packed_float32_policy(folder):
     policy = load_policy(str(folder), CPU)
+    assert len(policy.tokenizer) == VOCABULARY_SIZE
+    assert policy.tokenizer.encode("12a+") == tiny_tokenizer().encode("12a+")
     assert policy.is_packed
     assert policy.context_tokens == 128
     assert policy.end_token_ids.tolist() == [END]
@@ -32,36 +34,20 @@ def test_a_folder_loads_as_a_packed_float32_policy(folder):
     assert not policy.model.training
 
 
-def test_a_half_precision_model_gets_float32_weights(tmp_path):
-    build_model("llama").bfloat16().save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
-    policy = load_policy(str(tmp_path), CPU)
-    assert {parameter.dtype for parameter in policy.model.parameters()} == {torch.float32}
-
-
 def test_a_model_with_its_own_code_is_refused_by_name_before_any_of_it_is_read(folder):
     edit_json(folder / "config.json", auto_map={"AutoModelForCausalLM": "evil.Evil"})
     (folder / "evil.py").write_text("raise SystemExit('ran')")
-    with pytest.raises(EngineError, match=r"comes with code \(auto_map in config.json\), which is never run"):
+    with pytest.raises(EngineError, match="auto_map"):
         load_policy(str(folder), CPU)
 
 
-def test_pickled_weights_are_refused(folder):
+def test_a_missing_model_and_pickled_weights_are_refused_by_name(folder):
+    with pytest.raises(EngineError, match=r"model.source: .*nowhere"):
+        load_policy(str(folder / "nowhere"), CPU)
     (folder / "model.safetensors").unlink()
     torch.save(build_model("qwen2_tied").state_dict(), folder / "pytorch_model.bin")
-    with pytest.raises(EngineError, match="cannot be loaded"):
+    with pytest.raises(EngineError, match=r"model\.source"):
         load_policy(str(folder), CPU)
-
-
-def test_a_plain_tokenizer_stays_what_its_file_says(folder):
-    tokenizer = load_policy(str(folder), CPU).tokenizer
-    assert len(tokenizer) == VOCABULARY_SIZE
-    assert tokenizer.encode("12a+") == tiny_tokenizer().encode("12a+")
-
-
-def test_a_missing_model_is_refused_by_name(tmp_path):
-    with pytest.raises(EngineError, match=r"model.source: .*nowhere cannot be loaded"):
-        load_policy(str(tmp_path / "nowhere"), CPU)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +64,7 @@ def test_a_missing_model_is_refused_by_name(tmp_path):
 )
 def test_a_damaged_file_of_a_model_is_one_sentence(folder, name, content):
     (folder / name).write_bytes(content)
-    with pytest.raises(
-        EngineError, match=r"model.source: .* cannot be (loaded as a causal language model|read) \(.+\)"
-    ):
+    with pytest.raises(EngineError, match=r"model\.source: .*"):
         load_policy(str(folder), CPU)
 
 
@@ -96,7 +80,7 @@ def test_a_model_that_nothing_ends_is_refused():
     model = build_model("qwen2_tied")
     model.config.eos_token_id = model.generation_config.eos_token_id = None
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=tiny_tokenizer().backend_tokenizer, pad_token="<pad>")
-    with pytest.raises(EngineError, match="names no end-of-sequence token"):
+    with pytest.raises(EngineError, match="end-of-sequence"):
         wrap_model(model, tokenizer, CPU)
 
 
@@ -106,22 +90,18 @@ def test_end_tokens_of_generation_config_count_too():
     assert wrap_model(model, tiny_tokenizer(), CPU).end_token_ids.tolist() == [END, 4, 7]
 
 
-def test_sliding_attention_goes_through_the_model_s_own_forward():
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("layer_types", ["full_attention", "sliding_attention", "full_attention"]),
+        ("rope_parameters", {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0}),
+    ],
+)
+def test_sliding_attention_and_changing_rope_go_through_the_model_s_own_forward(name, value):
     model = build_model("qwen2_tied")
-    model.config.layer_types = ["full_attention", "sliding_attention", "full_attention"]
+    assert wrap_model(model, tiny_tokenizer(), CPU).is_packed
+    setattr(model.config, name, value)
     assert not wrap_model(model, tiny_tokenizer(), CPU).is_packed
-    assert build_policy("qwen2_tied").is_packed
-
-
-def test_changing_rope_goes_through_the_model_s_own_forward():
-    model = build_model("llama")
-    model.config.rope_parameters = {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0}
-    assert not wrap_model(model, tiny_tokenizer(), CPU).is_packed
-
-
-def test_auto_takes_a_gpu_only_if_there_is_one():
-    assert resolve_device("cpu") == CPU
-    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):

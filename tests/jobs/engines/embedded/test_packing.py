@@ -124,8 +124,3 @@ def test_sequences_of_one_prompt_stay_together():
     assert split_by_prompt(sequences, 60) == [[0, 3], [4, 1], [2, 5]]
     assert split_by_length(sequences, 60) == [[0], [4], [2], [5], [3], [1]]
     assert split_by_prompt(sequences, 1000) == split_by_length(sequences, 1000) == [[0, 4, 2, 5, 3, 1]]
-
-
-def test_no_sequence_cannot_be_packed():
-    with pytest.raises(ValueError, match="at least one"):
-        pack_sequences([], CPU)

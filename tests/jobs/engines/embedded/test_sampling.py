@@ -102,11 +102,6 @@ def test_temperature_zero_takes_the_likeliest_token_and_scores_it_at_one():
     torch.testing.assert_close(draws.log_probs, logits.log_softmax(-1).max(-1).values)
 
 
-def test_uniform_distribution_has_entropy_log_v():
-    evenly = torch.zeros(3, 8).softmax(-1)
-    torch.testing.assert_close(entropies_of(evenly.log(), evenly), torch.full((3,), float(np.log(8))))
-
-
 def test_scores_and_their_gradients_are_the_same_in_chunks(monkeypatch):
     hidden = torch.randn(23, 5, dtype=torch.float64)
     weight = torch.randn(11, 5, dtype=torch.float64)
@@ -163,8 +158,3 @@ def test_scores_without_gradients_are_those_of_the_whole_however_few_logits_fit(
     assert sizes == [23, 4, 4, 4, 4, 4, 3]
     torch.testing.assert_close(parts.log_probs, whole.log_probs)
     torch.testing.assert_close(parts.entropies, whole.entropies)
-
-
-def test_entropies_are_left_out_where_nobody_asks():
-    scores = score_targets(torch.randn(3, 4), lambda rows: rows, 4, torch.tensor([0, 1, 2]), Scoring(1.0, False))
-    assert scores.entropies is None

@@ -121,10 +121,3 @@ def test_rows_that_share_a_prefix_and_fork_late_are_scored_as_by_a_plain_forward
     assert sum(num_computed) < 0.9 * sum(num_drawn)
     beginnings = {(i // 6, tuple(response.token_ids[:3])) for i, response in enumerate(responses)}
     assert len(beginnings) > 4
-
-
-def test_equal_rows_at_temperature_zero_never_fork():
-    policy = build_policy()
-    (prompt,) = ragged_prompts(1)
-    responses = generate(policy, 5 * [prompt], NUM_NEW, sampler(0.0))
-    assert len({response.token_ids.tobytes() for response in responses}) == 1

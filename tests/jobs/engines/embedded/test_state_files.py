@@ -1,5 +1,3 @@
-import re
-
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -63,53 +61,34 @@ def test_tied_weights_stay_tied_after_a_restore(tmp_path):
     assert model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
 
 
-def test_a_missing_file_is_named(tmp_path):
-    engine = make_engine()
+def test_a_missing_file_and_the_state_of_another_model_are_refused(tmp_path):
+    engine = make_engine("qwen2_untied")
     engine.save(tmp_path)
+    with pytest.raises(EngineError, match=str(tmp_path)):
+        make_engine("llama").restore(tmp_path)
     (tmp_path / OPTIMIZER_FILE).unlink()
-    with pytest.raises(EngineError, match="expected the saved state of this model"):
+    with pytest.raises(EngineError, match=str(tmp_path)):
         engine.restore(tmp_path)
 
 
-def test_the_state_of_another_model_is_refused(tmp_path):
-    make_engine("qwen2_untied").save(tmp_path)
-    with pytest.raises(EngineError, match="expected the saved state of this model"):
-        make_engine("llama").restore(tmp_path)
-
-
-def test_an_optimizer_of_another_model_is_refused(tmp_path):
-    engine = make_engine()
-    state = ExGRPOState.create(tmp_path / "segments", make_questions(), CONFIG)
-    run_steps(state, engine, 1)
-    engine.save(tmp_path / "policy")
-    tensors = load_file(tmp_path / "policy" / OPTIMIZER_FILE)
-    save_file({f"foreign.{name}": value for name, value in tensors.items()}, tmp_path / "policy" / OPTIMIZER_FILE)
-    with pytest.raises(EngineError, match="foreign"):
-        engine.restore(tmp_path / "policy")
-
-
-def forge(path, change):
-    tensors = load_file(path)
-    change(tensors)
-    save_file(tensors, path)
-
-
 @pytest.mark.parametrize(
-    ("name", "change", "words"),
+    ("name", "change"),
     [
-        (OPTIMIZER_FILE, lambda held: held.popitem(), "found nothing"),
-        (OPTIMIZER_FILE, lambda held: held.update({key: torch.zeros(2) for key in held}), "shape [2]"),
-        (OPTIMIZER_FILE, lambda held: held.update({key: value.int() for key, value in held.items()}), "torch.int32"),
-        (SAMPLER_FILE, lambda held: held.update(state=torch.zeros(3)), "ByteTensor"),
+        (OPTIMIZER_FILE, lambda held: dict([*held.items()][1:])),
+        (OPTIMIZER_FILE, lambda held: {f"foreign.{key}": value for key, value in held.items()}),
+        (OPTIMIZER_FILE, lambda held: {key: torch.zeros(2) for key in held}),
+        (OPTIMIZER_FILE, lambda held: {key: value.int() for key, value in held.items()}),
+        (SAMPLER_FILE, lambda _held: {"state": torch.zeros(3)}),
     ],
-    ids=["missing", "shape", "type", "sampler"],
+    ids=["missing", "foreign", "shape", "type", "sampler"],
 )
-def test_forged_states_are_refused_with_the_folder(tmp_path, name, change, words):
+def test_forged_states_are_refused_with_the_folder(tmp_path, name, change):
     engine = make_engine()
     run_steps(ExGRPOState.create(tmp_path / "segments", make_questions(), CONFIG), engine, 1)
     engine.save(tmp_path / "policy")
-    forge(tmp_path / "policy" / name, change)
-    with pytest.raises(EngineError, match=f"{tmp_path}/policy: .*{re.escape(words)}"):
+    path = tmp_path / "policy" / name
+    save_file(change(load_file(path)), path)
+    with pytest.raises(EngineError, match=f"{tmp_path}/policy: "):
         engine.restore(tmp_path / "policy")
 
 

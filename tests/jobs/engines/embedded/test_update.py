@@ -10,10 +10,11 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
-from exgrpo_core.step_report import METRICS
 from jobs.engines.embedded import matrix_products
+from jobs.engines.embedded.generation import score_sequences
 from jobs.engines.embedded.model import wrap_model
 from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
+from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.update import PolicyUpdater
 from tests.jobs.engines.embedded.prompts import ragged_prompts
 from tests.jobs.engines.tiny_models import VOCABULARY_SIZE, build_policy
@@ -213,19 +214,10 @@ def test_warm_up_raises_the_learning_rate_linearly():
     np.testing.assert_allclose(-np.diff(places), [0.025, 0.05, 0.075, 0.1, 0.1], rtol=1e-4)
 
 
-def test_only_declared_metrics_are_returned():
-    metrics = updater(build_policy()).update([mini_batch(0), mini_batch(1)], build_objective(BASE, is_replay_open=True))
-    assert metrics.keys() <= METRICS.keys()
-    assert {"ratio/replayed_ess", "loss/total", "optim/gradient_norm", "generator/log_prob_gap"} <= metrics.keys()
-
-
 def test_gap_compares_fresh_rows_of_the_first_mini_batch_before_its_step():
     policy = build_policy()
     batch = mini_batch()
     sequences = [row for row in batch.rows if not row.is_replayed]
-    from jobs.engines.embedded.generation import score_sequences
-    from jobs.engines.embedded.packing import TokenSequence
-
     scores = score_sequences(policy, [TokenSequence(row.prompt_ids, row.token_ids) for row in sequences], TEMPERATURE)
     gaps = np.concatenate(
         [np.abs(new - row.behavior_log_probs) for new, row in zip(scores.log_probs, sequences, strict=True)]
@@ -240,7 +232,7 @@ def test_a_loss_that_is_not_finite_is_refused_and_names_the_step():
     before = copy.deepcopy(policy.model.state_dict())
     update = updater(policy)
     good, bad = mini_batch(), mini_batch(1, advantages=[1.0, float("nan"), *[0.5] * 6])
-    with pytest.raises(EngineError, match=r"optimizer step 1 \(mini-batch 1 of 1\).*loss is nan.*policy.*not applied"):
+    with pytest.raises(EngineError, match=r"optimizer step 1 \(mini-batch 1 of 1\).*loss is nan"):
         update.update([bad], build_objective(BASE, is_replay_open=True))
     for name, value in policy.model.state_dict().items():
         assert torch.equal(value, before[name])

@@ -3,7 +3,7 @@
 import sys
 
 from jobs.training import verl_sft
-from jobs.worker.worker import main
+from jobs.worker.__main__ import main
 
 RANK_MODULE = "tests.jobs.engines.verl_ray.toy_rank"
 
