@@ -1,6 +1,7 @@
 """A file is whole under its name or as it was, whatever fails on the way."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -52,12 +53,15 @@ def test_reserved_space_is_written_over_and_kept_if_the_write_fails(tmp_path):
     assert path.read_text() == "{}"
 
 
-def test_a_torn_line_spoils_no_other(tmp_path):
+def test_a_torn_line_spoils_no_other_and_lines_of_many_writers_stay_whole(tmp_path):
     path = tmp_path / "journal"
     append_line(path, b"one")
     path.write_bytes(path.read_bytes() + b"tor")
     append_line(path, b"two")
     assert path.read_bytes() == b"one\ntor\ntwo\n"
+    with ThreadPoolExecutor(16) as writers:
+        list(writers.map(append_line, [path] * 16, [b"x" * 9000] * 16))
+    assert path.read_bytes().splitlines()[3:] == [b"x" * 9000] * 16
 
 
 def test_of_two_writers_at_once_each_is_whole(tmp_path):

@@ -76,24 +76,6 @@ def test_refreshed_trajectory_has_the_newer_log_probs_and_keeps_its_number_uses_
     assert buffer.num_trajectories == 0
 
 
-def test_twins_inside_one_call_are_found(buffer):
-    buffer.insert([success(7, [4], 9)])
-    inserted = [
-        success(7, [1, 2], 10),
-        success(7, [1, 2], 11),
-        success(7, [4], 12),
-        success(7, [3], 13),
-        success(7, [3], 14),
-    ]
-    assert [(o.row, o.trajectory_id, o.is_duplicate) for o in buffer.insert(inserted)] == [
-        (1, 10, False),
-        (1, 10, True),
-        (0, 9, True),
-        (2, 13, False),
-        (2, 13, True),
-    ]
-
-
 def test_twins_are_told_apart_among_rows_of_one_checksum_in_several_segments(tmp_path, monkeypatch):
     monkeypatch.setattr(replay_buffer, "checksums", lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
     buffer = empty_buffer(tmp_path)

@@ -30,6 +30,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "prioritized_proportional": {"question_selection": "prioritized_proportional", "trajectory_selection": "random"},
     "prioritized_rank": {"question_selection": "prioritized_rank", "trajectory_selection": "newest"},
     "dapo": GRPO | {"question_selection": "dapo", "experience_ratio": 0.0, "clip_epsilon_high": 0.28},
+    "reviewed": {"review_interval": 3, "start_pass_rate": 0.3, "trajectory_selection": "random"},
     "refreshed on replay": {"refresh": LogProbRefresh.ON_REPLAY},
     "refreshed on duplicates": {"refresh": LogProbRefresh.ON_DUPLICATE},
     "two at a time, masked": {"replays_per_group": 2, "off_policy_correction": "masked"},
