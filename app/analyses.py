@@ -1,7 +1,6 @@
 """What pages read of `jobs`: the paper's numbers, its studies, and analyses of chains of thought."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from db.rows.judging import LabelledVoteRow
 from db.statistics.intervals import MeanInterval, interval_text, mean_interval
@@ -31,24 +30,6 @@ __all__ = [
     "read_results", "read_wrong_answers", "reading", "render_report", "rules_to_bits", "setting_gains", "study_names",
     "tabulate_counts", "tabulate_validity", "wanted_keys",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class PaperCodeLine:
-    """One row of the paper's code table as it is printed; entropies in nats, the rest in percent."""
-
-    group: str
-    entropy_without: float | None
-    entropy_with: float | None
-    correctness_without: float | None
-    correctness_with: float | None
-    difference: float | None
-
-
-def paper_code_lines() -> list[PaperCodeLine]:
-    """Return the rows of the paper's code table (tab:code_analysis)."""
-    [table] = load_study("code-analysis").tables
-    return [PaperCodeLine(row.row.lower(), *map(number_of, row.values)) for row in table.rows]
 
 
 def calibrate(votes: Sequence[LabelledVoteRow]) -> Calibration | None:

@@ -45,6 +45,11 @@ def token_count(num_tokens: int) -> str:
     return f"{num_tokens:,}" if num_tokens else UNKNOWN
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things: `1 run`, `1,200 runs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def nats(value: float | None) -> str:
     """Return an entropy or a negative log-likelihood in nats per token: `0.110`."""
     return NONE_SHOWN if value is None or not math.isfinite(value) else f"{value:.3f}".replace("-0.000", "0.000")

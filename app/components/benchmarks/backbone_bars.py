@@ -1,7 +1,6 @@
 """Bars by backbone and training variant: the paper's printed averages, and the user's models beside them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
 import plotly.graph_objects as go
@@ -18,38 +17,22 @@ VARIANTS = ("Base or Instruct", "On-Policy", "ExGRPO")
 _TITLES = {"ID Avg.": "In distribution", "OOD Avg.": "Out of distribution"}
 
 
-@dataclass(frozen=True, slots=True)
-class Backbone:
-    """One backbone of the paper: its title, the keys of its three printed lines, and the hub names of its models."""
-
-    title: str
-    lines: tuple[str, str, str]
-    names: tuple[str, ...]
-
-
-def _extension(group: str, start: str, *names: str) -> Backbone:
-    rows = (start, "On-Policy", "ExGRPO")
-    first, second, third = (f"model-extension:{group}:{row}" for row in rows)
-    return Backbone(group, (first, second, third), names)
-
-
-BACKBONES = (
-    Backbone(
-        "Qwen2.5-Math 7B",
-        (
-            "main-table::Qwen-Base",
-            "main-table:Zero RLVR with ExGRPO:On-Policy",
-            "main-table:Zero RLVR with ExGRPO:ExGRPO",
-        ),
+_MAIN, _OTHERS = "main-table:", "model-extension:"
+BACKBONES: dict[str, tuple[str, tuple[str, str, str], tuple[str, ...]]] = {
+    "Qwen2.5-Math 7B": (
+        _MAIN, (":Qwen-Base", "Zero RLVR with ExGRPO:On-Policy", "Zero RLVR with ExGRPO:ExGRPO"),
         ("Elliott/Qwen2.5-Math-7B-16k-think", "Qwen/Qwen2.5-Math-7B"),
     ),
-    _extension(
-        "Qwen2.5-Math 1.5B", "Base", "RoadQAQ/Qwen2.5-Math-1.5B-16k-think", "Qwen/Qwen2.5-Math-1.5B"
-    ),
-    _extension("Qwen2.5-7B Instruct", "Instruct", "Qwen/Qwen2.5-7B-Instruct"),
-    _extension("Llama3.1-8B", "Base", "meta-llama/Llama-3.1-8B"),
-    _extension("Llama3.1-8B Instruct", "Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
-)  # fmt: skip
+} | {
+    title: (_OTHERS, (f"{title}:{start}", f"{title}:On-Policy", f"{title}:ExGRPO"), names)
+    for title, start, names in (
+        ("Qwen2.5-Math 1.5B", "Base", ("RoadQAQ/Qwen2.5-Math-1.5B-16k-think", "Qwen/Qwen2.5-Math-1.5B")),
+        ("Qwen2.5-7B Instruct", "Instruct", ("Qwen/Qwen2.5-7B-Instruct",)),
+        ("Llama3.1-8B", "Base", ("meta-llama/Llama-3.1-8B",)),
+        ("Llama3.1-8B Instruct", "Instruct", ("meta-llama/Llama-3.1-8B-Instruct",)),
+    )
+}  # fmt: skip
+"""By title the study, the keys in it of the backbone's three printed lines, and the hub names of its models."""
 
 
 def show(measured_lines: Sequence[ScoreLine]) -> None:
@@ -70,16 +53,21 @@ def figure(column: str, measured_lines: Sequence[ScoreLine]) -> go.Figure:
     drawn = figures.new_figure(HEIGHT)
     variants = zip(VARIANTS, (colours.muted, colours.fresh, colours.replay), strict=True)
     for index, (variant, colour) in enumerate(variants):
-        scores = [printed[backbone.lines[index]].scores[column] for backbone in BACKBONES]
+        scores = [printed[study + keys[index]].scores[column] for study, keys, _ in BACKBONES.values()]
         drawn.add_trace(
             go.Bar(
-                x=[backbone.title for backbone in BACKBONES], y=[score.value for score in scores], name=variant,
+                x=list(BACKBONES), y=[score.value for score in scores], name=variant,
                 text=[score.text for score in scores], textposition="outside", textfont={"size": 10}, cliponaxis=False,
                 marker={"color": colour, "cornerradius": 2}, hovertemplate="%{x}: %{y:.1f}",
             )
         )  # fmt: skip
-    scored = [(backbone_of(line), line) for line in measured_lines if column in line.scores]
-    points = [(backbone.title, line) for backbone, line in scored if backbone is not None]
+    scored = [line for line in measured_lines if column in line.scores]
+    points = [
+        (title, line)
+        for line in scored
+        for title, (_, _, names) in BACKBONES.items()
+        if line.group in names or line.name in names
+    ]
     if points:
         drawn.add_trace(
             go.Scatter(
@@ -92,11 +80,3 @@ def figure(column: str, measured_lines: Sequence[ScoreLine]) -> go.Figure:
     drawn.update_layout(hovermode="closest", bargap=0.22, bargroupgap=0.06, barmode="group")
     drawn.update_xaxes(title={"text": ""}, type="category")
     return drawn
-
-
-def backbone_of(line: ScoreLine) -> Backbone | None:
-    """Return the paper's backbone that a model was trained from, or is."""
-    for backbone in BACKBONES:
-        if line.group in backbone.names or line.name in backbone.names:
-            return backbone
-    return None

@@ -9,7 +9,6 @@ from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
 from app.formats import escape_control_characters, with_code
 from app.queries.runs import training_names
-from app.requests import UserError
 from db.rows.display_names import distinct_names
 
 GENERATORS = ("embedded", "vllm", "server")
@@ -122,9 +121,5 @@ def _submit(target: str, content: dict[str, object]) -> None:
     if not target:
         notice.show("error", "Not started", "Model: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
         return
-    try:
-        run_id = requests.evaluate(target, content)
-    except UserError as error:
-        notice.show("error", "Not started", str(error))
-        return
-    st.toast(f"Queued {run_id}", icon=":material/check:")
+    with notice.refusals("Not started"):
+        st.toast(f"Queued {requests.evaluate(target, content)}", icon=":material/check:")

@@ -1,8 +1,9 @@
 """Scores over the number of answers k, a card for each way to choose one of them, a curve for each model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -78,8 +79,10 @@ def show(
 def _curves_of(runs: Mapping[str, str], benchmark: str, scheme: str, difficulty: str) -> dict[str, list[ScoreCurve]]:
     """Return each model's curves over the questions of a difficulty, and say how many those are."""
     if difficulty == ALL:
-        return {name: _curves(settings.current(), run_id, benchmark, scheme) for name, run_id in runs.items()}
-    groups = _by_difficulty(settings.current(), tuple(runs.values()), benchmark, scheme)
+        read = requests.score_curves
+        return {name: _kept(read, settings.current(), run_id, benchmark, scheme) for name, run_id in runs.items()}
+    read_groups = requests.score_curves_by_difficulty
+    groups = _kept(read_groups, settings.current(), tuple(runs.values()), benchmark, scheme)
     counts = ", ".join(f"{count:,} {group}" for group, (count, _) in groups.items())
     st.caption(f"{counts}. {BY_DIFFICULTY}")
     return dict(zip(runs, groups[Difficulty(difficulty)][1], strict=True))
@@ -138,21 +141,7 @@ def figure(
     return drawn
 
 
-@st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading answers", max_entries=100)
-def _curves(
-    current: AppSettings,  # noqa: ARG001 - part of the cache key
-    run_id: str,
-    benchmark: str,
-    scheme: str,
-) -> list[ScoreCurve]:
-    return requests.score_curves(run_id, benchmark, scheme)
-
-
-@st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading answers", max_entries=100)
-def _by_difficulty(
-    current: AppSettings,  # noqa: ARG001 - part of the cache key
-    run_ids: tuple[str, ...],
-    benchmark: str,
-    scheme: str,
-) -> dict[Difficulty, tuple[int, list[list[ScoreCurve]]]]:
-    return requests.score_curves_by_difficulty(run_ids, benchmark, scheme)
+@st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading answers", max_entries=200)
+def _kept(read: Callable[..., Any], current: AppSettings, *asked: object) -> Any:  # noqa: ANN401, ARG001
+    """Return what `read` returns for these arguments; `current` is a part of the cache's key."""
+    return read(*asked)

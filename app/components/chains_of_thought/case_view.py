@@ -6,7 +6,8 @@ import streamlit as st
 
 from app import address, analyses, requests
 from app.components.widgets import address_choice, figures, notice, shown_text
-from app.formats import badge_label, literal, nats
+from app.components.widgets.run_state import Colour
+from app.formats import badge_label, counted, literal, nats
 from app.queries.answers import ask
 from db.queries.cases import list_case_sets, saved_cases
 from db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
@@ -14,6 +15,9 @@ from db.rows.runs import RunRow
 
 _TEXT_HEIGHT = 420
 _LONG_TEXT, _LONG_LINES = 1_200, 16
+_BADGES: dict[bool | None, tuple[str, str, Colour]] = {
+    None: ("not judged", "help", "gray"), True: ("valid", "check", "blue"), False: ("not valid", "close", "orange"),
+}  # fmt: skip
 
 
 def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
@@ -58,8 +62,7 @@ def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) ->
             f"Trajectory {response.trajectory_id}", icon=":material/open_in_new:", type="tertiary",
             key=f"open-{key}-{end}", help="Its tokens, lineage and group",
         ):  # fmt: skip
-            query = {"run": case.run_id, "trajectory": str(response.trajectory_id)}
-            st.switch_page("app_pages/trajectories.py", query_params=query)
+            address_choice.open_trajectory(case.run_id, response.trajectory_id)
     is_long = len(response.text) > _LONG_TEXT or response.text.count("\n") > _LONG_LINES
     with st.container(height=_TEXT_HEIGHT if is_long else "content", border=False, key=f"text-{key}-{end}"):
         shown_text.show_long(response.text)
@@ -67,12 +70,8 @@ def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) ->
 
 def verdict_badge(is_valid: bool | None) -> None:
     """Show a verdict on a chain of thought in the colours that correct and wrong have elsewhere."""
-    if is_valid is None:
-        st.badge("not judged", icon=":material/help:", color="gray")
-    elif is_valid:
-        st.badge("valid", icon=":material/check:", color="blue")
-    else:
-        st.badge("not valid", icon=":material/close:", color="orange")
+    name, icon, colour = _BADGES[is_valid]
+    st.badge(name, icon=f":material/{icon}:", color=colour)
 
 
 def _keep(saved: SavedCase, sets: Sequence[str], key: str) -> None:
@@ -90,12 +89,9 @@ def _keep(saved: SavedCase, sets: Sequence[str], key: str) -> None:
 
 
 def _mark(name: str, saved: SavedCase, *, is_kept: bool) -> None:
-    try:
+    with notice.refusals("Not saved"):
         requests.mark_case(name, saved, is_kept)
-    except requests.CommandError as error:
-        notice.show("error", "Not saved", str(error))
-        return
-    st.toast("Saved", icon=":material/check:")
+        st.toast("Saved", icon=":material/check:")
 
 
 def show_sets(_row: RunRow, _judge: str | None) -> None:
@@ -109,9 +105,8 @@ def show_sets(_row: RunRow, _judge: str | None) -> None:
     name = address_choice.select("Set", names, "set", rows[0].name, width=320)
     cases = ask(saved_cases, name)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        runs = len({case.run_id for case in cases})
-        caption = f"{len(cases):,} case{_s(len(cases))} of {runs:,} run{_s(runs)}"
-        st.caption(caption, width="content")
+        num_runs = len({case.run_id for case in cases})
+        st.caption(f"{counted(len(cases), 'case')} of {counted(num_runs, 'run')}", width="content")
         st.space("stretch")
         _downloads(name, cases)
     show_all(cases, {case.saved: (name,) for case in cases}, "saved")
@@ -126,7 +121,3 @@ def _downloads(name: str, cases: Sequence[SnowballCase]) -> None:
             label, written(name, cases), file_name=f"{figures.file_name(name) or 'cases'}.{ending}", mime=mime,
             on_click="ignore", icon=":material/download:", key=f"cases-{ending}",
         )  # fmt: skip
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"

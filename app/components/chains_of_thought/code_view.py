@@ -7,8 +7,8 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, analyses
-from app.analyses import Calibration, PaperCodeLine, RuleTable
-from app.components.widgets import data_table, notice
+from app.analyses import Calibration, RuleTable
+from app.components.widgets import address_choice, data_table, notice
 from app.formats import VALIDITY, escape_control_characters, known, share
 from app.queries.answers import ask
 from db.queries import code_analysis
@@ -18,24 +18,25 @@ from db.statistics.intervals import Rate, wilson
 
 _PERCENT = 100.0
 PARSER = "parser"
+_PRINTED = ("Entropy, no code", "Entropy, code", "CoT %, no code", "CoT %, code", "Difference")
+"""The columns of the paper's table."""
 
 
 def show_code(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:
     """Show one row of the run and one of the paper for each difficulty, and how many answers were judged."""
     data_table.show_card(
         "Entropy and CoT correctness, code off and on",
-        code_frame(lines, analyses.paper_code_lines(), calibration), "code-table",
+        code_frame(lines, calibration), "code-table",
         "Entropy and share of valid chains of thought without and with code, this run beside the paper",
         _code_columns(), _note(lines, calibration),
     )  # fmt: skip
 
 
-def code_frame(
-    lines: Sequence[CodeLine], paper: Sequence[PaperCodeLine], calibration: Calibration | None
-) -> pd.DataFrame:
-    """Return the rows: this run, the paper's where it prints one, and all questions together."""
+def code_frame(lines: Sequence[CodeLine], calibration: Calibration | None) -> pd.DataFrame:
+    """Return the rows: this run, the paper's where it prints one (tab:code_analysis), and all questions together."""
     lines_of_run = {(line.group, line.has_code): line for line in lines}
-    printed = {row.group: row for row in paper}
+    [table] = analyses.load_study("code-analysis").tables
+    printed = {row.row.lower(): map(analyses.number_of, row.values) for row in table.rows}
     rows = []
     for group in dict.fromkeys(line.group for line in lines):
         off, on = lines_of_run[group, False], lines_of_run[group, True]
@@ -43,7 +44,7 @@ def code_frame(
         if calibration is not None:
             rows.append(_corrected_row(group, off, on, calibration))
         if group in printed:
-            rows.append(_paper_row(printed[group]))
+            rows.append({"Questions": group, "Source": "paper"} | dict(zip(_PRINTED, printed[group], strict=True)))
     return pd.DataFrame(rows)
 
 
@@ -74,18 +75,6 @@ def _corrected_row(group: str, off: CodeLine, on: CodeLine, calibration: Calibra
         "Difference": known(values[1] - values[0]),
         "Interval, no code": _interval(rates[0]),
         "Interval, code": _interval(rates[1]),
-    }
-
-
-def _paper_row(row: PaperCodeLine) -> dict[str, object]:
-    return {
-        "Questions": row.group,
-        "Source": "paper",
-        "Entropy, no code": row.entropy_without,
-        "Entropy, code": row.entropy_with,
-        "CoT %, no code": row.correctness_without,
-        "CoT %, code": row.correctness_with,
-        "Difference": row.difference,
     }
 
 
@@ -210,5 +199,4 @@ def _hits(run_id: str, wanted: str) -> None:
     )
     data_table.export(frame, f"code-rule-{wanted}".lower(), "code-rule-hits")
     if picked is not None:
-        query = {"run": run_id, "trajectory": str(rows[picked].trajectory_id)}
-        st.switch_page("app_pages/trajectories.py", query_params=query)
+        address_choice.open_trajectory(run_id, rows[picked].trajectory_id)

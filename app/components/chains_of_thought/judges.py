@@ -177,12 +177,8 @@ def _judged_fields() -> dict[str, object]:
 
 
 def _submit(content: dict[str, object]) -> None:
-    try:
-        job_id = requests.submit_judge(content)
-    except requests.UserError as error:
-        notice.show("error", "Not started", str(error))
-        return
-    st.success(f"Queued as {job_id}.", icon=":material/check:")
+    with notice.refusals("Not started"):
+        st.success(f"Queued as {requests.submit_judge(content)}.", icon=":material/check:")
 
 
 def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:

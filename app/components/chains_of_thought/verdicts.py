@@ -8,7 +8,7 @@ import streamlit as st
 from app import address, analyses, requests
 from app.analyses import Calibration
 from app.components.chains_of_thought import case_view, judges
-from app.components.widgets import data_table, notice, shown_text
+from app.components.widgets import address_choice, data_table, notice, shown_text
 from app.formats import NONE_SHOWN, VALIDITY, escape_control_characters, nats, share
 from app.queries.answers import ask, ask_pages
 from db.queries import judging, lineage, runs, trajectories
@@ -195,8 +195,7 @@ def show(row: JudgedRow) -> None:
                 case_view.verdict_badge(verdict)
         st.space("stretch")
         if st.button("Open in Trajectories", icon=":material/open_in_new:", type="tertiary", key="open-trajectory"):
-            query = {"run": row.run_id, "trajectory": str(row.trajectory_id)}
-            st.switch_page("app_pages/trajectories.py", query_params=query)
+            address_choice.open_trajectory(row.run_id, row.trajectory_id)
         st.button("Close", icon=":material/close:", key="close-verdict", on_click=_close, type="tertiary")
     st.caption(f"Question {row.question_index:,}, step {row.step:,}, entropy {nats(row.mean_entropy)} nats per token")
     left, right = st.columns(2, gap="medium")
@@ -234,12 +233,9 @@ def _set(row: JudgedRow, key: str) -> None:
     chosen = st.session_state.get(key)
     if chosen is None:
         return
-    try:
+    with notice.refusals("Not saved"):
         requests.set_verdict(row.run_id, row.attempt, row.trajectory_id, _CHOICES[chosen])
-    except requests.CommandError as error:
-        notice.show("error", "Not saved", str(error))
-        return
-    st.toast("Verdict saved", icon=":material/check:")
+        st.toast("Verdict saved", icon=":material/check:")
 
 
 def _vote(vote: VoteRow) -> None:

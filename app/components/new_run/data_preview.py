@@ -36,12 +36,9 @@ def _preview(key: str, _spec: TrainSpec) -> DataPreview:  # noqa: ARG001 - what 
 def _show(preview: DataPreview, max_prompt_tokens: int) -> None:
     unit = "tokens" if preview.is_in_tokens else "characters"
     figures.show_card(
-        "Length of prompts",
-        f"{unit}, of the first {len(preview.lengths):,} questions",
-        histogram(preview, max_prompt_tokens),
-        "prompt-lengths",
-        f"Histogram of prompt lengths in {unit}",
-    )
+        "Length of prompts", f"{unit}, of the first {len(preview.lengths):,} questions",
+        histogram(preview, max_prompt_tokens), "prompt-lengths", f"Histogram of prompt lengths in {unit}",
+    )  # fmt: skip
     if preview.notice:
         st.caption(preview.notice)
     for number, question in enumerate(preview.questions, start=1):

@@ -139,10 +139,6 @@ def _item_from(text: str) -> object:
         return text
 
 
-def _range_from(_shape: FieldShape, raw: object) -> object:
-    return RANGES[str(raw)]
-
-
 def _text_from(shape: FieldShape, raw: object) -> object:
     return None if shape.is_optional and not raw else raw
 
@@ -159,14 +155,9 @@ def _label(shape: FieldShape, start: object, is_changed: bool) -> None:
 def _number(shape: FieldShape, raw: object, start: object, key: str) -> None:
     is_whole = shape.kind is InputKind.WHOLE_NUMBER
     st.number_input(
-        shape.label,
-        value=raw if isinstance(raw, int | float) else None,
-        step=1 if is_whole else _step(start),
-        format="%d" if is_whole else "%.6g",
-        placeholder="a number",
-        key=key,
-        label_visibility="collapsed",
-    )
+        shape.label, value=raw if isinstance(raw, int | float) else None, step=1 if is_whole else _step(start),
+        format="%d" if is_whole else "%.6g", placeholder="a number", key=key, label_visibility="collapsed",
+    )  # fmt: skip
 
 
 def _step(start: object) -> float:
@@ -181,29 +172,22 @@ def _switch(shape: FieldShape, raw: object, key: str) -> None:
 
 
 def _text(shape: FieldShape, raw: object, key: str) -> None:
-    placeholder = "none" if shape.is_optional else None
+    placeholder = "separated by commas" if shape.kind is InputKind.WORDS else "none" if shape.is_optional else None
     st.text_input(shape.label, value=str(raw), placeholder=placeholder, key=key, label_visibility="collapsed")
 
 
 def _choice(shape: FieldShape, raw: object, key: str) -> None:
-    options = [*([NOT_SET] if shape.is_optional else []), *shape.options]
+    chosen, is_strategy = str(raw), shape.kind is InputKind.STRATEGY
+    if shape.kind is InputKind.CORRECTNESS_RANGE:
+        options = [*RANGES]
+    else:
+        options = [*([NOT_SET] if shape.is_optional else []), *shape.options]
+    options += [chosen] if chosen not in options else []
     st.selectbox(
-        shape.label,
-        options,
-        index=options.index(str(raw)),
-        format_func=lambda option: option.replace("_", " "),
-        key=key,
-        label_visibility="collapsed",
-    )
-
-
-def _strategy(shape: FieldShape, raw: object, key: str) -> None:
-    given = str(raw)
-    options = [*shape.options, *([given] if given not in shape.options else [])]
-    st.selectbox(
-        shape.label, options, index=options.index(given), key=key, label_visibility="collapsed", accept_new_options=True
-    )
-    meaning = describe(STRATEGIES[shape.path], given)
+        shape.label, options, index=options.index(chosen), key=key, label_visibility="collapsed",
+        format_func=str if is_strategy else lambda option: option.replace("_", " "), accept_new_options=is_strategy,
+    )  # fmt: skip
+    meaning = describe(STRATEGIES[shape.path], chosen) if is_strategy else ""
     if meaning:
         st.caption(with_code(meaning))
 
@@ -211,18 +195,9 @@ def _strategy(shape: FieldShape, raw: object, key: str) -> None:
 def _choices(shape: FieldShape, raw: object, key: str) -> None:
     # A row of pills would be cut where the column is narrow.
     st.multiselect(
-        shape.label,
-        list(shape.options),
-        default=_words_of(raw),
-        placeholder="none",
-        key=key,
+        shape.label, list(shape.options), default=_words_of(raw), placeholder="none", key=key, select_all=False,
         label_visibility="collapsed",
-        select_all=False,
-    )
-
-
-def _words(shape: FieldShape, raw: object, key: str) -> None:
-    st.text_input(shape.label, value=str(raw), placeholder="separated by commas", key=key, label_visibility="collapsed")
+    )  # fmt: skip
 
 
 def _lines(shape: FieldShape, raw: object, key: str) -> None:
@@ -230,22 +205,17 @@ def _lines(shape: FieldShape, raw: object, key: str) -> None:
     st.text_area(shape.label, value=str(raw), placeholder=placeholder, height=68, key=key, label_visibility="collapsed")
 
 
-def _range(shape: FieldShape, raw: object, key: str) -> None:
-    options = [*RANGES, *([AS_GIVEN] if raw == AS_GIVEN else [])]
-    st.selectbox(shape.label, options, index=options.index(str(raw)), key=key, label_visibility="collapsed")
-
-
 _WIDGETS: dict[InputKind, Callable[[FieldShape, object, str], None]] = {
     InputKind.SWITCH: _switch,
     InputKind.OPTIONAL_NUMBER: _text,
     InputKind.TEXT: _text,
+    InputKind.WORDS: _text,
     InputKind.CHOICE: _choice,
-    InputKind.STRATEGY: _strategy,
+    InputKind.STRATEGY: _choice,
+    InputKind.CORRECTNESS_RANGE: _choice,
     InputKind.CHOICES: _choices,
-    InputKind.WORDS: _words,
     InputKind.LINES: _lines,
     InputKind.MAPPING: _lines,
-    InputKind.CORRECTNESS_RANGE: _range,
 }
 _RAW: dict[InputKind, Callable[[FieldShape, object], object]] = {
     InputKind.SWITCH: _switch_of,
@@ -266,7 +236,7 @@ _VALUES: dict[InputKind, Callable[[FieldShape, object], object]] = {
     InputKind.WORDS: _words_from,
     InputKind.LINES: _words_from,
     InputKind.MAPPING: _mapping_from,
-    InputKind.CORRECTNESS_RANGE: _range_from,
+    InputKind.CORRECTNESS_RANGE: lambda _shape, raw: RANGES[str(raw)],
     InputKind.TEXT: _text_from,
 }
 """The value of what a widget holds; those of other kinds hold it already."""

@@ -145,13 +145,9 @@ _SAVE_ERROR = "draft-error"
 def show_save_draft(content: dict[str, object]) -> None:
     """Show the button that keeps the form under the run's name."""
     st.button(
-        "Save as draft",
-        icon=":material/save:",
-        width="stretch",
-        key="save-draft",
-        on_click=_save_draft,
+        "Save as draft", icon=":material/save:", width="stretch", key="save-draft", on_click=_save_draft,
         args=(content,),
-    )
+    )  # fmt: skip
     error = st.session_state.pop(_SAVE_ERROR, None)
     if error:
         notice.show("error", "Not saved", error)
@@ -171,7 +167,6 @@ def show_drafts() -> str | None:
     """Show a menu of the saved drafts; return the one to open."""
     names = requests.list_drafts()
     chosen = None
-    error = ""
     with st.popover(f"Drafts ({len(names)})" if names else "Drafts", icon=":material/draft:", key="drafts"):
         if not names:
             st.caption("None yet: **Save as draft** keeps a form under the run's name.")
@@ -180,18 +175,7 @@ def show_drafts() -> str | None:
                 if st.button(literal(name), key=f"open-draft-{name}", type="tertiary", icon=":material/edit:"):
                     chosen = name
                 if st.button("Delete", key=f"delete-draft-{name}", type="tertiary", icon=":material/delete:"):
-                    error = _delete_draft(name)
-                    if not error:
+                    with notice.refusals("Not deleted"):
+                        requests.delete_draft(name)
                         st.rerun()
-        if error:
-            notice.show("error", "Not deleted", error)
     return chosen
-
-
-def _delete_draft(name: str) -> str:
-    """Delete a draft; return the error, empty on success."""
-    try:
-        requests.delete_draft(name)
-    except SpecError as error:
-        return str(error)
-    return ""

@@ -11,8 +11,8 @@ from app.components.new_run import form_state, spec_form, where
 from app.components.new_run.form_state import FormState
 from app.components.replay_buffer import buffer_charts
 from app.components.widgets import notice, spec_text
-from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
-from app.formats import byte_size, duration, escape_control_characters, with_code
+from app.components.widgets.spec_text import Difference, differences, shell_command
+from app.formats import byte_size, counted, duration, escape_control_characters, with_code
 from app.requests import Mistake, ResourceEstimate, RunRefusedError, SpecError, TrainSpec
 from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
@@ -36,13 +36,9 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
     with st.container(border=True, key="spec-verdict"):
         _verdict(check, _count(len(changes), preset) if spec is not None else "", has_changes=state.is_changed)
         is_launched = st.button(
-            "Launch run",
-            type="primary",
-            icon=":material/rocket_launch:",
-            width="stretch",
+            "Launch run", type="primary", icon=":material/rocket_launch:", width="stretch", key="launch",
             disabled=bool(check.mistakes),
-            key="launch",
-        )
+        )  # fmt: skip
         refused = st.container()
         _list_mistakes(check.mistakes, state)
         if check.disk_shortage:
@@ -59,15 +55,11 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
     is_verl = spec.engine == "verl"
     if is_verl:
         where.show_cluster(spec)
-    # What cannot start here has its way out beside the reasons.
-    if is_verl and check.mistakes:
-        where.show_scripts(spec)
+        if check.mistakes:  # what cannot start here has its way out beside the reasons
+            where.show_scripts(spec)
     if spec.algorithm.replays_experience and spec.algorithm.question_selection == GAUSSIAN:
         with st.container(border=True, key="bucket-weights-card"):
-            algorithm, meaning = spec.algorithm, bucket_meaning(asdict(spec.algorithm))
-            buffer_charts.show_weights(
-                algorithm.rollouts_per_question, algorithm.bucket_center, algorithm.bucket_spread, meaning
-            )
+            buffer_charts.show_weights(spec.algorithm, bucket_meaning(asdict(spec.algorithm)))
     with st.container(border=True, key="spec-diff"):
         spec_text.show_differences(spec, base, f"preset {preset}" if preset else "paper defaults")
     _as_text(spec, preset, changes)
@@ -89,10 +81,9 @@ def check(content: dict[str, object], text_mistake: str) -> FormCheck:
 
 
 def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:
-    num_mistakes = len(check.mistakes)
     verdict = (
-        f":red[:material/error:] **{num_mistakes} problem{'' if num_mistakes == 1 else 's'} to fix**"
-        if num_mistakes
+        f":red[:material/error:] **{counted(len(check.mistakes), 'problem')} to fix**"
+        if check.mistakes
         else ":green[:material/check_circle:] **Ready to launch**"
     )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
@@ -168,23 +159,12 @@ def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:
 
 
 def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> None:
-    text = as_yaml(spec.model_dump(mode="json"))
     with st.container(border=True, key="spec-text"):
         st.markdown("**CLI command**")
         st.code(escape_control_characters(shell_command(preset, changes)), language="bash", wrap_lines=True)
-        st.download_button(
-            "Download run.yaml",
-            text,
-            file_name="run.yaml",
-            mime="application/yaml",
-            icon=":material/download:",
-            on_click="ignore",
-            key="spec-download",
-        )
+        spec_text.show_download(spec.model_dump(mode="json"))
 
 
 def _count(num_changes: int, preset: str | None) -> str:
     origin = "the preset" if preset else "the paper's defaults"
-    if num_changes == 0:
-        return f"no changes from {origin}"
-    return f"{num_changes} change{'s' if num_changes > 1 else ''} from {origin}"
+    return f"{counted(num_changes, 'change') if num_changes else 'no changes'} from {origin}"

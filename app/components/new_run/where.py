@@ -9,7 +9,7 @@ import streamlit as st
 from app import requests
 from app.components.new_run.form_state import FormState
 from app.components.widgets import ray_cluster
-from app.formats import byte_size, escape_control_characters, literal
+from app.formats import byte_size, counted, escape_control_characters, literal
 from app.requests import RunRefusedError, ScriptKind, SpecError, TrainSpec
 
 _ENGINE, _ADDRESS = "engine", "verl.ray.address"
@@ -44,14 +44,9 @@ def show(state: FormState) -> Where:
     key = f"{state.origin}-where"
     st.session_state[key] = where_of(state).value
     st.radio(
-        "Where does it run?",
-        [where.value for where in Where],
-        captions=[CAPTIONS[where] for where in Where],
-        horizontal=True,
-        key=key,
-        on_change=_take,
-        args=(state, key),
-    )
+        "Where does it run?", [where.value for where in Where], captions=[CAPTIONS[where] for where in Where],
+        horizontal=True, key=key, on_change=_take, args=(state, key),
+    )  # fmt: skip
     where = where_of(state)
     st.caption(_needs(where))
     if where is Where.CLUSTER:
@@ -87,7 +82,7 @@ def _take(state: FormState, key: str) -> None:
 
 def _needs(where: Where) -> str:
     machine = requests.read_machine()
-    gpus = f"{len(machine.gpus)} NVIDIA GPU{'' if len(machine.gpus) == 1 else 's'}" if machine.gpus else "no NVIDIA GPU"
+    gpus = counted(len(machine.gpus), "NVIDIA GPU") if machine.gpus else "no NVIDIA GPU"
     if where is Where.MACHINE:
         return (
             f"Here: {machine.num_processors} processors, {byte_size(machine.memory)} of memory, {gpus}. Takes the GPU "
@@ -111,7 +106,7 @@ def show_cluster(spec: TrainSpec) -> None:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown(f"**Cluster {literal(name)}**", width="stretch")
             ray_cluster.show_test(name, address)
-        nodes = f"{spec.verl.num_nodes} machine{'' if spec.verl.num_nodes == 1 else 's'}"
+        nodes = counted(spec.verl.num_nodes, "machine")
         st.caption(f"GPUs that the run takes: {spec.verl.gpus_per_node} on each of {nodes}.")
         state = ray_cluster.show_answer(name, address)
         if state is not None and (problem := _problem(spec, state)):

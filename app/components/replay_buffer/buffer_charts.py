@@ -12,7 +12,7 @@ from app.components.widgets import figures
 from app.formats import escape_control_characters
 from db.rows.replays import ScoredRow
 from db.rows.runs import BucketRow
-from exgrpo_core import bucket_probabilities
+from exgrpo_core import ExGRPOConfig, bucket_probabilities
 
 _WAY_OPACITY = 0.45
 
@@ -160,12 +160,13 @@ def _heights(locations: Sequence[str], counts: Mapping[str, int]) -> list[float]
     return centres
 
 
-def show_weights(rollouts_per_question: int, center: float, spread: float, meaning: str) -> None:
+def show_weights(algorithm: ExGRPOConfig, meaning: str) -> None:
     """Show the probability of every bucket, which `meaning` names, when all buckets hold questions."""
-    rates = np.arange(1, rollouts_per_question) / rollouts_per_question
-    shares = [float(value) for value in bucket_probabilities(rates, center, spread)]
+    most = algorithm.rollouts_per_question
+    probabilities = bucket_probabilities(np.arange(1, most) / most, algorithm.bucket_center, algorithm.bucket_spread)
+    shares = probabilities.tolist()
     figure = figures.new_figure(height=170)
-    buckets = [f"{correct}/{rollouts_per_question}" for correct in range(1, rollouts_per_question)]
+    buckets = [f"{correct}/{most}" for correct in range(1, most)]
     hover = "bucket %{x}: %{y:.1%}<extra></extra>"
     figure.add_trace(figures.bars(buckets, shares, "", theme.palette().replay, hover))
     figure.update_layout(hovermode="closest", bargap=0.25)

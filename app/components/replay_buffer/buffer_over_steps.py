@@ -114,11 +114,9 @@ def show_heatmap(rows: Sequence[BucketRow], algorithm: Mapping[str, Any], key: s
         else:
             figures.mark_whole_steps(figure)
             st.plotly_chart(
-                figure,
-                key=f"{key}-{chosen}",
-                config={"displaylogo": False},
+                figure, key=f"{key}-{chosen}", config={"displaylogo": False},
                 alt=f"Heat-map of steps against buckets, coloured by {_QUANTITIES[chosen][1]}",
-            )
+            )  # fmt: skip
     return chosen
 
 

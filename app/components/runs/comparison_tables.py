@@ -10,7 +10,7 @@ import streamlit as st
 from app.components.runs.comparison import Group, differing, spread
 from app.components.widgets import data_table, run_state
 from app.components.widgets.spec_text import option_text
-from app.formats import NONE_SHOWN, escape_control_characters, in_percent
+from app.formats import escape_control_characters, in_percent
 from app.queries.answers import ask
 from app.queries.runs import Axis, axis_points
 from db.queries import metrics, runs
@@ -34,11 +34,9 @@ _PERCENTS = (FRESH_PASS_RATE, _SCORE, _HALF)
 def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> None:
     """Show the fields in which the runs differ, one column per run."""
     rows = differences(names, specs)
-    data_table.show_heading("Settings that differ", rows, "settings-that-differ")
+    data_table.show_titled("Settings that differ", rows, "settings-that-differ", "Settings in which the runs differ")
     if rows.empty:
         st.caption("None: these runs have the same settings.")
-    else:
-        st.dataframe(rows, hide_index=True, placeholder=NONE_SHOWN, alt="Settings in which the runs differ")
 
 
 def differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> pd.DataFrame:
@@ -57,32 +55,25 @@ def differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, objec
 def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group: bool) -> None:
     """Show the final metrics of every run, or the means of every group of seeds."""
     single = {run_id: result(row) for run_id, row in runs.items()}
-    if is_by_group:
-        rows = pd.DataFrame([group_result(group, single) for group in drawn])
-    else:
-        rows = pd.DataFrame(
-            [{"Run": escape_control_characters(group.name)} | single[group.run_ids[0]] for group in drawn]
-        )
-    data_table.show_heading("Final metrics", rows, "comparison")
-    percent = {
-        name: st.column_config.NumberColumn(format="%.1f%%") for name in map(str, rows) if name.startswith(_PERCENTS)
-    }
-    st.dataframe(
-        rows,
-        hide_index=True,
-        placeholder=NONE_SHOWN,
-        alt="Newest scores and figures of every run",
-        column_config={
-            **percent,
-            "Gain": st.column_config.NumberColumn(format="%+.1f points", help="Since the first evaluation"),
-            "Entropy": st.column_config.NumberColumn(format="%.3f", help="Nats per token"),
-            "Mean tokens": st.column_config.NumberColumn(format="%.1f"),
-            "Buffer": st.column_config.NumberColumn(format="%.4g", help="Questions in the replay buffer"),
-            "Fresh rollouts": st.column_config.NumberColumn(format="localized"),
-            "Generated tokens": st.column_config.NumberColumn(format="localized"),
-            "Minutes": st.column_config.NumberColumn(format="%.1f", help="Time of the training steps together"),
-        },
+    rows = pd.DataFrame(
+        [
+            group_result(group, single)
+            if is_by_group
+            else {"Run": escape_control_characters(group.name)} | single[group.run_ids[0]]
+            for group in drawn
+        ]
     )
+    number = st.column_config.NumberColumn
+    columns = {name: number(format="%.1f%%") for name in map(str, rows) if name.startswith(_PERCENTS)} | {
+        "Gain": number(format="%+.1f points", help="Since the first evaluation"),
+        "Entropy": number(format="%.3f", help="Nats per token"),
+        "Mean tokens": number(format="%.1f"),
+        "Buffer": number(format="%.4g", help="Questions in the replay buffer"),
+        "Fresh rollouts": number(format="localized"),
+        "Generated tokens": number(format="localized"),
+        "Minutes": number(format="%.1f", help="Time of the training steps together"),
+    }
+    data_table.show_titled("Final metrics", rows, "comparison", "Newest scores and figures of every run", columns)
 
 
 def result(row: RunRow) -> dict[str, object]:
@@ -127,7 +118,12 @@ def _number(value: object) -> float | None:
 
 ON_POLICY, OVERHEAD = "On-policy", "Overhead"
 _ON_POLICY_METHODS = ("Dr.GRPO", "GRPO")
-_BYTES_A_MEGABYTE = 1e6
+_STORED = {
+    "Index, MB": ("buffer/memory_bytes", 1e6),
+    "Files, MB": ("buffer/file_bytes", 1e6),
+    "Trajectories": ("buffer/num_trajectories", 1),
+}
+"""The metric and the unit of what a replay buffer holds."""
 _ALL_POINTS = 1_000_000
 _TIMES = ("Peak step, s", "Min. step, s", "Avg. step, s")
 
@@ -135,33 +131,24 @@ _TIMES = ("Peak step, s", "Min. step, s", "Avg. step, s")
 def show_costs(drawn: Sequence[RunRow], key: str = "costs") -> None:
     """Show one row per run, and the overhead over the first on-policy run of the same backbone."""
     rows = overheads([cost for row in drawn if (cost := costs(row)) is not None])
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader("Memory, time per step and fresh rollouts", anchor=False, width="content")
-        if rows:
-            data_table.export(pd.DataFrame(rows), key)
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    columns = {
+        "Index, MB": number(format="%.2f", help="The replay buffer's index in memory; tokens lie in files"),
+        "Files, MB": number(format="%.1f", help="Stored trajectories: token ids and log-probs"),
+        "Trajectories": number(format="localized", help="Stored trajectories of buffered questions"),
+        **{name: number(format="%.2f") for name in _TIMES},
+        "Fresh questions": number(format="%.1f", help="Questions of a step that are not replayed, mean over steps"),
+        "Fresh rollouts": number(format="localized", help="Rollouts generated in all steps together"),
+        "Per step": number(format="%.1f", help="Fresh rollouts per step"),
+        OVERHEAD: text(help="Peak, least and mean step over those of the first on-policy run of the same backbone"),
+        "Of on-policy": number(format="%.1f%%", help="Share of what on-policy training generates in as many steps"),
+    }
+    data_table.show_titled(
+        "Memory, time per step and fresh rollouts", pd.DataFrame(rows), key,
+        "Memory of the replay buffer, seconds per step and fresh rollouts of every run", columns,
+    )  # fmt: skip
     if not rows:
         st.caption("No step has been recorded yet.")
-        return
-    number = st.column_config.NumberColumn
-    st.dataframe(
-        pd.DataFrame(rows),
-        hide_index=True,
-        placeholder=NONE_SHOWN,
-        alt="Memory of the replay buffer, seconds per step and fresh rollouts of every run",
-        column_config={
-            "Index, MB": number(format="%.2f", help="The replay buffer's index in memory; tokens lie in files"),
-            "Files, MB": number(format="%.1f", help="Stored trajectories: token ids and log-probs"),
-            "Trajectories": number(format="localized", help="Stored trajectories of buffered questions"),
-            **{name: number(format="%.2f") for name in _TIMES},
-            "Fresh questions": number(format="%.1f", help="Questions of a step that are not replayed, mean over steps"),
-            "Fresh rollouts": number(format="localized", help="Rollouts generated in all steps together"),
-            "Per step": number(format="%.1f", help="Fresh rollouts per step"),
-            OVERHEAD: st.column_config.TextColumn(
-                help="Peak, least and mean step over those of the first on-policy run of the same backbone"
-            ),
-            "Of on-policy": number(format="%.1f%%", help="Share of what on-policy training generates in as many steps"),
-        },
-    )
 
 
 def costs(row: RunRow) -> dict[str, Any] | None:
@@ -179,9 +166,7 @@ def costs(row: RunRow) -> dict[str, Any] | None:
         "Run": escape_control_characters(row.name),
         "Backbone": escape_control_characters(row.model),
         "Method": ON_POLICY if row.method in _ON_POLICY_METHODS else escape_control_characters(row.method),
-        "Index, MB": _megabytes(last.get("buffer/memory_bytes")) if replays else None,
-        "Files, MB": _megabytes(last.get("buffer/file_bytes")) if replays else None,
-        "Trajectories": last.get("buffer/num_trajectories") if replays else None,
+        **{name: last[key] / unit if replays and key in last else None for name, (key, unit) in _STORED.items()},
         "Peak step, s": max(seconds),
         "Min. step, s": min(seconds),
         "Avg. step, s": fmean(seconds),
@@ -206,7 +191,3 @@ def _overhead(row: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> dic
         return {OVERHEAD: None}
     parts = [f"{100.0 * (row[name] / baseline[name] - 1.0):+.1f}%" for name in _TIMES]
     return {OVERHEAD: " / ".join(parts)}
-
-
-def _megabytes(num_bytes: float | None) -> float | None:
-    return None if num_bytes is None else num_bytes / _BYTES_A_MEGABYTE

@@ -17,52 +17,31 @@ from db.statistics.intervals import half_interval_95
 
 
 def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
-    """Show one row per benchmark and scheme of scoring."""
+    """Show one row per benchmark and scheme of scoring, and the means of the parts of a training reward."""
     if not rows:
-        notice.show_empty(
-            "leaderboard", "No score yet", "A benchmark's score appears when its last question is answered."
-        )
+        text = "A benchmark's score appears when its last question is answered."
+        notice.show_empty("leaderboard", "No score yet", text)
         return
-    frame = score_table(rows)
-    data_table.show_heading("Scores", frame, "scores")
-    percent = st.column_config.NumberColumn(format="%.1f%%")
-    st.dataframe(
-        frame,
-        hide_index=True,
-        column_config={
-            "Score": percent,
-            "± 95%": st.column_config.NumberColumn(format="%.1f%%", help="Half interval, clustered over questions"),
-            "Truncated": st.column_config.NumberColumn(format="%.1f%%", help="Answers cut at the length limit"),
-            "Mean tokens": st.column_config.NumberColumn(format="%.0f"),
-        },
-        alt="Scores of the evaluation by benchmark and scheme",
-    )
-    _show_rewards(rows)
-
-
-def _show_rewards(rows: Sequence[BenchmarkScoreRow]) -> None:
-    frame = reward_table(rows)
-    if frame.empty:
-        return
-    data_table.show_heading("Rewards", frame, "rewards")
-    st.dataframe(
-        frame, hide_index=True, column_config={"Mean": st.column_config.NumberColumn(format="%.4f")},
-        alt="Mean of each part of the training reward by benchmark",
-    )  # fmt: skip
-    st.caption(
-        "Means over all answers, before weights. A part that asks for right answers follows the score as rewarded."
-    )
-
-
-def reward_table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
-    """Return one row per benchmark and part of a training reward; the schemes of a benchmark have the same ones."""
+    number = st.column_config.NumberColumn
+    columns = {
+        "Score": number(format="%.1f%%"),
+        "± 95%": number(format="%.1f%%", help="Half interval, clustered over questions"),
+        "Truncated": number(format="%.1f%%", help="Answers cut at the length limit"),
+        "Mean tokens": number(format="%.0f"),
+    }
+    alt = "Scores of the evaluation by benchmark and scheme"
+    data_table.show_titled("Scores", score_table(rows), "scores", alt, columns)
+    # The schemes of a benchmark have the same rewards.
     means = {(row.title, part): mean for row in rows for part, mean in row.reward_means.items()}
-    return pd.DataFrame(
-        [
-            {"Benchmark": escape_control_characters(title), "Part": escape_control_characters(part), "Mean": mean}
-            for (title, part), mean in means.items()
-        ]
-    )
+    if means:
+        names = [tuple(map(escape_control_characters, name)) for name in means]
+        rewards = pd.DataFrame(names, columns=["Benchmark", "Part"]).assign(Mean=list(means.values()))
+        alt = "Mean of each part of the training reward by benchmark"
+        data_table.show_titled("Rewards", rewards, "rewards", alt, {"Mean": number(format="%.4f")})
+        text = (
+            "Means over all answers, before weights. A part that asks for right answers follows the score as rewarded."
+        )
+        st.caption(text)
 
 
 def score_table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
@@ -142,7 +121,9 @@ def _evaluation_row(row: RunRow) -> None:
         st.page_link("app_pages/run.py", label="Open", icon=":material/open_in_new:", query_params={"run": row.run_id})
         is_broken = row.status in BROKEN_STATES
         if is_broken and st.button("Dismiss", key=f"dismiss-{row.run_id}", help="Archive it; Runs lists it on request"):
-            _dismiss(row)
+            with notice.refusals("Not archived"):
+                requests.archive(row.run_id, is_archived=True)
+                st.rerun()
     if row.status_reason:
         st.text(escape_control_characters(row.status_reason))
 
@@ -153,12 +134,3 @@ def _title(row: RunRow) -> str:
         return row.name
     path = PurePosixPath(row.model)
     return f"{path.name if path.is_absolute() else row.model} on {row.dataset}"
-
-
-def _dismiss(row: RunRow) -> None:
-    try:
-        requests.archive(row.run_id, is_archived=True)
-    except requests.CommandError as error:
-        notice.show("error", "Not archived", str(error))
-        return
-    st.rerun()

@@ -1,7 +1,6 @@
 """Actions on ticked runs of the list, which can be undone, and the bin of deleted runs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import streamlit as st
@@ -9,23 +8,18 @@ import streamlit as st
 from app import requests
 from app.components.widgets import notice, run_choice
 from app.components.widgets.run_choice import MAX_COMPARED
-from app.formats import escape_control_characters
+from app.formats import counted, escape_control_characters
 from db.rows.runs import RunRow
 
 _LAST = "last-bulk-action"
 _REFUSED = "bulk-refusals"
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What was done in words, and the calls that take it back; none where nothing can."""
-
-    words: str
-    undo: tuple[Callable[[], object], ...]
+Call = Callable[[], object]
 
 
-def do(words: str, actions: Sequence[tuple[Callable[[], object], Callable[[], object]]]) -> None:
-    """Carry out actions, each given with its opposite, and keep what was done; refused ones are named."""
+def do(words: str, actions: Sequence[tuple[Call, Call]]) -> None:
+    """Carry out actions, each given with its opposite, and keep what was done in words; refused ones are named."""
     undo, refused = [], []
     for action, opposite in actions:
         try:
@@ -36,8 +30,7 @@ def do(words: str, actions: Sequence[tuple[Callable[[], object], Callable[[], ob
             undo.append(opposite)
     st.session_state[_REFUSED] = refused
     if undo:
-        noun = "1 run" if len(undo) == 1 else f"{len(undo):,} runs"
-        st.session_state[_LAST] = Done(f"{words} {noun}.", tuple(undo))
+        st.session_state[_LAST] = f"{words} {counted(len(undo), 'run')}.", undo
 
 
 def show_last() -> None:
@@ -45,11 +38,12 @@ def show_last() -> None:
     refused = st.session_state.pop(_REFUSED, None)
     if refused:
         notice.show("error", "Not done", "\n".join(refused))
-    last: Done | None = st.session_state.get(_LAST)
+    last = st.session_state.get(_LAST)
     if last is not None:
+        words, undo = last
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bulk-undo"):
-            st.markdown(f":material/check: {last.words}", width="content")
-            st.button("Undo", icon=":material/undo:", key="undo", type="tertiary", on_click=_undo, args=(last,))
+            st.markdown(f":material/check: {words}", width="content")
+            st.button("Undo", icon=":material/undo:", key="undo", type="tertiary", on_click=_undo, args=(undo,))
             st.button("", icon=":material/close:", key="undo-close", type="tertiary", on_click=_forget, help="Close")
 
 
@@ -72,15 +66,9 @@ def show_bin() -> None:
             )  # fmt: skip
 
 
-def _undo(last: Done) -> None:
+def _undo(calls: Sequence[Call]) -> None:
+    do("", [(call, call) for call in calls])
     _forget()
-    refused = []
-    for opposite in last.undo:
-        try:
-            opposite()
-        except requests.UserError as error:
-            refused.append(str(error))
-    st.session_state[_REFUSED] = refused
 
 
 def _forget() -> None:
@@ -88,11 +76,7 @@ def _forget() -> None:
 
 
 def _empty() -> None:
-    _forget()
-    try:
-        requests.empty_bin()
-    except requests.UserError as error:
-        st.session_state[_REFUSED] = [str(error)]
+    _undo([requests.empty_bin])
 
 
 def show_compare(rows: Sequence[RunRow]) -> None:
@@ -100,13 +84,11 @@ def show_compare(rows: Sequence[RunRow]) -> None:
     run_ids = [row.run_id for row in rows if row.kind == "train"]
     # A link, since a page that is switched to from a part that refreshes by itself may lose a race with the refresh.
     st.page_link(
-        "app_pages/compare.py",
-        label=f"Compare {len(run_ids)} runs" if len(run_ids) > 1 else "Compare",
-        icon=":material/compare_arrows:",
-        disabled=not 2 <= len(run_ids) <= MAX_COMPARED,
+        "app_pages/compare.py", label=f"Compare {len(run_ids)} runs" if len(run_ids) > 1 else "Compare",
+        icon=":material/compare_arrows:", disabled=not 2 <= len(run_ids) <= MAX_COMPARED,
         query_params=run_choice.compared_parameters(run_ids),
         help=f"Tick two to {MAX_COMPARED} training runs to see them side by side",
-    )
+    )  # fmt: skip
 
 
 def show_archive(rows: Sequence[RunRow]) -> None:
@@ -116,22 +98,21 @@ def show_archive(rows: Sequence[RunRow]) -> None:
         (partial(requests.archive, row.run_id, not is_back), partial(requests.archive, row.run_id, is_back))
         for row in rows
     ]
+    chosen = f"{'List' if is_back else 'Archive'} {counted(len(rows), 'run')}{' again' if is_back else ''}"
     st.button(
-        f"{'List' if is_back else 'Archive'} {_noun(rows)}{' again' if is_back else ''}" if rows else "Archive",
-        icon=":material/unarchive:" if is_back else ":material/archive:",
-        disabled=not rows,
-        key="archive",
-        help="Tick runs to hide them from this list; their files stay, and **Archived** shows them",
-        on_click=do,
+        chosen if rows else "Archive",
+        icon=":material/unarchive:" if is_back else ":material/archive:", disabled=not rows, key="archive",
+        help="Tick runs to hide them from this list; their files stay, and **Archived** shows them", on_click=do,
         args=("Listed again" if is_back else "Archived", calls),
-    )
+    )  # fmt: skip
 
 
 def show_delete(rows: Sequence[RunRow]) -> None:
     """Show the button that moves the ticked runs into the bin."""
     calls = [(partial(requests.delete, row.run_id), partial(requests.restore, row.run_id)) for row in rows]
     st.button(
-        f"Delete {_noun(rows)}" if rows else "Delete", icon=":material/delete:", disabled=not rows, key="delete",
+        f"Delete {counted(len(rows), 'run')}" if rows else "Delete",
+        icon=":material/delete:", disabled=not rows, key="delete",
         help="Tick runs that have ended to move them into the **Bin**, which keeps their files until it is emptied",
         on_click=do, args=("Deleted", calls),
     )  # fmt: skip
@@ -147,10 +128,6 @@ def show_rename(rows: Sequence[RunRow]) -> None:
             for row, new in zip(rows, names, strict=True)
         ]
         st.button(
-            f"Rename {_noun(rows)}", type="primary", key="rename", disabled=not name.strip(),
+            f"Rename {counted(len(rows), 'run')}", type="primary", key="rename", disabled=not name.strip(),
             on_click=do, args=("Renamed", calls),
         )  # fmt: skip
-
-
-def _noun(rows: Sequence[RunRow]) -> str:
-    return "1 run" if len(rows) == 1 else f"{len(rows):,} runs"

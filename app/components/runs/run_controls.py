@@ -82,28 +82,16 @@ def show_branch(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None
         steps = [checkpoint.step for checkpoint in reversed(checkpoints)]
         step = st.selectbox("Checkpoint at step", steps, format_func="{:,}".format, key=f"branch-step-{row.run_id}")
         last_step = st.number_input(
-            "Train until step",
-            min_value=step + 1,
-            value=row.num_steps if row.num_steps > step else step + row.num_steps,
-            step=1,
+            "Train until step", min_value=step + 1,
+            value=row.num_steps if row.num_steps > step else step + row.num_steps, step=1,
             key=f"branch-until-{row.run_id}-{step}",
             help="The number of steps of the new run, those up to the checkpoint counted",
-        )
+        )  # fmt: skip
         st.caption("A new run with the weights, buffer and draws of that step; both share their files until then.")
         if st.button("Start branch", icon=":material/call_split:", type="primary", key="branch-start", width="stretch"):
-            return _branch(row.run_id, step, int(last_step))
+            with notice.refusals("Could not branch"):
+                return requests.branch(row.run_id, step, int(last_step))
     return None
-
-
-def _branch(run_id: str, step: int, num_steps: int) -> str | None:
-    try:
-        return requests.branch(run_id, step, num_steps)
-    except requests.UserError as error:
-        notice.show("error", "Could not branch", str(error))
-        return None
-
-
-_SAVED = "Saved"
 
 
 def show_tags(rows: Sequence[RunRow], key: str) -> None:
@@ -145,10 +133,7 @@ def _tags(rows: Sequence[RunRow], key: str) -> None:
 
 
 def _mark(rows: Sequence[RunRow], action: Callable[[str], None]) -> None:
-    try:
+    with notice.refusals("Not saved"):
         for row in rows:
             action(row.run_id)
-    except requests.CommandError as error:
-        notice.show("error", "Not saved", str(error))
-    else:
-        st.toast(_SAVED, icon=":material/check:")
+        st.toast("Saved", icon=":material/check:")

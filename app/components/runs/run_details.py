@@ -11,7 +11,7 @@ from app.components.widgets import curves, data_table, notice, own_charts, run_s
 from app.components.widgets.curve_view import CurveView, Line, paired
 from app.components.widgets.curves import Chart, Series
 from app.components.widgets.own_charts import OwnChart
-from app.components.widgets.spec_text import as_yaml, differences, option_text
+from app.components.widgets.spec_text import as_yaml, difference_table, differences, show_download
 from app.formats import byte_size, escape_control_characters, exact
 from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
 from db.rows.spec_fields import UNKNOWN
@@ -80,23 +80,17 @@ def _card(chart: Chart, series: Series, view: CurveView, key: str) -> None:
 
 def show_attempts(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:
     """Show a job's attempts, newest first, and of a training run the checkpoints that are kept."""
-    _section("Attempts", attempt_table(attempts))
+    data_table.show_titled("Attempts", attempt_table(attempts), "attempts", "Attempts of the run")
     if not attempts:
         notice.show_empty("history", "No attempt yet", "The run waits in the queue.")
     if row.kind != "train":
         return
-    _section("Checkpoints", checkpoint_table(checkpoints))
+    data_table.show_titled("Checkpoints", checkpoint_table(checkpoints), "checkpoints", "Checkpoints of the run")
     if not checkpoints:
         notice.show_empty("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
         return
     st.caption("This writes a checkpoint's model as a folder that transformers and vLLM load:")
     st.code(f"exgrpo export {row.run_id}@{checkpoints[-1].step} FOLDER", language=None)
-
-
-def _section(title: str, rows: pd.DataFrame) -> None:
-    data_table.show_heading(title, rows, title.lower())
-    if not rows.empty:
-        st.dataframe(rows, hide_index=True, alt=f"{title} of the run")
 
 
 def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:
@@ -133,13 +127,7 @@ def show_configuration(spec: Mapping[str, object], base: Mapping[str, object], b
     changes = differences(base, spec)
     st.subheader(f"Differences from {base_name}", anchor=False)
     if changes:
-        rows = pd.DataFrame(
-            {
-                "Field": [change.path for change in changes],
-                base_name.capitalize(): [escape_control_characters(option_text(change.before)) for change in changes],
-                "This run": [escape_control_characters(option_text(change.after)) for change in changes],
-            }
-        )
+        rows = difference_table(changes, base_name.capitalize())
         st.dataframe(rows, hide_index=True, alt=f"Fields that differ from {base_name}")
         data_table.export(rows, "configuration-differences")
     else:
@@ -161,14 +149,5 @@ def show_whole(spec: Mapping[str, object]) -> None:
     """Show the whole specification as YAML."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader("Whole specification", anchor=False, width="content")
-        text = as_yaml(spec)
-        st.download_button(
-            "Download YAML",
-            text,
-            file_name="run.yaml",
-            mime="application/yaml",
-            icon=":material/download:",
-            on_click="ignore",
-            key="spec-download",
-        )
-    st.code(escape_control_characters(text), language="yaml", height=480)
+        show_download(spec)
+    st.code(escape_control_characters(as_yaml(spec)), language="yaml", height=480)

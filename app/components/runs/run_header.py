@@ -99,26 +99,20 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
         tiles = st.columns(5, gap="small")
         _pace_tile(tiles[0], row)
         figures.show_tile(
-            tiles[1],
-            BATCH_PASS_RATE,
-            share(row.last_pass_at_1),
+            tiles[1], BATCH_PASS_RATE, share(row.last_pass_at_1),
             f"step {row.step:,}" if row.last_pass_at_1 is not None else None,
             explanation="Share of fresh rollouts of the last batch that are correct",
-        )
+        )  # fmt: skip
         _held_out_tile(tiles[2], row, evaluations)
         figures.show_tile(
-            tiles[3],
-            "Replay buffer",
-            UNKNOWN if row.is_adopted else _count(last, "buffer/num_questions"),
+            tiles[3], "Replay buffer", UNKNOWN if row.is_adopted else _count(last, "buffer/num_questions"),
             _trajectories(last),
             explanation="Questions in the buffer; below, trajectories stored for them and replayed in the last step",
-        )
+        )  # fmt: skip
         figures.show_tile(
-            tiles[4],
-            "Retired",
-            UNKNOWN if row.is_adopted else _count(last, "buffer/num_retired"),
+            tiles[4], "Retired", UNKNOWN if row.is_adopted else _count(last, "buffer/num_retired"),
             explanation="Questions that were solved in all K rollouts, which an on-policy run counts and keeps drawing",
-        )
+        )  # fmt: skip
 
 
 def show_job_progress(row: RunRow) -> None:
@@ -141,12 +135,10 @@ def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
     if row.started_at and row.ended_at:
         spent = (row.ended_at - row.started_at).total_seconds()
     figures.show_tile(
-        tile,
-        "Time left" if run_state.is_live(row) else "Time taken",
-        UNKNOWN if row.is_adopted else duration(left if run_state.is_live(row) else spent),
-        pace,
+        tile, "Time left" if run_state.is_live(row) else "Time taken",
+        UNKNOWN if row.is_adopted else duration(left if run_state.is_live(row) else spent), pace,
         explanation="At the pace of the last steps" if run_state.is_live(row) else "From start to end",
-    )
+    )  # fmt: skip
 
 
 def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluations: Sequence[EvaluationRow]) -> None:
@@ -156,12 +148,10 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
         gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points"
     tile.metric(
         held_out_score(held_out[-1].samples_per_question if held_out else None),
-        UNKNOWN if row.is_adopted else share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
-        gain,
-        border=True,
-        height="stretch",
+        UNKNOWN if row.is_adopted else share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n), gain,
+        border=True, height="stretch",
         help="Mean correctness on questions that are not trained on, and its change since the first evaluation",
-    )
+    )  # fmt: skip
 
 
 def _progress_text(row: RunRow) -> str:

@@ -112,17 +112,13 @@ def show(
     identity = "\n".join([repr(order), str(clicks), *columns, *(row.run_id for row in rows)])
     widget = f"{key}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     event = st.dataframe(
-        table(rows, columns),
-        key=widget,
-        hide_index=True,
-        height=_ROW_HEIGHT * (min(len(rows), _MAX_ROWS_SHOWN) + 1) + 2,
-        row_height=_ROW_HEIGHT,
+        table(rows, columns), key=widget, hide_index=True,
+        height=_ROW_HEIGHT * (min(len(rows), _MAX_ROWS_SHOWN) + 1) + 2, row_height=_ROW_HEIGHT,
         column_config={name: column for name, column in _columns(order).items() if name in columns},
         on_select=lambda: _take_order(widget, clicks, order),
-        selection_mode=["single-cell", "single-column", "multi-row"],
-        placeholder=NONE_SHOWN,
+        selection_mode=["single-cell", "single-column", "multi-row"], placeholder=NONE_SHOWN,
         alt="Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health",
-    )
+    )  # fmt: skip
     cells = event.selection.cells
     opened = rows[cells[0][0]].run_id if cells and cells[0][0] < len(rows) else None
     return opened, [rows[index] for index in event.selection.rows if index < len(rows)]

@@ -114,16 +114,10 @@ def show(cells: Sequence[CellState], name: str) -> None:
         )
         data_table.export(lambda: frame, f"{name}-matrix")
     event = st.dataframe(
-        frame,
-        hide_index=True,
-        key=f"matrix-{opened}",
-        height=_ROW_HEIGHT * (min(len(cells), _ROWS_IN_VIEW) + 1) + 3,
-        row_height=_ROW_HEIGHT,
-        on_select="rerun",
-        selection_mode="single-cell",
-        column_config=_columns(cells),
+        frame, hide_index=True, key=f"matrix-{opened}", height=_ROW_HEIGHT * (min(len(cells), _ROWS_IN_VIEW) + 1) + 3,
+        row_height=_ROW_HEIGHT, on_select="rerun", selection_mode="single-cell", column_config=_columns(cells),
         alt="Cells of the study with the state of each seed",
-    )
+    )  # fmt: skip
     for row, column in event.selection.cells[:1]:
         if row < len(cells):
             _open(cells[row], column)

@@ -24,8 +24,13 @@ def show(results: StudyResults) -> None:
         return
     if rows:
         frame = beside_table(rows, by_column=by_column)
-        data_table.show_heading("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
-        data_table.show_numbers(frame, _WORDS, "The paper's numbers beside yours")
+        data_table.show_numbers(
+            frame,
+            _WORDS,
+            "The paper's numbers beside yours",
+            "Beside the paper",
+            f"{results.study.name}-beside-the-paper",
+        )
     sentences = [
         analyses.differences_sentence(results.study, results),
         "" if by_column else analyses.reading(results),
@@ -41,8 +46,9 @@ def show(results: StudyResults) -> None:
             "Means and intervals of each cell",
         )  # fmt: skip
     frame = figures_table(results)
-    data_table.show_heading("Your figures", frame, f"{results.study.name}-own-figures")
-    data_table.show_numbers(frame, _WORDS, "Every figure of every cell")
+    data_table.show_numbers(
+        frame, _WORDS, "Every figure of every cell", "Your figures", f"{results.study.name}-own-figures"
+    )
 
 
 def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFrame:
@@ -158,20 +164,23 @@ def show_paper(study: Study) -> None:
     """Show the paper's tables as printed, numbers in the running text, and which of them disagree."""
     for table in study.tables:
         frame = printed_table(table)
-        data_table.show_heading("The paper's table", frame, f"{study.name}-printed")
-        data_table.show_numbers(frame, _PAPER_WORDS, "The paper's table")
+        data_table.show_numbers(frame, _PAPER_WORDS, "The paper's table", "The paper's table", f"{study.name}-printed")
     texts = [row for row in analyses.number_rows(study) if row.table == _TEXT]
     if texts:
         frame = pd.DataFrame(
             {"What": [row.row for row in texts], "Column": [row.column for row in texts],
              "Number": [row.printed for row in texts]}
         )  # fmt: skip
-        data_table.show_heading("In the text", frame, f"{study.name}-text")
-        data_table.show_numbers(frame, _PAPER_WORDS, "Numbers in the paper's text")
+        data_table.show_numbers(frame, _PAPER_WORDS, "Numbers in the paper's text", "In the text", f"{study.name}-text")
     if study.gains:
         frame = gains_table(study)
-        data_table.show_heading("Gains by setting", frame, f"{study.name}-gains")
-        data_table.show_numbers(frame, _PAPER_WORDS, "Gains in each setting, from the printed tables")
+        data_table.show_numbers(
+            frame,
+            _PAPER_WORDS,
+            "Gains in each setting, from the printed tables",
+            "Gains by setting",
+            f"{study.name}-gains",
+        )
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers for this study.]")
     faults = analyses.disagreements(study)

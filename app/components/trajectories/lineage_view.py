@@ -9,22 +9,25 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import data_table, figures
-from app.formats import NONE_SHOWN, nats, number
+from app.formats import NONE_SHOWN, counted, nats, number
 from db.rows.display_names import LINEAGE_EVENTS
 from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import LineageRow
+
+_NUMBERS = {
+    "Entropy": "entropy", "NLL": "nll", "Mean ratio": "mean_ratio", "Largest ratio": "max_ratio", "Reward": "reward",
+    "Advantage": "advantage", "Candidates": "num_candidates",
+}  # fmt: skip
 
 
 def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
     """Show the story as a sentence, a chart and a table."""
     st.markdown(summary(row, rows))
     figures.show_card(
-        "Entropy and bucket by step",
-        "nats per token; bucket of the question, 0 to K",
-        chart(row, rows),
+        "Entropy and bucket by step", "nats per token; bucket of the question, 0 to K", chart(row, rows),
         f"lineage-{row.trajectory_id}",
         "Entropy of the trajectory whenever it was scored, and the bucket of its question, over steps",
-    )
+    )  # fmt: skip
     name = f"lineage-{row.trajectory_id}"
     data_table.show(table(row, rows), name, "What happened, step by step", key=f"lineage-table-{row.trajectory_id}")
 
@@ -37,7 +40,7 @@ def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
     facts = [f"Generated in step {row.step:,}"]
     facts.append(f"stored in bucket {stored.bucket_to}" if stored else "not stored in the buffer")
     if num_scored:
-        facts.append(f"candidate in {_steps(num_scored)}, replayed in {len(replays):,}")
+        facts.append(f"candidate in {counted(num_scored, 'step')}, replayed in {len(replays):,}")
     moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
     if moves and moves[-1].kind == "retired":
         facts.append(f"its question retired in step {moves[-1].step:,}")
@@ -76,30 +79,19 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
             figure.add_trace(
                 go.Scatter(
                     x=np.array([step for step, _ in points], dtype=np.int32),
-                    y=np.array([value for _, value in points], dtype=np.float32),
-                    name=name,
-                    mode="markers",
+                    y=np.array([value for _, value in points], dtype=np.float32), name=name, mode="markers",
                     marker={"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}},
                     hovertemplate="%{y:.4~g} nats",
                 )
-            )
-    retired = [entry.step for entry in moves if entry.kind == "retired"]
-    for step in retired:
-        figure.add_vline(
-            x=step, line={"color": colours.retired, "dash": "dash", "width": 1.5}, annotation_text="retired"
-        )
-    figure.update_layout(
-        yaxis2={
-            "overlaying": "y",
-            "side": "right",
-            "showgrid": False,
-            "rangemode": "tozero",
-            "dtick": 1,
-            "zeroline": False,
-            "title": {"text": "bucket", "font": {"size": 11}},
-        },
-        margin={"l": 8, "r": 30, "t": 8, "b": 8},
-    )
+            )  # fmt: skip
+    retired_line = {"color": colours.retired, "dash": "dash", "width": 1.5}
+    for step in [entry.step for entry in moves if entry.kind == "retired"]:
+        figure.add_vline(x=step, line=retired_line, annotation_text="retired")
+    second_axis = {
+        "overlaying": "y", "side": "right", "showgrid": False, "rangemode": "tozero", "dtick": 1, "zeroline": False,
+        "title": {"text": "bucket", "font": {"size": 11}},
+    }  # fmt: skip
+    figure.update_layout(yaxis2=second_axis, margin={"r": 30})
     return figure
 
 
@@ -116,13 +108,7 @@ def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
             "Age": [entry.step - row.step for entry in entries],
             "Event": [LINEAGE_EVENTS.get(entry.kind, "generated") for entry in entries],
             "Bucket": [_bucket_text(entry) for entry in entries],
-            "Entropy": [_text(entry.entropy) for entry in entries],
-            "NLL": [_text(entry.nll) for entry in entries],
-            "Mean ratio": [_text(entry.mean_ratio) for entry in entries],
-            "Largest ratio": [_text(entry.max_ratio) for entry in entries],
-            "Reward": [_text(entry.reward) for entry in entries],
-            "Advantage": [_text(entry.advantage) for entry in entries],
-            "Candidates": [_text(entry.num_candidates) for entry in entries],
+            **{name: [number(getattr(entry, field)) for entry in entries] for name, field in _NUMBERS.items()},
         }
     )
 
@@ -137,11 +123,3 @@ def _bucket_text(entry: LineageRow) -> str:
         names.append("retired" if entry.bucket_to is None else str(entry.bucket_to))
         return " → ".join(names)
     return NONE_SHOWN if entry.bucket_to is None else str(entry.bucket_to)
-
-
-def _steps(count: int) -> str:
-    return f"{count:,} step{'' if count == 1 else 's'}"
-
-
-def _text(value: float | None) -> str:
-    return number(value)

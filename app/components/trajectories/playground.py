@@ -59,21 +59,18 @@ def _ask(run_id: str, question: Question) -> list[dict[str, Any]]:
     by_target = {f"{run_id}@{step}": step for step in question.steps}
     records: list[dict[str, Any]] = []
     line = st.empty()
-    try:
-        with closing(requests.chat(list(by_target), question.prompt, question.options)) as stream:
-            for record in stream:
-                if record is not None:
-                    records.append({**record, "step": by_target[record["model"]]})
-                # Writing to the page is where Streamlit ends a script whose page was left.
-                line.progress(_share_done(records, question), "The models are loaded one after the other and answer.")
-    except requests.UserError as error:
-        notice.show("error", "No answer", str(error))
+    num_wanted = (question.num_answers + 1) * len(question.steps)
+    with (
+        notice.refusals("No answer"),
+        closing(requests.chat(list(by_target), question.prompt, question.options)) as stream,
+    ):
+        for record in stream:
+            if record is not None:
+                records.append({**record, "step": by_target[record["model"]]})
+            # Writing to the page is where Streamlit ends a script whose page was left.
+            line.progress(len(records) / num_wanted, "The models are loaded one after the other and answer.")
     line.empty()
     return records
-
-
-def _share_done(records: Sequence[dict[str, Any]], question: Question) -> float:
-    return len(records) / ((question.num_answers + 1) * len(question.steps))
 
 
 def show_answers(steps: Sequence[str], records: Sequence[Record]) -> None:

@@ -12,7 +12,7 @@ import streamlit as st
 from app import address, theme
 from app.components.widgets import data_table, figures, notice, shown_text
 from app.components.widgets.shown_text import Part
-from app.formats import escape_control_characters, nats, number, token_count
+from app.formats import counted, escape_control_characters, nats, number, token_count
 from app.queries.answers import ask
 from db.queries import lineage
 from db.rows.display_names import distinct_names
@@ -31,41 +31,34 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
         notice.show_empty("history", "No attempts", "No step has tried this question yet.")
         return
     names = distinct_names({attempt.run_id: attempt.run_name for attempt in rows}.items())
-    num_runs = len(names)
     figures.show_card(
-        "Correct rollouts of this question",
-        f"share of fresh rollouts, in {num_runs} run{'s' if num_runs > 1 else ''} that tried it",
-        chart(rows, names, row.run_id),
-        "question-course",
+        "Correct rollouts of this question", f"share of fresh rollouts, in {counted(len(names), 'run')} that tried it",
+        chart(rows, names, row.run_id), "question-course",
         "Share of correct fresh rollouts of one question over steps, one line per run",
-    )
+    )  # fmt: skip
     data_table.show(table(rows, names), "attempts-at-question", "Every step that tried the question")
 
 
 def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> go.Figure:
     """Return one line per run, this run first and thickest; diamonds are steps with a replayed trajectory."""
-    colours = theme.palette()
-    others = [colours.held_out, colours.retired, colours.warning, colours.replay, colours.muted]
     figure = figures.new_figure()
     ordered = sorted(names, key=lambda run_key: (run_key != run_id, run_key))
     for index, run_key in enumerate(ordered):
         points = [row for row in rows if row.run_id == run_key]
-        colour = colours.fresh if run_key == run_id else others[(index - 1) % len(others)]
+        look = theme.look_of_run(index)
         figure.add_trace(
             go.Scatter(
                 x=np.array([row.step for row in points], dtype=np.int32),
                 y=np.array([row.num_correct / row.num_rollouts for row in points], dtype=np.float32),
-                name=escape_control_characters(names[run_key]).replace("<", "&lt;"),
-                mode="lines+markers",
-                line={"color": colour, "width": 2 if run_key == run_id else 1.2},
+                name=escape_control_characters(names[run_key]).replace("<", "&lt;"), mode="lines+markers",
+                line={"color": look.colour, "dash": look.dash, "width": 2 if run_key == run_id else 1.2},
                 marker={
-                    "color": colour,
-                    "size": 8,
+                    "color": look.colour, "size": 8,
                     "symbol": ["diamond" if row.is_replayed else "circle" for row in points],
                 },
                 hovertemplate="%{y:.0%}",
             )
-        )
+        )  # fmt: skip
     figure.update_layout(showlegend=True)
     figure.update_yaxes(tickformat=".0%", range=[-0.03, 1.03])
     return figure

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import address, requests
 from app.components.trajectories import lineage_view, question_view, token_heatmap
-from app.components.widgets import data_table, notice, shown_text
+from app.components.widgets import address_choice, data_table, notice, shown_text
 from app.formats import NONE_SHOWN, escape_control_characters, literal, nats, number, token_count
 from app.queries.answers import ask
 from db.queries import lineage, trajectories
@@ -140,8 +140,7 @@ def show_marked(mark: str) -> None:
         picked = data_table.pick(_table(rows), f"marked-{mark}", "Trajectories that have the mark")
     if picked is not None:
         marked = rows[picked].marked
-        query = {"run": marked.run_id, "trajectory": str(marked.trajectory_id)}
-        st.switch_page("app_pages/trajectories.py", query_params=query)
+        address_choice.open_trajectory(marked.run_id, marked.trajectory_id)
 
 
 def _form(row: TrajectoryRow) -> None:
@@ -151,14 +150,11 @@ def _form(row: TrajectoryRow) -> None:
     ):
         name = st.text_input("Mark", key="mark-name", placeholder="e.g. odd reasoning", max_chars=60)
         comment = st.text_area("Comment", key="mark-comment", height=90)
-        if not st.form_submit_button("Save", key="keep-mark"):
-            return
-        try:
-            requests.mark_trajectory(MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, name, comment))
-        except requests.CommandError as error:
-            notice.show("error", "Not marked", str(error))
-            return
-    st.toast(_SAVED, icon=":material/check:")
+        is_sent = st.form_submit_button("Save", key="keep-mark")
+        if is_sent:
+            with notice.refusals("Not marked"):
+                requests.mark_trajectory(MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, name, comment))
+                st.toast(_SAVED, icon=":material/check:")
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
@@ -175,12 +171,9 @@ def _show_marks(row: TrajectoryRow) -> None:
 
 
 def _remove(mark: MarkedTrajectory) -> None:
-    try:
+    with notice.refusals("Not removed"):
         requests.mark_trajectory(mark, is_kept=False)
-    except requests.CommandError as error:
-        notice.show("error", "Not removed", str(error))
-        return
-    st.toast(_SAVED, icon=":material/check:")
+        st.toast(_SAVED, icon=":material/check:")
 
 
 def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:

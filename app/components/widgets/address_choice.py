@@ -35,15 +35,9 @@ def select(
     chosen = wanted if wanted is not None and wanted in names else default
     st.session_state[key] = chosen
     st.selectbox(
-        label,
-        list(names),
-        format_func=lambda name: escape_control_characters(names[name]),
-        key=key,
-        on_change=_take,
-        args=(parameter, key, drops),
-        width=width,
-        help=explanation,
-    )
+        label, list(names), format_func=lambda name: escape_control_characters(names[name]), key=key, on_change=_take,
+        args=(parameter, key, drops), width=width, help=explanation,
+    )  # fmt: skip
     if wanted and wanted not in names:
         show_unknown(parameter, wanted, f"showing {names[default]}")
     return chosen
@@ -64,16 +58,9 @@ def select_several(
     chosen = _SEPARATOR.join(wanted).split(_SEPARATOR) if wanted else default
     st.session_state[key] = [name for name in names if name in chosen]
     st.multiselect(
-        label,
-        list(names),
-        format_func=lambda name: escape_control_characters(names[name]),
-        key=key,
-        on_change=_take,
-        args=(parameter, key, drops),
-        placeholder=placeholder,
-        select_all=False,
-        label_visibility=label_visibility,
-    )
+        label, list(names), format_func=lambda name: escape_control_characters(names[name]), key=key, on_change=_take,
+        args=(parameter, key, drops), placeholder=placeholder, select_all=False, label_visibility=label_visibility,
+    )  # fmt: skip
     return list(st.session_state[key])
 
 
@@ -127,6 +114,12 @@ def tabs(names: Sequence[str]) -> tuple[str, AbstractContextManager[object]]:
 def _take_tab(first: str) -> None:
     opened = st.session_state[_TABS_KEY]
     address.put({_TABS_ADDRESS: None if opened == first else opened})
+
+
+def open_trajectory(run_id: str, trajectory_id: int) -> None:
+    """Lead to a trajectory on its page."""
+    query = {"run": run_id, "trajectory": str(trajectory_id)}
+    st.switch_page("app_pages/trajectories.py", query_params=query)
 
 
 def select_row(key: str, row: int | None, column: str) -> None:

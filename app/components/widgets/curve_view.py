@@ -191,12 +191,9 @@ def _log_axis(figure: go.Figure) -> dict[str, str]:
 def _of_address() -> CurveView:
     query = st.query_params
     return CurveView(
-        AXES.get(query.get("x", ""), Axis.STEPS),
-        min(max(_number(query.get("smooth", "")) or 0.0, 0.0), MAX_SMOOTHING),
-        query.get("log") == "true",
-        _window(query.get("zoom", "")),
-        shares_zoom=True,
-    )
+        AXES.get(query.get("x", ""), Axis.STEPS), min(max(_number(query.get("smooth", "")) or 0.0, 0.0), MAX_SMOOTHING),
+        query.get("log") == "true", _window(query.get("zoom", "")), shares_zoom=True,
+    )  # fmt: skip
 
 
 def _window(text: str) -> tuple[float, float] | None:

@@ -16,6 +16,8 @@ from app import theme
 from app.components.widgets import address_choice
 from app.formats import NONE_SHOWN, escape_control_characters, exact
 
+Columns = Mapping[str, ColumnConfig]
+_MAX_NUMBER_ROWS = 30
 Rows = Sequence[Mapping[str, object]] | pd.DataFrame
 """A table: rows as mappings from column to value, or a frame, whose index is left out."""
 Formats = Mapping[str, tuple[str, str, Callable[[Any], str]]]
@@ -69,6 +71,13 @@ def show_heading(title: str, rows: pd.DataFrame, name: str) -> None:
         st.subheader(title, anchor=False, width="content")
         if not rows.empty:
             export(rows, name)
+
+
+def show_titled(title: str, frame: pd.DataFrame, name: str, alt: str, columns: Columns | None = None) -> None:
+    """Show a table, if it has rows, under a subheading with its downloads."""
+    show_heading(title, frame, name)
+    if not frame.empty:
+        st.dataframe(frame, hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt)
 
 
 def export(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS) -> None:
@@ -128,10 +137,6 @@ def _short(value: object) -> str:
     if isinstance(value, Real):
         return str(value) if float(value).is_integer() else f"{float(value):.4g}"
     return " ".join(str(value).split())
-
-
-Columns = Mapping[str, ColumnConfig]
-_MAX_NUMBER_ROWS = 30
 
 
 def show(
@@ -194,8 +199,13 @@ def show_tiles(figures: Sequence[tuple[str, str, str]]) -> None:
         column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")
 
 
-def show_numbers(frame: pd.DataFrame, words: Collection[str], alt: str) -> None:
-    """Show a table whose numbers are texts, such as a mean with its interval: right-aligned, except columns `words`."""
+def show_numbers(frame: pd.DataFrame, words: Collection[str], alt: str, title: str = "", name: str = "") -> None:
+    """Show a table whose numbers are texts, such as a mean with its interval: right-aligned, except columns `words`.
+
+    With a title it is under it, with its downloads as files called `name`.
+    """
+    if title:
+        show_heading(title, frame, name)
     columns = {str(name): st.column_config.Column(alignment="right") for name in frame if name not in words}
     st.dataframe(
         frame, hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt, row_height=theme.ROW_HEIGHT,

@@ -1,8 +1,7 @@
 """The frame that all charts share: title, unit, axes, what to show without data, and their values as rows."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from app.theme import Look
 HEIGHT = 250
 MAX_TICKED_STEPS = 12
 _SMALL = 1e-3
+_IN_ORDER = {"traceorder": "normal"}
 _CONFIG = {
     "displaylogo": False,
     "doubleClick": "autosize",
@@ -40,14 +40,7 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
             "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"color": colours.text, "size": 12},
             "hovermode": "x unified",
-            "legend": {
-                "orientation": "h",
-                "y": 1.02,
-                "yanchor": "bottom",
-                "x": 0,
-                "font": {"size": 11},
-                "traceorder": "normal",
-            },
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11}, **_IN_ORDER},
             "uirevision": "keep",
             "xaxis": {**axis, "title": title, "showgrid": False, "automargin": True},
             "yaxis": {**axis, "rangemode": "tozero", "automargin": True},
@@ -180,17 +173,7 @@ def show_card(
 
 
 Row = dict[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class _TraceValues:
-    """The values of one trace at positions along the axis `title`, with the interval bounds of each value."""
-
-    name: str
-    title: str
-    positions: list[Any]
-    values: list[Any]
-    intervals: dict[str, list[Any]]
+Columns = dict[str, list[Any]]
 
 
 def figure_rows(figure: go.Figure) -> list[Row]:
@@ -199,56 +182,42 @@ def figure_rows(figure: go.Figure) -> list[Row]:
     Positions are on the x axis, or on the y axis if it has names.
     """
     traces = list(figure.data)
+    x_title = figure.layout.xaxis.title.text or "x"
     if any(trace.type == "sankey" for trace in traces):
         return [row for trace in traces for row in _ways(trace)]
     if any(trace.type == "heatmap" for trace in traces):
-        return [row for trace in traces for row in _cells(trace, _x_title(figure))]
-    curves = [_trace_values(trace, figure) for trace in traces]
-    if all(len(set(curve.positions)) == len(curve.positions) for curve in curves):
-        return _joined(curves)
-    return [row for curve in curves for row in _points(curve)]
-
-
-def _x_title(figure: go.Figure) -> str:
-    return figure.layout.xaxis.title.text or "x"
-
-
-def _trace_values(trace: Any, figure: go.Figure) -> _TraceValues:  # noqa: ANN401 - plotly's traces share no type
-    x, y = _values(trace.x), _values(trace.y)
-    if not any(isinstance(value, str) for value in y):
-        intervals = _intervals(trace.error_y, y) if "error_y" in trace else {}
-        return _TraceValues(trace.name or "", _x_title(figure), x, y, intervals)
-    title = figure.layout.yaxis.title.text or "name"
-    return _TraceValues(trace.name or _x_title(figure), title, y, x, _intervals(trace.error_x, x))
-
-
-def _intervals(error: Any, values: Sequence[Any]) -> dict[str, list[Any]]:  # noqa: ANN401 - one class for each trace
-    above, below = _values(error.array), _values(error.arrayminus)
-    if not below:
-        return {"half interval": above} if above else {}
-    return {
-        "least": [value - reach for value, reach in zip(values, below, strict=True)],
-        "largest": [value + reach for value, reach in zip(values, above, strict=True)],
-    }
-
-
-def _joined(curves: Iterable[_TraceValues]) -> list[Row]:
+        return [row for trace in traces for row in _cells(trace, x_title)]
+    has_names = [any(isinstance(value, str) for value in _values(trace.y)) for trace in traces]
+    titles = [figure.layout.yaxis.title.text or "name" if named else x_title for named in has_names]
+    curves = [_columns(trace, named) for trace, named in zip(traces, has_names, strict=True)]
+    names = [trace.name or (x_title if named else "") for trace, named in zip(traces, has_names, strict=True)]
+    if any(len(set(positions)) < len(positions) for positions, _ in curves):
+        return [
+            {"series": name, title: x} | {column: values[index] for column, values in columns.items()}
+            for name, title, (positions, columns) in zip(names, titles, curves, strict=True)
+            for index, x in enumerate(positions)
+        ]
     rows: dict[Any, Row] = {}
-    for number, curve in enumerate(curves, start=1):
-        name = curve.name or ("value" if number == 1 else f"value {number}")
-        columns = {name: curve.values} | {f"{name}, {kind}": bounds for kind, bounds in curve.intervals.items()}
-        for position, x in enumerate(curve.positions):
-            row = rows.setdefault(x, {curve.title: x})
-            row |= {column: bounds[position] for column, bounds in columns.items()}
-    return [row for _, row in sorted(rows.items())] if _are_numbers(rows) else list(rows.values())
+    for number, (name, title, (positions, columns)) in enumerate(zip(names, titles, curves, strict=True), start=1):
+        name = name or ("value" if number == 1 else f"value {number}")
+        for index, x in enumerate(positions):
+            row = rows.setdefault(x, {title: x})
+            row |= {name if key == "value" else f"{name}, {key}": values[index] for key, values in columns.items()}
+    are_numbers = all(isinstance(x, int | float) for x in rows)
+    return [row for _, row in sorted(rows.items())] if are_numbers else list(rows.values())
 
 
-def _points(curve: _TraceValues) -> list[Row]:
-    columns = {"value": curve.values} | curve.intervals
-    return [
-        {"series": curve.name, curve.title: x} | {column: bounds[position] for column, bounds in columns.items()}
-        for position, x in enumerate(curve.positions)
-    ]
+def _columns(trace: Any, has_names: bool) -> tuple[list[Any], Columns]:  # noqa: ANN401 - plotly's traces share no type
+    """Return the positions of a trace, and its values there with the bounds of their intervals, if any."""
+    x, y = _values(trace.x), _values(trace.y)
+    positions, values = (y, x) if has_names else (x, y)
+    error = trace.error_x if has_names else trace.error_y if "error_y" in trace else None
+    above, below = (_values(error.array), _values(error.arrayminus)) if error is not None else ([], [])
+    if above and below:
+        least = [value - reach for value, reach in zip(values, below, strict=True)]
+        largest = [value + reach for value, reach in zip(values, above, strict=True)]
+        return positions, {"value": values, "least": least, "largest": largest}
+    return positions, {"value": values} | ({"half interval": above} if above else {})
 
 
 def _cells(trace: Any, title: str) -> list[Row]:  # noqa: ANN401 - plotly's traces share no type
@@ -269,7 +238,3 @@ def _values(values: Any) -> list[Any]:  # noqa: ANN401 - a tuple, an array or no
     if values is None:
         return []
     return values.tolist() if hasattr(values, "tolist") else list(values)
-
-
-def _are_numbers(positions: Iterable[object]) -> bool:
-    return all(isinstance(value, int | float) for value in positions)

@@ -1,5 +1,7 @@
 """Framed messages: what happened and what to do, and what pages and cards without content show."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import streamlit as st
@@ -7,6 +9,7 @@ import streamlit as st
 from app.formats import escape_control_characters, with_code
 from db.rows.runs import RunRow
 from db.rows.spec_fields import UNREADABLE_KIND
+from exgrpo_core.errors import UserError
 
 Kind = Literal["error", "warning", "info"]
 
@@ -21,6 +24,15 @@ def show(kind: Kind, title: str, text: str) -> None:
             st.markdown(with_code(text).replace("\n", "  \n"))
         elif text:
             st.text(escape_control_characters(text))
+
+
+@contextmanager
+def refusals(title: str) -> Iterator[None]:
+    """Show under `title` why what is asked for inside is refused, and skip the rest of it."""
+    try:
+        yield
+    except UserError as error:
+        show("error", title, str(error))
 
 
 def show_unreadable_settings(row: RunRow) -> None:
@@ -57,8 +69,7 @@ def show_no_such_run() -> None:
     show_empty(
         "search_off",
         "No such run",
-        "The address names a run that is not in this workbench. Choose one under **Runs**; it lists "
-        "archived ones, too.",
+        "The address names a run that is not in this workbench. Choose one under **Runs**, which lists archived ones.",
     )
 
 

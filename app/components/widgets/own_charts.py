@@ -60,11 +60,9 @@ def choose(charts: Sequence[OwnChart]) -> None:
             key="own-chart-metrics", select_all=False, placeholder="One to four on the same axes",
         )  # fmt: skip
         st.selectbox(
-            "Over",
-            [None, *METRICS],
-            format_func=lambda key: METRIC_LABELS[key] if key else _SAME_X,
+            "Over", [None, *METRICS], format_func=lambda key: METRIC_LABELS[key] if key else _SAME_X,
             key="own-chart-over",
-        )
+        )  # fmt: skip
         st.button(
             "Add chart", type="primary", key="own-chart-add", on_click=_add, args=(charts,),
             disabled=len(charts) >= MAX_CHARTS,
@@ -144,13 +142,9 @@ def show_views() -> None:
         for number, (name, view) in enumerate(views.items()):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.button(
-                    literal(name),
-                    key=f"view-{number}",
-                    type="tertiary",
-                    width="stretch",
-                    on_click=_open_view,
+                    literal(name), key=f"view-{number}", type="tertiary", width="stretch", on_click=_open_view,
                     args=(view,),
-                )
+                )  # fmt: skip
                 st.button(
                     "", icon=":material/delete:", key=f"view-delete-{number}", type="tertiary", help="Delete this view",
                     on_click=_do, args=(requests.delete_view, name),

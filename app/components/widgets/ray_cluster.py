@@ -1,13 +1,11 @@
 """The known Ray clusters: add, test and remove one; what a tested one last answered in this session."""
 
-from collections.abc import Callable
-
 import pandas as pd
 import streamlit as st
 
 from app import requests
 from app.components.widgets import notice
-from app.formats import escape_control_characters, literal
+from app.formats import counted, escape_control_characters, literal
 from app.requests import RayClusterState, UserError
 
 _ANSWERS = "cluster-answers"
@@ -43,8 +41,8 @@ def _show_state(state: RayClusterState) -> None:
     num_gpus = sum(machine.num_gpus for machine in state.machines)
     num_used = sum(machine.num_used_gpus for machine in state.machines)
     st.markdown(
-        f":green[:material/check_circle:] Ray {literal(state.ray_version)}, {len(state.machines)} "
-        f"machine{'' if len(state.machines) == 1 else 's'}, {num_gpus - num_used} of {num_gpus} GPUs free"
+        f":green[:material/check_circle:] Ray {literal(state.ray_version)}, "
+        f"{counted(len(state.machines), 'machine')}, {num_gpus - num_used} of {num_gpus} GPUs free"
     )
     for problem in state.problems:
         notice.show("warning", "Before a run", problem)
@@ -77,8 +75,10 @@ def show_clusters() -> None:
         name = st.text_input("Name", key="cluster-name", max_chars=80)
         address = st.text_input("Address", key="cluster-address", placeholder="http://127.0.0.1:8265")
         is_added = st.form_submit_button("Add cluster", icon=":material/add:")
-    if is_added and _do(lambda: requests.save_cluster(name, address)):
-        st.rerun()
+    if is_added:
+        with notice.refusals("Refused"):
+            requests.save_cluster(name, address)
+            st.rerun()
 
 
 def _show_cluster(name: str, address: str) -> None:
@@ -86,18 +86,8 @@ def _show_cluster(name: str, address: str) -> None:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown(f"**{literal(name)}** &nbsp; :gray[{literal(address)}]", width="stretch")
             show_test(name, address)
-            if st.button("Remove", icon=":material/delete:", type="tertiary", key=f"remove-{name}") and _do(
-                lambda: requests.delete_cluster(name)
-            ):
-                st.rerun()
+            if st.button("Remove", icon=":material/delete:", type="tertiary", key=f"remove-{name}"):
+                with notice.refusals("Refused"):
+                    requests.delete_cluster(name)
+                    st.rerun()
         show_answer(name, address)
-
-
-def _do(action: Callable[[], object]) -> bool:
-    """Carry out an action and return whether it was done; a refusal is shown."""
-    try:
-        action()
-    except UserError as error:
-        notice.show("error", "Refused", str(error))
-        return False
-    return True

@@ -100,17 +100,9 @@ def _show_choice(page: str, run: RunRow, rows: Sequence[RunName]) -> None:
     page_frame.show_title(page, run.name)
     st.session_state[_KEY] = run.run_id
     st.selectbox(
-        "Run",
-        ids,
-        format_func=label_by(names),
-        key=_KEY,
-        on_change=_choose,
-        args=(ids,),
-        accept_new_options=True,
-        placeholder=PLACEHOLDER,
-        label_visibility="collapsed",
-        width=300,
-    )
+        "Run", ids, format_func=label_by(names), key=_KEY, on_change=_choose, args=(ids,), accept_new_options=True,
+        placeholder=PLACEHOLDER, label_visibility="collapsed", width=300,
+    )  # fmt: skip
 
 
 def _choose(offered: list[str]) -> None:
@@ -132,18 +124,10 @@ def choose_compared() -> dict[str, tuple[RunRow, str]]:
     names = distinct_names(offered.items())
     st.session_state[_COMPARED_KEY] = [row.run_id for row in chosen]
     st.multiselect(
-        "Runs to compare",
-        list(names),
-        format_func=label_by(names),
-        max_selections=MAX_COMPARED,
-        key=_COMPARED_KEY,
-        on_change=_choose_compared,
-        args=(list(names),),
-        accept_new_options=True,
-        select_all=False,
-        placeholder=f"Choose two to {MAX_COMPARED} runs, or type to find older ones",
-        label_visibility="collapsed",
-    )
+        "Runs to compare", list(names), format_func=label_by(names), max_selections=MAX_COMPARED, key=_COMPARED_KEY,
+        on_change=_choose_compared, args=(list(names),), accept_new_options=True, select_all=False,
+        placeholder=f"Choose two to {MAX_COMPARED} runs, or type to find older ones", label_visibility="collapsed",
+    )  # fmt: skip
     return {row.run_id: (row, names[row.run_id]) for row in chosen}
 
 

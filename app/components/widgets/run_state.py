@@ -1,7 +1,6 @@
 """States and health as coloured badges, how far a run is, and what this session just asked of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -124,33 +123,21 @@ def seconds_left(row: RunRow) -> float | None:
 _KEY = "asked-of-run"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request; `seen` is the state in which the run was displayed then."""
-
-    run_id: str
-    seen: str
-    words: str
-
-
 def remember(row: RunRow, words: str) -> None:
     """Keep what was asked of a run, such as "Resuming"."""
-    st.session_state[_KEY] = Asked(row.run_id, row.status, words)
+    st.session_state[_KEY] = row.run_id, row.status, words
 
 
 def pending(row: RunRow) -> str | None:
     """Return what was asked of a run while the database still has its state from before, else None."""
-    asked: Asked | None = st.session_state.get(_KEY)
-    if asked is None or asked.run_id != row.run_id:
+    run_id, seen, words = st.session_state.get(_KEY, ("", "", ""))
+    if run_id != row.run_id:
         return None
-    if row.status == asked.seen and _status_by_files(row) != asked.seen:
-        return asked.words
+    try:
+        status = requests.status_by_files(row.run_id)
+    except (requests.UserError, OSError):
+        status = row.status
+    if row.status == seen != status:
+        return str(words)
     del st.session_state[_KEY]
     return None
-
-
-def _status_by_files(row: RunRow) -> str:
-    try:
-        return requests.status_by_files(row.run_id)
-    except (requests.UserError, OSError):
-        return row.status

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -91,6 +91,25 @@ def _is_plain(text: str) -> bool:
         return False
 
 
+def difference_table(changes: Sequence[Difference], other: str) -> pd.DataFrame:
+    """Return one row per field with its value in the `other` specification and in this run."""
+    return pd.DataFrame(
+        {
+            "Field": [change.path for change in changes],
+            other: [escape_control_characters(option_text(change.before)) for change in changes],
+            "This run": [escape_control_characters(option_text(change.after)) for change in changes],
+        }
+    )
+
+
+def show_download(content: Mapping[str, object]) -> None:
+    """Show the button that downloads the specification as YAML."""
+    st.download_button(
+        "Download run.yaml", as_yaml(content), file_name="run.yaml", mime="application/yaml", key="spec-download",
+        icon=":material/download:", on_click="ignore",
+    )  # fmt: skip
+
+
 _KEY = "diff-choice"
 _ADDRESS = "against"
 
@@ -105,30 +124,16 @@ def show_differences(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
     names = {"": base_name} | {run_id: f"run {name}" for run_id, name in distinct_names(rows.items()).items()}
     st.session_state[_KEY] = wanted if wanted in names else ""
     st.selectbox(
-        "Differences from",
-        list(names),
-        format_func=run_choice.label_by(names),
-        key=_KEY,
-        on_change=_choose_other,
-        args=(list(names),),
-        accept_new_options=True,
-        placeholder=run_choice.PLACEHOLDER,
-    )
+        "Differences from", list(names), format_func=run_choice.label_by(names), key=_KEY, on_change=_choose_other,
+        args=(list(names),), accept_new_options=True, placeholder=run_choice.PLACEHOLDER,
+    )  # fmt: skip
     chosen = wanted if wanted in names else ""
     before = ask(runs.run_spec, chosen) if chosen else base.model_dump(mode="json")
     changes = differences(before, spec.model_dump(mode="json"))
     if not changes:
         st.caption("None.")
         return
-    table = pd.DataFrame(
-        {
-            "Field": [change.path for change in changes],
-            "Other run" if chosen else "Preset": [
-                escape_control_characters(option_text(change.before)) for change in changes
-            ],
-            "This run": [escape_control_characters(option_text(change.after)) for change in changes],
-        }
-    )
+    table = difference_table(changes, "Other run" if chosen else "Preset")
     st.dataframe(table, hide_index=True, key="spec-differences", alt=f"Fields that differ from {names[chosen]}")
     data_table.export(table, "differences")
 

@@ -7,7 +7,7 @@ def test_bars_are_the_printed_averages_of_base_on_policy_and_exgrpo():
     assert [trace.name for trace in drawn.data] == ["Base or Instruct", "On-Policy", "ExGRPO"]
     assert list(drawn.data[1].y) == [45.3, 30.0, 35.2, 3.4, 19.9]
     assert list(drawn.data[2].y) == [48.3, 35.3, 39.3, 6.1, 23.0]
-    assert list(drawn.data[0].x) == [backbone.title for backbone in BACKBONES]
+    assert list(drawn.data[0].x) == [*BACKBONES]
 
 
 def test_own_models_stand_at_the_backbone_they_were_trained_from():
@@ -16,7 +16,7 @@ def test_own_models_stand_at_the_backbone_they_were_trained_from():
         ScoreLine("b", "another/model", "ExGRPO: other", {"OOD Avg.": Score(50.0)}),
         ScoreLine("c", "Other models", "Qwen/Qwen2.5-7B-Instruct", {"OOD Avg.": Score(54.0)}),
         ScoreLine("d", "meta-llama/Llama-3.1-8B", "not scored", {}),
-        *(ScoreLine("e", name, "mine", {"OOD Avg.": Score(9.0)}) for name in BACKBONES[0].names),
+        *(ScoreLine("e", name, "mine", {"OOD Avg.": Score(9.0)}) for name in BACKBONES["Qwen2.5-Math 7B"][2]),
     ]
     diamonds = figure("OOD Avg.", lines).data[-1]
     assert list(diamonds.x) == ["Llama3.1-8B", "Qwen2.5-7B Instruct", *["Qwen2.5-Math 7B"] * 2]
