@@ -10,7 +10,7 @@ from app import address
 from app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar, what_if_view
 from app.components.replay_buffer.chosen_bar import View
 from app.components.widgets import address_choice, curves, data_table, figures, notice, run_choice, run_state
-from app.components.widgets.curves import Chart, Curve, figure_of
+from app.components.widgets.curves import Chart, Curve
 from app.formats import known, literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
@@ -151,9 +151,9 @@ def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) ->
     left, right = st.columns(2, gap="small")
     with left:
         buffer_over_steps.show_area(series, "buffer-area")
-        curves.card(curves.EVER_SOLVED, figure_of(curves.EVER_SOLVED, series), "buffer")
+        curves.show(curves.EVER_SOLVED, series, "buffer")
     with right:
-        curves.card(SHORTFALL, figure_of(SHORTFALL, series), "buffer")
+        curves.show(SHORTFALL, series, "buffer")
 
 
 def _concentration(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:

@@ -143,7 +143,7 @@ def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
     series = metric_series(row.run_id, [curve.key for chart in charts for curve in chart.curves])
     for chart, column in zip(charts, st.columns(2, gap="small"), strict=True):
         with column:
-            curves.card(chart, curves.figure_of(chart, series), "audit")
+            curves.show(chart, series, "audit")
     replay_effects.show_weights(ask(selections.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
 
 

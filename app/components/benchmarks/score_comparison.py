@@ -45,9 +45,8 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     left, right = st.columns([3, 2], gap="small")
     with left:
         frame = table(rows)
-        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.caption(f"Second minus first, in points; {describe_intervals(rows, column_of)}", width="content")
-            data_table.export(frame, "score-differences")
+        caption = f"Second minus first, in points; {describe_intervals(rows, column_of)}"
+        data_table.show_caption(caption, frame, "score-differences")
         st.dataframe(
             frame, hide_index=True, key="differences", placeholder=NONE_SHOWN, column_config=_columns(),
             alt="Differences of the two models by benchmark",
@@ -86,26 +85,19 @@ def chart(rows: Sequence[ComparisonRow]) -> go.Figure:
     colours = theme.palette()
     figure = figures.new_figure(height=max(figures.HEIGHT, _BAR_HEIGHT * len(rows) + 60))
     drawn = list(rows)[::-1]
-    values = [100 * row.difference for row in drawn]
     figure.add_vline(x=0, line={"color": colours.muted, "width": 1, "dash": "dot"})
     figure.add_trace(
         go.Scatter(
-            x=values,
-            y=[column_of(row.benchmark) for row in drawn],
-            mode="markers",
-            marker={"color": colours.fresh, "size": 8},
+            x=[100 * row.difference for row in drawn], y=[column_of(row.benchmark) for row in drawn],
+            mode="markers", marker={"color": colours.fresh, "size": 8},
             error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [100 * row.high - value for row, value in zip(drawn, values, strict=True)],
-                "arrayminus": [value - 100 * row.low for row, value in zip(drawn, values, strict=True)],
-                "color": colours.fresh,
-                "thickness": 1.5,
+                "array": [100 * (row.high - row.difference) for row in drawn],
+                "arrayminus": [100 * (row.difference - row.low) for row in drawn],
+                "type": "data", "symmetric": False, "color": colours.fresh, "thickness": 1.5,
             },
-            hovertemplate="%{y}: %{x:+.1f} points<extra></extra>",
-            showlegend=False,
+            hovertemplate="%{y}: %{x:+.1f} points<extra></extra>", showlegend=False,
         )
-    )
+    )  # fmt: skip
     figure.update_layout(hovermode="closest")
     figure.update_xaxes(title={"text": "points"}, showgrid=True)
     return figure
@@ -147,7 +139,7 @@ def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str
     if not items:
         st.markdown(":gray[Both answer every question correctly equally often.]")
         return
-    opened = wanted_question()
+    opened = st.query_params.get(ITEM)
     _item_table(items, f"{first.key}-{second.key}-{scheme}-{benchmark}", opened)
     item = next((item for item in items if item.question_id == opened), None)
     if item is not None:
@@ -156,11 +148,8 @@ def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str
 
 
 def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None:
-    listed = (
-        [*items[: _MAX_LISTED_ITEMS // 2], *items[-_MAX_LISTED_ITEMS // 2 :]]
-        if len(items) > _MAX_LISTED_ITEMS
-        else items
-    )
+    most = _MAX_LISTED_ITEMS
+    listed = [*items[: most // 2], *items[-most // 2 :]] if len(items) > most else items
     frame = pd.DataFrame(
         {
             "Question": [escape_control_characters(item.question_id) for item in listed],
@@ -169,19 +158,17 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
             "Difference": [100 * item.difference for item in listed],
         }
     )
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        won = sum(item.difference > 0 for item in items)
-        cut = f", the {_MAX_LISTED_ITEMS} largest differences listed" if len(listed) < len(items) else ""
-        st.caption(f"{won:,} won, {len(items) - won:,} lost{cut}; click one for both answers", width="content")
-        data_table.export(frame, "questions-won-and-lost")
+    won = sum(item.difference > 0 for item in items)
+    cut = f", the {_MAX_LISTED_ITEMS} largest differences listed" if len(listed) < len(items) else ""
+    caption = f"{won:,} won, {len(items) - won:,} lost{cut}; click one for both answers"
+    data_table.show_caption(caption, frame, "questions-won-and-lost")
     percent = st.column_config.NumberColumn(format="%.0f%%", help="Share of its samples that are correct")
     points = st.column_config.NumberColumn(format="%+.0f", help="Points")
-    most = 10 if opened is None else 5
     data_table.choose(
         frame, f"items-{name}", "Questions on which the two models differ",
         next((number for number, item in enumerate(listed) if item.question_id == opened), None),
         lambda row: address.put({ITEM: listed[row].question_id}),
-        {"First": percent, "Second": percent, "Difference": points}, most,
+        {"First": percent, "Second": percent, "Difference": points}, 10 if opened is None else 5,
     )  # fmt: skip
 
 
@@ -200,11 +187,6 @@ def _columns() -> dict[str, ColumnConfig]:
         "Lost": number(help="Questions that the second answers correctly less often"),
         "Differs in": st.column_config.TextColumn(help="Settings in which the two scores differ"),
     }
-
-
-def wanted_question() -> str | None:
-    """Return the question that the address names."""
-    return st.query_params.get(ITEM)
 
 
 def show_answers(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]) -> None:

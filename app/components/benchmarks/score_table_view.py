@@ -43,9 +43,8 @@ def show(lines: Sequence[ScoreLine], name: str) -> None:
 
 def show_user_benchmarks(lines: Sequence[ScoreLine], titles: Mapping[str, str]) -> None:
     """Show the scores on the user's benchmarks, of which `titles` has the columns."""
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption("Percent correct; ± half of the 95% interval, clustered over questions.", width="content")
-        data_table.export(lambda: as_rows(lines, titles), "own-benchmarks")
+    caption = "Percent correct; ± half of the 95% interval, clustered over questions."
+    data_table.show_caption(caption, lambda: as_rows(lines, titles), "own-benchmarks")
     st.html(html(lines, titles))
     _remark_differing(lines, "-own")
 

@@ -10,10 +10,10 @@ import streamlit as st
 from app import theme
 from app.analyses import ValidityLine
 from app.components.widgets import figures, run_choice
-from app.components.widgets.curve_view import WHOLE
+from app.components.widgets.curve_view import WHOLE, Line
 from app.formats import escape_control_characters
 from app.queries.runs import metric_series
-from app.theme import Palette
+from app.theme import Look, Palette
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from db.rows.runs import MetricPoint, RunRow
 from db.statistics.densities import densities
@@ -78,13 +78,9 @@ def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal
     figure = figures.new_figure()
     for group in groups:
         if group.name in curves:
-            figure.add_trace(
-                go.Scatter(
-                    x=grid.astype(np.float32), y=curves[group.name].astype(np.float32),
-                    name=f"{group.name} ({len(samples[group.name]):,})", mode="lines",
-                    line={"color": group.colour(colours), "width": 2, "dash": group.dash}, hovertemplate="%{y:.3~g}",
-                )
-            )  # fmt: skip
+            line = Line(grid.astype(np.float32), curves[group.name].astype(np.float32))
+            name = f"{group.name} ({len(samples[group.name]):,})"
+            figures.add_line(figure, name, line, Look(group.colour(colours), group.dash))
     # Room for a second row of the legend, which plotly leaves to the curves.
     figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})
     figure.update_xaxes(title={"text": _SIGNALS[signal]}, hoverformat=".4~g")
@@ -114,9 +110,8 @@ def mean_signals(lines: Sequence[ValidityLine], name: str) -> go.Figure | None:
     pairs = {"valid": (f"{name}_valid", colours.valid), "not valid": (f"{name}_invalid", colours.invalid)}
     figure = _pairs(known, pairs)
     if name == "perplexity":  # exp of a number that is not negative: 1 is its zero
-        most = max(
-            value for line in known for value in (line.perplexity_valid, line.perplexity_invalid, 1.0) if value > 0
-        )
+        values = [value for line in known for value in (line.perplexity_valid, line.perplexity_invalid, 1.0)]
+        most = max(value for value in values if value > 0)
         figure.update_yaxes(range=[1.0, 1.0 + 1.1 * (most - 1.0)], rangemode="normal")
     return figure
 
@@ -136,35 +131,24 @@ def _pairs(lines: Sequence[ValidityLine], pairs: Mapping[str, tuple[str, str]]) 
 def shares(lines: Sequence[ShareLine], window: int = 1) -> go.Figure | None:
     """Return the shares of rollouts, successes, buffer and replays over steps, each the mean of the last `window`."""
     colours = theme.palette()
-    curves: Mapping[str, tuple[str, str, str]] = {
-        "rollouts": ("rollouts", colours.fresh, "solid"),
-        "successes": ("successes", colours.fresh, "dot"),
-        "buffer": ("buffer", colours.replay, "dash"),
-        "replays": ("replays", colours.replay, "solid"),
-    }
+    curves = (
+        ("rollouts", colours.fresh, "solid"), ("successes", colours.fresh, "dot"), ("buffer", colours.replay, "dash"),
+        ("replays", colours.replay, "solid"),
+    )  # fmt: skip
     figure = figures.new_figure(height=300)
-    for field, (name, colour, dash) in curves.items():
-        points = _running_mean(
-            [(line.step, value) for line in lines if (value := getattr(line, field)) is not None], window
-        )
+    for name, colour, dash in curves:
+        known = [(line.step, value) for line in lines if (value := getattr(line, name)) is not None]
+        points = _running_mean(known, window)
         if points:
-            figure.add_trace(
-                go.Scatter(
-                    x=np.array([step for step, _ in points], dtype=np.int32),
-                    y=np.array([value for _, value in points], dtype=np.float32),
-                    name=name, mode="lines" if len(points) > 1 else "markers",
-                    line={"color": colour, "width": 2, "dash": dash}, marker={"color": colour},
-                    hovertemplate="%{y:.1%}",
-                )
-            )  # fmt: skip
+            figures.add_line(figure, name, WHOLE.line(points), Look(colour, dash), is_share=True)
     if not figure.data:
         return None
     figure.update_layout(showlegend=True)
-    figure.update_yaxes(tickformat=".0%")
+    figures.show_shares(figure)
     return figure
 
 
-def _running_mean(points: Sequence[tuple[int, float]], window: int) -> list[tuple[int, float]]:
+def _running_mean(points: Sequence[tuple[int, float]], window: int) -> list[MetricPoint]:
     """Return the mean of each value and those of the steps up to `window` - 1 before it."""
     means, start, total = [], 0, 0.0
     for index, (step, value) in enumerate(points):
@@ -172,7 +156,7 @@ def _running_mean(points: Sequence[tuple[int, float]], window: int) -> list[tupl
         while points[start][0] <= step - window:
             total -= points[start][1]
             start += 1
-        means.append((step, total / (index - start + 1)))
+        means.append(MetricPoint(step, total / (index - start + 1)))
     return means
 
 
@@ -182,20 +166,12 @@ def show_policy_entropy(row: RunRow, _judge: str | None) -> None:
     others = run_choice.choose_compared()
     names = {row.run_id: row.name} | {run_id: name for run_id, (_, name) in others.items()}
     series = {names[run_id]: metric_series(run_id, (KEY,))[KEY] for run_id in names}
-    figures.show_card(
-        "Policy entropy", "nats per token, mean of fresh rollouts", policy_entropy(series), "policy-entropy",
-        f"Entropy of the policy over steps, one line each of {len(names)} runs",
-    )  # fmt: skip
-
-
-def policy_entropy(series: Mapping[str, Sequence[MetricPoint]]) -> go.Figure | None:
-    """Return one line per run, distinguished by colour and, beyond six runs, by dashes."""
-    drawn = {name: points for name, points in series.items() if points}
-    if not drawn:
-        return None
     figure = figures.new_figure(height=340)
-    for index, (name, points) in enumerate(drawn.items()):
+    for index, (name, points) in enumerate((name, points) for name, points in series.items() if points):
         label = escape_control_characters(name).replace("<", "&lt;")
         figures.add_line(figure, label, WHOLE.line(points), theme.look_of_run(index))
     figure.update_layout(showlegend=True)
-    return figure
+    figures.show_card(
+        "Policy entropy", "nats per token, mean of fresh rollouts", figure if figure.data else None, "policy-entropy",
+        f"Entropy of the policy over steps, one line each of {len(names)} runs",
+    )  # fmt: skip

@@ -41,10 +41,21 @@ def show_validity(lines: Sequence[ValidityLine]) -> None:
 
 def show_cells(cells: Sequence[OutcomeCell]) -> None:
     """Show one row for each answer and verdict."""
+    total = sum(cell.num_trajectories for cell in cells)
+    frame = pd.DataFrame(
+        {
+            "Answer": ["right" if cell.is_correct else "wrong" for cell in cells],
+            "Reasoning": [_VERDICTS[cell.is_valid] for cell in cells],
+            "Trajectories": [cell.num_trajectories for cell in cells],
+            "%": [100 * cell.num_trajectories / total for cell in cells],
+            "Entropy": [known(cell.mean_entropy) for cell in cells],
+            "Deviation": [known(cell.entropy_deviation) for cell in cells],
+        }
+    )
     number = st.column_config.NumberColumn
     entropy = number(format="%.4f", help="Mean over trajectories, nats per token")
     data_table.show_card(
-        "Answers against reasoning", cell_table(cells), "answers-against-reasoning",
+        "Answers against reasoning", frame, "answers-against-reasoning",
         "Trajectories and their entropy by answer and verdict on the reasoning",
         {"Trajectories": number(format="localized"), "%": number(format="%.1f"), "Entropy": entropy,
          "Deviation": entropy},
@@ -55,31 +66,27 @@ def show_cells(cells: Sequence[OutcomeCell]) -> None:
 
 def show_near_misses(read: Sequence[ReadAnswer]) -> None:
     """Show how far wrong answers were right, and the nearest misses."""
-    if read:
-        data_table.show_card(
-            "Near misses", near_miss_table(read[:MAX_SHOWN]), "near-misses",
-            "Wrong answers with the most right steps first",
-            {
-                "Right steps": st.column_config.TextColumn(help="Before the first fault, of those that are needed"),
-                "Entropy": st.column_config.NumberColumn(format="%.4f", help="Nats per token"),
-            },
-            near_miss_sentence(read),
-        )  # fmt: skip
-
-
-def cell_table(cells: Sequence[OutcomeCell]) -> pd.DataFrame:
-    """Return one row per cell."""
-    total = sum(cell.num_trajectories for cell in cells)
-    return pd.DataFrame(
+    if not read:
+        return
+    shown = read[:MAX_SHOWN]
+    answers = [item.answer for item in shown]
+    frame = pd.DataFrame(
         {
-            "Answer": ["right" if cell.is_correct else "wrong" for cell in cells],
-            "Reasoning": [_VERDICTS[cell.is_valid] for cell in cells],
-            "Trajectories": [cell.num_trajectories for cell in cells],
-            "%": [100 * cell.num_trajectories / total for cell in cells],
-            "Entropy": [known(cell.mean_entropy) for cell in cells],
-            "Deviation": [known(cell.entropy_deviation) for cell in cells],
+            "Right steps": [f"{item.num_good_steps} of {item.num_steps}" for item in shown],
+            "Entropy": [answer.mean_entropy for answer in answers],
+            "Correct in its group": [share(answer.correctness_rate) for answer in answers],
+            "Step": [answer.step for answer in answers],
+            "Question": [answer.question_index for answer in answers],
+            "Trajectory": [answer.trajectory_id for answer in answers],
+            "Response": [escape_control_characters(answer.text[-_SHOWN_CHARACTERS:]) for answer in answers],
         }
     )
+    columns = {
+        "Right steps": st.column_config.TextColumn(help="Before the first fault, of those that are needed"),
+        "Entropy": st.column_config.NumberColumn(format="%.4f", help="Nats per token"),
+    }
+    alt = "Wrong answers with the most right steps first"
+    data_table.show_card("Near misses", frame, "near-misses", alt, columns, near_miss_sentence(read))
 
 
 def near_miss_sentence(read: Sequence[ReadAnswer]) -> str:
@@ -89,20 +96,4 @@ def near_miss_sentence(read: Sequence[ReadAnswer]) -> str:
     return (
         f"Of the newest **{len(read):,}** wrong answers that the oracle reads, **{num_whole:,}** have as many right "
         f"steps before the first fault as their question needs, and **{num_last:,}** have one fewer, but at least one."
-    )
-
-
-def near_miss_table(read: Sequence[ReadAnswer]) -> pd.DataFrame:
-    """Return one row per wrong answer."""
-    answers = [item.answer for item in read]
-    return pd.DataFrame(
-        {
-            "Right steps": [f"{item.num_good_steps} of {item.num_steps}" for item in read],
-            "Entropy": [answer.mean_entropy for answer in answers],
-            "Correct in its group": [share(answer.correctness_rate) for answer in answers],
-            "Step": [answer.step for answer in answers],
-            "Question": [answer.question_index for answer in answers],
-            "Trajectory": [answer.trajectory_id for answer in answers],
-            "Response": [escape_control_characters(answer.text[-_SHOWN_CHARACTERS:]) for answer in answers],
-        }
     )

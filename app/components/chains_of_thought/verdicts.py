@@ -92,7 +92,13 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
     which = _choose_filter(counts)
     pages = st.session_state.setdefault("verdict-pages", {})
     page_key = (run_id, judge_run_id, which)
-    rows = _list_verdicts(run_id, judge_run_id, which, pages.get(page_key, 1))
+    rows: list[JudgedRow] = ask_pages(
+        lambda last: ask(
+            judging.list_verdicts, run_id, judge_run_id, which, before=last.trajectory_key if last else None,
+            limit=VERDICTS_PAGE_SIZE,
+        ),
+        VERDICTS_PAGE_SIZE, pages.get(page_key, 1),
+    )  # fmt: skip
     if not rows:
         title = "No correct answer yet" if which is VerdictFilter.ALL else f"None {_NAMES[which].lower()}"
         notice.show_empty("gavel", title, _why(which))
@@ -167,18 +173,6 @@ def _why(which: VerdictFilter) -> str:
         VerdictFilter.UNJUDGED: "Every correct answer has a verdict.",
         VerdictFilter.DISPUTED: "No two verdicts on the same answer contradict each other.",
     }[which]
-
-
-def _list_verdicts(run_id: str, judge_run_id: str | None, which: VerdictFilter, num_pages: int = 1) -> list[JudgedRow]:
-    """Return the first pages of answer-correct trajectories with their verdicts, newest first."""
-    return ask_pages(
-        lambda last: ask(
-            judging.list_verdicts, run_id, judge_run_id, which, before=last.trajectory_key if last else None,
-            limit=VERDICTS_PAGE_SIZE,
-        ),
-        VERDICTS_PAGE_SIZE,
-        num_pages,
-    )  # fmt: skip
 
 
 _TEXT_HEIGHT = 420

@@ -32,13 +32,7 @@ _PARSING = Lock()
 """Held while source is parsed: Python 3.11 mixes up two threads in it ("AST constructor recursion depth mismatch")."""
 ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs", "lora": "LoRA"}
 """Words of field names that a label writes in capitals."""
-GREEK = {
-    "rho": "\N{GREEK SMALL LETTER RHO}",
-    "mu": "\N{GREEK SMALL LETTER MU}",
-    "sigma": "\N{GREEK SMALL LETTER SIGMA}",
-    "beta": "\N{GREEK SMALL LETTER BETA}",
-    "epsilon": "\N{GREEK SMALL LETTER EPSILON}",
-}
+GREEK = {"rho": "\u03c1", "mu": "\u03bc", "sigma": "\u03c3", "beta": "\u03b2", "epsilon": "\u03b5"}
 _SYMBOL = re.compile(r"^(rho|mu|sigma|beta|epsilon|B|K|S|f\(w\))(?: of [^:.]*)?: ")
 _NAMED_SYMBOL = re.compile(r"^(beta|epsilon) of ")
 
@@ -58,6 +52,12 @@ class InputKind(StrEnum):
     LINES = "lines"
     MAPPING = "mapping"
     CORRECTNESS_RANGE = "correctness_range"
+
+
+_SIMPLE: dict[object, InputKind] = {
+    bool: InputKind.SWITCH, int: InputKind.WHOLE_NUMBER, float: InputKind.NUMBER, dict: InputKind.MAPPING,
+    str: InputKind.TEXT, Path: InputKind.TEXT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ def part_defaults(name: str) -> dict[str, object]:
     """Return the fields of an optional part as they are when it is added."""
     part, _ = _optional_part(name)
     assert issubclass(part, BaseModel)
-    fields = part.model_fields.items()
-    return {key: "" if field.is_required() else _plain(field.get_default()) for key, field in fields}
+    defaults = {key: "" if field.is_required() else field.get_default() for key, field in part.model_fields.items()}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
@@ -147,11 +147,6 @@ def _optional_part(path: str) -> tuple[type, str]:
     part, _ = _without_none(typing.get_type_hints(owner)[name])
     assert isinstance(part, type)
     return part, attribute_docs(owner)[name]
-
-
-def _plain(value: object) -> object:
-    """Return a default as a form's content holds it."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _section(cls: type, prefix: str) -> tuple[FieldShape, ...]:
@@ -223,14 +218,6 @@ def _kind(annotation: object) -> tuple[InputKind, tuple[str, ...]]:
         return (InputKind.CHOICES, tuple(map(str, options))) if options else (InputKind.WORDS, ())
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return InputKind.CHOICE, tuple(member.value for member in annotation)
-    simple: dict[object, InputKind] = {
-        bool: InputKind.SWITCH,
-        int: InputKind.WHOLE_NUMBER,
-        float: InputKind.NUMBER,
-        dict: InputKind.MAPPING,
-    }
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
         return InputKind.CORRECTNESS_RANGE, ()
-    if annotation in {str, Path}:
-        return InputKind.TEXT, ()
-    return simple[typing.get_origin(annotation) or annotation], ()
+    return _SIMPLE[typing.get_origin(annotation) or annotation], ()

@@ -88,7 +88,7 @@ def _buffer(_entry: Entry, selection: RunSelection) -> None:
         with left:
             buffer_over_steps.show_area(series, f"paper-buffer-{run_id}")
         with right:
-            curves.card(share, curves.figure_of(share, series), f"paper-{run_id}")
+            curves.show(share, series, f"paper-{run_id}")
 
 
 def _bounds(_entry: Entry, selection: RunSelection) -> None:
@@ -97,7 +97,7 @@ def _bounds(_entry: Entry, selection: RunSelection) -> None:
     series = metric_series(row.run_id, [curve.key for chart in charts for curve in chart.curves])
     for chart, column in zip(charts, st.columns(2, gap="small"), strict=True):
         with column:
-            curves.card(chart, curves.figure_of(chart, series), "paper")
+            curves.show(chart, series, "paper")
     st.markdown("\n".join(f"- **{name}** {text}" for name, text in curves.BOUNDS.items()))
     st.markdown(curves.TRAJECTORY_WEIGHTS.explanation)
 
@@ -227,21 +227,17 @@ def held_out_bars(selection: RunSelection) -> go.Figure | None:
         return None
     figure = figures.new_figure(height=_PER_RUN * len(last) + 80)
     run_ids = list(last)[::-1]
+    errors = [half_interval_95(last[run_id].standard_error) for run_id in run_ids]
     colours = theme.palette()
     figure.add_trace(
         go.Bar(
             orientation="h",
             y=[html.escape(escape_control_characters(selection.names[run_id])) for run_id in run_ids],
             x=np.array([last[run_id].avg_at_n for run_id in run_ids], dtype=np.float32),
-            error_x={
-                "array": [half_interval_95(last[run_id].standard_error) for run_id in run_ids],
-                "color": colours.text,
-                "thickness": 1,
-            },
-            marker={"color": colours.held_out, "cornerradius": 3},
-            hovertemplate="%{y}: %{x:.1%}<extra></extra>",
+            error_x={"array": errors, "color": colours.text, "thickness": 1},
+            marker={"color": colours.held_out, "cornerradius": 3}, hovertemplate="%{y}: %{x:.1%}<extra></extra>",
         )
-    )
+    )  # fmt: skip
     figure.update_layout(hovermode="closest", showlegend=False, bargap=0.35)
     figure.update_xaxes(title={"text": "held-out score"}, tickformat=".0%", showgrid=True, rangemode="tozero")
     figure.update_yaxes(type="category")

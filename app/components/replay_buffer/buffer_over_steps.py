@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import curve_view, data_table, figures
-from app.components.widgets.curve_view import WHOLE, CurveView, Line, cut
+from app.components.widgets.curve_view import WHOLE, CurveView, cut
 from app.components.widgets.curves import Series
 from app.components.widgets.figures import figure_rows
 from app.theme import Look
@@ -160,9 +160,16 @@ def _spread(steps: list[int], most: int) -> list[int]:
 
 def show_replays(points: Sequence[ConcentrationPoint]) -> None:
     """Show the share of replays that a tenth of the questions has, beside that of even draws."""
-    last = f"{points[-1].num_replays:,} replays of {points[-1].num_questions:,} questions" if points else "none yet"
+    colours, figure, last = theme.palette(), figures.new_figure(), "none yet"
+    figures.show_shares(figure)
+    if points:
+        last = f"{points[-1].num_replays:,} replays of {points[-1].num_questions:,} questions"
+        top = WHOLE.line([MetricPoint(point.step, point.top_share) for point in points])
+        even = WHOLE.line([MetricPoint(point.step, point.even_share) for point in points])
+        figures.add_line(figure, "this run", top, Look(colours.replay), is_share=True)
+        figures.add_line(figure, "even draws", even, Look(colours.muted, "dot"), is_share=True)
     figures.show_card(
-        "Replays on the most replayed tenth", f"share of all replays so far; {last}", replays(points),
+        "Replays on the most replayed tenth", f"share of all replays so far; {last}", figure if points else None,
         "concentration", "Curves: share of replays on the most replayed tenth of stored questions, and of even draws",
         "Above the grey curve, replay returns to the same questions more often than chance would: a sign of premature "
         "convergence if the answers become fewer too.",
@@ -170,38 +177,14 @@ def show_replays(points: Sequence[ConcentrationPoint]) -> None:
 
 
 def show_answers(points: Sequence[DiversityPoint]) -> None:
-    """Show how many different answers questions get."""
-    figures.show_card(
-        "Different answers", "per question: among K fresh rollouts, or K-1 beside a replay",
-        answers(points), "answer-diversity", "Curves: different answers per question, fresh and replayed",
-    )  # fmt: skip
-
-
-def replays(points: Sequence[ConcentrationPoint]) -> go.Figure | None:
-    """Return both shares over steps, or None without replays."""
-    if not points:
-        return None
-    colours = theme.palette()
-    figure = figures.new_figure()
-    steps = _numbers([point.step for point in points])
-    top, even = (_numbers([getattr(point, name) for point in points]) for name in ("top_share", "even_share"))
-    figures.add_line(figure, "this run", Line(steps, top), Look(colours.replay), is_share=True)
-    figures.add_line(figure, "even draws", Line(steps, even), Look(colours.muted, "dot"), is_share=True)
-    figures.show_shares(figure)
-    return figure
-
-
-def answers(points: Sequence[DiversityPoint]) -> go.Figure | None:
-    """Return different answers per question over steps, or None without any."""
-    colours = theme.palette()
-    figure = figures.new_figure()
+    """Show how many different answers questions get, fresh and replayed."""
+    colours, figure = theme.palette(), figures.new_figure()
     for name, colour in (("fresh", colours.fresh), ("replayed", colours.replay)):
         seen = [(point.step, getattr(point, name)) for point in points if not np.isnan(getattr(point, name))]
         if seen:
-            steps, values = map(_numbers, zip(*seen, strict=True))
-            figures.add_line(figure, name, Line(steps, values), Look(colour))
-    return figure if figure.data else None
-
-
-def _numbers(values: Sequence[float]) -> np.ndarray:
-    return np.array(values, dtype=np.float32)
+            figures.add_line(figure, name, WHOLE.line([MetricPoint(*point) for point in seen]), Look(colour))
+    figures.show_card(
+        "Different answers", "per question: among K fresh rollouts, or K-1 beside a replay",
+        figure if figure.data else None, "answer-diversity",
+        "Curves: different answers per question, fresh and replayed",
+    )  # fmt: skip

@@ -87,12 +87,8 @@ def chart(recorded: RecordedDraw, draw: QuestionDraw, meaning: str) -> go.Figure
         ("recorded", recorded.probabilities, colours.muted),
         ("what if", draw.probabilities, colours.replay),
     ):
-        figure.add_trace(
-            go.Bar(
-                x=buckets, y=[values.get(bucket, 0.0) for bucket in buckets], name=name,
-                marker={"color": colour, "cornerradius": 2}, hovertemplate="bucket %{x}: %{y:.1%}",
-            )
-        )  # fmt: skip
+        shares = [values.get(bucket, 0.0) for bucket in buckets]
+        figure.add_trace(figures.bars(buckets, shares, name, colour, "bucket %{x}: %{y:.1%}"))
     figure.update_layout(hovermode="closest", bargap=0.2)
     figure.update_yaxes(tickformat=".0%")
     figure.update_xaxes(title={"text": meaning})

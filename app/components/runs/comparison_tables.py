@@ -33,23 +33,17 @@ _PERCENTS = (FRESH_PASS_RATE, _SCORE, _HALF)
 
 def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> None:
     """Show the fields in which the runs differ, one column per run."""
-    rows = differences(names, specs)
-    data_table.show_titled("Settings that differ", rows, "settings-that-differ", "Settings in which the runs differ")
-    if rows.empty:
-        st.caption("None: these runs have the same settings.")
-
-
-def differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> pd.DataFrame:
-    """Return one row per field whose values differ."""
-    fields = differing(specs)
     columns = {escape_control_characters(names[run_id]): run_id for run_id in specs}
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         [
             {"Field": path}
             | {name: escape_control_characters(option_text(values[run_id])) for name, run_id in columns.items()}
-            for path, values in fields.items()
+            for path, values in differing(specs).items()
         ]
     )
+    data_table.show_titled("Settings that differ", rows, "settings-that-differ", "Settings in which the runs differ")
+    if rows.empty:
+        st.caption("None: these runs have the same settings.")
 
 
 def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group: bool) -> None:

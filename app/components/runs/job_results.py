@@ -79,8 +79,7 @@ def show_judge(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
         st.text(escape_control_characters(f"Judge {row.judge}, prompt {row.prompt}, on {row.source}"))
     if reasons:
         frame = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})
-        st.dataframe(frame, hide_index=True, alt="Reasons of votes without a verdict")
-        data_table.export(frame, "unjudged-votes")
+        data_table.show(frame, "unjudged-votes", "Reasons of votes without a verdict")
 
 
 REFRESH_SECONDS = 3

@@ -9,7 +9,7 @@ import streamlit as st
 from app.components.replay_buffer import buffer_over_steps
 from app.components.widgets import curves, data_table, notice, own_charts, run_state
 from app.components.widgets.curve_view import CurveView, Line, paired
-from app.components.widgets.curves import Chart, Series
+from app.components.widgets.curves import Series
 from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import as_yaml, difference_table, differences, show_download
 from app.formats import byte_size, escape_control_characters, exact
@@ -37,12 +37,12 @@ def show_curves(
     """
     scores = [MetricPoint(row.step, row.avg_at_n) for row in evaluations]
     view = view.spanning([view.line([points[0], points[-1]]) for points in [*series.values(), scores] if points])
-    curves.card(curves.PASS_RATES, curves.pass_rates(series, evaluations, view, titles), key)
+    curves.show_figure(curves.PASS_RATES, curves.pass_rates(series, evaluations, view, titles), key)
     for title, charts in curves.GROUPS.items():
         if ratios is None and title in curves.REPLAY_GROUPS:
             continue
         cards: list[Callable[[], None]] = [
-            partial(_card, chart, series, view, key)
+            partial(curves.show, chart, series, key, view)
             for chart in charts
             if (is_live and not chart.is_hidden_if_empty) or any(series.get(curve.key) for curve in chart.curves)
         ]
@@ -74,45 +74,26 @@ def show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
             card()
 
 
-def _card(chart: Chart, series: Series, view: CurveView, key: str) -> None:
-    curves.card(chart, curves.figure_of(chart, series, view), key)
-
-
 def show_attempts(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:
     """Show a job's attempts, newest first, and of a training run the checkpoints that are kept."""
-    data_table.show_titled("Attempts", attempt_table(attempts), "attempts", "Attempts of the run")
-    if not attempts:
-        notice.show_empty("history", "No attempt yet", "The run waits in the queue.")
-    if row.kind != "train":
-        return
-    data_table.show_titled("Checkpoints", checkpoint_table(checkpoints), "checkpoints", "Checkpoints of the run")
-    if not checkpoints:
-        notice.show_empty("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
-        return
-    st.caption("This writes a checkpoint's model as a folder that transformers and vLLM load:")
-    st.code(f"exgrpo export {row.run_id}@{checkpoints[-1].step} FOLDER", language=None)
-
-
-def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:
-    """Return the table of attempts."""
     newest_first = list(attempts)[::-1]
-    return pd.DataFrame(
+    starts = [row.resumed_from_step for row in newest_first]
+    frame = pd.DataFrame(
         {
             "Attempt": [row.attempt for row in newest_first],
             "State": [run_state.state_name(row.status) for row in newest_first],
-            "Resumed from step": [
-                "start" if row.resumed_from_step is None else f"{row.resumed_from_step:,}" for row in newest_first
-            ],
+            "Resumed from step": ["start" if step is None else f"{step:,}" for step in starts],
             "Started": [exact(row.started_at) for row in newest_first],
             "Ended": [exact(row.ended_at) for row in newest_first],
             "Reason": [escape_control_characters(row.status_reason) for row in newest_first],
         }
     )
-
-
-def checkpoint_table(checkpoints: Sequence[CheckpointRow]) -> pd.DataFrame:
-    """Return the table of checkpoints."""
-    return pd.DataFrame(
+    data_table.show_titled("Attempts", frame, "attempts", "Attempts of the run")
+    if not attempts:
+        notice.show_empty("history", "No attempt yet", "The run waits in the queue.")
+    if row.kind != "train":
+        return
+    frame = pd.DataFrame(
         {
             "Step": [row.step for row in checkpoints],
             "Size": [byte_size(row.num_bytes) for row in checkpoints],
@@ -120,6 +101,12 @@ def checkpoint_table(checkpoints: Sequence[CheckpointRow]) -> pd.DataFrame:
             "Path in the run directory": [escape_control_characters(row.path) for row in checkpoints],
         }
     )
+    data_table.show_titled("Checkpoints", frame, "checkpoints", "Checkpoints of the run")
+    if not checkpoints:
+        notice.show_empty("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
+        return
+    st.caption("This writes a checkpoint's model as a folder that transformers and vLLM load:")
+    st.code(f"exgrpo export {row.run_id}@{checkpoints[-1].step} FOLDER", language=None)
 
 
 def show_configuration(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
@@ -127,9 +114,8 @@ def show_configuration(spec: Mapping[str, object], base: Mapping[str, object], b
     changes = differences(base, spec)
     st.subheader(f"Differences from {base_name}", anchor=False)
     if changes:
-        rows = difference_table(changes, base_name.capitalize())
-        st.dataframe(rows, hide_index=True, alt=f"Fields that differ from {base_name}")
-        data_table.export(rows, "configuration-differences")
+        rows, alt = difference_table(changes, base_name.capitalize()), f"Fields that differ from {base_name}"
+        data_table.show(rows, "configuration-differences", alt)
     else:
         st.caption("None: the run uses it unchanged.")
     show_whole(spec)

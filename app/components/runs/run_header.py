@@ -31,8 +31,8 @@ def show_identity(row: RunRow) -> None:
         facts = ["adopted from verl's rollout dumps", f"model {model_name(row.model)}", row.dataset]
     else:
         facts = [row.method, model_name(row.model), row.dataset]
-    if row.kind == "train" and row.has_settings and not row.is_adopted:
-        facts += [f"preset {row.preset}" if row.preset else "no preset", row.engine]
+        if row.kind == "train":
+            facts += [f"preset {row.preset}" if row.preset else "no preset", row.engine]
     with st.container(key="run-identity", width="content"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.title(literal(row.name), anchor=False, width="content")
@@ -64,11 +64,8 @@ def show_reason(row: RunRow) -> None:
     if row.status == "failed":
         notice.show("error", "The run failed", row.status_reason or "It gave no reason; see the log.")
     elif row.status == "lost":
-        notice.show(
-            "warning",
-            "The run was lost",
-            row.status_reason or "Its process ended without an outcome. Resume continues from the latest checkpoint.",
-        )
+        usual = "Its process ended without an outcome. Resume continues from the latest checkpoint."
+        notice.show("warning", "The run was lost", row.status_reason or usual)
     elif row.status_reason and row.status in {"queued", "stopped"}:
         notice.show("info", run_state.state_name(row.status).capitalize(), row.status_reason)
 
@@ -123,22 +120,21 @@ def show_job_progress(row: RunRow) -> None:
     left = run_state.seconds_left(row)
     if left is not None:
         text += f" · {duration(left)} left"
-    elif row.started_at and row.ended_at:
-        text += f" · took {duration((row.ended_at - row.started_at).total_seconds())}"
+    elif (taken := _seconds_taken(row)) is not None:
+        text += f" · took {duration(taken)}"
     st.progress(run_state.fraction(row), text=text)
 
 
 def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
-    left = run_state.seconds_left(row)
     pace = f"{seconds(row.seconds_per_step)} per step" if row.seconds_per_step else None
-    spent = None
-    if row.started_at and row.ended_at:
-        spent = (row.ended_at - row.started_at).total_seconds()
-    figures.show_tile(
-        tile, "Time left" if run_state.is_live(row) else "Time taken",
-        UNKNOWN if row.is_adopted else duration(left if run_state.is_live(row) else spent), pace,
-        explanation="At the pace of the last steps" if run_state.is_live(row) else "From start to end",
-    )  # fmt: skip
+    title, value, meaning = "Time taken", _seconds_taken(row), "From start to end"
+    if run_state.is_live(row):
+        title, value, meaning = "Time left", run_state.seconds_left(row), "At the pace of the last steps"
+    figures.show_tile(tile, title, UNKNOWN if row.is_adopted else duration(value), pace, meaning)
+
+
+def _seconds_taken(row: RunRow) -> float | None:
+    return (row.ended_at - row.started_at).total_seconds() if row.started_at and row.ended_at else None
 
 
 def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluations: Sequence[EvaluationRow]) -> None:

@@ -1,6 +1,5 @@
 """The list of runs as a table, whose columns the user chooses; a click opens a run, several can be ticked."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -9,7 +8,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import requests
-from app.components.widgets import run_state
+from app.components.widgets import data_table, run_state
 from app.components.widgets.spec_text import flatten, option_text
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
 from app.queries.answers import ask
@@ -109,8 +108,7 @@ def show(
     So is the table after a click on a header: a browser that goes back to the earlier table would repeat that click.
     """
     clicks = st.session_state.get(_CLICKS, 0)
-    identity = "\n".join([repr(order), str(clicks), *columns, *(row.run_id for row in rows)])
-    widget = f"{key}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    widget = data_table.key_of(key, [order, clicks, *columns, *(row.run_id for row in rows)])
     event = st.dataframe(
         table(rows, columns), key=widget, hide_index=True,
         height=_ROW_HEIGHT * (min(len(rows), _MAX_ROWS_SHOWN) + 1) + 2, row_height=_ROW_HEIGHT,

@@ -1,6 +1,5 @@
 """A study as a matrix of the state of each cell and seed, and the launch of its missing runs."""
 
-import hashlib
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -49,11 +48,8 @@ class CellState:
     def words(self) -> str:
         """The state in words, with how many seeds are finished."""
         name = {"starting": "running", "stopping": "running"}.get(self.state, self.state)
-        return (
-            name
-            if self.num_finished in {0, len(self.states)}
-            else f"{name}, {self.num_finished}/{len(self.states)} seeds"
-        )
+        num_seeds = len(self.states)
+        return name if self.num_finished in {0, num_seeds} else f"{name}, {self.num_finished}/{num_seeds} seeds"
 
 
 def cell_states(study: Study, keys: Sequence[RunKey], runs: Mapping[RunKey, RunRow]) -> list[CellState]:
@@ -105,16 +101,11 @@ _STATES = run_state.STATES | {MISSING: (MISSING, run_state.FAINT, "")}
 def show(cells: Sequence[CellState], name: str) -> None:
     """Show the matrix; a click on a seed leads to its run."""
     frame = table(cells)
-    opened = hashlib.sha256(
-        repr([(cell.states, [run and run.run_id for run in cell.runs]) for cell in cells]).encode()
-    ).hexdigest()[:16]
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption(
-            "One column per seed; click a state to open its run, a cell for the list of its runs", width="content"
-        )
-        data_table.export(lambda: frame, f"{name}-matrix")
+    key = data_table.key_of("matrix", [(cell.states, [run and run.run_id for run in cell.runs]) for cell in cells])
+    caption = "One column per seed; click a state to open its run, a cell for the list of its runs"
+    data_table.show_caption(caption, frame, f"{name}-matrix")
     event = st.dataframe(
-        frame, hide_index=True, key=f"matrix-{opened}", height=_ROW_HEIGHT * (min(len(cells), _ROWS_IN_VIEW) + 1) + 3,
+        frame, hide_index=True, key=key, height=_ROW_HEIGHT * (min(len(cells), _ROWS_IN_VIEW) + 1) + 3,
         row_height=_ROW_HEIGHT, on_select="rerun", selection_mode="single-cell", column_config=_columns(cells),
         alt="Cells of the study with the state of each seed",
     )  # fmt: skip

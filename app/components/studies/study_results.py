@@ -11,6 +11,7 @@ import streamlit as st
 from app import analyses, theme
 from app.analyses import ComparedRow, MeanInterval, PaperTable, RunKey, Study, StudyResults
 from app.components.widgets import data_table, figures, notice
+from app.formats import known
 
 _PER_CELL = 34
 _WORDS = ("Paper's row", "Cell", "Column", "Figure")
@@ -142,18 +143,11 @@ def _without_empty_differences(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _means(rows: Sequence[tuple[str, MeanInterval]], colour: str) -> go.Scatter:
     return go.Scatter(
-        x=[interval.mean for _, interval in rows],
-        y=[cell for cell, _ in rows],
-        mode="markers",
-        name="mean",
+        x=[interval.mean for _, interval in rows], y=[cell for cell, _ in rows], mode="markers", name="mean",
         marker={"color": colour, "size": 9, "symbol": "diamond"},
-        error_x={
-            "type": "data",
-            "array": [None if interval.half != interval.half else interval.half for _, interval in rows],
-            "color": colour,
-        },
+        error_x={"type": "data", "array": [known(interval.half) for _, interval in rows], "color": colour},
         hovertemplate="%{y}: %{x:.1f}<extra>mean</extra>",
-    )
+    )  # fmt: skip
 
 
 _TEXT = "text"
@@ -163,8 +157,9 @@ _PAPER_WORDS = ("Group", "Row", "Cells here", "What", "Column", "Setting")
 def show_paper(study: Study) -> None:
     """Show the paper's tables as printed, numbers in the running text, and which of them disagree."""
     for table in study.tables:
-        frame = printed_table(table)
-        data_table.show_numbers(frame, _PAPER_WORDS, "The paper's table", "The paper's table", f"{study.name}-printed")
+        data_table.show_numbers(
+            printed_table(table), _PAPER_WORDS, "The paper's table", "The paper's table", f"{study.name}-printed"
+        )
     texts = [row for row in analyses.number_rows(study) if row.table == _TEXT]
     if texts:
         frame = pd.DataFrame(

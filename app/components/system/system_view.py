@@ -26,20 +26,12 @@ def show_findings(findings: Sequence[Finding]) -> None:
             "What to do": [escape_control_characters(finding.advice) or NONE_SHOWN for finding in findings],
         }
     )
-    st.dataframe(
-        rows,
-        hide_index=True,
-        key="findings",
-        height="content",
-        column_config={
-            "Checked": st.column_config.TextColumn(width=100),
-            "Result": run_state.column(_RESULTS, 100),
-            "Found": st.column_config.TextColumn(width="large"),
-            "What to do": st.column_config.TextColumn(width="large"),
-        },
-        alt="Findings of exgrpo doctor",
-    )
-    data_table.export(rows, "doctor")
+    columns = {
+        "Checked": st.column_config.TextColumn(width=100),
+        "Result": run_state.column(_RESULTS, 100),
+        **dict.fromkeys(("Found", "What to do"), st.column_config.TextColumn(width="large")),
+    }
+    data_table.show(rows, "doctor", "Findings of exgrpo doctor", columns)
 
 
 def show_gpus(gpus: Sequence[Gpu]) -> None:
@@ -57,8 +49,7 @@ def show_gpus(gpus: Sequence[Gpu]) -> None:
         }
     )
     share = st.column_config.ProgressColumn(min_value=0, max_value=100, format="%.0f%%")
-    st.dataframe(rows, hide_index=True, key="gpus", column_config={"Busy": share, "Memory in use": share}, alt="GPUs")
-    data_table.export(rows, "gpus")
+    data_table.show(rows, "gpus", "GPUs", {"Busy": share, "Memory in use": share})
 
 
 def show_versions(versions: Mapping[str, str | None]) -> None:
@@ -66,8 +57,7 @@ def show_versions(versions: Mapping[str, str | None]) -> None:
     rows = pd.DataFrame(
         {"Package": list(versions), "Version": [version or "not installed" for version in versions.values()]}
     )
-    st.dataframe(rows, hide_index=True, key="versions", height="content", alt="Versions of packages")
-    data_table.export(rows, "versions")
+    data_table.show(rows, "versions", "Versions of packages")
 
 
 _GPU_SECONDS = 5.0

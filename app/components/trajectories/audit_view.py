@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
@@ -150,13 +149,9 @@ def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
     figure = figures.new_figure(height=190)
     for is_chosen, name, colour in ((True, "chosen", colours.replay), (False, "not chosen", colours.muted)):
         bars = [row for row in candidates if row.is_chosen is is_chosen]
-        figure.add_trace(
-            go.Bar(
-                x=[f"{row.trajectory_id}" for row in bars], y=np.array([row.entropy for row in bars], dtype=np.float32),
-                name=name, width=0.5 if len(candidates) > 3 else 0.2, marker={"color": colour, "cornerradius": 3},
-                hovertemplate="trajectory %{x}: %{y:.4~g}",
-            )
-        )  # fmt: skip
+        names, entropies = [f"{row.trajectory_id}" for row in bars], [row.entropy for row in bars]
+        trace = figures.bars(names, entropies, name, colour, "trajectory %{x}: %{y:.4~g}")
+        figure.add_trace(trace.update(width=0.5 if len(candidates) > 3 else 0.2))
     order = [f"{row.trajectory_id}" for row in candidates]
     figure.update_layout(hovermode="closest", bargap=0.4, showlegend=True)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=order, title={"text": "trajectory"})

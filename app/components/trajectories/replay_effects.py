@@ -123,17 +123,7 @@ def show_weights(lines: Sequence[WeightLine]) -> None:
     if not lines:
         notice.show_empty("scale", "No weights yet", "They begin with the first candidate that is scored.")
         return
-    number = st.column_config.NumberColumn
-    data_table.show_card(
-        "Weights by age and entropy", weight_table(lines), "trajectory-weights",
-        "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
-        dict.fromkeys(_WEIGHT_FIELDS, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS,
-    )  # fmt: skip
-
-
-def weight_table(lines: Sequence[WeightLine]) -> pd.DataFrame:
-    """Return one row per group."""
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "Trajectories": [line.group for line in lines],
             "Number": [line.num_trajectories for line in lines],
@@ -141,3 +131,9 @@ def weight_table(lines: Sequence[WeightLine]) -> pd.DataFrame:
             "Effective": [100 * line.effective_share for line in lines],
         }
     )
+    number = st.column_config.NumberColumn
+    data_table.show_card(
+        "Weights by age and entropy", frame, "trajectory-weights",
+        "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
+        dict.fromkeys(_WEIGHT_FIELDS, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS,
+    )  # fmt: skip

@@ -12,8 +12,10 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import data_table, figures, shown_text
+from app.components.widgets.curve_view import Line
 from app.components.widgets.shown_text import Part
 from app.formats import escape_control_characters, number
+from app.theme import Look
 
 MAX_TOKENS = 1500
 """Tokens on one sheet; longer trajectories have several."""
@@ -114,12 +116,8 @@ def course(numbers: np.ndarray, name: str) -> go.Figure | None:
         return None
     figure = figures.new_figure(height=150)
     colour = theme.palette().held_out if name == "Ratio" else theme.palette().fresh
-    figure.add_trace(
-        go.Scatter(
-            x=np.arange(1, numbers.size + 1, dtype=np.int32), y=numbers.astype(np.float32), mode="lines",
-            line={"color": colour, "width": 1}, hovertemplate="token %{x}: %{y:.4~g}<extra></extra>",
-        )
-    )  # fmt: skip
+    positions = np.arange(1, numbers.size + 1, dtype=np.float32)
+    figures.add_line(figure, "", Line(positions, numbers.astype(np.float32)), Look(colour))
     figure.update_xaxes(title={"text": "position, tokens"})
     figure.update_yaxes(rangemode="normal" if name == "Ratio" else "tozero")
     return figure

@@ -50,7 +50,7 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
     where = TrajectoryFacets(
         run_id=run_id, words=searched, **{field: _flag(key) for key, (_, field, _) in _FLAGS.items()},
         **{name: st.session_state.get(name) for name in _RANGES}, question_index=st.session_state.get("question-index"),
-        bucket=_chosen_bucket(), verdict=_chosen("verdict"),
+        bucket=int(bucket) if (bucket := _chosen("bucket")) else None, verdict=_chosen("verdict"),
     )  # fmt: skip
     if panel.open:
         with counts:
@@ -128,11 +128,6 @@ def _chosen(key: str) -> str | None:
     return None if value == ANY else value
 
 
-def _chosen_bucket() -> int | None:
-    value = _chosen("bucket")
-    return None if value is None else int(value)
-
-
 def _flag(key: str) -> bool | None:
     value = _chosen(key)
     return None if value is None else value == _FLAGS[key][2][0]
@@ -190,18 +185,12 @@ def trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
 
 def _columns() -> dict[str, ColumnConfig]:
     config = st.column_config
-    verdicts = {
-        "correct": "#0072B2",
-        "wrong": "#C8553D",
-        "unparsed": "#8A6D10",
-        "timeout": "#7C4FB0",
-        "crash": "#64748B",
-    }
+    colours = ["#0072B2", "#C8553D", "#8A6D10", "#7C4FB0", "#64748B"]
     return {
         "Id": config.NumberColumn(width=64, format="%d", help="Click a row to open the trajectory"),
         "Step": config.NumberColumn(width=56, format="%d"),
         "Question": config.NumberColumn(width=76, format="%d"),
-        "Verdict": config.MultiselectColumn(width=92, options=list(verdicts), color=list(verdicts.values())),
+        "Verdict": config.MultiselectColumn(width=92, options=_VERDICTS, color=colours),
         "Tokens": config.NumberColumn(width=64, format="%d"),
         "Entropy": config.NumberColumn(width=70, format="%.3f", help="Mean token entropy at rollout, nats"),
         "Replays": config.NumberColumn(width=68, format="%d", help="How often it was replayed since"),

@@ -262,7 +262,12 @@ def pass_rates(
     return figure
 
 
-def card(chart: Chart, figure: go.Figure | None, key: str) -> None:
+def show(chart: Chart, series: Series, key: str, view: CurveView = WHOLE) -> None:
+    """Show a chart in its frame."""
+    show_figure(chart, figure_of(chart, series, view), key)
+
+
+def show_figure(chart: Chart, figure: go.Figure | None, key: str) -> None:
     """Show a chart's figure in its frame."""
     slug = chart.title.lower().replace(" ", "-")
     names = ", ".join(curve.name for curve in chart.curves)

@@ -73,6 +73,13 @@ def show_heading(title: str, rows: pd.DataFrame, name: str) -> None:
             export(rows, name)
 
 
+def show_caption(text: str, rows: Rows | Callable[[], Any], name: str) -> None:
+    """Show a caption with the menu of downloads of the table below it."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.caption(text, width="content")
+        export(rows, name)
+
+
 def show_titled(title: str, frame: pd.DataFrame, name: str, alt: str, columns: Columns | None = None) -> None:
     """Show a table, if it has rows, under a subheading with its downloads."""
     show_heading(title, frame, name)

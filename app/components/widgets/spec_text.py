@@ -134,8 +134,7 @@ def show_differences(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
         st.caption("None.")
         return
     table = difference_table(changes, "Other run" if chosen else "Preset")
-    st.dataframe(table, hide_index=True, key="spec-differences", alt=f"Fields that differ from {names[chosen]}")
-    data_table.export(table, "differences")
+    data_table.show(table, "differences", f"Fields that differ from {names[chosen]}")
 
 
 def _choose_other(offered: list[str]) -> None:
