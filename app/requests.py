@@ -13,7 +13,8 @@ from app.settings import Role, current_person
 from db.rows.chains_of_thought import Difficulty
 from exgrpo_core import faults
 from exgrpo_core.errors import Mistake, UserError
-from jobs.actions import annotations, evaluations, progress, queueing, ray_clusters, run_actions, run_bin
+from jobs.actions import annotations, evaluations, named_entries, progress, queueing, run_actions, run_bin
+from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.token_texts import token_texts
 from jobs.analysis import score_curves as curves_of_scores
@@ -34,12 +35,11 @@ from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
 from jobs.preflight.resolution import Preflight, RunRefusedError
 from jobs.recording import trajectory_file
-from jobs.runs import directory, lookup, named_entries, state
+from jobs.runs import directory, lookup, state
 from jobs.runs.control import RESUMABLE
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
-from jobs.runs.named_entries import SAVED_VIEWS
 from jobs.specs import judging
 from jobs.specs import train as train_specs
 from jobs.specs.presets import load_plain_yaml
@@ -311,9 +311,9 @@ delete_view = _operator(SAVED_VIEWS.delete)
 # Other machines; nothing is sent to a cluster unless an administrator asks for it
 launch_script = _operator(_launch_script)
 dry_run_text = _operator(_dry_run_text)
-save_cluster = _admin(ray_clusters.save_cluster)
-delete_cluster = _admin(ray_clusters.delete_cluster)
-ask_cluster = _admin(ray_clusters.ask_cluster)
+save_cluster = _admin(named_entries.save_cluster)
+delete_cluster = _admin(named_entries.delete_cluster)
+ask_cluster = _admin(named_entries.ask_cluster)
 
 # Reads, for everyone who may see pages
 clone = _read(_clone)
@@ -326,8 +326,8 @@ load_draft = _read(named_entries.load_draft)
 list_drafts = _read(named_entries.list_drafts)
 list_views = _read(SAVED_VIEWS.list)
 find_view_fault = _read(SAVED_VIEWS.find_fault)
-list_clusters = _read(ray_clusters.list_clusters)
-find_cluster_fault = _read(ray_clusters.find_fault)
+list_clusters = _read(named_entries.list_clusters)
+find_cluster_fault = _read(RAY_CLUSTERS.find_fault)
 journal_entries = _read(_journal_entries)
 examine_machine = _read(_examine_machine)
 token_data = _read(_token_data)

@@ -1,7 +1,7 @@
 """JSON from files that anybody may have written, bounded in size and depth, and checksums of what we wrote.
 
 A sealed JSON mapping has its checksum as the last field: `{"a": 1}` becomes `{"a": 1,"crc":N}`; N is the CRC-32 of the
-text without that field. YAML has it in a first line, a comment.
+text without that field.
 """
 
 import json
@@ -115,7 +115,6 @@ def _is_deep(value: object) -> bool:
 
 
 _CRC_FIELD = re.compile(rb',"crc":(\d{1,10})}\s*\Z')
-_CRC_LINE = re.compile(rb"# crc (\d{1,10})")
 
 
 def seal(content: bytes) -> bytes:
@@ -153,18 +152,6 @@ def read_sealed(path: Path) -> dict[str, Any]:
         return unseal(content)
     except UnreadableFileError as error:
         raise UnreadableFileError(f"{path}: {error}") from None
-
-
-def seal_yaml(text: str) -> str:
-    """Return YAML below a line with its checksum."""
-    body = f"\n{text}"
-    return f"# crc {crc32(body.encode())}{body}"
-
-
-def is_intact_yaml(content: bytes) -> bool:
-    """Return whether YAML has its checksum or, as users write it, none."""
-    match = _CRC_LINE.match(content)
-    return match is None or crc32(content[match.end() :]) == int(match[1])
 
 
 def file_crc(path: Path) -> int:

@@ -12,8 +12,8 @@ from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.durable_files import is_disk_full
 from exgrpo_core.errors import InputError
 from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id, parse_run_info
-from jobs.runs.file_lock import FileLock
 from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.processes import FileLock
 from jobs.specs.any_job import shape_mistakes
 
 REQUIRED_FILES = ("spec.json", "run.json")

@@ -1,11 +1,9 @@
 """Progress of a job of any kind, by its files, and what a stopping one waits for."""
 
-from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.evaluation.recorded_answers import FOLDER
-from jobs.runs.attempts import read_heartbeat
+from jobs.runs.attempts import read_heartbeat, read_plan
 from jobs.runs.control import DEFAULT_GRACE_SECONDS, Phase, expected_stop_seconds, stop_grace
 from jobs.runs.directory import RunDirectory
-from jobs.runs.plan import read_plan
 from jobs.specs.judging import JudgeSpec
 from jobs.specs.train import SpecError, TrainSpec
 
@@ -25,10 +23,7 @@ def count_pieces(run: RunDirectory) -> int | None:
     if isinstance(spec, TrainSpec):
         return spec.num_steps
     is_judge = isinstance(spec, JudgeSpec)
-    try:
-        return read_plan(run.attempt_path(run.newest_attempt()) if is_judge else run.path / FOLDER)
-    except (OSError, UnreadableFileError):
-        return None
+    return read_plan(run.attempt_path(run.newest_attempt()) if is_judge else run.path / FOLDER)
 
 
 def job_progress(run: RunDirectory) -> tuple[int, int] | None:

@@ -7,23 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
 from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
-from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage
+from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.recording.event_reader import EventReader, iterate_events, last_number
-from jobs.recording.log_damage import BUFFER_FOLDER, LostSteps, find_damaged_logs, find_experience_damage
+from jobs.recording.log_damage import BUFFER_FOLDER, find_damaged_logs, find_experience_damage
 from jobs.runs.attempts import OUTCOME_FILE, read_heartbeat, read_outcome
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_checkpoints, newest_snapshot
 from jobs.runs.control import ENDED
-from jobs.runs.description import describe_run
-from jobs.runs.directory import RUN_ID, WORKBENCH_FOLDER, RunDirectory, list_run_directories
+from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories
 from jobs.runs.journal import Journal
-from jobs.runs.named_entries import DRAFTS_FOLDER, RAY_CLUSTERS, SAVED_VIEWS, list_drafts, load_draft
-from jobs.runs.plan import PLAN_FILE, read_plan
-from jobs.runs.state import has_process
+from jobs.runs.state import describe_run, has_process
 from jobs.specs.train import SpecError
 
 _MAX_STEPS = 16
@@ -52,7 +48,6 @@ def verify_root(runs_root: Path) -> list[Damage]:
     remedy = "Entries before and after are whole; tags, notes and requests of those named must be made again."
     damaged = [(fault, remedy) for fault in Journal(runs_root).find_damage()]
     damaged += [(fault, "Run `exgrpo eval --contamination` again.") for fault in read_reports(runs_root)[1]]
-    damaged += [(fault, "Nothing else depends on it.") for fault in _damaged_entries(runs_root)]
     of_workbench = [Damage("", fault, remedy) for fault, remedy in damaged] + _folders_without_info(runs_root)
     return of_workbench + [damage for run in list_run_directories(runs_root) for damage in verify_run(run)]
 
@@ -66,21 +61,6 @@ def _folders_without_info(runs_root: Path) -> list[Damage]:
     )
     fault = Fault(FaultKind.MISSING, "run.json")
     return [Damage(name, fault, remedy) for name in names if not (runs_root / name / "run.json").exists()]
-
-
-def _damaged_entries(runs_root: Path) -> list[Fault]:
-    """Return the damaged files of what users keep by name."""
-    faults = []
-    for entries in (SAVED_VIEWS, RAY_CLUSTERS):
-        if why := entries.find_fault(runs_root):
-            faults.append(Fault(FaultKind.UNREADABLE, f"{WORKBENCH_FOLDER}/{entries.file_name}", details=why))
-    for name in list_drafts(runs_root):
-        try:
-            load_draft(runs_root, name)
-        except SpecError as error:
-            file = f"{WORKBENCH_FOLDER}/{DRAFTS_FOLDER}/{name}.yaml"
-            faults.append(Fault(FaultKind.UNREADABLE, file, details=str(error)))
-    return faults
 
 
 def verify_run(run: RunDirectory) -> list[Damage]:
@@ -97,7 +77,6 @@ def verify_run(run: RunDirectory) -> list[Damage]:
         "attempts": lambda: _damaged_ends(run),
         "events": lambda: _damaged_events(run, advice),
         "evaluation": lambda: [(fault, _REMEDY_OF_ANSWERS) for fault in find_answer_damage(run.path)],
-        "plan.json": lambda: _damaged_plans(run),
         "checkpoints": lambda: _damaged_buffer(run, Checkpoint(0, newest)) if newest else [],
         BUFFER_FOLDER: lambda: _damaged_logs(run, newest, advice),
     }
@@ -138,20 +117,6 @@ def _remedy_of_description(fault: Fault) -> str:
     return (
         "All records are kept; copy spec.json from a backup, or from a run with the same name and settings, to resume."
     )
-
-
-def _damaged_plans(run: RunDirectory) -> Found:
-    remedy = "Displays of progress alone depend on it; a resume writes it again."
-    faults = []
-    for folder in (run.path / FOLDER, *map(run.attempt_path, run.attempts())):
-        try:
-            read_plan(folder)
-        except FileNotFoundError:
-            continue
-        except (OSError, UnreadableFileError) as error:
-            file = (folder / PLAN_FILE).relative_to(run.path)
-            faults.append((Fault(FaultKind.UNREADABLE, str(file), details=str(error)), remedy))
-    return faults
 
 
 def _damaged_buffer(run: RunDirectory, newest: Checkpoint) -> Found:
@@ -195,25 +160,20 @@ def _damaged_ends(run: RunDirectory) -> Found:
 
 def _damaged_events(run: RunDirectory, advice: str) -> Found:
     reader, position, has_more, faults = EventReader(run), None, True, list[Fault]()
-    lost_steps = LostSteps()
     # Read before the events: a live run may record more events and end while they are read.
     ends = {attempt: read_outcome(run.attempt_path(attempt)) for attempt in run.attempts()}
     while has_more:
         batch = reader.read(position, _MAX_STEPS)
         position, has_more = batch.position, batch.has_more
         faults += batch.faults
-        lost_steps.observe(batch.events)
     for attempt, end in ends.items():
         last = last_number(position or "{}", attempt)
         if end is not None and end.num_events is not None and last < end.num_events:
             faults.append(Fault(FaultKind.MISSING_EVENTS, f"attempts/{attempt:04d}", (last + 1, end.num_events)))
-    return [(fault, _remedy_of_events(fault, run, lost_steps, advice)) for fault in dict.fromkeys(faults)]
+    return [(fault, _remedy_of_events(fault, advice)) for fault in dict.fromkeys(faults)]
 
 
-def _remedy_of_events(fault: Fault, run: RunDirectory, lost_steps: LostSteps, advice: str) -> str:
+def _remedy_of_events(fault: Fault, advice: str) -> str:
     if fault.file.endswith(".parquet"):
         return "Metrics, scores and the other files are kept; texts and tokens of this file are lost."
-    damaged = [attempt for attempt in run.attempts() if fault.file.startswith(f"attempts/{attempt:04d}")]
-    lost = "".join(map(lost_steps.describe, damaged))
-    left_out = f"Pages leave out the metrics and trajectories of {lost}. " if lost else ""
-    return f"{left_out}All other events are kept. {advice}"
+    return f"Pages leave out what it recorded. All other events are kept. {advice}"

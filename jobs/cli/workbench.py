@@ -26,7 +26,7 @@ from jobs.launchers.local import start_detached
 from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.file_lock import FileLock, is_locked
+from jobs.runs.processes import FileLock, is_locked
 from jobs.supervisor.instance import LOG_FILE, read_supervisor, supervisor_command
 
 LOCK_FILE = "workbench.lock"

@@ -17,10 +17,10 @@ from jobs.evaluation.results import benchmark_event, reward_means
 from jobs.grading.answer_grader import AnswerGrader, GradeItem, grader_version
 from jobs.grading.rewards import MathReward
 from jobs.recording.recorder import RunRecorder
+from jobs.runs.attempts import write_plan
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.plan import write_plan
 from jobs.specs.evaluation import EvalSpec
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.templates import TemplateName, render_prompt
@@ -38,7 +38,8 @@ def run_evaluation(spec: EvalSpec, run: RunDirectory, recorder: RunRecorder, con
     """
     try:
         benchmarks = [load_benchmark(choice, protocol_of(choice)) for choice in spec.benchmarks]
-        _write_plan(run, benchmarks)
+        (run.path / FOLDER).mkdir(exist_ok=True)
+        write_plan(run.path / FOLDER, sum(len(benchmark.questions) for benchmark in benchmarks))
         with (
             AnswerGrader(spec.num_graders, spec.seconds_per_answer) as grader,
             open_reward_parts(MathReward(grader), dict.fromkeys(spec.reward_parts, 1.0)) as parts,
@@ -161,14 +162,6 @@ class EvaluationLoop:
         num_answers = len(benchmark.questions) * benchmark.samples_per_question
         scores = ", ".join(f"{scheme} {sum(counts) / num_answers:.4f}" for scheme, counts in num_correct.items())
         logger.info("%s Avg@%d: %s", benchmark.protocol.name, benchmark.samples_per_question, scores)
-
-
-def _write_plan(run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> None:
-    """Write how many questions there are, for displays of progress."""
-    folder = run.path / FOLDER
-    folder.mkdir(exist_ok=True)
-    plan = {"num_questions": {benchmark.protocol.name: len(benchmark.questions) for benchmark in benchmarks}}
-    write_plan(folder, plan)
 
 
 @contextmanager

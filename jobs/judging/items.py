@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from exgrpo_core.bounded_json import parse_json
-from jobs.recording.trajectory_file import FILE_PREFIX, list_steps, read_questions, read_trajectories, select_step
+from jobs.recording.trajectory_file import FILE_PREFIX, list_steps, read_questions, read_trajectories
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.judging import JudgedSpec
@@ -63,7 +63,7 @@ class RunItems:
 
     def __iter__(self) -> Iterator[JudgedItem]:
         for (path, step), group in groupby(self._locations, key=lambda location: (location.path, location.step)):
-            table = select_step(read_trajectories(path, ["trajectory_id", "question_index", "text"]), step)
+            table = read_trajectories(path, ["trajectory_id", "question_index", "text"], step)
             attempt = int(path.parent.parent.name)
             for location in group:
                 row = {name: table[name][location.row].as_py() for name in table.column_names}
@@ -143,7 +143,7 @@ def _is_in(step: int, chosen: JudgedSpec) -> bool:
 
 
 def _rows_to_judge(path: Path, step: int, chosen: JudgedSpec) -> list[int]:
-    table = select_step(read_trajectories(path, ["is_replayed", "reward"]), step)
+    table = read_trajectories(path, ["is_replayed", "reward"], step)
     pairs = zip(table["is_replayed"].to_pylist(), table["reward"].to_pylist(), strict=True)
     return [
         row

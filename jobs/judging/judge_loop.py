@@ -13,9 +13,9 @@ from jobs.judging.verdicts import IssueClass, JudgeVerdict, VoteOutcome, load_ju
 from jobs.judging.votes import RecordedVotes, VoteRecords, read_recorded_votes
 from jobs.machine.model_server import AddressRefusedError, check_address
 from jobs.recording.recorder import RunRecorder
+from jobs.runs.attempts import write_plan
 from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.plan import write_plan
 from jobs.specs.judging import JudgeServerSpec, JudgeSpec
 from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE
 from jobs.tasks.chains.oracle import CODE_FENCE, judge_response
@@ -49,7 +49,7 @@ def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, contr
         items = open_items(run.path.parent, spec.judged)
         recorded = read_recorded_votes(run)
         logger.info("%s: %d responses, %d votes are recorded already.", items.source, len(items), len(recorded.votes))
-        write_plan(run.attempt_path(run.newest_attempt()), {"num_votes": len(items) * spec.num_votes})
+        write_plan(run.attempt_path(run.newest_attempt()), len(items) * spec.num_votes)
         if spec.server is None:
             return _ask_oracle(spec, items, recorded, recorder, control)
         check_address("server.address", spec.server.address)

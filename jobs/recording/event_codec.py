@@ -50,7 +50,7 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 def is_event(event: dict[str, Any]) -> bool:
     """Return whether a line has the fields by which events are read; one that another program wrote may not."""
-    numbers = (event.get("seq"), event.get("attempt"), event.get("num_unwritten", 0), event.get("step", 0))
+    numbers = (event.get("seq"), event.get("attempt"), event.get("step", 0))
     if not (isinstance(event.get("kind"), str) and all(isinstance(number, int) and number >= 0 for number in numbers)):
         return False
     if event["kind"] == "step":
@@ -87,7 +87,6 @@ class EventWriter:
             raise FileExistsError(f"{attempt_path}: holds events already; claim a new attempt to write.")
         self._segment = 0
         self._num_events = 0
-        self._num_unwritten = 0
         self._file: IO[bytes] | None = None
 
     def append(self, kind: str, fields: dict[str, Any]) -> None:
@@ -99,14 +98,9 @@ class EventWriter:
         self.append_all(kind, [(monotonic_utc_now(), fields)])
 
     def append_all(self, kind: str, events: Sequence[tuple[datetime, dict[str, Any]]]) -> None:
-        """Write events of one kind with their times, as `append` does.
-
-        After a failure they have `num_unwritten`, the number of events before them that may be missing.
-        """
+        """Write events of one kind with their times, as `append` does."""
         exit_if_fenced()
-        unwritten = {"num_unwritten": self._num_unwritten} if self._num_unwritten else {}
-        self._num_unwritten += len(events)
-        lines = b"".join(self._line(kind, at, fields | unwritten) for at, fields in events)
+        lines = b"".join(self._line(kind, at, fields) for at, fields in events)
         file = self._open_file()
         try:
             _write_all(file, lines)
@@ -114,7 +108,6 @@ class EventWriter:
         except OSError:
             self.close()
             raise
-        self._num_unwritten = 0
         if file.tell() >= self._max_segment_bytes:
             self.close()
 

@@ -115,17 +115,11 @@ class _Reading:
                     self._report(FaultKind.DAMAGED_LINE, path, begin)
                     self._last += 1
                     continue
-                self._check_number(path, event)
+                self._last = max(self._last, event["seq"])
                 self._add(event)
                 if self.is_full:
                     break
         return offset
-
-    def _check_number(self, path: Path, event: Mapping[str, Any]) -> None:
-        first = self._last + 1
-        self._last = max(self._last, event["seq"])
-        if event["seq"] > first + event.get("num_unwritten", 0):
-            self._report(FaultKind.MISSING_EVENTS, path, first, event["seq"] - 1)
 
     def _add(self, event: dict[str, Any]) -> None:
         self.events.append(event)
@@ -152,7 +146,7 @@ class _Reading:
         name = event["file"]
         try:
             path = inside(self._run.path, name)
-            if self._has_changed(path, event.get("file_crc")):
+            if self._has_changed(path, event["file_crc"]):
                 self._report(FaultKind.CHANGED, path)
                 return None
             return read(path)
@@ -165,14 +159,12 @@ class _Reading:
             self._report(FaultKind.UNREADABLE, self._run.path / name, details=f"{type(error).__name__}: {why}")
         return None
 
-    def _has_changed(self, path: Path, crc: int | None) -> bool:
-        """Return whether a file differs from its checksum, if there is one; a file of several steps is read once."""
-        if path != self._checked:
-            self._checked = None
-            if crc is not None and file_crc(path) != crc:
-                return True
-            self._checked = path
-        return False
+    def _has_changed(self, path: Path, crc: int) -> bool:
+        """Return whether a file differs from its checksum; a file of several steps is read once."""
+        if path == self._checked:
+            return False
+        self._checked = path if file_crc(path) == crc else None
+        return self._checked is None
 
     def _report(self, kind: FaultKind, path: Path, *position: int, details: str = "") -> None:
         fault = Fault(kind, str(path.relative_to(self._run.path)), position, details)

@@ -1,7 +1,6 @@
 """Whether the log of a replay buffer still has every step that was recorded, and its segments their trajectories."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -111,35 +110,3 @@ def _last_steps(run: RunDirectory, saved_step: int) -> dict[int, int]:
         if attempt >= saved_in and step > saved_step:
             last[attempt] = max(step, last.get(attempt, 0))
     return last
-
-
-_MAX_RANGES = 8
-
-
-class LostSteps:
-    """Finds the numbers that are missing between the steps of each attempt."""
-
-    def __init__(self) -> None:
-        self._recorded: defaultdict[int, set[int]] = defaultdict(set)
-        self._done: defaultdict[int, set[int]] = defaultdict(set)
-
-    def observe(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Add events, in any order; an evaluation or checkpoint of a step comes after its record."""
-        for event in events:
-            if event["kind"] in ("step", "evaluation", "checkpoint") and "step" in event:
-                steps = self._recorded if event["kind"] == "step" else self._done
-                steps[event["attempt"]].add(event["step"])
-
-    def describe(self, attempt: int) -> str:
-        """Return the lost steps of an attempt in words, as `step 7` or `steps 7, 9 to 11`; else nothing."""
-        recorded = self._recorded[attempt]
-        steps = sorted(recorded | self._done[attempt]) if recorded else []
-        ranges = []
-        for i in range(1, len(steps)):
-            first, last = steps[i - 1] + 1, steps[i] - (steps[i] in recorded)
-            if first <= last:
-                ranges.append(f"{first}" if first == last else f"{first} to {last}")
-        if not ranges:
-            return ""
-        noun = "step" if len(ranges) == 1 and ranges[0].isdigit() else "steps"
-        return f"{noun} {', '.join(ranges[:_MAX_RANGES])}{' and others' if len(ranges) > _MAX_RANGES else ''}"

@@ -6,7 +6,7 @@ under the policy that chose them, and log-probs of the policy that generated the
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,28 +22,6 @@ from numpy.typing import NDArray
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
-
-MAX_ROWS = 1 << 22
-MAX_BYTES = 1 << 32
-"""Of what is read of a file: several times 100,000 trajectories of a step."""
-_VALUE_BYTES = 8
-
-
-def check_size(path: Path, names: Collection[str] = ()) -> None:
-    """Refuse a file whose columns of these names, by default all, take too much memory, before they are read.
-
-    Raises:
-        UnreadableFileError: It does.
-        pyarrow.ArrowException: It is no Parquet file.
-    """
-    content = pq.read_metadata(path)
-    groups = [content.row_group(number) for number in range(content.num_row_groups)]
-    all_columns = [group.column(number) for group in groups for number in range(content.num_columns)]
-    columns = [column for column in all_columns if not names or column.path_in_schema.partition(".")[0] in names]
-    num_bytes = sum(column.total_uncompressed_size + _VALUE_BYTES * column.num_values for column in columns)
-    if content.num_rows > MAX_ROWS or num_bytes > MAX_BYTES:
-        raise UnreadableFileError(f"{path}: expected at most {MAX_ROWS:,} rows and {MAX_BYTES:,} bytes in memory.")
-
 
 FILE_PREFIX = "step-"
 """Beginning of the name of a file of trajectories; its first step follows."""
@@ -198,17 +176,15 @@ def write_parquet(table: pa.Table, path: Path) -> int:
     return crc32(content)
 
 
-def read_trajectories(path: Path, columns: Sequence[str] = ()) -> pa.Table:
-    """Return these columns, by default all but per-token values, and the step of each row where the file names it.
+def read_trajectories(path: Path, columns: Sequence[str] = (), step: int | None = None) -> pa.Table:
+    """Return these columns, by default all but per-token values, of all rows or of those of a step.
 
     Raises:
         UnreadableFileError: The file is missing or damaged.
     """
+    wanted = list(columns) or [name for name in _COLUMNS if name not in TOKEN_COLUMNS]
     with _readable(path):
-        existing = pq.read_schema(path).names
-        wanted = {*columns, "step"} if columns else set(existing).difference(TOKEN_COLUMNS)
-        check_size(path, wanted)
-        return pq.read_table(path, columns=[name for name in existing if name in wanted])
+        return pq.read_table(path, columns=wanted, filters=None if step is None else [("step", "=", step)])
 
 
 def list_steps(path: Path) -> list[int]:
@@ -218,20 +194,12 @@ def list_steps(path: Path) -> list[int]:
         UnreadableFileError: The file is missing or damaged.
     """
     with _readable(path):
-        check_size(path, {"step"})
-        if "step" not in pq.read_schema(path).names:
-            return [int(path.stem.removeprefix(FILE_PREFIX))]
         return sorted(pc.unique(pq.read_table(path, columns=["step"])["step"]).to_pylist())
-
-
-def select_step(table: pa.Table, step: int) -> pa.Table:
-    """Return a step's part of a file; an older file holds one step and does not name it."""
-    return table.filter(pc.field("step") == step) if "step" in table.column_names else table
 
 
 def rows_of_step(table: pa.Table, step: int) -> dict[str, list[dict[str, Any]]]:
     """Return the `trajectories` and `replays` of a step."""
-    rows = select_step(table, step).to_pylist()
+    rows = table.filter(pc.field("step") == step).to_pylist()
     fresh = [{name: row[name] for name in _FRESH_COLUMNS} for row in rows if not row["is_replayed"]]
     replays = [{name: row[name] for name in _REPLAY_COLUMNS} for row in rows if row["is_replayed"]]
     return {"trajectories": fresh, "replays": replays}
@@ -246,19 +214,16 @@ def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = No
     """
     filters: list[tuple[str, str, object]] = [("trajectory_id", "=", trajectory_id)]
     filters.append(("is_replayed", "=", replayed_in is not None))
+    if replayed_in is not None:
+        filters.append(("step", "=", replayed_in))
     with _readable(path):
-        existing = pq.read_schema(path).names
-        if replayed_in is not None and "step" in existing:
-            filters.append(("step", "=", replayed_in))
-        names = [name for name in TOKEN_COLUMNS if name in existing]
-        check_size(path, names)
-        table = pq.read_table(path, columns=names, filters=filters, page_checksum_verification=True)[:1]
-        values = {name: _token_values(table[name], kind) for name, kind in TOKEN_COLUMNS.items() if name in existing}
+        table = pq.read_table(path, columns=list(TOKEN_COLUMNS), filters=filters, page_checksum_verification=True)[:1]
+        values = {name: _token_values(table[name], kind) for name, kind in TOKEN_COLUMNS.items()}
         if len({len(of_tokens) for of_tokens in values.values() if of_tokens is not None}) > 1:
             raise ValueError(f"trajectory {trajectory_id} has columns of different numbers of tokens")
     if not table:
         raise KeyError(f"{path}: holds no trajectory {trajectory_id}.")
-    return {name: values.get(name) for name in TOKEN_COLUMNS}
+    return values
 
 
 def _token_values(column: pa.ChunkedArray, kind: pa.DataType) -> list[float] | None:
@@ -289,7 +254,6 @@ def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
         UnreadableFileError: The file is missing or damaged.
     """
     with _readable(path):
-        check_size(path)
         rows = pq.read_table(path).to_pylist()
         return {"questions": [row | {"details": _details(row.get("details"))} for row in rows]}
 

@@ -223,3 +223,17 @@ def exit_if_fenced() -> None:
 def monotonic_utc_now() -> datetime:
     """Return the current moment in UTC, as if the system's clock had not been set since this process began."""
     return _BEGAN_AT + timedelta(seconds=time.clock_gettime(_CLOCK) - _BEGAN_SECONDS)
+
+
+PLAN_FILE = "plan.json"
+
+
+def write_plan(folder: Path, num_pieces: int) -> None:
+    """Write how many questions or votes a job has into one of its folders, for displays of its progress."""
+    write_whole(folder / PLAN_FILE, json.dumps({"num_pieces": num_pieces}))
+
+
+def read_plan(folder: Path) -> int | None:
+    """Return the number of questions or votes, None while it is unknown."""
+    num_pieces = _read(folder / PLAN_FILE).get("num_pieces")
+    return num_pieces if isinstance(num_pieces, int) and num_pieces >= 0 else None

@@ -1,18 +1,24 @@
 """A run's state, by its files and its processes alone."""
 
+import contextlib
 import json
 import time
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
-from exgrpo_core.bounded_json import read_json
+from db.rows.spec_fields import UNREADABLE_SPEC
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json, read_plain
 from exgrpo_core.durable_files import write_whole
+from exgrpo_core.errors import InputError
+from exgrpo_core.faults import Fault, FaultKind
 from jobs.runs.attempts import LOCK_FILE, Heartbeat, read_heartbeat, read_outcome
 from jobs.runs.control import ENDED, RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.file_lock import is_locked
-from jobs.runs.processes import ProcessIdentity, is_alive, signal_name, works_on
+from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.processes import ProcessIdentity, is_alive, is_locked, signal_name, works_on
+from jobs.specs.any_job import shape_mistakes
 
 CONTACT_FILE = "ray.json"
 CONTACT_TIMEOUT_SECONDS = 30.0
@@ -143,3 +149,48 @@ def has_worker(attempt_path: Path, worker: ProcessIdentity | None) -> bool:
     if is_locked(lock):
         return True
     return abs(time.time() - attempt_path.stat().st_mtime) < STARTUP_SECONDS  # a clock that was set back counts as long
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The content of `run.json` and `spec.json`, or what is shown in its place, and the damage."""
+
+    info: dict[str, Any]
+    spec: dict[str, Any]
+    faults: list[Fault]
+
+
+def describe_run(run: RunDirectory) -> Description:
+    """Read the files that say what a run is; nothing that they hold raises an error."""
+    faults = list[Fault]()
+    try:
+        info = run.read_run_info()
+    except RunDirectoryError:
+        faults.append(Fault(FaultKind.UNREADABLE, "run.json", details="name, parent and time of creation are unknown"))
+        info = _stand_in(run)
+    try:
+        spec, is_changed = _read_spec(run)
+        faults += [Fault(FaultKind.CHANGED, "spec.json")] if is_changed else []
+    except (InputError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error).removeprefix(f"{run.spec_path}: ")
+        faults.append(Fault(FaultKind.UNREADABLE, "spec.json", details=str(why)))
+        spec = dict(UNREADABLE_SPEC)
+    return Description(info, spec, faults)
+
+
+def _read_spec(run: RunDirectory) -> tuple[dict[str, Any], bool]:
+    """Return the specification and whether it differs from what was written."""
+    content = read_plain(run.spec_path)
+    spec = parse_json(content)
+    if mistakes := shape_mistakes(spec):
+        raise UnreadableFileError(mistakes[0])
+    is_changed = False
+    with contextlib.suppress(RunDirectoryError):
+        is_changed = run.spec_crc() not in (None, crc32(content))
+    return spec, is_changed
+
+
+def _stand_in(run: RunDirectory) -> dict[str, Any]:
+    changed_at = datetime.fromtimestamp(run.path.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
+    fields = {"name": run.run_id, "created_at": changed_at, "parent_run_id": None, "branched_from_step": None}
+    return {"run_id": run.run_id} | fields

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 import yaml
 
-from exgrpo_core.bounded_json import UnreadableFileError, is_intact_yaml, read_plain
+from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from jobs.specs.mistakes import SpecError
 
 MAX_YAML_BYTES = 1 << 16
@@ -45,7 +45,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     """Return the fields of a YAML or JSON file.
 
     Raises:
-        SpecError: The file is missing, is not plain YAML or JSON, holds no mapping, or does not have its checksum.
+        SpecError: The file is missing, is not plain YAML or JSON, or holds no mapping.
     """
     try:
         text = read_plain(path, MAX_YAML_BYTES)
@@ -53,10 +53,6 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
     except UnreadableFileError as error:
         raise SpecError(str(error)) from None
-    if not is_intact_yaml(text):
-        raise SpecError(
-            f"{path}: differs from what was saved (checksum); remove its first line if the change is meant."
-        )
     content = load_plain_yaml(text, str(path))
     if not isinstance(content, dict):
         raise SpecError(f"{path}: expected a mapping of fields at the top, got {type(content).__name__}.")

@@ -15,7 +15,7 @@ from exgrpo_core.errors import UserError
 from jobs.launchers.local import start_detached
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.file_lock import FileLock, is_locked
+from jobs.runs.processes import FileLock, is_locked
 
 LOCK_FILE = "supervisor.lock"
 HEARTBEAT_FILE = "supervisor.json"

@@ -14,9 +14,8 @@ from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import RunStatus
-from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory
-from jobs.runs.state import RunState
+from jobs.runs.state import RunState, describe_run
 
 RETRY_SECONDS = 5.0
 

@@ -9,8 +9,7 @@ from jobs.launchers.local import LocalLauncher
 from jobs.runs.attempts import LOCK_FILE, AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.runs.control import DEFAULT_GRACE_SECONDS, RunStatus, stop_grace
 from jobs.runs.directory import RunDirectory
-from jobs.runs.file_lock import FileLock
-from jobs.runs.processes import ProcessIdentity, is_alive, signal_group, signal_leader, works_on
+from jobs.runs.processes import FileLock, ProcessIdentity, is_alive, signal_group, signal_leader, works_on
 from jobs.runs.state import end_without_outcome, has_worker
 
 logger = logging.getLogger(__name__)

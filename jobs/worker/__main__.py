@@ -33,8 +33,7 @@ from jobs.runs.attempts import (
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps, remove_unfinished
 from jobs.runs.control import Control, RunStatus, StoppedBeforeStartError, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.file_lock import FileLock
-from jobs.runs.processes import peak_memory
+from jobs.runs.processes import FileLock, peak_memory
 from jobs.specs.any_job import JobSpec, loop_name
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import SpecError, TrainSpec

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from db.connections.opening import open_database
 from db.ingest import events
-from exgrpo_core.bounded_json import seal
 from jobs.evaluation.protocols import load_protocols
 from jobs.evaluation.recorded_answers import encode_line
-from jobs.runs.attempts import write_outcome
+from jobs.runs.attempts import write_outcome, write_plan
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from tests.app import recorded
@@ -65,7 +64,7 @@ def record_unfinished(runs_root: Path) -> None:
     write_outcome(RunDirectory.open(runs_root, "eval-failed").attempt_path(1), RunStatus.FAILED, FAILURE)
     run = RunDirectory.open(runs_root, "eval-running")
     (run.path / "evaluation").mkdir()
-    (run.path / "evaluation" / "plan.json").write_bytes(seal(json.dumps({"num_questions": {"aime24": 30}}).encode()))
+    write_plan(run.path / "evaluation", 30)
     beat = {"pid": 1, "started_seconds": 1.0, "boot_id": "b", "status": RunStatus.RUNNING.value, "step": 12}
     beat["at"] = datetime.now(UTC).isoformat()
     (run.attempt_path(1) / "heartbeat.json").write_text(json.dumps(beat))

@@ -21,8 +21,6 @@ from jobs.runs.attempts import OUTCOME_FILE, read_outcome, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import JOURNAL_FILE, Journal, JournalKind
-from jobs.runs.named_entries import RAY_CLUSTERS, SAVED_VIEWS, list_drafts, load_draft, save_draft
-from jobs.runs.plan import read_plan, write_plan
 from jobs.specs.judging import JudgedSpec, JudgeSpec
 from jobs.specs.train import RecordingSpec, SpecError
 from tests.faults.small_training import small_spec, train
@@ -30,8 +28,6 @@ from tests.jobs.analysis.recorded_samples import append as append_answers
 
 pytestmark = [pytest.mark.fault_row(14), pytest.mark.timeout(2400)]
 
-FOLDERS = {"contamination", "drafts"}
-"""Folders whose files have names of all kinds."""
 NUM_STEPS = 6
 SEED = 5
 JUDGE = "99990101-000000-abcdef"
@@ -54,11 +50,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in (20, 30):
         probe = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
         write_report(root, ContaminationReport("model", "mine", "2026-01-01T00:00:00+00:00", number, None, 0, probe))
-    for entries in (SAVED_VIEWS, RAY_CLUSTERS):
-        for name in ("one", "two"):
-            entries.save(root, name, {"address": f"http://127.0.0.1/{name}"})
-    for name in ("one", "two"):
-        save_draft(root, name, {"name": name, "num_steps": 7, "optim": {"learning_rate": 2e-6}})
     assert verify_root(root) == []
     return root
 
@@ -71,7 +62,6 @@ def _record_votes(root: Path) -> None:
         for number in (1, 2):
             recorder.record(VOTES_EVENT, {"votes": [{"item_id": f"a/1/{number}", "vote": 0, "outcome": "valid"}]})
         recorder.status(RunStatus.FINISHED)
-    write_plan(run.attempt_path(1), {"num_votes": 2})
     write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
 
 
@@ -81,18 +71,12 @@ def files_of_truth(root: Path) -> list[Path]:
     about_processes = {"lock", "heartbeat.json"}
     files = [path for run in (training, root / JUDGE) for path in run.rglob("*") if path.is_file()]
     kept = [path for path in files if path.name not in about_processes]
-    return sorted(
-        path.relative_to(root)
-        for path in [*kept, *(root / "workbench").rglob("*.json*"), *(root / "workbench").rglob("*.yaml")]
-    )
+    return sorted(path.relative_to(root) for path in [*kept, *(root / "workbench").rglob("*.json*")])
 
 
 def content_of(root: Path) -> dict[str, Any]:
     """Return what a reader gets of each file that can be read."""
     content: dict[str, Any] = {JOURNAL_FILE: Journal(root).entries(), "reports": read_reports(root)[0]}
-    content |= {entries.noun: entries.list(root) for entries in (SAVED_VIEWS, RAY_CLUSTERS)}
-    for name in list_drafts(root):
-        content[f"draft {name}"] = _read_draft(root, name)
     for path in sorted(root.glob("*/run.json")):
         run = RunDirectory(path.parent)
         readers: dict[str, Callable[[], Any]] = {
@@ -101,7 +85,6 @@ def content_of(root: Path) -> dict[str, Any]:
             OUTCOME_FILE: lambda run=run: read_outcome(run.attempt_path(1)),
             "events": EventReader(run).read(max_steps=1000).events,
             "answers": dict(iterate_answers(run.path, "sums")),
-            "plan": lambda run=run: read_plan(run.attempt_path(1)),
         }
         for name, read in readers.items():
             try:
@@ -109,13 +92,6 @@ def content_of(root: Path) -> dict[str, Any]:
             except (RunDirectoryError, SpecError, FileNotFoundError, UnreadableFileError):
                 content[f"{run.run_id}/{name}"] = None
     return content
-
-
-def _read_draft(root: Path, name: str) -> dict[str, Any] | None:
-    try:
-        return load_draft(root, name)
-    except SpecError:
-        return None
 
 
 def damage_one(path: Path, rng: random.Random) -> str:
@@ -154,7 +130,7 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
             )
         if name.parts[1] in {"buffer", "checkpoints", "evaluation"}:
             assert damages, label
-        num_damaged[name.parent.name if name.parent.name in FOLDERS else name.name.partition("-")[0]] += 1
+        num_damaged["contamination" if name.parent.name == "contamination" else name.name.partition("-")[0]] += 1
     figure("damaged files", ", ".join(f"{count} {kind}" for kind, count in sorted(num_damaged.items())))
     figure("accepted silently", 0)
 

@@ -35,8 +35,8 @@ from jobs.preflight.local_sources import refuse_remote_code
 from jobs.preflight.model_shapes import check_context, model_shape
 from jobs.pretrained.conversion import convert_gguf
 from jobs.recording.event_reader import EventReader
-from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory
+from jobs.runs.state import describe_run
 from jobs.specs.any_job import load_any_spec, parse_any_spec
 from jobs.specs.train import ModelSpec, TrainSpec, load_spec
 from jobs.training.data_rows import check_row, iterate_raw_rows

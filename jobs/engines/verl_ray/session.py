@@ -27,7 +27,7 @@ from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.verl_plugin.settings import check_version
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from jobs.machine.process_memory import collect_rarely
-from jobs.runs.file_lock import FileLock, is_locked
+from jobs.runs.processes import FileLock, is_locked
 from jobs.specs.verl import CLUSTER_VARIABLE, EXTERNAL_MODULES_VARIABLE
 
 logger = logging.getLogger(__name__)

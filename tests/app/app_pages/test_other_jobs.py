@@ -1,6 +1,5 @@
 """Evaluations and judges on the pages of a run and of all runs, and what people write to any job."""
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,7 +9,7 @@ from app import settings
 from app.components.system import system_view
 from db.connections.opening import open_database
 from db.ingest import events
-from exgrpo_core.bounded_json import seal
+from jobs.runs.attempts import write_plan
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
 from tests.app.page_texts import has_text, texts
@@ -52,8 +51,7 @@ def jobs_root(tmp_path_factory):
     events.set_status(database, "asking", "running", attempt=1)
     database.close()
     (root / "asking" / "evaluation").mkdir()
-    plan = seal(json.dumps({"num_questions": {"aime24": 30}}).encode())
-    (root / "asking" / "evaluation" / "plan.json").write_bytes(plan)
+    write_plan(root / "asking" / "evaluation", 30)
     return root
 
 

@@ -1,14 +1,13 @@
-import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from exgrpo_core.bounded_json import seal
+import pytest
+
 from jobs.actions.progress import describe_stop, job_progress
-from jobs.runs.attempts import Heartbeat, read_heartbeat, write_heartbeat
+from jobs.runs.attempts import Heartbeat, read_heartbeat, write_heartbeat, write_plan
 from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.plan import write_plan
 from jobs.runs.processes import identify
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.judging import JudgedSpec, JudgeSpec
@@ -22,34 +21,22 @@ def beat(run, step):
     write_heartbeat(path, Heartbeat(worker, RunStatus.RUNNING, step, datetime.now(UTC)))
 
 
-def test_evaluation_is_as_far_as_its_questions(tmp_path):
-    spec = EvalSpec(model=EvalModelSpec(source="m"), benchmarks=(BenchmarkChoice(name="aime24"),))
+@pytest.mark.parametrize(
+    ("spec", "folder"),
+    [
+        (EvalSpec(model=EvalModelSpec(source="m"), benchmarks=(BenchmarkChoice(name="aime24"),)), "evaluation"),
+        (JudgeSpec(judged=JudgedSpec(run_id="a"), judge="oracle"), "attempts/0001"),
+    ],
+)
+def test_an_evaluation_is_as_far_as_its_questions_and_a_judge_as_its_votes(tmp_path, spec, folder):
     run = RunDirectory.create(tmp_path, spec)
     assert job_progress(run) is None
     beat(run, 12)
     assert job_progress(run) is None
-    (run.path / "evaluation").mkdir()
-    (run.path / "evaluation" / "plan.json").write_bytes(
-        seal(json.dumps({"num_questions": {"aime24": 30, "amc": 10}}).encode())
-    )
+    (run.path / folder).mkdir(exist_ok=True)
+    write_plan(run.path / folder, 40)
     assert job_progress(run) == (12, 40)
-
-
-def test_judge_is_as_far_as_its_votes(tmp_path):
-    run = RunDirectory.create(tmp_path, JudgeSpec(judged=JudgedSpec(run_id="a"), judge="oracle"))
-    beat(run, 5)
-    write_plan(run.attempt_path(1), {"num_votes": 20})
-    assert job_progress(run) == (5, 20)
-
-
-def test_numbers_below_zero_in_an_imported_run_are_no_progress(tmp_path):
-    run = RunDirectory.create(tmp_path, JudgeSpec(judged=JudgedSpec(run_id="a"), judge="oracle"))
-    beat(run, -5)
-    write_plan(run.attempt_path(1), {"num_votes": 20})
-    assert job_progress(run) == (0, 20)
-    write_plan(run.attempt_path(1), {"num_votes": -20})
-    assert job_progress(run) is None
-    write_plan(run.attempt_path(1), {"num_questions": {"a": 5, "b": -4}})
+    write_plan(run.path / folder, -40)
     assert job_progress(run) is None
 
 

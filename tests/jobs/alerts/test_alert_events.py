@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from db.rows.runs import RunRow
-from jobs.alerts import alert_events
-from jobs.alerts.alert_events import disk_alert_events, run_alert_events
+from jobs.alerts import watch
+from jobs.alerts.watch import disk_alert_events, run_alert_events
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -71,10 +71,10 @@ def test_a_stall_is_one_occasion_until_the_run_went_on():
 
 
 def test_a_disk_that_is_nearly_full_is_told_once_a_day(tmp_path, monkeypatch):
-    monkeypatch.setattr(alert_events, "MIN_FREE_GIB", 1e9)
+    monkeypatch.setattr(watch, "MIN_FREE_GIB", 1e9)
     today, later, tomorrow = (disk_alert_events(tmp_path, NOW + timedelta(hours=hours))[0] for hours in (0, 9, 24))
     assert today.title == "The disk of the runs is nearly full"
     assert "GiB are free" in today.body
     assert today.key == later.key != tomorrow.key
-    monkeypatch.setattr(alert_events, "MIN_FREE_GIB", 0.0)
+    monkeypatch.setattr(watch, "MIN_FREE_GIB", 0.0)
     assert disk_alert_events(tmp_path, NOW) == []

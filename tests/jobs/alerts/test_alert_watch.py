@@ -15,7 +15,7 @@ import pytest
 from db.connections.opening import open_database
 from db.ingest import events
 from jobs.actions import run_actions
-from jobs.alerts import alert_events, watch
+from jobs.alerts import watch
 from jobs.alerts.destinations import URLS_VARIABLE
 from jobs.alerts.watch import SENT_LOG_FILE, AlertWatch, SentLog, watch_from_environment
 from jobs.runs.control import RunStatus
@@ -25,7 +25,7 @@ from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
 
 @pytest.fixture(autouse=True)
 def _room_on_the_disk(monkeypatch):
-    monkeypatch.setattr(alert_events, "MIN_FREE_GIB", 0.0)
+    monkeypatch.setattr(watch, "MIN_FREE_GIB", 0.0)
 
 
 def watch_for(bench, *urls: str) -> AlertWatch:
@@ -154,7 +154,7 @@ def test_a_destination_that_is_down_is_left_in_peace_for_a_minute(bench, receive
 
 
 def test_a_nearly_full_disk_is_told_before_there_is_any_run(bench, receiver, monkeypatch):
-    monkeypatch.setattr(alert_events, "MIN_FREE_GIB", 1e9)
+    monkeypatch.setattr(watch, "MIN_FREE_GIB", 1e9)
     bench.start().poll()
     watch_for(bench, receiver.url).poll()
     assert receiver.titles == ["The disk of the runs is nearly full"]

@@ -10,11 +10,10 @@ import pytest
 
 from exgrpo_core.faults import FaultKind
 from jobs.recording import file_recorder
-from jobs.recording.event_codec import decode_line, encode_event, segment_path
 from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import MAX_WAITING, FileRecorder
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
-from jobs.recording.trajectory_file import list_steps, read_token_data, write_parquet
+from jobs.recording.trajectory_file import read_token_data, write_parquet
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import RecordingSpec, TrainSpec
@@ -273,13 +272,6 @@ def test_a_fast_step_waits_no_longer_than_it_should(run, monkeypatch):
     recorder.close()
 
 
-def forget_checksums(run):
-    """Make the run one of an older version, whose events have no checksums of files."""
-    path = segment_path(run.attempt_path(1), 1)
-    events = [decode_line(line) for line in path.read_bytes().splitlines()]
-    path.write_bytes(b"".join(encode_event({k: v for k, v in event.items() if k != "file_crc"}) for event in events))
-
-
 def test_a_file_that_differs_from_what_was_written_is_reported_and_the_reading_goes_on(run):
     record(run, range(1, 4))
     write_parquet(pq.read_table(step_file(run, 2)).drop_columns(["advantage"]), step_file(run, 2))
@@ -287,27 +279,3 @@ def test_a_file_that_differs_from_what_was_written_is_reported_and_the_reading_g
     assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
     (fault,) = batch.faults
     assert (fault.kind, fault.file) == (FaultKind.CHANGED, str(step_file(run, 2).relative_to(run.path)))
-
-
-def test_a_file_without_a_column_is_reported_and_the_reading_goes_on(run):
-    record(run, range(1, 4))
-    path = step_file(run, 2)
-    forget_checksums(run)
-    write_parquet(pq.read_table(path).drop_columns(["is_valid"]), path)
-    batch = EventReader(run).read()
-    assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
-    (fault,) = batch.faults
-    assert (fault.kind, fault.details) == (FaultKind.UNREADABLE, "KeyError: 'is_valid'")
-
-
-def test_a_file_of_one_step_that_does_not_name_it_is_read(run):
-    record(run, range(2, 3), token_data="all")
-    path = step_file(run, 2)
-    forget_checksums(run)
-    before = EventReader(run).read().events[-1]
-    write_parquet(pq.read_table(path).drop_columns(["step"]), path)
-    assert list_steps(path) == [2]
-    np.testing.assert_equal(EventReader(run).read().events[-1], before)
-    replay = make_report(2).groups[-1].replays[0]
-    kept = read_token_data(path, replay.experience.trajectory_id, 2)
-    assert kept["log_probs"] == replay.old_log_probs.tolist()

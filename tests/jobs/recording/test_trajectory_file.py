@@ -5,7 +5,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.recording import trajectory_file
 from jobs.recording.trajectory_file import list_steps, read_questions, read_token_data, read_trajectories
 
 
@@ -52,28 +51,3 @@ def test_details_of_a_question_that_no_run_writes_are_refused_with_a_sentence(tm
     pq.write_table(pa.table({"question_index": [0], "details": [details]}), path)
     with pytest.raises(UnreadableFileError, match=rf"^{path}: cannot be read \(details of a question: expected JSON"):
         read_questions(path)
-
-
-def repeated(text, count):
-    return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
-
-
-def in_one_list(values):
-    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
-
-
-HOSTILE = {
-    "many rows": repeated("x", 20_001),
-    "a list of one number": in_one_list(pa.array([7] * 200_000, pa.int64())),
-}
-
-
-@pytest.mark.parametrize("column", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize("read", [read_questions, read_trajectories])
-def test_small_file_that_takes_much_memory_is_refused(tmp_path, column, read, monkeypatch):
-    monkeypatch.setattr(trajectory_file, "MAX_BYTES", 1_000_000)
-    monkeypatch.setattr(trajectory_file, "MAX_ROWS", 20_000)
-    pq.write_table(pa.table({"a": column}), tmp_path / "file.parquet", store_schema=False, compression="zstd")
-    assert (tmp_path / "file.parquet").stat().st_size < 5_000
-    with pytest.raises(UnreadableFileError, match=r"file\.parquet: expected at most .* in memory"):
-        read(tmp_path / "file.parquet")

@@ -1,4 +1,7 @@
-"""What users keep under a name, each kind in one file of the workbench's folder: saved views, Ray clusters."""
+"""What users keep under a name: saved views and Ray clusters in a file each, drafts of new runs as YAML.
+
+Of a cluster it is the address of its Jobs API, never a token.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,12 +12,17 @@ from typing import Any
 
 import yaml
 
-from exgrpo_core.bounded_json import read_sealed, seal, seal_yaml
+from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
+from jobs.launchers.ray_jobs_api import RayClusterState, read_cluster
 from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.file_lock import FileLock
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.lookup import CommandError
+from jobs.runs.processes import FileLock
+from jobs.specs.mistakes import checked
 from jobs.specs.presets import read_mapping
 from jobs.specs.train import NAME_PATTERN, SpecError, TrainSpec, merge_settings
+from jobs.specs.verl import RaySpec
 
 MAX_ENTRIES = 100
 _LOCK_SECONDS = 10.0
@@ -49,8 +57,7 @@ class NamedEntries:
         Raises:
             SpecError: The name is no name of a run, there are too many, or the file cannot be read or written.
         """
-        if NAME_PATTERN.fullmatch(name) is None:
-            raise SpecError(f"expected letters, digits, spaces and . _ + @ -, at most 80, got {name[:90]!r}.", "name")
+        _check_name(name)
         with self._locked(runs_root):
             entries = self._read(runs_root)
             if len(entries) >= MAX_ENTRIES and name not in entries:
@@ -71,7 +78,7 @@ class NamedEntries:
     def _read(self, runs_root: Path) -> dict[str, dict[str, str]]:
         path = self._path(runs_root)
         try:
-            content = read_sealed(path)
+            content = read_json(path)
             return {
                 name: {str(key): str(value) for key, value in entry.items()} for name, entry in sorted(content.items())
             }
@@ -84,7 +91,7 @@ class NamedEntries:
 
     def _write(self, runs_root: Path, entries: Mapping[str, Mapping[str, str]]) -> None:
         if entries:
-            write_whole(self._path(runs_root), seal(json.dumps(entries, indent=1).encode()))
+            write_whole(self._path(runs_root), json.dumps(entries, indent=1))
         else:
             self._path(runs_root).unlink(missing_ok=True)
 
@@ -123,7 +130,7 @@ def save_draft(runs_root: Path, name: str, content: Mapping[str, Any]) -> Path:
         SpecError: The name is not allowed for runs, or the folder cannot be written.
     """
     path = _path(runs_root, name)
-    text = seal_yaml(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))
+    text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
@@ -136,7 +143,7 @@ def load_draft(runs_root: Path, name: str) -> dict[str, Any]:
     """Return a draft with every field; missing ones have their defaults.
 
     Raises:
-        SpecError: There is no such draft, it differs from what was saved, or it is not YAML.
+        SpecError: There is no such draft, or it is not YAML.
     """
     return merge_settings(TrainSpec().model_dump(mode="json"), read_mapping(_path(runs_root, name)))
 
@@ -155,10 +162,65 @@ def delete_draft(runs_root: Path, name: str) -> None:
     _path(runs_root, name).unlink(missing_ok=True)
 
 
-def _path(runs_root: Path, name: str) -> Path:
+def _check_name(name: str) -> None:
     if NAME_PATTERN.fullmatch(name) is None:
-        raise SpecError(
-            "name: expected letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first, got "
-            f"{name[:90]!r}."
-        )
+        raise SpecError(f"expected letters, digits, spaces and . _ + @ -, at most 80, got {name[:90]!r}.", "name")
+
+
+def _path(runs_root: Path, name: str) -> Path:
+    _check_name(name)
     return runs_root / WORKBENCH_FOLDER / DRAFTS_FOLDER / f"{name}.yaml"
+
+
+_ADDRESS = "address"
+
+
+def list_clusters(runs_root: Path) -> dict[str, str]:
+    """Return the addresses of all clusters by name."""
+    return {name: entry[_ADDRESS] for name, entry in RAY_CLUSTERS.list(runs_root).items() if entry.get(_ADDRESS)}
+
+
+def save_cluster(runs_root: Path, name: str, address: str) -> None:
+    """Keep a cluster, in place of an older one of its name; nothing is sent to it.
+
+    Raises:
+        SpecError: Name or address is wrong, or the file cannot be written.
+    """
+    spec = checked(RaySpec, {_ADDRESS: address.strip().rstrip("/")}, "form")
+    RAY_CLUSTERS.save(runs_root, name.strip(), {_ADDRESS: str(spec.address)})
+    _record(runs_root, JournalKind.CLUSTER_ADDED, name.strip(), str(spec.address))
+
+
+def delete_cluster(runs_root: Path, name: str) -> None:
+    """Forget a cluster; runs that were sent to it keep its address."""
+    address = list_clusters(runs_root).get(name)
+    RAY_CLUSTERS.delete(runs_root, name)
+    if address is not None:
+        _record(runs_root, JournalKind.CLUSTER_REMOVED, name, address)
+
+
+def ask_cluster(runs_root: Path, name: str) -> RayClusterState:
+    """Ask a cluster what it has and runs.
+
+    Raises:
+        SpecError: There is none of this name.
+        LaunchError: It may not be asked, cannot be reached, refuses the token, or is no Ray cluster.
+    """
+    try:
+        address = list_clusters(runs_root)[name]
+    except KeyError:
+        raise SpecError(f"{name!r}: there is no such cluster; add it on the System page.") from None
+    _record(runs_root, JournalKind.CLUSTER_TESTED, name, address)
+    return read_cluster(address)
+
+
+def _record(runs_root: Path, kind: JournalKind, name: str, address: str) -> None:
+    """Write the action into the journal.
+
+    Raises:
+        CommandError: The journal cannot be written.
+    """
+    try:
+        Journal(runs_root).append(kind, "", cluster=name, address=address)
+    except OSError as error:
+        raise CommandError(f"{runs_root}: the action cannot be recorded ({error.strerror}).") from None
