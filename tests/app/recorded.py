@@ -147,43 +147,20 @@ def _evaluation(step: int) -> EvaluationRecord:
 def _metrics(step: int, spec: TrainSpec) -> dict[str, float]:
     replays = spec.algorithm.replays_experience
     values = {
-        "reward/mean": pass_at_1(step),
-        "reward/pass_at_1": pass_at_1(step),
-        "reward/pass_at_1_fresh": pass_at_1(step),
-        "reward/pass_at_k": pass_at_1(step) + 0.2,
-        "policy/entropy": 0.5 - 0.01 * step,
-        "response/mean_tokens": 60.0 + step,
-        "response/max_tokens": 96.0,
-        "optim/gradient_norm": 0.7,
-        "loss/policy": 0.01 * (step % 3 - 1),
-        "loss/total": 0.01 * (step % 3),
-        "seconds/rollout": 0.12,
-        "seconds/score": 0.02,
-        "seconds/update": 0.1,
-        "seconds/other": 0.01,
-        "seconds/step": 0.25,
-        "rollouts/fresh_total": 256.0 * step,
-        "tokens/generated_total": 256.0 * 60.0 * step,
-        "buffer/num_questions": 4.0 * step if replays else 0.0,
-        "buffer/num_trajectories": 20.0 * step if replays else 0.0,
-        "buffer/num_retired": float(step // 2) if replays else 0.0,
-        "buffer/num_in_data": 256.0,
-        "buffer/memory_bytes": 5_000.0 + step,
-        "buffer/file_bytes": 2_000_000.0,
-        "batch/questions_left": 5.5,
-    }
+        **dict.fromkeys(("reward/mean", "reward/pass_at_1", "reward/pass_at_1_fresh"), pass_at_1(step)),
+        "reward/pass_at_k": pass_at_1(step) + 0.2, "policy/entropy": 0.5 - 0.01 * step,
+        "response/mean_tokens": 60.0 + step, "response/max_tokens": 96.0, "optim/gradient_norm": 0.7,
+        "loss/policy": 0.01 * (step % 3 - 1), "loss/total": 0.01 * (step % 3), "seconds/rollout": 0.12,
+        "seconds/score": 0.02, "seconds/update": 0.1, "seconds/other": 0.01, "seconds/step": 0.25,
+        "rollouts/fresh_total": 256.0 * step, "tokens/generated_total": 256.0 * 60.0 * step,
+        "buffer/num_questions": 4.0 * step * replays, "buffer/num_trajectories": 20.0 * step * replays,
+        "buffer/num_retired": float(step // 2 * replays), "buffer/num_in_data": 256.0,
+        "buffer/memory_bytes": 5_000.0 + step, "buffer/file_bytes": 2_000_000.0, "batch/questions_left": 5.5,
+    }  # fmt: skip
     if not replays or step < 3:
         return values
     return values | {
-        "replay/num_replayed": 8.0,
-        "replay/shortfall": 0.0,
-        "replay/age_mean": step / 2,
-        "replay/age_max": float(step),
-        "replay/entropy_chosen": 0.2,
-        "replay/entropy_rejected": 0.4,
-        "experience/num_inserted": 20.0,
-        "ratio/replayed_mean": 1.1,
-        "ratio/replayed_max": 4.0,
-        "ratio/replayed_ess": 0.9,
-        "ratio/shaped_mean": 0.9,
-    }
+        "replay/num_replayed": 8.0, "replay/shortfall": 0.0, "replay/age_mean": step / 2, "replay/age_max": float(step),
+        "replay/entropy_chosen": 0.2, "replay/entropy_rejected": 0.4, "experience/num_inserted": 20.0,
+        "ratio/replayed_mean": 1.1, "ratio/replayed_max": 4.0, "ratio/replayed_ess": 0.9, "ratio/shaped_mean": 0.9,
+    }  # fmt: skip

@@ -27,15 +27,11 @@ def whole(name: str, share: float, *, run: str | None = "run-finished", step: in
     num_samples = protocol.samples_per_question
     counts = [num_samples if number < num_right else 0 for number in range(protocol.num_questions)]
     fields = {
-        "benchmark": name,
-        "title": protocol.title,
-        "samples_per_question": num_samples,
+        "benchmark": name, "title": protocol.title, "samples_per_question": num_samples, "source_run_id": run,
         "comparability": SAMPLING | {"data_hash": name, "template": "paper", "samples_per_question": num_samples},
         "num_correct": {"paper": counts, "training": [0] * len(counts)},
-        "source_run_id": run,
-        "source_step": step if run else None,
-        "model": "policy" if run else HOSTILE,
-    }
+        "source_step": step if run else None, "model": "policy" if run else HOSTILE,
+    }  # fmt: skip
     return event(counts) | {"question_ids": [f"q{number}" for number in range(len(counts))]} | fields | changes
 
 
@@ -76,14 +72,9 @@ def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> Non
     folder.mkdir()
     sample = {"text": text, "num_tokens": 7, "is_truncated": False}
     line = {
-        "question_id": "q10",
-        "seed": 1,
-        "grader_version": "g1",
-        "samples": [sample],
-        "question": "2+2?",
-        "gold": "4",
+        "question_id": "q10", "seed": 1, "grader_version": "g1", "samples": [sample], "question": "2+2?", "gold": "4",
         "outcomes": [[outcome] * 2],
-    }
+    }  # fmt: skip
     (folder / "math500-0001.jsonl").write_bytes(encode_line(line | {"question_id": "q100"}) + encode_line(line)[:9])
 
 

@@ -44,9 +44,7 @@ def test_evaluations_of_one_checkpoint_make_one_line_and_the_newest_score_counts
     assert {column: score.value for column, score in line.scores.items()} == {"AIME24": 50.0, "AMC": 30.0}
     assert line.scored == (("aime24", "new"), ("amc", "old"))
     assert (line.group, line.name, line.evaluations) == ("base", "ExGRPO: mine, step 10", ("new", "old"))
-
-
-def test_newer_score_of_a_slice_does_not_hide_that_of_the_whole():
+    # A newer score of a slice does not hide that of the whole.
     (line,) = measured_lines([row("aime24", 0.9, run_id="slice", num_questions=3), row("aime24", 0.1, run_id="whole")])
     assert line.scored == (("aime24", "whole"),)
     assert line.scores["AIME24"].protocol == ""
@@ -104,9 +102,7 @@ def test_printed_lines_are_the_papers_with_what_does_not_add_up():
     assert lines["GPG-Zero"].scores["OOD Avg."].value == 41.6
     assert "mean of its cells is 53.73" in lines["GPG-Zero"].scores["OOD Avg."].note
     assert all(line.is_printed for line in lines.values())
-
-
-def test_row_that_the_paper_prints_in_two_tables_comes_once():
+    # A row that the paper prints in two tables comes once.
     both = printed_lines(["main-table", "ablations"])
     assert len([line for line in both if line.name == "w/ Highest Entropy T."]) == 1
     [exgrpo] = [line for line in printed_lines(["ablations"]) if line.name == "ExGRPO"]

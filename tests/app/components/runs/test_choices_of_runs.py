@@ -65,29 +65,22 @@ def type_in(choice, words, *others):
 
 @pytest.mark.usefixtures("crowded", "played_shared")
 @pytest.mark.parametrize(
-    ("page", "key", "parameter", "typed"),
+    ("page", "kind", "key", "parameter", "typed"),
     [
-        ("trajectories", "run-choice", "run", played.FAILED.run_id),
-        ("new_run", "diff-choice", "against", "broken"),
-        ("replay_buffer", f"against-{played.FINISHED.run_id}", "against", "BROKEN replay"),
+        ("trajectories", "selectbox", "run-choice", "run", played.FAILED.run_id),
+        ("new_run", "selectbox", "diff-choice", "against", "broken"),
+        ("replay_buffer", "selectbox", f"against-{played.FINISHED.run_id}", "against", "BROKEN replay"),
+        ("compare", "multiselect", "runs-choice", "runs", "broken"),
     ],
 )
-def test_any_run_is_found_by_typing(open_page, page, key, parameter, typed):
-    opened = open_page(page, run=played.FINISHED.run_id)
-    [choice] = [element for element in opened.selectbox if element.key == key]
+def test_any_run_is_found_by_typing(open_page, page, kind, key, parameter, typed):
+    first = [played.FINISHED.run_id] if kind == "multiselect" else []
+    opened = open_page(page, run=played.FINISHED.run_id, runs=played.FINISHED.run_id)
+    [choice] = [element for element in opened.get(kind) if element.key == key]
     assert not any(played.FAILED.name in option for option in choice.options)
-    type_in(choice, typed)
+    type_in(choice, typed, *first)
     assert not opened.exception
-    assert opened.query_params[parameter] == played.FAILED.run_id
-    assert opened.selectbox(key=key).value == played.FAILED.run_id
-
-
-@pytest.mark.usefixtures("crowded", "played_shared")
-def test_older_runs_are_compared_by_typing(open_page):
-    opened = open_page("compare", runs=played.FINISHED.run_id)
-    type_in(opened.multiselect(key="runs-choice"), "broken", played.FINISHED.run_id)
-    assert not opened.exception
-    assert opened.query_params["runs"] == f"{played.FINISHED.run_id},{played.FAILED.run_id}"
+    assert opened.query_params[parameter] == ",".join([*first, played.FAILED.run_id])
 
 
 @pytest.mark.usefixtures("crowded", "played_shared")

@@ -30,9 +30,9 @@ def broken(checks):
     return [check.name for check in selection_audit.violations(checks)]
 
 
-def choice(selection=SELECTION, candidates=CANDIDATES, estimator="lowest_entropy"):
+def choice(selection=SELECTION, candidates=CANDIDATES, estimator="lowest_entropy", num_wanted=1):
     rule = what_if.selector_of(algorithm_settings({}), estimator)
-    return broken(selection_audit.check_choice(selection, candidates, rule))
+    return broken(selection_audit.check_choice(selection, candidates, rule, num_wanted))
 
 
 def tokens(selection=SELECTION, chosen=CANDIDATES[1], replayed=REPLAYED, at_rollout=AT_ROLLOUT):
@@ -48,10 +48,8 @@ def test_choice_that_is_not_the_estimators_argmin_is_found():
 
 def test_another_number_chosen_and_another_replayed_are_found():
     both = [dataclasses.replace(row, is_chosen=True) for row in CANDIDATES]
-    assert choice(candidates=both) == ["number chosen"]
-    rule = what_if.selector_of(algorithm_settings({}))
-    assert broken(selection_audit.check_choice(SELECTION, both, rule, num_wanted=2)) == []
-    assert broken(selection_audit.check_choice(SELECTION, CANDIDATES, rule, num_wanted=2)) == ["number chosen"]
+    assert choice(candidates=both) == choice(num_wanted=2) == ["number chosen"]
+    assert choice(candidates=both, num_wanted=2) == []
     assert choice(dataclasses.replace(SELECTION, replayed_trajectory_id=10)) == ["replayed is the chosen"]
 
 

@@ -64,9 +64,6 @@ def scatter(x, y, **options):
     return go.Scatter(x=x, y=y, **options)
 
 
-ASYMMETRIC = {"array": [0.5, 1.0], "arrayminus": [0.25, 2.0], "symmetric": False}
-
-
 @pytest.mark.parametrize(
     ("traces", "rows"),
     [
@@ -83,26 +80,19 @@ ASYMMETRIC = {"array": [0.5, 1.0], "arrayminus": [0.25, 2.0], "symmetric": False
             [{"series": "chosen", "x": 1, "value": 0.5}, {"series": "chosen", "x": 1, "value": 0.6}],
         ),
         (
-            [scatter([1.5, 1.5], ["MATH", "AIME"], error_x=ASYMMETRIC)],
-            [
-                {"name": "MATH", "x": 1.5, "x, least": 1.25, "x, largest": 2.0},
-                {"name": "AIME", "x": 1.5, "x, least": -0.5, "x, largest": 2.5},
-            ],
+            [scatter([1.5], ["AIME"], error_x={"array": [1.0], "arrayminus": [2.0]})],
+            [{"name": "AIME", "x": 1.5, "x, least": -0.5, "x, largest": 2.5}],
         ),
         (
-            [scatter([2.0], ["a"], name="mean", error_x={"array": [0.5]}), scatter([1, 3], ["a"] * 2, name="seed")],
-            [
-                {"series": "mean", "name": "a", "value": 2.0, "half interval": 0.5},
-                {"series": "seed", "name": "a", "value": 1},
-                {"series": "seed", "name": "a", "value": 3},
-            ],
+            [scatter([2], ["a"], name="mean", error_x={"array": [0.5]}), scatter([1], ["a"], name="seed")],
+            [{"name": "a", "mean": 2, "mean, half interval": 0.5, "seed": 1}],
         ),
         (
             [go.Heatmap(x=[1, 3], y=["0/2", "1/2"], z=np.array([[5, 6], [7, 8]]))],
             [{"x": 1, "0/2": 5, "1/2": 7}, {"x": 3, "0/2": 6, "1/2": 8}],
         ),
     ],
-    ids=["curves-share-rows", "intervals", "places-repeat", "names", "points-share-a-name", "heatmap"],
+    ids=["curves-share-rows", "intervals", "places-repeat", "names", "traces-share-a-name", "heatmap"],
 )
 def test_values_of_a_figure_are_rows(traces, rows):
     assert figure_rows(go.Figure(traces)) == rows
@@ -116,9 +106,9 @@ def test_a_flow_is_a_row_a_way():
 
 
 def page():
-    from app.components.widgets import exports
+    from app.components.widgets import data_table
 
-    exports.export(lambda: [{"a": 1}], "numbers")
+    data_table.export(lambda: [{"a": 1}], "numbers")
 
 
 def test_closed_menu_holds_nothing_and_an_open_one_a_button_a_format():
