@@ -21,8 +21,8 @@ from jobs.analysis import score_curves as curves_of_scores
 from jobs.analysis.score_curves import MEASURES, QuestionCurves, ScoreCurve
 from jobs.contamination import report
 from jobs.contamination.report import ContaminationReport
+from jobs.evaluation import protocols as declared_benchmarks
 from jobs.evaluation import recorded_answers
-from jobs.evaluation import user_benchmarks as declared_benchmarks
 from jobs.evaluation.recorded_answers import RecordedQuestion
 from jobs.launchers.ray_jobs_api import RayClusterState
 from jobs.machine import engine_environments, machine_report

@@ -30,7 +30,7 @@ from jobs.engines.embedded.model import PolicyModel, resolve_device, wrap_model
 from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.grading.reward_function import Response, Verdict
 from jobs.preflight.model_shapes import ModelShape, model_shape
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 
 SHAPES = {"0.5b": "Qwen/Qwen2.5-0.5B", "1.5b": "Qwen/Qwen2.5-Math-1.5B"}
 TINY = ModelShape(

@@ -34,7 +34,7 @@ from exgrpo_core.verl_plugin.rows import ENTROPIES, LOG_PROBS, PARTITION, ROLLOU
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.update import BEHAVIOR_SUM, SUM_NAMES
 from exgrpo_core.verl_plugin.worker import TRAINED_COLUMNS
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 
 VOCABULARY = 50
 CORRECT_SHARE = 0.4

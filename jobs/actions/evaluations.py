@@ -7,8 +7,7 @@ from pathlib import Path, PurePath
 from exgrpo_core.errors import InputError
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards
-from jobs.evaluation.protocols import protocol_of
-from jobs.evaluation.user_benchmarks import choose_benchmark, load_user_benchmarks
+from jobs.evaluation.protocols import choose_benchmark, load_user_benchmarks, protocol_of
 from jobs.machine.engine_environments import engine_python
 from jobs.preflight.chat_template import check_chat_template, read_chat_template
 from jobs.preflight.evaluation_fit import check_fit, refuse_unknown

@@ -14,7 +14,7 @@ from db.rows.chains_of_thought import ALL, Difficulty, WrongAnswer
 from db.statistics.differences import area_under_curve
 from jobs.specs.train import WORD_PROBLEMS_SOURCE
 from jobs.tasks.chains import oracle as chains
-from jobs.tasks.chains.problem import ChainProblem
+from jobs.tasks.chains.question_set import ChainProblem
 from jobs.tasks.word_problems import oracle as stories
 from jobs.tasks.word_problems.story import Story
 

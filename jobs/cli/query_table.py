@@ -26,8 +26,7 @@ from jobs.analysis.score_curves import read_score_curves
 from jobs.cli.options import (
     print_status,
 )
-from jobs.evaluation.protocols import load_protocols, protocol_of
-from jobs.evaluation.user_benchmarks import load_user_benchmarks
+from jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
 from jobs.grading.answer_grader import Scheme
 from jobs.runs.journal import Journal
 from jobs.runs.lookup import CommandError, find_run_id

@@ -2,18 +2,18 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from exgrpo_core.errors import EngineError, InputError
-from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
+from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog, benchmark_event, reward_means
 from jobs.evaluation.benchmark_questions import BenchmarkQuestion, LoadedBenchmark, load_benchmark
 from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.recorded_answers import FOLDER
-from jobs.evaluation.results import benchmark_event, reward_means
 from jobs.grading.answer_grader import AnswerGrader, GradeItem, grader_version
 from jobs.grading.rewards import MathReward
 from jobs.recording.recorder import RunRecorder
@@ -43,37 +43,29 @@ def run_evaluation(spec: EvalSpec, run: RunDirectory, recorder: RunRecorder, con
         with (
             AnswerGrader(spec.num_graders, spec.seconds_per_answer) as grader,
             open_reward_parts(MathReward(grader), dict.fromkeys(spec.reward_parts, 1.0)) as parts,
-            open_generator(spec, run, benchmarks) as generator,
+            closing(_make_generator(spec, run, benchmarks)) as generator,
         ):
             return EvaluationLoop(spec, run, recorder, control, generator, grader, parts).run(benchmarks)
     except (InputError, EngineError) as error:
         raise TrainingError(str(error)) from error
 
 
+@dataclass
 class EvaluationLoop:
     """One attempt at an evaluation; questions that an earlier attempt finished are not asked again."""
 
-    def __init__(
-        self,
-        spec: EvalSpec,
-        run: RunDirectory,
-        recorder: RunRecorder,
-        control: Control,
-        generator: AnswerGenerator,
-        grader: AnswerGrader,
-        parts: RewardParts,
-    ) -> None:
-        self.spec = spec
-        self.run_directory = run
-        self.recorder = recorder
-        self.control = control
-        self.generator = generator
-        self.grader = grader
-        self.parts = parts
-        self._num_done = 0
-        self._num_asked = 0
-        self._num_all = 0
-        self._began_at = self._logged_at = time.monotonic()
+    spec: EvalSpec
+    run_directory: RunDirectory
+    recorder: RunRecorder
+    control: Control
+    generator: AnswerGenerator
+    grader: AnswerGrader
+    parts: RewardParts
+    _num_done: int = 0
+    _num_asked: int = 0
+    _num_all: int = 0
+    _began_at: float = field(default_factory=time.monotonic)
+    _logged_at: float = field(default_factory=time.monotonic)
 
     def run(self, benchmarks: Sequence[LoadedBenchmark]) -> RunStatus:
         """Do all benchmarks in order."""
@@ -164,23 +156,6 @@ class EvaluationLoop:
         logger.info("%s Avg@%d: %s", benchmark.protocol.name, benchmark.samples_per_question, scores)
 
 
-@contextmanager
-def open_generator(
-    spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]
-) -> Iterator[AnswerGenerator]:
-    """Yield the generator of a specification and close it afterwards.
-
-    Raises:
-        TrainingError: Model or server cannot be used.
-        ModelSourceError: A GGUF file cannot be downloaded or converted.
-    """
-    generator = _make_generator(spec, run, benchmarks)
-    try:
-        yield generator
-    finally:
-        generator.close()
-
-
 def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> AnswerGenerator:
     if spec.server is not None:
         from jobs.evaluation.server_generator import ServerGenerator
@@ -195,11 +170,11 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
                 "generator: the checkpoint holds low-rank adapters, which vLLM is not given; write the model with "
                 "`exgrpo export RUN@STEP FOLDER` and score FOLDER, or choose embedded."
             )
-        from jobs.evaluation.vllm_generator import VllmGenerator
+        from jobs.evaluation.local_generators import VllmGenerator
 
         return VllmGenerator(source, spec)
     from jobs.engines.embedded.model import load_policy, resolve_device
-    from jobs.evaluation.embedded_generator import EmbeddedGenerator
+    from jobs.evaluation.local_generators import EmbeddedGenerator
 
     policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
     return EmbeddedGenerator(policy, spec.max_response_tokens)

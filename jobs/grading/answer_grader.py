@@ -20,7 +20,6 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Literal, Self
 
 from jobs.grading.boxed_answers import (
@@ -68,32 +67,11 @@ class SideBySide:
     training: Grade
 
 
-def decide(item: GradeItem, scheme: Scheme, max_answer_chars: int) -> Grade | Comparison:
-    """Return the outcome where it can be told at once, else what a grading process has to compare."""
-    if scheme is Scheme.PAPER:
-        return _decide_as_published(item, max_answer_chars)
-    boxed = last_boxed(item.response)
-    if boxed is not None and len(boxed) > max_answer_chars:
-        return Grade.UNPARSED
-    if item.kind == "choice":
-        return grade_choice(item.gold, boxed)
-    if boxed is None:
-        return Grade.UNPARSED
-    return grade_without_verifier(item.gold, boxed) or ("training", item.gold, boxed)
-
-
 @cache
 def grader_version() -> str:
     """Return `GRADING_RULES` with 8 hexadecimal digits of the versions of the libraries that the rules rest on."""
     libraries = ", ".join(f"{library} {version(library)}" for library in _LIBRARIES)
     return f"{GRADING_RULES}-{hashlib.sha256(libraries.encode()).hexdigest()[:8]}"
-
-
-def _decide_as_published(item: GradeItem, max_answer_chars: int) -> Grade | Comparison:
-    boxed = last_boxed_as_published(item.response)
-    if boxed is None or len(boxed) > max_answer_chars:
-        return Grade.UNPARSED
-    return Grade.CORRECT if boxed == item.gold else ("paper", item.gold, boxed)
 
 
 class AnswerGrader:
@@ -113,8 +91,6 @@ class AnswerGrader:
         requires_think_end: bool = False,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
-        if num_workers < 1:
-            raise ValueError(f"num_workers: expected at least 1, got {num_workers}.")
         self._max_answer_chars = max_answer_chars
         self._requires_think_end = requires_think_end
         self._workers = [GradingProcess(seconds_per_answer, memory_bytes) for _ in range(num_workers)]
@@ -128,9 +104,7 @@ class AnswerGrader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -167,9 +141,18 @@ class AnswerGrader:
             worker.close()
 
     def _decide_at_once(self, item: GradeItem, scheme: Scheme) -> Grade | Comparison:
-        if self._requires_think_end and scheme is Scheme.TRAINING and not closes_thought(item.response):
+        """Return the outcome where it can be told at once, else what a grading process has to compare."""
+        is_training = scheme is Scheme.TRAINING
+        if is_training and self._requires_think_end and not closes_thought(item.response):
             return Grade.UNPARSED
-        return decide(item, scheme, self._max_answer_chars)
+        boxed = (last_boxed if is_training else last_boxed_as_published)(item.response)
+        if boxed is None or len(boxed) > self._max_answer_chars:
+            return Grade.UNPARSED
+        if is_training and item.kind == "choice":
+            return grade_choice(item.gold, boxed)
+        if is_training:
+            return grade_without_verifier(item.gold, boxed) or ("training", item.gold, boxed)
+        return Grade.CORRECT if boxed == item.gold else ("paper", item.gold, boxed)
 
     def _verify(self, pairs: list[Comparison]) -> dict[Comparison, Grade]:
         with self._lock:

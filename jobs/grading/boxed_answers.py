@@ -67,9 +67,9 @@ def read_choice(boxed: str) -> str | None:
     return None if labelled is None else labelled.group(1) or labelled.group(2)
 
 
-def grade_choice(gold: str, boxed: str | None) -> Grade:
+def grade_choice(gold: str, boxed: str) -> Grade:
     """Compare the box's label with the gold label."""
-    choice = None if boxed is None else read_choice(boxed)
+    choice = read_choice(boxed)
     if choice is None:
         return Grade.UNPARSED
     return Grade.CORRECT if choice == gold.strip().upper() else Grade.WRONG

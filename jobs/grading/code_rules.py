@@ -24,25 +24,6 @@ _TARGETS = rf"{_TARGET}(?:, ?{_TARGET}){{0,4}}"
 _CONDITION = r"(?=[^\n]*(?:[<>=!]=|[<>%(]|\b(?:not|in|is|and|or|True|False)\b))[^\n$\\:]{1,200}"
 _ASSIGNED = rf"{_INDENT}{_NAME} ?= ?"
 _FENCE_LINE = re.compile(r"^[ \t]*+(?:```+([^`\n]*)|~~~+([^\n]*))$", re.MULTILINE)
-_NEEDLES = {
-    1: ("py", "Py", "PY"),
-    2: ("```", "~~~"),
-    3: ("def ",),
-    4: ("class ",),
-    5: ("import ",),
-    6: (" import ",),
-    7: ("print(",),
-    8: ("len(",),
-    9: ("range(",),
-    10: ("for ",),
-    11: ("if ",),
-    12: ("while ",),
-    13: ("try:",),
-    14: ("except",),
-    15: ("= [", "=["),
-    16: ("= {", "={"),
-    17: ("(",),
-}
 _FENCES = ("```", "~~~")
 MAX_CHARS = 200_000
 """Of longer texts only the beginning is parsed: parsers may take long on hostile texts."""
@@ -84,93 +65,44 @@ def _unlabelled_fences(text: str) -> Iterator[int]:
         is_open = bool(label) if is_open else True
 
 
-def _rule(number: int, kind: str, cue: str, form: str, pattern: str, *, begins_fence: bool = False) -> CodeRule:
-    compiled = re.compile(pattern, re.MULTILINE)
-    return CodeRule(f"R{number}", kind, cue, form, compiled, _NEEDLES[number], begins_fence)
+def _rules(*rows: tuple[str, str, str, str, tuple[str, ...]]) -> tuple[CodeRule, ...]:
+    """Return R1, R2 and so on from (kind, cue, form, pattern, needles) each; R2 begins a fence."""
+    return tuple(
+        CodeRule(f"R{number}", kind, cue, form, re.compile(pattern, re.MULTILINE), needles, begins_fence=number == 2)
+        for number, (kind, cue, form, pattern, needles) in enumerate(rows, start=1)
+    )
 
 
-CODE_RULES: tuple[CodeRule, ...] = (
-    _rule(1, "structural", "fenced block labelled as Python", "anywhere", r"(?i:(?:```|~~~)[ \t]*(?:python3?|py)\b)"),
-    _rule(
-        2,
-        "structural",
-        "unlabelled fence that begins with a Python keyword",
-        "first non-empty line after the fence",
-        r"\s*+(?:def|class|import|from|if|for|while|try|with)\b",
-        begins_fence=True,
-    ),
-    _rule(
-        3,
-        "syntax",
-        "function definition",
-        "whole line",
-        rf"{_INDENT}(?:async )?def {_NAME}\([^\n]{{0,200}}\)[^\n:]{{0,60}}:",
-    ),
-    _rule(4, "syntax", "class definition", "whole line", rf"{_INDENT}class {_NAME}(?:\([^\n)]*\))?:{_COMMENT}"),
-    _rule(
-        5,
-        "syntax",
-        "import statement",
-        "whole line",
-        rf"{_INDENT}import {_DOTTED}(?: as {_NAME})?(?:, ?{_DOTTED}(?: as {_NAME})?){{0,8}}{_COMMENT}",
-    ),
-    _rule(
-        6,
-        "syntax",
-        "from ... import statement",
-        "whole line",
-        rf"{_INDENT}from \.?{_DOTTED} import (?:\*|\(?{_NAME}[\w, ]{{0,200}}\)?){_COMMENT}",
-    ),
-    _rule(7, "idiom", "print(...) call", "not inside a word", r"(?<![\w\\.$])print\("),
-    _rule(8, "idiom", "len(...) call", "of a name, list or string", r"(?<![\w\\.$])len\([A-Za-z_\"'\[(]"),
-    _rule(
-        9,
-        "idiom",
-        "range(...) call",
-        "in a loop, as an argument, or assigned",
-        rf"(?:\bfor {_TARGETS} in |[A-Za-z_]\(|{_ASSIGNED})range\(",
-    ),
-    _rule(
-        10,
-        "syntax",
-        "for ... in ... loop header",
-        "whole line, with its colon",
-        rf"{_INDENT}(?:async )?for {_TARGETS} in [^\n$\\:]{{1,160}}:{_COMMENT}",
-    ),
-    _rule(11, "syntax", "if ...: header", "whole line", rf"{_INDENT}(?:if|elif) {_CONDITION}:{_COMMENT}"),
-    _rule(12, "syntax", "while ...: header", "whole line", rf"{_INDENT}while {_CONDITION}:{_COMMENT}"),
-    _rule(13, "syntax", "try: header", "whole line", rf"{_INDENT}try:{_COMMENT}"),
-    _rule(
-        14,
-        "syntax",
-        "except ...: header",
-        "whole line",
-        rf"{_INDENT}except(?: \(?{_DOTTED}[\w., ]{{0,80}}\)?(?: as {_NAME})?)?:{_COMMENT}",
-    ),
-    _rule(
-        15,
-        "syntax",
-        "name assigned to a list",
-        "whole line, or open at its end",
-        rf"{_ASSIGNED}\[(?:[^\n\\$]*\]{_COMMENT}|[ \t]*$)",
-    ),
-    _rule(
-        16,
-        "syntax",
-        "name assigned to a dictionary",
-        "whole line, or open at its end",
-        rf"{_ASSIGNED}\{{(?:[ \t]*\}}{_COMMENT}|[ \t]*$|[ \t]*[\w\"'.]+ ?: ?[^\n\\$]*)",
-    ),
-    _rule(
-        17,
-        "idiom",
-        "dotted call",
-        "begins its line, or is assigned or passed on there",
-        rf"{_INDENT}(?:[\w, ]{{1,60}} ?= ?)?(?:{_NAME}\(){{0,3}}[a-z_]\w{{0,60}}(?:\.{_NAME}){{1,5}}\(",
-    ),
-)
-
-
+CODE_RULES = _rules(
+    ("structural", "fenced block labelled as Python", "anywhere",
+     r"(?i:(?:```|~~~)[ \t]*(?:python3?|py)\b)", ("py", "Py", "PY")),
+    ("structural", "unlabelled fence that begins with a Python keyword", "first non-empty line after the fence",
+     r"\s*+(?:def|class|import|from|if|for|while|try|with)\b", ("```", "~~~")),
+    ("syntax", "function definition", "whole line",
+     rf"{_INDENT}(?:async )?def {_NAME}\([^\n]{{0,200}}\)[^\n:]{{0,60}}:", ("def ",)),
+    ("syntax", "class definition", "whole line", rf"{_INDENT}class {_NAME}(?:\([^\n)]*\))?:{_COMMENT}", ("class ",)),
+    ("syntax", "import statement", "whole line",
+     rf"{_INDENT}import {_DOTTED}(?: as {_NAME})?(?:, ?{_DOTTED}(?: as {_NAME})?){{0,8}}{_COMMENT}", ("import ",)),
+    ("syntax", "from ... import statement", "whole line",
+     rf"{_INDENT}from \.?{_DOTTED} import (?:\*|\(?{_NAME}[\w, ]{{0,200}}\)?){_COMMENT}", (" import ",)),
+    ("idiom", "print(...) call", "not inside a word", r"(?<![\w\\.$])print\(", ("print(",)),
+    ("idiom", "len(...) call", "of a name, list or string", r"(?<![\w\\.$])len\([A-Za-z_\"'\[(]", ("len(",)),
+    ("idiom", "range(...) call", "in a loop, as an argument, or assigned",
+     rf"(?:\bfor {_TARGETS} in |[A-Za-z_]\(|{_ASSIGNED})range\(", ("range(",)),
+    ("syntax", "for ... in ... loop header", "whole line, with its colon",
+     rf"{_INDENT}(?:async )?for {_TARGETS} in [^\n$\\:]{{1,160}}:{_COMMENT}", ("for ",)),
+    ("syntax", "if ...: header", "whole line", rf"{_INDENT}(?:if|elif) {_CONDITION}:{_COMMENT}", ("if ",)),
+    ("syntax", "while ...: header", "whole line", rf"{_INDENT}while {_CONDITION}:{_COMMENT}", ("while ",)),
+    ("syntax", "try: header", "whole line", rf"{_INDENT}try:{_COMMENT}", ("try:",)),
+    ("syntax", "except ...: header", "whole line",
+     rf"{_INDENT}except(?: \(?{_DOTTED}[\w., ]{{0,80}}\)?(?: as {_NAME})?)?:{_COMMENT}", ("except",)),
+    ("syntax", "name assigned to a list", "whole line, or open at its end",
+     rf"{_ASSIGNED}\[(?:[^\n\\$]*\]{_COMMENT}|[ \t]*$)", ("= [", "=[")),
+    ("syntax", "name assigned to a dictionary", "whole line, or open at its end",
+     rf"{_ASSIGNED}\{{(?:[ \t]*\}}{_COMMENT}|[ \t]*$|[ \t]*[\w\"'.]+ ?: ?[^\n\\$]*)", ("= {", "={")),
+    ("idiom", "dotted call", "begins its line, or is assigned or passed on there",
+     rf"{_INDENT}(?:[\w, ]{{1,60}} ?= ?)?(?:{_NAME}\(){{0,3}}[a-z_]\w{{0,60}}(?:\.{_NAME}){{1,5}}\(", ("(",)),
+)  # fmt: skip
 _NEEDLE_INDEX = tuple((needle, index) for index, rule in enumerate(CODE_RULES) for needle in rule.needles)
 """One flat list: a million texts are searched, and a call for each rule would take as long as the search."""
 

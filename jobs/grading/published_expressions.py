@@ -16,12 +16,7 @@ _FUNCTIONS: dict[str, Any] = {
     "csc": sympy.csc, "log": sympy.log, "ln": sympy.log, "exp": sympy.exp, "asin": sympy.asin, "acos": sympy.acos,
     "atan": sympy.atan, "abs": sympy.Abs,
 }  # fmt: skip
-_CONSTANTS: dict[str, Any] = {
-    "pi": sympy.pi,
-    "inf": sympy.Symbol("inf"),
-    "e": sympy.Symbol("e"),
-    "i": sympy.Symbol("i"),
-}
+_CONSTANTS: dict[str, Any] = {"pi": sympy.pi, "inf": sympy.Symbol("inf")}
 
 
 class ExpressionError(ValueError):

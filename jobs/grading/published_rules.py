@@ -20,16 +20,12 @@ _BRACKETS = "()[]"
 _FRACTION = re.compile(r"^-?[0-9]+.?/0*[1-9][0-9]*.?$")
 _POWERS_LEFT_ALONE = re.compile(r"\^\{|\^\(|\^[0-9]+\^|\^[0-9][0-9]+")
 RULES_FILE = Path(__file__).with_name("published_rules.yaml")
-_REPLACEMENTS = (
-    ("\n", ""), ("\\!", ""), ("\\\\", "\\"),
-)  # fmt: skip
+_REPLACEMENTS = (("\n", ""), ("\\!", ""), ("\\\\", "\\"))
 _SYNONYMS = (
     ("bmatrix", "pmatrix"), ("tfrac", "frac"), ("dfrac", "frac"), ("\\neq", "\\ne"), ("\\leq", "\\le"),
     ("\\geq", "\\ge"), ("\\left", ""), ("\\right", ""),
 )  # fmt: skip
-_SIGNS = (
-    ("^{\\circ}", ""), ("^\\circ", ""), ("\\$", ""),
-)  # fmt: skip
+_SIGNS = (("^{\\circ}", ""), ("^\\circ", ""), ("\\$", ""))
 _SYMBOLS = (("√", "sqrt"), ("π", "pi"), ("∞", "inf"), ("\N{UNION}", "U"), ("·", "*"), ("\N{MULTIPLICATION SIGN}", "*"))
 _WHOLE_TEXT = re.compile(r"^\\text\{(?P<text>.+?)\}$")
 _WHOLE_TOLERANCE = 1e-7

@@ -10,8 +10,7 @@ import os
 import random
 import time
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import httpx2
 
@@ -134,9 +133,7 @@ class JudgeClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
     async def ask(self, messages: list[dict[str, str]], key: str) -> JudgeAnswer:
@@ -208,9 +205,9 @@ class JudgeClient:
             document = json.loads(content)
             choice = document["choices"][0]
             text, finish = choice["message"]["content"], choice.get("finish_reason")
+            num_tokens: int | None = (document.get("usage") or {}).get("total_tokens")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return _failed("no_completion_json", is_retriable=True)
-        num_tokens = _used_tokens(document)
         if not isinstance(text, str) or finish != "stop":
             reason = "answer_cut_off" if finish == "length" else "no_finished_answer"
             return _Try(JudgeAnswer("", reason, num_tokens=num_tokens))
@@ -234,10 +231,3 @@ async def _read_bounded(response: httpx2.Response) -> bytes | None:
 def _retry_after(response: httpx2.Response) -> float | None:
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isdecimal() and len(text) < 9 else None
-
-
-def _used_tokens(document: dict[str, Any]) -> int | None:
-    usage = document.get("usage")
-    count = usage.get("total_tokens") if isinstance(usage, dict) else None
-    is_count = isinstance(count, int) and not isinstance(count, bool) and count >= 0
-    return count if is_count else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo_core.errors import FieldError, Mistake, UserError
-from jobs.evaluation.user_benchmarks import with_declared_benchmarks
+from jobs.evaluation.protocols import with_declared_benchmarks
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.preflight.chat_template import check_chat_template
 from jobs.preflight.local_sources import check_first_rows, with_absolute_sources, with_model_source

@@ -22,7 +22,6 @@ from jobs.specs.train import (
     DataSpec,
     TrainSpec,
 )
-from jobs.tasks.chains.question_set import split_questions
 from jobs.tasks.word_problems.question_set import make_question, make_stories
 from jobs.tasks.word_problems.story import Story
 from jobs.training.answer_format import AnswerFormatSettings
@@ -136,7 +135,7 @@ class TaskData:
         if data.source != CHAINS_SOURCE:
             source = DataSource(data.source, template=TemplateName(data.template))
             made = encode_made(made, source, tokenizer, self.max_prompt_tokens)
-        return split_questions(made, num_questions)
+        return made[:num_questions], made[num_questions:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ class FileData:
             logger.warning("%s", notice)
         data = self.spec
         num_questions = len(loaded) - data.num_held_out if data.num_questions is None else data.num_questions
-        return split_questions(loaded, num_questions)
+        return loaded[:num_questions], loaded[num_questions:]
 
 
 def log_first_prompt(questions: Sequence[Question], tokenizer: Any) -> None:  # noqa: ANN401 (any Hugging Face tokenizer)

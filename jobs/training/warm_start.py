@@ -23,9 +23,8 @@ from transformers.utils import logging as transformers_logging
 from jobs.engines.embedded.model import PolicyModel, load_policy
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.pretrained.sources import make_once
-from jobs.tasks.chains import tokenizer
-from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
-from jobs.tasks.chains.problem import draw_problem
+from jobs.tasks.chains.demonstrators import Demonstrators, make_tokenizer, write_demonstration
+from jobs.tasks.chains.question_set import draw_problem
 from jobs.training.answer_format import AnswerFormatSettings, HeldAnswers, make_format_tokenizer
 from jobs.training.data_rows import DataError
 from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
@@ -82,7 +81,7 @@ def warm_model(settings: WarmStartSettings, cache_dir: Path, progress: Progress 
             knowing = replace(settings, last_error_scale=None, error_scale=EARLY_ERROR_SCALE)
             policy = _teach_errors(warm_model(knowing, cache_dir, progress), settings, progress)
         elif settings == WarmStartSettings():
-            policy = _fresh_policy(tokenizer.make_tokenizer(), settings)
+            policy = _fresh_policy(make_tokenizer(), settings)
             policy.model.load_state_dict(read_shipped())
         else:
             policy = teach_chains(settings, progress)
@@ -94,7 +93,7 @@ def warm_model(settings: WarmStartSettings, cache_dir: Path, progress: Progress 
 def _teach_errors(finished: Path, settings: WarmStartSettings, progress: Progress | None) -> PolicyModel:
     """Return a finished model that imitated demonstrators with other error rates at last."""
     policy = load_policy(str(finished), torch.device("cpu"))
-    chain_tokenizer, rng = tokenizer.make_tokenizer(), random.Random(settings.seed)
+    chain_tokenizer, rng = make_tokenizer(), random.Random(settings.seed)
     last = Demonstrators(error_scale=settings.last_error_scale or 0.0, max_error=LAST_MAX_ERROR)
 
     def draw() -> TokenSequence:
@@ -112,7 +111,7 @@ def _teach_errors(finished: Path, settings: WarmStartSettings, progress: Progres
 
 def teach_chains(settings: WarmStartSettings, progress: Progress | None = None) -> PolicyModel:
     """Return a fresh model that imitated demonstrators of register chains."""
-    chain_tokenizer = tokenizer.make_tokenizer()
+    chain_tokenizer = make_tokenizer()
     rng = random.Random(settings.seed)
 
     def draw_batch(share_done: float) -> list[TokenSequence]:

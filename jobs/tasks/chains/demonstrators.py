@@ -1,9 +1,13 @@
 """Noisy demonstrators: the imperfect solutions that the warm start learns from."""
 
 import random
+import re
 from dataclasses import dataclass
 
-from jobs.tasks.chains.problem import ChainProblem, Operation, draw_operation, write_box, write_step
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers  # type: ignore[import-untyped]
+from transformers import PreTrainedTokenizerFast
+
+from jobs.tasks.chains.question_set import LABELS, ChainProblem, Operation, draw_operation, write_box, write_step
 
 REGISTER_NAMES = "xyvt"
 BASE_ERROR = {"+": 0.06, "-": 0.12, "*": 0.22}
@@ -105,3 +109,40 @@ def _write_skipping_chain(problem: ChainProblem, rng: random.Random) -> str:
     num_steps = rng.randrange(problem.difficulty)
     pairs = zip(problem.operations[:num_steps], problem.register_values(), strict=False)
     return f"{problem.start};" + "".join(write_step(index, *pair) for index, pair in enumerate(pairs))
+
+
+PAD_TOKEN = "<pad>"
+END_TOKEN = "<eos>"
+UNKNOWN_TOKEN = "<unk>"
+SPECIAL_TOKENS = (PAD_TOKEN, END_TOKEN, UNKNOWN_TOKEN)
+TEXT_TOKENS = (
+    *("Q", ":", "\n", "\\boxed{", "}", "```python\n", "```\n", "print("),
+    *(")", "(", "%", "=", ";", "+", "-", "*"),
+    *"0123456789",
+    *REGISTER_NAMES,
+    *LABELS,
+)
+MAX_TOKENS = 512
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """Return the tokenizer; decoding gives back the encoded text exactly, and encoding a decoded text its tokens."""
+    vocabulary = {token: number for number, token in enumerate((*SPECIAL_TOKENS, *TEXT_TOKENS))}
+    longest_first = sorted(TEXT_TOKENS, key=len, reverse=True)
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN_TOKEN))
+    pattern = Regex("|".join(_escape(token) for token in longest_first))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, behavior="isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer,
+        pad_token=PAD_TOKEN,
+        eos_token=END_TOKEN,
+        unk_token=UNKNOWN_TOKEN,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        model_max_length=MAX_TOKENS,
+    )
+
+
+def _escape(token: str) -> str:
+    return re.escape(token).replace("\\\n", "\n")

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from jobs.tasks.word_problems.expressions import Reading, evaluate, parse_formula
+from jobs.tasks.word_problems.expressions import NotComputableError, Reading, evaluate, parse_formula
 from jobs.tasks.word_problems.oracle import CODE_FENCE
 from jobs.tasks.word_problems.problem import NAMES
-from jobs.tasks.word_problems.quantity import NotComputableError
 from jobs.tasks.word_problems.question_set import NumberSize, draw_any_story, is_held_out_set
 from jobs.tasks.word_problems.story import RESULTS, Story
 

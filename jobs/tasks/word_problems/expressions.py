@@ -1,20 +1,24 @@
-"""Arithmetic expressions: built from tokens, evaluated as numbers and as the computations that they may stand for."""
+"""Arithmetic expressions: built from tokens, evaluated as numbers and as the computations that they may stand for.
 
+A number remembers how it was computed by a fingerprint: the same computation modulo a large prime with a random residue
+in place of each number of the story. Two computations have equal fingerprints exactly if they agree for any numbers of
+the story, but for one chance in 2^61 (identity testing after Schwartz and Zippel).
+"""
+
+import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from operator import add, mul, sub, truediv
+from typing import NamedTuple
 
-from jobs.tasks.word_problems.quantity import (
-    PRIME,
-    NotComputableError,
-    Quantity,
-    combine_fingerprints,
-    combine_values,
-)
 from jobs.tasks.word_problems.tokens import Kind, Token
 
+PRIME = 2**61 - 1
+MAX_NUMBERS = 26
+MAX_BITS = 256
 MAX_TOKENS = 60
 MAX_READINGS = 512
 """Computations that an expression may be: a 5 in it may be either of two fives of a story."""
@@ -23,6 +27,65 @@ Lookup = Callable[[Fraction], frozenset[int]]
 MAX_DIGITS = 15
 _PIECE = re.compile(r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>//|[-+*/()]))")
 _BRACKETS = {"(": Kind.OPEN, ")": Kind.CLOSE}
+
+_EXACT: dict[str, Callable[[Fraction, Fraction], Fraction]] = {"+": add, "-": sub, "*": mul, "/": truediv}
+_MODULAR: dict[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul}
+_RESIDUES = tuple(random.Random(PRIME).sample(range(2**60, PRIME), MAX_NUMBERS))
+
+
+class NotComputableError(ArithmeticError):
+    """A division by 0, or a number of more bits than any story needs."""
+
+
+class Quantity(NamedTuple):
+    """A number and the fingerprint of its computation."""
+
+    value: Fraction
+    fingerprint: int
+
+
+def constant(value: Fraction | int) -> Quantity:
+    """Return a number that is the same in every story."""
+    exact = Fraction(value)
+    return Quantity(exact, exact.numerator * pow(exact.denominator, -1, PRIME) % PRIME)
+
+
+def story_number(index: int, value: Fraction) -> Quantity:
+    """Return the story's number at `index`, from 0 to 25."""
+    return Quantity(value, _RESIDUES[index])
+
+
+def combine(operator: str, left: Quantity, right: Quantity) -> Quantity:
+    """Return `left operator right` for one of + - * and /.
+
+    Raises:
+        NotComputableError: The result is not a number or too large.
+    """
+    return Quantity(
+        combine_values(operator, left.value, right.value),
+        combine_fingerprints(operator, left.fingerprint, right.fingerprint),
+    )
+
+
+def combine_values(operator: str, left: Fraction, right: Fraction) -> Fraction:
+    """Return the value of `left operator right`.
+
+    Raises:
+        NotComputableError: The result is not a number or too large.
+    """
+    if operator == "/" and right == 0:
+        raise NotComputableError("division by 0")
+    result = _EXACT[operator](left, right)
+    if max(result.numerator.bit_length(), result.denominator.bit_length()) > MAX_BITS:
+        raise NotComputableError("too large")
+    return result
+
+
+def combine_fingerprints(operator: str, left: int, right: int) -> int:
+    """Return the fingerprint of `left operator right`; dividing by a fingerprint of 0 gives 0."""
+    if operator == "/":
+        return left * pow(right, -1, PRIME) % PRIME if right else 0
+    return _MODULAR[operator](left, right) % PRIME
 
 
 class MalformedError(ValueError):

@@ -8,14 +8,15 @@ from jobs.tasks.word_problems.expressions import (
     Expression,
     Letter,
     Letters,
+    NotComputableError,
     Number,
     Reading,
+    combine_fingerprints,
     constant_reading,
     evaluate,
     letters_of,
 )
 from jobs.tasks.word_problems.problem import StoryProblem
-from jobs.tasks.word_problems.quantity import NotComputableError, combine_fingerprints
 from jobs.tasks.word_problems.statements import Equation, Statement
 
 MAX_KNOWN = 150

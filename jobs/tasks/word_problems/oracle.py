@@ -10,10 +10,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
-from jobs.tasks.word_problems.expressions import Letters, MalformedError, Reading, evaluate, parse_formula
+from jobs.tasks.word_problems.expressions import (
+    Letters,
+    MalformedError,
+    NotComputableError,
+    Reading,
+    evaluate,
+    parse_formula,
+)
 from jobs.tasks.word_problems.known_numbers import KnownNumbers
 from jobs.tasks.word_problems.problem import StoryProblem
-from jobs.tasks.word_problems.quantity import NotComputableError
 from jobs.tasks.word_problems.statements import Calculation, Equation, Mention, read_sentences
 from jobs.tasks.word_problems.walk import Fault, FaultKind, Walk
 

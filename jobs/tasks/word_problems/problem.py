@@ -8,8 +8,18 @@ from functools import cached_property
 from itertools import combinations
 from typing import Self
 
-from jobs.tasks.word_problems.expressions import Binary, Expression, Letter, as_quantity, numbers_of, parse_formula
-from jobs.tasks.word_problems.quantity import Quantity, combine, constant, story_number
+from jobs.tasks.word_problems.expressions import (
+    Binary,
+    Expression,
+    Letter,
+    Quantity,
+    as_quantity,
+    combine,
+    constant,
+    numbers_of,
+    parse_formula,
+    story_number,
+)
 
 NAMES = "abcdefghij"
 MAX_TERMS = 6

@@ -13,9 +13,8 @@ import yaml
 
 from exgrpo_core.types import Question
 from jobs.tasks.questions import TextEncoder, build_question, encode_prompt
-from jobs.tasks.word_problems.expressions import Expression, Reading, evaluate, parse_formula
+from jobs.tasks.word_problems.expressions import Expression, NotComputableError, Reading, evaluate, parse_formula
 from jobs.tasks.word_problems.problem import NAMES
-from jobs.tasks.word_problems.quantity import NotComputableError
 from jobs.tasks.word_problems.story import SOURCE, Story, StoryStep
 
 NumberSize = Literal["tiny", "small", "medium", "large"]

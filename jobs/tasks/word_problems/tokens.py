@@ -46,30 +46,10 @@ SIGNS = {
     "/": "/", "\N{DIVISION SIGN}": "/", "\\times": "*", "\\cdot": "*", "\\div": "/",
 }  # fmt: skip
 _EQUALS = {"=", "≈", "\\approx", "\\equiv", "=="}
-_SAYS = frozenset(
-    [
-        "is",
-        "are",
-        "was",
-        "were",
-        "equals",
-        "equal",
-        "makes",
-        "make",
-        "gives",
-        "give",
-        "giving",
-        "yields",
-        "leaves",
-        "leave",
-        "leaving",
-        "gets",
-        "get",
-        "totals",
-        "becomes",
-        "making",
-    ]
-)
+_SAYS = frozenset([
+    "is", "are", "was", "were", "equals", "equal", "makes", "make", "gives", "give", "giving", "yields", "leaves",
+    "leave", "leaving", "gets", "get", "totals", "becomes", "making",
+])  # fmt: skip
 _FRACTIONS = {"\\frac", "\\dfrac", "\\tfrac", "\\cfrac"}
 _TEXT_COMMANDS = {"\\text", "\\textbf", "\\mathrm", "\\mathbf", "\\textit", "\\begin", "\\end", "\\textrm", "\\mbox"}
 _SEPARATORS = {"\\implies", "\\rightarrow", "\\Rightarrow", "\\to", "\\therefore", "\\Longrightarrow", "\\quad"}

@@ -10,6 +10,7 @@ from jobs.tasks.word_problems.expressions import (
     Expression,
     Letter,
     Letters,
+    NotComputableError,
     Number,
     Reading,
     evaluate,
@@ -19,7 +20,6 @@ from jobs.tasks.word_problems.expressions import (
 )
 from jobs.tasks.word_problems.known_numbers import KnownNumbers, Span, assign_unknowns
 from jobs.tasks.word_problems.problem import StoryProblem
-from jobs.tasks.word_problems.quantity import NotComputableError
 from jobs.tasks.word_problems.statements import Calculation, Equation, Mention, Statement
 
 MAX_ROUNDS = 3

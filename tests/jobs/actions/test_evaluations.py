@@ -7,7 +7,7 @@ from exgrpo_core.config import ExGRPOConfig
 from jobs.actions.evaluations import plan_evaluation, resolve_target
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source
-from jobs.evaluation.user_benchmarks import benchmarks_folder
+from jobs.evaluation.protocols import benchmarks_folder
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.checkpoints import checkpoint_path, save_checkpoint

@@ -4,7 +4,7 @@ from jobs.actions.token_texts import token_texts
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import ModelSpec, TrainSpec
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from tests.jobs.preflight.test_chat_template import PANICS
 
 

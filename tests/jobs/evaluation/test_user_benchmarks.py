@@ -1,6 +1,6 @@
 import pytest
 
-from jobs.evaluation.user_benchmarks import (
+from jobs.evaluation.protocols import (
     UserBenchmarks,
     benchmarks_folder,
     choose_benchmark,

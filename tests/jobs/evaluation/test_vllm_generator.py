@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from jobs.evaluation.generation import PromptedQuestion
-from jobs.evaluation.vllm_generator import VllmGenerator
+from jobs.evaluation.local_generators import VllmGenerator
 from jobs.specs.evaluation import BenchmarkChoice
 from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
 from tests.jobs.judging.vllm_server import save_random_judge

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.evaluation.generation import PromptedQuestion
-from jobs.evaluation.vllm_generator import vllm_prompts
+from jobs.evaluation.local_generators import vllm_prompts
 from jobs.runs.control import TrainingError
 from jobs.training.answer_format import make_format_tokenizer
 from tests.jobs.training.chat_model import CHAT_TEMPLATE

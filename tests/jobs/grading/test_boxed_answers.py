@@ -102,5 +102,4 @@ def test_choices_are_graded_by_label():
     assert grade_choice("B", "B") is Grade.CORRECT
     assert grade_choice("B", "C") is Grade.WRONG
     assert grade_choice("B", "2") is Grade.WRONG
-    assert grade_choice("B", None) is Grade.UNPARSED
     assert grade_choice("B", "the second") is Grade.UNPARSED

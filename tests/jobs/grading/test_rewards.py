@@ -10,9 +10,8 @@ from jobs.grading.answer_grader import AnswerGrader
 from jobs.grading.reward_function import Response
 from jobs.grading.rewards import TASKS, ChainsReward, MathReward
 from jobs.specs.train import DataSpec
-from jobs.tasks.chains.problem import ChainProblem
-from jobs.tasks.chains.question_set import make_question
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
+from jobs.tasks.chains.question_set import ChainProblem, make_question
 
 QUESTION = make_question(0, ChainProblem.parse("Q6a*2b*9c-5d*3:", 10), make_tokenizer())
 STEPS = "6;a*2=2;b*9=8;c-5=3;d*3=9;"

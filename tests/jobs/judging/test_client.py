@@ -125,9 +125,8 @@ def test_a_rate_limit_spreads_requests():
     assert server.started_at[-1] - server.started_at[0] > 0.8  # three gaps of .5, less what the first was late
 
 
-def test_a_count_of_tokens_that_is_none_is_not_believed():
-    usage = {"total_tokens": -5}
-    content = json.loads(completion("\\boxed{yes}").content) | {"usage": usage}
+def test_without_a_count_of_tokens_all_that_were_allowed_count():
+    content = json.loads(completion("\\boxed{yes}").content) | {"usage": None}
     with serving(lambda _: Reply(content)) as server:
         spending = Spending(None, None)
         ask(server.address, spending=spending, max_tokens=100)

@@ -2,7 +2,7 @@ import pytest
 
 from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.preflight.chat_template import read_tokenizer
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 
 PANICS = (
     b'{"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "continuing_subword_prefix": "###", '

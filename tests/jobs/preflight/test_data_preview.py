@@ -14,7 +14,7 @@ from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import estimate_disk_bytes, estimate_resources
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.data_rows import DataError, iterate_raw_rows
 from tests.jobs.preflight.test_chat_template import PANICS
 

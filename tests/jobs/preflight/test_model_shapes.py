@@ -5,7 +5,7 @@ import pytest
 from jobs.preflight.model_shapes import ModelShape, _shape_of, check_context, model_shape
 from jobs.specs.base import LoraSpec
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.answer_format import AnswerFormatSettings
 from jobs.training.imitation import make_small_policy
 from jobs.training.warm_start import WarmStartSettings

@@ -12,8 +12,8 @@ from jobs.runs.checkpoints import list_checkpoints, save_checkpoint
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.question_set import make_questions
-from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.composition import run_training
 from jobs.training.imitation import make_small_policy
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.data_rows import DataError
 from jobs.training.dataset import DataSource, encode_rows, read_rows
 from jobs.training.templates import TemplateName

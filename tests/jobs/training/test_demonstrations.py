@@ -7,8 +7,8 @@ import pytest
 from exgrpo_core.config import ExGRPOConfig
 from jobs.runs.control import TrainingError
 from jobs.specs.train import DataSpec, TrainSpec
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.question_set import make_questions
-from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import load_external, read_external, read_external_column
 

@@ -14,9 +14,9 @@ from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import SpecError, load_preset, parse_spec
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
-from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.composition import run_sft, run_training
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.imitation import make_small_policy

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.templates import TemplateName, encode_messages, render_chat_prompt, render_prompt, template_text
 
 MESSAGES = (

@@ -14,7 +14,7 @@ from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
 from jobs.supervisor.open_index import rebuild_index
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.run_components import RunComponents
 from jobs.training.run_data import open_data, open_reward
 from jobs.training.validation import Validator

@@ -11,9 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from jobs.engines.embedded.generation import generate
 from jobs.engines.embedded.model import load_policy
 from jobs.engines.embedded.sampling import Sampler
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.oracle import judge_response
-from jobs.tasks.chains.problem import draw_problem
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.question_set import draw_problem
 from jobs.training import warm_start
 from jobs.training.answer_format import (
     AnswerFormatSettings,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 
 pytestmark = pytest.mark.verl
 

@@ -15,7 +15,7 @@ from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
-from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.imitation import make_small_policy
 from tests.jobs.engines.verl_ray.runs import start_worker, steps_of, wait_for, wait_for_rank, work, work_until
 from tests.jobs.engines.verl_ray.toy_sft import RANK_MODULE

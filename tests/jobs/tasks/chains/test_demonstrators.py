@@ -5,10 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from jobs.tasks.chains.demonstrators import Demonstrators, error_rate, write_code, write_demonstration
+from jobs.tasks.chains.demonstrators import (
+    SPECIAL_TOKENS,
+    Demonstrators,
+    error_rate,
+    make_tokenizer,
+    write_code,
+    write_demonstration,
+)
 from jobs.tasks.chains.oracle import judge_response, run_program
-from jobs.tasks.chains.problem import Operation, draw_problem
-from jobs.tasks.chains.tokenizer import SPECIAL_TOKENS, make_tokenizer
+from jobs.tasks.chains.question_set import Operation, draw_problem
 
 NUM_DRAWS = 3000
 
