@@ -8,64 +8,49 @@ from typer.testing import CliRunner
 
 from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, read_destinations
 from jobs.cli.main import app
-from tests.jobs.alerts.receiver import SECRET
+from tests.jobs.alerts.conftest import SECRET
 
 
 def invoke(**variables: str):
     return CliRunner().invoke(app, ["doctor", "--test-alerts"], env={URLS_VARIABLE: "", FILE_VARIABLE: ""} | variables)
 
 
-def test_nothing_set_is_no_destination():
-    assert read_destinations({}) == []
-
-
 def test_the_variable_is_taken_out_so_that_no_child_inherits_it():
     environment = {URLS_VARIABLE: f"json://localhost/{SECRET}  xmls://localhost/{SECRET}", "PATH": "x"}
     assert [destination.name for destination in read_destinations(environment)] == ["1 (json)", "2 (xmls)"]
     assert environment == {"PATH": "x"}
+    assert read_destinations(environment) == []
 
 
-def test_a_file_has_a_url_a_line_with_comments(tmp_path):
+@pytest.mark.parametrize(("mode", "number"), [(0o600, 2), (0o640, None), (0o604, None), (0o620, None)])
+def test_a_file_has_a_url_a_line_and_is_refused_where_others_may_read_or_write_it(tmp_path, mode, number):
     path = tmp_path / "alerts"
-    path.write_text("# the team\njson://localhost/a\n\n  json://localhost/b\n")
-    path.chmod(0o600)
-    assert len(read_destinations({FILE_VARIABLE: str(path)})) == 2
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
-def test_a_file_that_others_may_read_or_write_is_refused(tmp_path, mode):
-    path = tmp_path / "alerts"
-    path.write_text(f"json://localhost/{SECRET}\n")
+    path.write_text(f"# the team\njson://localhost/{SECRET}\n\n  json://localhost/b\n")
     path.chmod(mode)
-    with pytest.raises(AlertError, match="chmod 600") as caught:
+    if number is not None:
+        assert len(read_destinations({FILE_VARIABLE: str(path)})) == number
+        return
+    with pytest.raises(AlertError, match=str(path)) as caught:
         read_destinations({FILE_VARIABLE: str(path)})
     assert SECRET not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(AlertError, match=r"gone cannot be read \(No such file or directory\)"):
+    with pytest.raises(AlertError, match=str(tmp_path / "gone")):
         read_destinations({FILE_VARIABLE: str(tmp_path / "gone")})
 
 
-@pytest.mark.parametrize("url", [f"nonsense://{SECRET}", SECRET, f"json://{'/'}"])
-def test_an_unknown_url_is_refused_by_its_number_alone(url):
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"nonsense://{SECRET}", SECRET, f"json://{'/'}", "json://169.254.169.254/latest", "gotify://[fe80::1]/token",
+        "ntfys://2852039166/topic",
+    ],
+)  # fmt: skip
+def test_an_unknown_url_and_a_metadata_service_are_refused_by_their_number_alone(url):
     with pytest.raises(AlertError, match="alert URL 2 of 2: ") as caught:
         read_destinations({URLS_VARIABLE: f"json://localhost {url}"})
     assert SECRET not in str(caught.value)
-
-
-@pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]", "2852039166"])
-def test_a_metadata_service_is_refused(host):
-    with pytest.raises(AlertError, match=r"link-local|no such URL"):
-        read_destinations({URLS_VARIABLE: f"json://{host}/latest"})
-
-
-@pytest.mark.parametrize(
-    "url", ["ntfy://169.254.169.254/topic", "gotify://[fe80::1]/token", "ntfys://2852039166/topic"]
-)
-def test_a_metadata_service_is_refused_by_every_kind(url):
-    with pytest.raises(AlertError, match="link-local"):
-        read_destinations({URLS_VARIABLE: url})
 
 
 def test_no_name_server_hears_of_what_may_be_a_token(monkeypatch):
@@ -90,16 +75,11 @@ def test_the_command_says_which_destination_took_the_message(receiver):
     assert invoke(**{URLS_VARIABLE: receiver.url}).output == "1 (json): sent\n"
     assert receiver.titles == ["ExGRPO Workbench: a test"]
     receiver.refuses = True
+    assert invoke().exit_code == 1
     result = invoke(**{URLS_VARIABLE: receiver.url})
     assert result.exit_code == 1
     assert "1 (json): not accepted" in result.output
     assert SECRET not in result.output
-
-
-def test_the_command_says_where_to_set_destinations_where_none_is_set():
-    result = invoke()
-    assert result.exit_code == 1
-    assert "EXGRPO_ALERT_URLS" in result.stderr
 
 
 def test_the_command_line_loads_apprise_only_to_send():
