@@ -1,4 +1,3 @@
-import io
 import json
 import os
 import shutil
@@ -56,6 +55,7 @@ def small(bench: Bench) -> Path:
 
 
 def test_a_restored_workbench_holds_the_same_runs_journal_and_database(bench, used, tmp_path):
+    (bench.runs_root / used / "outside").symlink_to("/etc/hostname")
     before = shown(bench.runs_root)
     written = back_up(bench.runs_root, None, tmp_path / "runs.tar")
     assert (written.num_runs, written.has_database) == (1, True)
@@ -64,8 +64,17 @@ def test_a_restored_workbench_holds_the_same_runs_journal_and_database(bench, us
     assert shown(again) == before
     assert Journal(again).entries() == Journal(bench.runs_root).entries()
     for path in (bench.runs_root / used).rglob("*"):
-        if path.is_file() and path.name != "lock":
+        if path.is_file() and path.name not in ("lock", "outside"):
             assert (again / path.relative_to(bench.runs_root)).read_bytes() == path.read_bytes()
+    with tarfile.open(tmp_path / "runs.tar") as archive:
+        names = archive.getnames()
+        assert all(member.isreg() or member.isdir() for member in archive.getmembers())
+    assert not [name for name in names if name.endswith(("/lock", "supervisor.json", "outside", "-wal"))]
+    checkpoints = [names.index(name) for name in names if name.startswith(f"{used}/checkpoints/")]
+    others = [names.index(name) for name in names if name.startswith(used) and "/checkpoints" not in name]
+    assert names[0] == "workbench/workbench.db"
+    assert max(checkpoints) < min(others)
+    assert max(others) < names.index("workbench/journal.jsonl")
 
 
 def test_the_database_can_be_built_anew_from_a_backup_without_it(used, bench, tmp_path):
@@ -129,71 +138,35 @@ def test_postgresql_comes_back_from_its_dump_and_takes_in_what_came_later(bench,
         assert len(shown(tmp_path / "again", restored_url)["tags"]) == len(before["tags"]) + 1
 
 
-def test_links_and_files_of_processes_are_left_out(bench, used, tmp_path):
-    (bench.runs_root / used / "outside").symlink_to("/etc/hostname")
-    back_up(bench.runs_root, None, tmp_path / "runs.tar")
-    with tarfile.open(tmp_path / "runs.tar") as archive:
-        names = archive.getnames()
-        assert all(member.isreg() or member.isdir() for member in archive.getmembers())
-    assert not [name for name in names if name.endswith(("/lock", "supervisor.json", "outside", "-wal"))]
-    assert "workbench/journal.jsonl" in names
-
-
-def test_the_order_makes_a_copy_whole(used, bench, tmp_path):
-    back_up(bench.runs_root, None, tmp_path / "runs.tar")
-    with tarfile.open(tmp_path / "runs.tar") as archive:
-        names = archive.getnames()
-    checkpoints = [names.index(name) for name in names if name.startswith(f"{used}/checkpoints/")]
-    others = [names.index(name) for name in names if name.startswith(used) and "/checkpoints" not in name]
-    assert names[0] == "workbench/workbench.db"
-    assert checkpoints
-    assert max(checkpoints) < min(others)
-    assert max(others) < names.index("workbench/journal.jsonl")
-
-
-@pytest.mark.parametrize("kind", ["existing", "inside", "nowhere"])
-def test_a_bad_target_is_named(small, tmp_path, kind):
-    places = {
-        "existing": tmp_path / "there.tar",
-        "inside": small / "in.tar",
-        "nowhere": tmp_path / "no" / "x",
-    }
+@pytest.mark.parametrize("place", ["there.tar", "runs/in.tar", "no/x"])
+def test_a_bad_target_is_named(small, tmp_path, place):
     (tmp_path / "there.tar").write_text("mine")
-    with pytest.raises(ArchiveError, match=str(places[kind])):
-        back_up(small, None, places[kind])
+    target = small / "in.tar" if place == "runs/in.tar" else tmp_path / place
+    with pytest.raises(ArchiveError, match=str(target)):
+        back_up(small, None, target)
     assert (tmp_path / "there.tar").read_text() == "mine"
 
 
 def test_nothing_is_restored_over_runs(small, tmp_path):
     back_up(small, None, tmp_path / "runs.tar")
-    with pytest.raises(ArchiveError, match="is not empty"):
+    with pytest.raises(ArchiveError, match=str(small)):
         restore(tmp_path / "runs.tar", small)
 
 
-def test_half_a_backup_restores_nothing(small, tmp_path):
+def test_a_backup_cut_anywhere_or_with_a_damaged_header_restores_nothing(small, tmp_path):
     back_up(small, None, tmp_path / "runs.tar")
-    content = (tmp_path / "runs.tar").read_bytes()
-    (tmp_path / "half.tar").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ArchiveError, match=r"half\.tar"):
-        restore(tmp_path / "half.tar", tmp_path / "again")
-    assert not (tmp_path / "again").exists()
-    assert not list(tmp_path.glob(".restoring-*"))
-
-
-def test_a_backup_cut_after_any_member_or_with_a_damaged_header_restores_nothing(used, bench, tmp_path):
-    assert (bench.runs_root / used).is_dir()
-    back_up(bench.runs_root, None, tmp_path / "runs.tar")
     content = (tmp_path / "runs.tar").read_bytes()
     with tarfile.open(tmp_path / "runs.tar") as archive:
         places = [member.offset for member in archive.getmembers()]
     assert len(places) > 10
     # An octal digit of the second and of the last member's size.
     damaged = [content[: item + 130] + b"9" + content[item + 131 :] for item in (places[1], places[-1])]
-    for spoiled in [*(content[:entry] for entry in places), *damaged]:
+    for spoiled in [*(content[:entry] for entry in [*places, len(content) // 2]), *damaged]:
         (tmp_path / "spoiled.tar").write_bytes(spoiled)
         with pytest.raises(ArchiveError, match=r"spoiled\.tar"):
             restore(tmp_path / "spoiled.tar", tmp_path / "again")
         assert not (tmp_path / "again").exists()
+    assert not list(tmp_path.glob(".restoring-*"))
 
 
 def save(checkpoints: Path, step: int) -> Path:
@@ -256,16 +229,6 @@ def test_a_file_that_cannot_be_read_is_named_instead_of_the_target(small, tmp_pa
     monkeypatch.setattr(backup._Writer, "add", refuse)
     with pytest.raises(ArchiveError, match=r"of-another\.log: cannot be read or written"):
         back_up(small, None, tmp_path / "runs.tar")
-
-
-def test_a_backup_that_leads_out_of_its_folder_restores_nothing(tmp_path):
-    with tarfile.open(tmp_path / "evil.tar", "w") as archive:
-        member = tarfile.TarInfo("../outside")
-        member.size = 1
-        archive.addfile(member, io.BytesIO(b"x"))
-    with pytest.raises(ArchiveError):
-        restore(tmp_path / "evil.tar", tmp_path / "again")
-    assert not (tmp_path / "outside").exists()
 
 
 def test_the_commands_say_what_they_did(small, tmp_path):

@@ -45,13 +45,6 @@ def write_shards(checkpoint) -> None:
         (folder / name).write_bytes(b"shard")
 
 
-@pytest.mark.parametrize(("target", "step"), [("mine@5", 5), ("mine@last", 10)])
-def test_checkpoint_is_found_by_run_and_step(run, target, step):
-    model = resolve_target(run.path.parent, target)
-    assert (model.run_id, model.step) == (run.run_id, step)
-    assert Path(model.source) == checkpoint_path(run.checkpoints_path, step) / "policy"
-
-
 def test_best_checkpoint_is_that_of_the_highest_held_out_score_and_the_choice_is_recorded(run):
     with pytest.raises(CommandError, match=r"mine@best: no checkpoint of .* has a held-out score"):
         resolve_target(run.path.parent, "mine@best")
@@ -64,13 +57,15 @@ def test_best_checkpoint_is_that_of_the_highest_held_out_score_and_the_choice_is
     best, last, by_step = (resolve_target(run.path.parent, f"mine@{text}") for text in ("best", "last", "5"))
     assert (best.step, best.chosen_as) == (5, "best")
     assert (last.step, last.chosen_as) == (10, "last")
-    assert (by_step.step, by_step.chosen_as) == (5, None)
+    assert (by_step.run_id, by_step.step, by_step.chosen_as) == (run.run_id, 5, None)
+    assert Path(last.source) == checkpoint_path(run.checkpoints_path, 10) / "policy"
 
 
-def test_folder_whose_name_ends_like_a_choice_is_a_model(run, tmp_path):
+def test_folder_and_hub_name_are_models_of_no_run(run, tmp_path):
     folder = tmp_path / "model@best"
     folder.mkdir()
-    assert resolve_target(run.path.parent, str(folder)).source == str(folder)
+    for source in (str(folder), "owner/model"):
+        assert resolve_target(run.path.parent, source) == EvalModelSpec(source=source)
 
 
 @pytest.mark.parametrize(
@@ -86,21 +81,11 @@ def test_a_chat_template_that_the_model_lacks_is_refused_before_the_start(run, t
         queue_job(run.path.parent, spec)
 
 
-@pytest.mark.parametrize("target", ["mine@7", "mine@first"])
-def test_checkpoint_that_is_not_there_is_refused_with_those_that_are(run, target):
-    with pytest.raises(CommandError, match=r"no checkpoint at step .*; there are: 5, 10"):
-        resolve_target(run.path.parent, target)
-
-
-def test_damaged_checkpoint_is_refused(run):
+def test_checkpoint_that_is_damaged_or_not_there_is_refused(run):
     (checkpoint_path(run.checkpoints_path, 5) / "policy" / "config.json").write_text("{}")
-    with pytest.raises(CommandError, match=r"config\.json: differs from what was written.* Choose another step"):
-        resolve_target(run.path.parent, "mine@5")
-
-
-def test_folder_and_hub_name_are_models_of_no_run(tmp_path):
-    assert resolve_target(tmp_path, str(tmp_path)) == EvalModelSpec(source=str(tmp_path))
-    assert resolve_target(tmp_path, "owner/model") == EvalModelSpec(source="owner/model")
+    for target, reason in (("mine@7", "5, 10"), ("mine@first", "5, 10"), ("mine@5", r"config\.json")):
+        with pytest.raises(CommandError, match=reason):
+            resolve_target(run.path.parent, target)
 
 
 def test_evaluation_keeps_the_checkpoints_model_without_its_optimizer(run):
@@ -176,7 +161,7 @@ def test_checkpoint_of_a_run_that_reward_parts_trained_is_scored_by_them_too(run
     save_checkpoint(control.checkpoints_path, 5, write_policy)
     assert plan(run, target="random@5").reward_parts == ("random",)
     assert plan(run, reward_parts=["answer", "format"]).reward_parts == ("answer", "format")
-    with pytest.raises(CommandError, match="reward_parts: there is no 'style'; expected one of answer"):
+    with pytest.raises(CommandError, match="reward_parts"):
         plan(run, reward_parts=["style"])
 
 

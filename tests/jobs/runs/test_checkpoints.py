@@ -24,16 +24,14 @@ def save(folder, step, content=b"weights" * 100):
     return save_checkpoint(folder, step, write)
 
 
-def test_newest_checkpoint_is_found(tmp_path):
+def test_newest_checkpoint_is_found_and_only_the_newest_are_kept(tmp_path):
+    assert open_newest(tmp_path, lambda it: it.step) is None
     for step in (10, 9, 100):
         save(tmp_path, step)
     checkpoint, step = open_newest(tmp_path, lambda it: it.step)
     assert checkpoint.step == step == 100
-    assert checkpoint.path.name == "step-00000100"
-
-
-def test_folder_without_checkpoints_has_none(tmp_path):
-    assert open_newest(tmp_path, lambda it: it.step) is None
+    prune_checkpoints(tmp_path, 2)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000100", "step-00000010"]
 
 
 @pytest.mark.parametrize("offset", [0, 1, 350, 699])
@@ -77,18 +75,15 @@ def test_when_no_checkpoint_is_whole_each_fault_is_named_and_all_stay(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, "", "{", '{"files": []}', "[]"])
-def test_damaged_manifest_is_named(tmp_path, content):
+def test_damaged_manifest_and_missing_file_are_named(tmp_path, content):
     path = save(tmp_path, 1).path / "manifest.json"
     path.unlink() if content is None else path.write_text(content)
     fault = find_fault(path.parent)
     assert (fault.kind, fault.file) == (FaultKind.UNREADABLE, f"{tmp_path.name}/step-00000001/manifest.json")
-
-
-def test_missing_file_is_named(tmp_path):
-    path = save(tmp_path, 1).experience / "experience.json"
-    path.unlink()
-    name = f"{tmp_path.name}/step-00000001/experience/experience.json"
-    assert find_fault(path.parent.parent) == Fault(FaultKind.MISSING, name)
+    missing = save(tmp_path, 2).experience / "experience.json"
+    missing.unlink()
+    name = f"{tmp_path.name}/step-00000002/experience/experience.json"
+    assert find_fault(missing.parent.parent) == Fault(FaultKind.MISSING, name)
 
 
 def test_interrupted_save_leaves_no_checkpoint_and_the_next_save_is_whole(tmp_path):
@@ -100,11 +95,6 @@ def test_interrupted_save_leaves_no_checkpoint_and_the_next_save_is_whole(tmp_pa
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(tmp_path, 5, write)
     assert list(tmp_path.iterdir()) == []
-    save(tmp_path, 5)
-    assert find_fault(tmp_path / "step-00000005") is None
-
-
-def test_saving_a_step_again_replaces_it(tmp_path):
     save(tmp_path, 5, b"old")
     save(tmp_path, 5, b"new")
     assert (tmp_path / "step-00000005" / "policy" / "model.safetensors").read_bytes() == b"new"
@@ -133,13 +123,6 @@ def test_a_checkpoint_stays_where_the_folder_that_was_to_replace_it_is_gone(tmp_
         save_checkpoint(tmp_path, 5, write)
     assert find_fault(tmp_path / "step-00000005") is None
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
-
-
-def test_only_the_newest_are_kept(tmp_path):
-    for step in range(1, 6):
-        save(tmp_path, step)
-    prune_checkpoints(tmp_path, 2)
-    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000005", "step-00000004"]
 
 
 def test_a_step_damaged_twice_is_set_aside_twice(tmp_path):
