@@ -21,8 +21,7 @@ from jobs.specs.train import TrainSpec
 from jobs.studies.definition import Scale, Study, load_study
 from jobs.studies.matrix import RunKey, spec_of
 from jobs.training.composition import open_components
-from jobs.training.run_components import RunComponents
-from jobs.training.validation import EVALUATION_SEED
+from jobs.training.run_components import EVALUATION_SEED, RunComponents
 
 RESULT_FILE = Path(__file__).parents[1] / "docs" / "studies" / "crossover.jsonl"
 FULL_ROLLOUTS = 10_000

@@ -13,15 +13,16 @@ from rich.console import Console
 from rich.table import Table
 
 from jobs.actions.queueing import queue_job
-from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status
+from jobs.cli.options import DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status
 from jobs.cli.probe import describe
-from jobs.cli.workbench import Supervision, Workbench
+from jobs.cli.workbench import Workbench
 from jobs.runs.control import RunStatus
 from jobs.runs.lookup import open_run
 from jobs.runs.report import report_run
 from jobs.runs.state import RunState, read_state
 from jobs.specs.train import ModelSpec, load_preset
 from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.instance import supervisor_command
 from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from jobs.supervisor.open_index import open_fresh_index
 from jobs.training.probe import probe
@@ -53,7 +54,7 @@ def run_demo(runs_root: Path, is_headless: bool, is_real: bool = False) -> int:
     if is_headless:
         return _train_headless(runs_root, run_ids, num_running)
     threading.Thread(target=_print_results_at_end, args=(runs_root, run_ids), daemon=True).start()
-    return Workbench(runs_root, None, DEFAULT_PORT, Supervision(num_running)).serve(opens_browser=True)
+    return Workbench(runs_root, None, supervisor_command(runs_root, num_running)).serve(opens_browser=True)
 
 
 def _submit_toy(runs_root: Path) -> list[str]:

@@ -1,8 +1,9 @@
 """The commands that score models on benchmarks and judge chains of thought."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +11,7 @@ from db.queries.benchmarks import list_scores
 from db.statistics.intervals import half_interval_95
 from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.queueing import queue_job
+from jobs.analysis.report import summarize_judge
 from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
 from jobs.contamination.probes import overlap_shares
@@ -18,7 +20,8 @@ from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards
 from jobs.evaluation.protocols import protocol_of
 from jobs.recording.event_reader import iterate_events
-from jobs.runs.lookup import open_run
+from jobs.runs.lookup import find_run_id, open_run
+from jobs.specs.judging import parse_judge_spec
 from jobs.specs.mistakes import SpecError
 from jobs.specs.settings import apply_settings
 from jobs.supervisor.open_index import open_fresh_index
@@ -26,14 +29,6 @@ from jobs.training.dataset import DataSource, read_rows
 
 if TYPE_CHECKING:
     from jobs.specs.evaluation import EvalSpec
-from typing import TYPE_CHECKING, Any
-
-from jobs.analysis.report import summarize_judge
-from jobs.runs.lookup import find_run_id
-from jobs.specs.judging import parse_judge_spec
-
-if TYPE_CHECKING:
-    pass
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its signature
@@ -74,11 +69,11 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
 def _make_spec(
     runs_root: Path, target: str, benchmarks: list[str], limits: tuple[int | None, int | None], settings: list[str]
 ) -> "EvalSpec":
-    choices = []
-    for text in benchmarks:
-        name, _, source = text.partition("=")
-        fields = {"name": name, "source": source or None, "num_questions": limits[0], "samples_per_question": limits[1]}
-        choices.append(fields)
+    given = (text.partition("=") for text in benchmarks)
+    choices = [
+        {"name": name, "source": source or None, "num_questions": limits[0], "samples_per_question": limits[1]}
+        for name, _, source in given
+    ]
     spec = apply_settings(plan_evaluation(runs_root, target, {"benchmarks": choices}, "eval"), settings)
     changed = {setting.partition("=")[0].strip() for setting in settings} & {"template", "temperature"}
     without = tuple(choice.model_copy(update=dict.fromkeys(changed)) for choice in spec.benchmarks)
@@ -86,14 +81,12 @@ def _make_spec(
 
 
 def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_json: bool) -> None:
-    import dataclasses
-
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_scores(database, run_id=run_id)
     events = iterate_events(open_run(runs_root, run_id), "benchmark")
     means = {event["benchmark"]: event.get("reward_parts") or {} for event in events}
     if as_json:
-        scores = [dataclasses.asdict(row) for row in rows]
+        scores = [asdict(row) for row in rows]
         print_json({"run_id": run_id, "scores": scores, "reward_parts": means})
         return
     for row in rows:
@@ -178,13 +171,10 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         print_json({"run_id": job_id}) if as_json else print_result(job_id)
         return
     state = follow(runs_root, database_url, job_id)
-    _print_judgement(_summarize(runs_root, database_url, job_id), as_json)
-    exit_as(state)
-
-
-def _summarize(runs_root: Path, database_url: str | None, job_id: str) -> dict[str, Any]:
     with open_fresh_index(runs_root, database_url) as database:
-        return summarize_judge(database, job_id)
+        summary = summarize_judge(database, job_id)
+    _print_judgement(summary, as_json)
+    exit_as(state)
 
 
 def _print_judgement(summary: dict[str, Any], as_json: bool) -> None:

@@ -1,28 +1,21 @@
 """The commands that ask a model: a look before a run, and a chat with checkpoints."""
 
+import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, print_json, print_result
+from exgrpo_core.config import MAX_SEED
+from exgrpo_core.errors import InputError
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, counted, print_json, print_result, print_status
 from jobs.preflight.resolution import resolve
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, merge_settings, parse_spec
 
 if TYPE_CHECKING:
     from jobs.training.probe_report import ProbeReport
-import json
-import sys
-from typing import TYPE_CHECKING
-
-from exgrpo_core.config import MAX_SEED
-from exgrpo_core.errors import InputError
-from jobs.cli.options import counted, print_status
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 MAX_RESPONSE_TOKENS = 256
 """Longest response where neither preset nor file says."""
@@ -114,7 +107,7 @@ def _read_prompt() -> str:
         raise InputError("prompt: expected text in UTF-8.") from None
 
 
-def _print(target: str, record: "dict[str, Any]") -> None:
+def _print(target: str, record: dict[str, Any]) -> None:
     if "prompt" in record:
         print_status(f"{target} gets {counted(record['num_prompt_tokens'], 'token', 'tokens')}:\n{record['prompt']}")
         return

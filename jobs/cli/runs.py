@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from db.rows.runs import RunRow
 
 FOLLOW_SECONDS = 0.3
+_CURVE = "pass_at_1_curve"
+"""The field of a run that is not printed."""
 _NARROW = 100
 _PIPED = 1000
 """Columns of output that no terminal shows: a run is one line."""
@@ -55,7 +58,7 @@ def runs(
         rows = list_runs(database, RunFilter(is_archived=None), limit=None)
     listed = [row for row in rows if includes_archived or not row.is_archived]
     if as_json:
-        print_json([_without_curve(row) for row in listed])
+        print_json([{name: value for name, value in asdict(row).items() if name != _CURVE} for row in listed])
     elif listed:
         _print_table(listed)
     elif rows:
@@ -167,14 +170,6 @@ def _print_from(path: Path, offset: int) -> int:
     lines = content.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     typer.echo(escape_control_characters(lines), nl=False)
     return offset + len(content)
-
-
-def _without_curve(row: "RunRow") -> dict[str, Any]:
-    import dataclasses
-
-    content = dataclasses.asdict(row)
-    content.pop("pass_at_1_curve")
-    return content
 
 
 def _print_table(rows: "list[RunRow]") -> None:

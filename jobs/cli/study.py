@@ -3,11 +3,11 @@
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from db.statistics.intervals import interval_text
+from db.statistics.intervals import MeanInterval, interval_text
 from jobs.cli.following import follow, leave_to_supervisor
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -25,9 +25,9 @@ from jobs.runs.control import RunStatus
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import SpecError
 from jobs.studies.comparison import compare, reading
-from jobs.studies.definition import Scale, load_study
-from jobs.studies.matrix import wanted_keys
-from jobs.studies.running import pending_runs, start
+from jobs.studies.definition import Scale, Study, load_study
+from jobs.studies.matrix import RunKey, wanted_keys
+from jobs.studies.running import PendingRun, pending_runs, start
 from jobs.studies.study_results import (
     MOST_SEEDS,
     POWER,
@@ -41,12 +41,6 @@ from jobs.studies.study_results import (
     state_of_keys,
 )
 from jobs.supervisor.open_index import open_fresh_index
-
-if TYPE_CHECKING:
-    from db.statistics.intervals import MeanInterval
-    from jobs.studies.definition import Scale, Study
-    from jobs.studies.matrix import RunKey
-    from jobs.studies.running import PendingRun
 
 study_app = command_group("The paper's tables: their runs and their numbers.")
 
@@ -111,7 +105,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
         raise typer.Exit(EXIT_FAILURE)
 
 
-def _queue(runs_root: Path, study: "Study", pending: "list[PendingRun]", settings: list[str]) -> int:
+def _queue(runs_root: Path, study: Study, pending: list[PendingRun], settings: list[str]) -> int:
     """Queue all runs that can be queued, print why the others cannot, and return the number queued."""
     num_queued = 0
     for item in pending:
@@ -251,9 +245,7 @@ def report(
     print_result(str(path))
 
 
-def _wanted(
-    name: str, scale: str | None, num_seeds: int | None, cells: list[str] | None
-) -> "tuple[Study, list[RunKey]]":
+def _wanted(name: str, scale: str | None, num_seeds: int | None, cells: list[str] | None) -> tuple[Study, list[RunKey]]:
     study, study_scale = _study_at(name, scale)
     names = [name.strip() for names in cells or [] for name in names.split(",")]
     chosen = [study.cell(item) for item in names] or study.cells
@@ -266,7 +258,7 @@ def _wanted(
     return study, keys
 
 
-def _study_at(name: str, scale: str | None) -> "tuple[Study, Scale]":
+def _study_at(name: str, scale: str | None) -> tuple[Study, Scale]:
     study = load_study(name)
     if scale is None:
         return study, study.scales[0]
@@ -284,7 +276,7 @@ def _cell_line(measured: StudyResults, result: CellResult) -> str:
     return f"{result.cell.name}: {name} {interval_text(result.figures[name])}{difference_text} ({num_seeds} seeds)"
 
 
-def _interval(interval: "MeanInterval | None") -> dict[str, Any] | None:
+def _interval(interval: MeanInterval | None) -> dict[str, Any] | None:
     """Return an interval for JSON, which has no NaN: `half` of a single seed is null."""
     if interval is None:
         return None

@@ -3,7 +3,7 @@
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,11 +22,8 @@ from jobs.preflight.launch_scripts import ScriptKind, write_script
 from jobs.runs.control import ENDED
 from jobs.runs.report import describe_report, report_run
 from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, load_preset, load_spec, parse_spec
+from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, parse_spec
 from jobs.supervisor.open_index import open_fresh_index
-
-if TYPE_CHECKING:
-    from jobs.specs.train import TrainSpec
 
 DEFAULT_PRESETS = {"embedded": "chains-exgrpo", "verl": "qwen-0.5b"}
 """For each engine, the preset to start from if none is named."""
@@ -61,7 +58,8 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         typer.echo(write_script(chosen, runs_root, script).text, nl=False)
         return
     if dry_run:
-        _print_plan(chosen, runs_root, as_json)
+        plan = plan_run(chosen, runs_root)
+        print_json(asdict(plan)) if as_json else print_result(describe_plan(plan))
         return
     run_id = queue_job(runs_root, chosen)
     if detach:
@@ -75,7 +73,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     exit_as(state)
 
 
-def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> "TrainSpec":
+def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> TrainSpec:
     if preset is not None and path is not None:
         raise SpecError("expected one of them; a file may name its preset in `extends`.", "--preset", "--spec")
     default = DEFAULT_PRESETS.get(engine or "embedded", DEFAULT_PRESETS["embedded"])
@@ -83,17 +81,12 @@ def _read_spec(preset: str | None, path: Path | None, engine: str | None, settin
     return apply_settings(spec, [*([f"engine={engine}"] if engine else []), *settings])
 
 
-def _with_overrides(spec: "TrainSpec", overrides: list[str]) -> "TrainSpec":
+def _with_overrides(spec: TrainSpec, overrides: list[str]) -> TrainSpec:
     if not overrides:
         return spec
     content = spec.model_dump(mode="json")
     content["verl"]["overrides"] += overrides
     return parse_spec(content, "--override")
-
-
-def _print_plan(spec: "TrainSpec", runs_root: Path, as_json: bool) -> None:
-    plan = plan_run(spec, runs_root)
-    print_json(asdict(plan)) if as_json else print_result(describe_plan(plan))
 
 
 def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str, object]:

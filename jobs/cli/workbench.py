@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import webbrowser
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,58 +111,20 @@ _RESTART_SECONDS = 2.0
 _BOUND = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter"]
 
 
-@dataclass(frozen=True, slots=True)
-class PagesAddress:
-    """The address where the pages listen, and the host names that they accept besides this machine's.
-
-    Without `remote_host` they listen on the loopback address only. With a `sign_in` file people sign in.
-    """
-
-    remote_host: str | None = None
-    allowed_hosts: tuple[str, ...] = ()
-    sign_in: Path | None = None
-
-    def options(self) -> list[str]:
-        """Return this as options of the pages' server."""
-        bind_options = (
-            ["--host", "127.0.0.1"] if self.remote_host is None else ["--host", self.remote_host, "--allow-remote"]
-        )
-        sign_in_options = [] if self.sign_in is None else ["--sign-in", str(self.sign_in.absolute())]
-        return [
-            *bind_options,
-            *sign_in_options,
-            *(option for name in self.allowed_hosts for option in ("--allow-host", name)),
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class Supervision:
-    """How many runs may run at once, and the seconds that a stop may take at least before a run is ended by force."""
-
-    max_running: int = 1
-    stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
-
-    def command(self, runs_root: Path) -> list[str]:
-        """Return the command line of the supervisor."""
-        return supervisor_command(runs_root, self.max_running, self.stop_grace_seconds)
-
-
 class Workbench:
-    """The supervisor and the pages of one runs root."""
+    """The supervisor and the pages of one runs root; `page_options` are of the pages' server."""
 
     def __init__(
         self,
         runs_root: Path,
         database_url: str | None,
-        port: int,
-        supervision: Supervision | None = None,
-        address: PagesAddress | None = None,
+        supervisor: Sequence[str],
+        page_options: Sequence[str] = ("--host", "127.0.0.1", "--port", str(DEFAULT_PORT)),
     ) -> None:
         self._runs_root = runs_root.resolve()
         self._folder = self._runs_root / WORKBENCH_FOLDER
-        self._port = port
-        self._supervision = supervision or Supervision()
-        self._address = address or PagesAddress()
+        self._supervisor = supervisor
+        self._page_options = page_options
         self._environment = {STARTER_VARIABLE: str(os.getpid())}
         if database_url is not None:
             self._environment[DATABASE_URL_VARIABLE] = database_url
@@ -210,13 +173,13 @@ class Workbench:
         self._must_end = True
 
     def _start_supervisor(self) -> "subprocess.Popen[bytes]":
-        command = _BOUND + self._supervision.command(self._runs_root) + ["--wait"]
+        command = [*_BOUND, *self._supervisor, "--wait"]
         with (self._folder / LOG_FILE).open("ab") as log:
             return start_detached(command, log.fileno(), self._folder, self._environment)
 
     def _start_pages(self) -> "subprocess.Popen[bytes]":
         command = [*_BOUND, sys.executable, "-P", "-m", "app.serving.server", "--runs-root", str(self._runs_root)]
-        command += ["--port", str(self._port), *self._address.options()]
+        command += self._page_options
         environment = dict(os.environ) | self._environment | {"PYTHONPATH": str(PROJECT_ROOT)}
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)
 
@@ -276,6 +239,9 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
     ] = None,
 ) -> None:
     """Start the supervisor and the pages; Ctrl-C ends both; runs continue."""
-    address = PagesAddress(remote_host, tuple(allowed_hosts or ()), sign_in)
-    workbench = Workbench(runs_root, database_url, port, Supervision(max_running, stop_grace), address)
-    raise typer.Exit(workbench.serve(opens_browser))
+    options = ["--port", str(port), "--host", remote_host or "127.0.0.1"]
+    options += ["--allow-remote"] if remote_host is not None else []
+    options += ["--sign-in", str(sign_in.absolute())] if sign_in is not None else []
+    options += [option for name in allowed_hosts or () for option in ("--allow-host", name)]
+    supervisor = supervisor_command(runs_root, max_running, stop_grace)
+    raise typer.Exit(Workbench(runs_root, database_url, supervisor, options).serve(opens_browser))

@@ -67,11 +67,6 @@ def estimate_disk(spec: TrainSpec, mean_response_tokens: float | None = None) ->
     )
 
 
-def estimate_disk_bytes(spec: TrainSpec, mean_response_tokens: float | None = None) -> int:
-    """Return the bytes that a run needs without its checkpoints."""
-    return estimate_disk(spec, mean_response_tokens).total
-
-
 def checkpoint_bytes(shape: ModelShape, spec: TrainSpec) -> int:
     """Return the bytes of the checkpoints that a run keeps, and of one more, written before the oldest is removed.
 
@@ -99,7 +94,7 @@ class ResourceEstimate:
 
 def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
     """Return a coarse estimate, not a measurement."""
-    shape, recordings = model_shape(spec.model.source, spec.model.revision), estimate_disk_bytes(spec)
+    shape, recordings = model_shape(spec.model.source, spec.model.revision), estimate_disk(spec).total
     num_gpus = spec.verl.num_gpus if spec.engine == "verl" else 0
     if shape is None:
         return ResourceEstimate(num_gpus, None, recordings, None)

@@ -13,7 +13,7 @@ from jobs.launchers.local import WORKER_MODULE
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
 from jobs.preflight.data_preview import preview_data
-from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
+from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.preflight.machine_fit import UNNAMED_RUN
 from jobs.preflight.memory_estimate import ASSUMED_GPU_BYTES, MemoryEstimate, estimate_memory, estimate_peak
 from jobs.preflight.model_shapes import model_file, model_shape
@@ -86,7 +86,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         command=_command(spec, runs_root.absolute() / UNNAMED_RUN, notices),
         memory=estimate_memory(shape, spec) if shape is not None and is_verl and spec.sft is None else None,
         num_gpus=spec.verl.num_gpus if is_verl else 1,
-        trajectory_bytes=estimate_disk_bytes(spec),
+        trajectory_bytes=estimate_disk(spec).total,
         checkpoint_bytes=None if shape is None else checkpoint_bytes(shape, spec),
         parameters=None if shape is None else shape.parameters,
         trained_parameters=None if shape is None else shape.trained_parameters(spec.model),

@@ -27,7 +27,7 @@ from jobs.training.demonstrations import read_demonstrations, read_external
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
 from jobs.training.run_data import log_first_prompt, open_data, open_reward
-from jobs.training.sft_loop import SftComponents, SftLoop
+from jobs.training.sft_loop import SftLoop
 from jobs.training.training_loop import TrainingLoop
 
 
@@ -67,7 +67,10 @@ def run_sft(
     try:
         with open_reward(spec) as reward:
             loaded = _load(spec, control.stop_requested, run.checkpoints_path, read_benchmarks)
-            return SftLoop(spec, run.path, _sft_components(spec, reward, loaded), recorder, control).run()
+            demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
+            engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
+            components = RunComponents(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks)
+            return SftLoop(spec, run.path, components, recorder, control).run(demonstrations, engine.imitate)
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
 
@@ -148,13 +151,6 @@ def _components(spec: TrainSpec, reward: RewardFunction, terms: RewardParts | No
         loaded.benchmarks,
         terms.take_metrics if terms else dict,
     )
-
-
-def _sft_components(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> SftComponents:
-    demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
-    engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
-    components = RunComponents(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks)
-    return SftComponents(components, engine.imitate, demonstrations)
 
 
 def _engine(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded, optim: OptimSettings) -> EmbeddedEngine:

@@ -105,17 +105,14 @@ def _write_story_solutions(questions: Sequence[Question], seed: int) -> list[str
 
 
 def _write_texts(questions: Sequence[Question], seed: int) -> list[str]:
-    rng = random.Random(seed)
-    return [_write_right(question, rng) for question in questions]
-
-
-def _write_right(question: Question, rng: random.Random) -> str:
-    """Return a demonstrator's solution with the right answer, even if its steps are wrong."""
-    problem, demonstrators = read_problem(question), Demonstrators()
-    while True:
+    """Return a demonstrator's solution of each chain with the right answer, even if its steps are wrong."""
+    rng, demonstrators, texts = random.Random(seed), Demonstrators(), []
+    for problem in map(read_problem, questions):
         text = write_demonstration(problem, rng, demonstrators)
-        if judge_response(problem, text).is_correct:
-            return text
+        while not judge_response(problem, text).is_correct:
+            text = write_demonstration(problem, rng, demonstrators)
+        texts.append(text)
+    return texts
 
 
 def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str, are_all_needed: bool) -> list[str]:
@@ -152,32 +149,20 @@ def encode_response(question: Question, text: str, tokenizer: Any) -> TokenSeque
 def read_external(spec: TrainSpec, questions: Sequence[Question], tokenizer: Any) -> dict[int, Experience]:  # noqa: ANN401 (any Hugging Face tokenizer)
     """Return question index -> trajectory as a specification says; none where it uses no such trajectories.
 
+    Rows of a column without one have none; those longer than `algorithm.max_response_tokens` are left out with a
+    warning.
+
     Raises:
         TrainingError: The file, or a row, cannot be used.
         DataError: A row of the data set cannot be used, or none has a trajectory that fits.
     """
-    limit = spec.algorithm.max_response_tokens
+    limit, column = spec.algorithm.max_response_tokens, spec.external_column
     if spec.external_experience is not None:
         return load_external(spec.external_experience, questions, tokenizer, limit)
-    if spec.external_column is None:
+    if column is None:
         return {}
-    return read_external_column(spec, spec.external_column, questions, tokenizer)
-
-
-def read_external_column(
-    spec: TrainSpec,
-    column: str,
-    questions: Sequence[Question],
-    tokenizer: Any,  # noqa: ANN401 (any Hugging Face tokenizer)
-) -> dict[int, Experience]:
-    """Return question index -> trajectory from a column of the run's data set, such as `target` of the paper's.
-
-    Rows without one have none; those longer than `algorithm.max_response_tokens` are left out with a warning.
-
-    Raises:
-        DataError: A row's response is neither a text nor a list of messages, or no row has one that fits.
-    """
-    limit, external, num_long = spec.algorithm.max_response_tokens, {}, 0
+    external: dict[int, Experience] = {}
+    num_long = 0
     texts = read_responses(spec, questions, column, are_all_needed=False)
     for question, text in zip(questions, texts, strict=True):
         if not text:

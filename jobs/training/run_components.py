@@ -1,5 +1,10 @@
-"""The components of one run that a composition root builds."""
+"""The components of one run, and scores during training: questions and benchmarks, graded as rewards are.
 
+Scores are recorded as evaluations of the run, in another table than benchmark scores.
+"""
+
+import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,8 +12,10 @@ from typing import Protocol
 
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.types import Experience, Question
-from jobs.grading.reward_function import Response, RewardFunction
-from jobs.recording.recorder import RunRecorder
+from jobs.grading.reward_function import Grade, Response, RewardFunction
+from jobs.recording.recorder import EvaluationRecord, RunRecorder
+from jobs.runs.control import Control, Phase
+from jobs.specs.base import ValidationBenchmark
 from jobs.specs.train import TrainSpec
 from jobs.training.templates import PromptTokenizer
 
@@ -58,3 +65,64 @@ class RunComponents:
         """Record the questions that the run begins with."""
         recorder.questions(self.questions, "training")
         recorder.questions(self.held_out, "held_out")
+
+
+logger = logging.getLogger(__name__)
+
+EVALUATION_SEED = 7919
+"""Seed of evaluations, the same at every step and in every run."""
+
+
+class Validator:
+    """Scores the policy as the specification says, and records the scores."""
+
+    def __init__(self, spec: TrainSpec, components: RunComponents, recorder: RunRecorder, control: Control) -> None:
+        self._spec = spec
+        self._components = components
+        self._recorder = recorder
+        self._control = control
+
+    def evaluate(self, step: int) -> None:
+        """Score held-out questions and benchmarks as configured, training questions before and after training only."""
+        validation = self._spec.validation
+        is_end = step in (0, self._spec.num_steps)
+        if not is_end and (validation.interval is None or step % validation.interval):
+            return
+        with self._control.phase(Phase.EVALUATION):
+            if is_end:
+                self._evaluate_set(step, "training", self._components.questions[: validation.num_training_questions])
+            self._evaluate_set(step, "held_out", self._components.held_out)
+            for name, questions in self._components.benchmarks.items():
+                self._evaluate_set(step, name, questions)
+
+    def _evaluate_set(self, step: int, question_set: str, questions: Sequence[Question]) -> None:
+        if not questions:
+            return
+        validation, began_at = self._spec.validation, time.perf_counter()
+        benchmark = validation.benchmarks.get(question_set, ValidationBenchmark())
+        num_samples = benchmark.samples_per_question or validation.samples_per_question
+        temperature = validation.temperature if benchmark.temperature is None else benchmark.temperature
+        responses = self._components.engine.generate_for_evaluation(
+            questions,
+            num_samples,
+            temperature,
+            self._spec.algorithm.max_response_tokens,
+            EVALUATION_SEED,
+        )
+        verdicts = self._components.reward.grade(
+            [question for question in questions for _ in range(num_samples)],
+            [response for sampled in responses for response in sampled],
+        )
+        is_correct = [verdict.outcome == Grade.CORRECT.value for verdict in verdicts]
+        num_correct = [sum(is_correct[i : i + num_samples]) for i in range(0, len(is_correct), num_samples)]
+        record = EvaluationRecord(
+            step=step,
+            question_set=question_set,
+            question_ids=[question.question_id for question in questions],
+            num_correct=num_correct,
+            samples_per_question=num_samples,
+            temperature=temperature,
+            seconds=time.perf_counter() - began_at,
+        )
+        self._recorder.evaluation(record)
+        logger.info("step %d: %s Avg@%d %.3f", step, question_set, num_samples, record.avg_at_n)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import yaml
 
+from exgrpo_core.errors import FieldError
 from jobs.pretrained.chat_templates import ChatTokenizer, render_conversation
 from jobs.tasks.questions import TextEncoder, encode_prompt
 
@@ -48,13 +49,7 @@ def template_text(name: TemplateName) -> str:
 
 
 def render_prompt(name: TemplateName, messages: Sequence[Message]) -> str:
-    """Return the prompt for the last message, without a tokenizer; a row's system message is not used.
-
-    Raises:
-        ValueError: The template is `chat` or `auto`, which need a tokenizer.
-    """
-    if name in {TemplateName.CHAT, TemplateName.AUTO}:
-        raise ValueError(f"template: {name.value} needs the model's tokenizer; use encode_messages.")
+    """Return the prompt for the last message by a template with a text; a row's system message is not used."""
     return template_text(name).replace(QUESTION_MARK, messages[-1]["content"].strip())
 
 
@@ -68,7 +63,7 @@ def encode_messages(
     """Return the prompt for a question's messages, as text and as token ids.
 
     Raises:
-        ValueError: The template is `chat` and the tokenizer has none, or refuses the messages.
+        FieldError: The template is `chat` and the tokenizer has none, or refuses the messages.
     """
     if name.resolved(bool(getattr(tokenizer, "chat_template", None))) is TemplateName.CHAT:
         text = render_chat_prompt(messages, tokenizer)
@@ -81,9 +76,9 @@ def render_chat_prompt(messages: Sequence[Message], tokenizer: ChatTokenizer) ->
     """Return the messages in the tokenizer's chat template, with the beginning of the assistant's turn.
 
     Raises:
-        ValueError: The tokenizer has no chat template, or it refuses the messages.
+        FieldError: The tokenizer has no chat template, or it refuses the messages.
     """
     try:
         return render_conversation(tokenizer.get_chat_template(), tokenizer.special_tokens_map, messages)
     except ValueError as error:
-        raise ValueError(f"template: the tokenizer's chat template cannot be used ({error}).") from error
+        raise FieldError(f"the tokenizer's chat template cannot be used ({error}).", "template") from error

@@ -1,11 +1,13 @@
-"""The training loop: `exgrpo_step` on an engine, with evaluation, checkpoints, recording and stops between steps.
+"""The loop of an attempt, with evaluation, checkpoints, recording and stops between steps; `exgrpo_step` in it.
 
 A resume also says what it does with the experience of steps after its checkpoint.
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,13 +29,13 @@ from jobs.runs.checkpoints import (
 from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
-from jobs.training.run_components import RunComponents
-from jobs.training.validation import Validator
+from jobs.training.run_components import RunComponents, Validator
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
-class TrainingLoop:
+class AttemptLoop:
     """One attempt of one run, from its newest whole checkpoint (or the start) to its last step."""
 
     def __init__(
@@ -44,72 +46,131 @@ class TrainingLoop:
         self.recorder = recorder
         self.control = control
         self.validator = Validator(spec, components, recorder, control)
-        self._keeps_later = spec.resume.experience == "newest"
-        self.segments = run_directory / "buffer"
         self.checkpoints = run_directory / "checkpoints"
-        self.segments.mkdir(parents=True, exist_ok=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
+
+    def take_step(self, step: int) -> None:
+        """Do step number `step`, record it and log it."""
+        raise NotImplementedError
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Write what a later attempt needs to continue after the last step."""
+        raise NotImplementedError
+
+    def train(self, step: int, *, is_new: bool) -> RunStatus:
+        """Train on after `step` until the last one or until a stop is requested; return `finished` or `stopped`."""
+        self.control.heartbeat(step)
+        if is_new:
+            self.validator.evaluate(0)
+        saved_step = None if is_new else step
+        while step < self.spec.num_steps:
+            if self.control.stop_requested():
+                if saved_step != step:
+                    self._save(step)
+                return RunStatus.STOPPED
+            step += 1
+            with self.control.phase(Phase.STEP):
+                self.take_step(step)
+            self.control.heartbeat(step)
+            self.validator.evaluate(step)
+            if step % self.spec.checkpoint_interval == 0 or step == self.spec.num_steps:
+                self._save(step)
+                saved_step = step
+        return RunStatus.FINISHED
+
+    def newest(self, read: Callable[[Checkpoint], T]) -> T | None:
+        """Restore the engine from the newest whole checkpoint and return what `read` made of it, None without one."""
+        try:
+            newest = open_newest(self.checkpoints, read)
+        except DamagedCheckpointError as error:
+            raise TrainingError(str(error)) from error
+        if newest is None:
+            return None
+        checkpoint, content = newest
+        logger.info("resuming from step %d", checkpoint.step)
+        self.components.engine.restore(checkpoint.policy)
+        return content
+
+    def _save(self, step: int) -> None:
+        keep_checkpoint(self.checkpoints, step, self.write, self.spec.num_checkpoints_kept, self.recorder, self.control)
+
+
+def keep_checkpoint(
+    folder: Path,
+    step: int,
+    write: Callable[[Checkpoint], None],
+    num_kept: int,
+    recorder: RunRecorder,
+    control: Control,
+) -> None:
+    """Write a checkpoint once all steps before it are recorded, record it, and remove those beyond `num_kept`."""
+    with control.phase(Phase.CHECKPOINT):
+        recorder.settle()
+        checkpoint = save_checkpoint(folder, step, write)
+        recorder.checkpoint(step, checkpoint.path)
+    prune_checkpoints(folder, num_kept)
+    logger.info("step %d: checkpoint written", step)
+
+
+class TrainingLoop(AttemptLoop):
+    """`exgrpo_step` on an engine."""
+
+    state: ExGRPOState
+    later: "LaterExperience"
+
+    @property
+    def _segments(self) -> Path:
+        return self.checkpoints.parent / "buffer"
+
+    @property
+    def _keeps_later(self) -> bool:
+        return self.spec.resume.experience == "newest"
 
     def run(self) -> RunStatus:
         """Train until the last step or until a stop is requested; return `finished` or `stopped`."""
         self.components.record_start(self.recorder)
-        state, is_new = self._open_state()
+        self._segments.mkdir(parents=True, exist_ok=True)
+        self.state, is_new = self._open_state()
         try:
-            return self._train(state, is_new)
+            damage = find_log_damage(RunDirectory(self.checkpoints.parent))
+            self.later = LaterExperience(self.state, describe_fault(damage) if damage else "")
+            if self.later.sentence:
+                logger.info("%s", self.later.sentence)
+            return self.train(self.state.step, is_new=is_new)
         finally:
             # Whatever it could not write has been raised by then, or is behind the newest checkpoint.
             with suppress(OSError):
-                state.replay_buffer.close()
+                self.state.replay_buffer.close()
 
-    def _train(self, state: ExGRPOState, is_new: bool) -> RunStatus:
-        self.control.heartbeat(state.step)
-        damage = find_log_damage(RunDirectory(self.checkpoints.parent))
-        later = LaterExperience(state, describe_fault(damage) if damage else "")
-        if later.sentence:
-            logger.info("%s", later.sentence)
-        if is_new:
-            self.validator.evaluate(0)
-        saved_step = None if is_new else state.step
-        while state.step < self.spec.num_steps:
-            if self.control.stop_requested():
-                if saved_step != state.step:
-                    self._save(state)
-                return RunStatus.STOPPED
-            with self.control.phase(Phase.STEP):
-                report = exgrpo_step(state, self.components.engine, self.spec.algorithm)
-                report.metrics.update(self.components.take_reward_metrics())
-                later.add_to(report)
-                self.recorder.step(report)
-            for notice in report.notices:
-                logger.warning("step %d: %s", report.step, notice)
-            self._log_step(report.metrics, state.step)
-            self.control.heartbeat(state.step)
-            self.validator.evaluate(state.step)
-            if state.step % self.spec.checkpoint_interval == 0 or state.step == self.spec.num_steps:
-                self._save(state)
-                saved_step = state.step
-        return RunStatus.FINISHED
+    def take_step(self, step: int) -> None:
+        """Do a step of Algorithm 1."""
+        report = exgrpo_step(self.state, self.components.engine, self.spec.algorithm)
+        report.metrics.update(self.components.take_reward_metrics())
+        self.later.add_to(report)
+        self.recorder.step(report)
+        for notice in report.notices:
+            logger.warning("step %d: %s", step, notice)
+        self._log_step(report.metrics, step)
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Write policy and experience."""
+        self.components.engine.save(checkpoint.policy)
+        self.state.save(checkpoint.experience)
 
     def _open_state(self) -> tuple[ExGRPOState, bool]:
         config, components = self.spec.algorithm, self.components
-        try:
-            newest = open_newest(self.checkpoints, self._read_state)
-        except DamagedCheckpointError as error:
-            raise TrainingError(str(error)) from error
-        if newest is None:
-            return ExGRPOState.create(
-                self.segments, components.questions, config, components.external, self._keeps_later
-            ), True
-        checkpoint, state = newest
-        logger.info("resuming from step %d", checkpoint.step)
-        components.engine.restore(checkpoint.policy)
-        return state, False
+        state = self.newest(self._read_state)
+        if state is not None:
+            return state, False
+        return ExGRPOState.create(
+            self._segments, components.questions, config, components.external, self._keeps_later
+        ), True
 
     def _read_state(self, checkpoint: Checkpoint) -> ExGRPOState:
         config, components = self.spec.algorithm, self.components
         try:
             state = ExGRPOState.restore(
-                self.segments,
+                self._segments,
                 checkpoint.experience,
                 components.questions,
                 config,
@@ -121,18 +182,6 @@ class TrainingLoop:
         if state.step != checkpoint.step:
             raise DamagedCheckpointError(f"{checkpoint.path} holds the state of step {state.step}")
         return state
-
-    def _save(self, state: ExGRPOState) -> None:
-        def write(checkpoint: Checkpoint) -> None:
-            self.components.engine.save(checkpoint.policy)
-            state.save(checkpoint.experience)
-
-        with self.control.phase(Phase.CHECKPOINT):
-            self.recorder.settle()
-            checkpoint = save_checkpoint(self.checkpoints, state.step, write)
-            self.recorder.checkpoint(state.step, checkpoint.path)
-        prune_checkpoints(self.checkpoints, self.spec.num_checkpoints_kept)
-        logger.info("step %d: checkpoint written", state.step)
 
     def _log_step(self, metrics: dict[str, float], step: int) -> None:
         logger.info(

@@ -5,7 +5,6 @@ trainer scores no answers; `exgrpo eval RUN@STEP` does.
 """
 
 import json
-import logging
 import os
 import shutil
 import subprocess
@@ -29,22 +28,14 @@ from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIO
 from jobs.launchers.end_with_starter import STARTER_VARIABLE
 from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.recording.recorder import RunRecorder
-from jobs.runs.checkpoints import (
-    TOKENIZER_FILES,
-    Checkpoint,
-    DamagedCheckpointError,
-    open_newest,
-    prune_checkpoints,
-    save_checkpoint,
-)
-from jobs.runs.control import Control, Phase, RunStatus, TrainingError
+from jobs.runs.checkpoints import TOKENIZER_FILES, Checkpoint, DamagedCheckpointError, open_newest
+from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.run_data import log_first_prompt, open_data
-
-logger = logging.getLogger(__name__)
+from jobs.training.training_loop import keep_checkpoint
 
 METRIC_NAMES = {"train/loss": "loss/sft", "train/grad_norm": "optim/gradient_norm"}
 """verl's names of the recorded metrics, with this project's."""
@@ -206,13 +197,10 @@ class SftFollower:
             _link_tree(source, checkpoint.path / TRAINER_FOLDER, leaves_out=_MODEL_FOLDER)
             self._keep_tokenizer(checkpoint.policy)
 
-        with self._control.phase(Phase.CHECKPOINT):
-            self._recorder.settle()
-            checkpoint = save_checkpoint(self._run.checkpoints_path, step, write)
-            self._saved_step = step
-            self._recorder.checkpoint(step, checkpoint.path)
-        prune_checkpoints(self._run.checkpoints_path, self._spec.num_checkpoints_kept)
-        logger.info("step %d: checkpoint written", step)
+        keep_checkpoint(
+            self._run.checkpoints_path, step, write, self._spec.num_checkpoints_kept, self._recorder, self._control
+        )
+        self._saved_step = step
 
     def _keep_tokenizer(self, policy: Path) -> None:
         """Replace the tokenizer that verl wrote by the model's: verl changes it when loading."""

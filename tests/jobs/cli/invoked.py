@@ -8,14 +8,17 @@ from typer.testing import CliRunner
 
 from jobs.cli.main import app
 
+WIDE = {"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"}
 
-def exgrpo(runs_root: Path, *words: str, code: int = 0) -> str:
+
+def exgrpo(runs_root: Path, *words: object, code: int = 0) -> str:
     """Return what a command prints; what it says on stderr if it ends with an exit `code` other than 0."""
-    result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
+    result = CliRunner(env=WIDE).invoke(app, [*map(str, words), "--runs-root", str(runs_root)])
     assert result.exit_code == code, result.output
+    assert "Traceback" not in result.stderr
     return result.stdout if code == 0 else result.stderr
 
 
-def printed_json(runs_root: Path, *words: str) -> Any:
+def printed_json(runs_root: Path, *words: object) -> Any:
     """Return what a command prints with `--json`."""
     return json.loads(exgrpo(runs_root, *words, "--json"))

@@ -1,17 +1,23 @@
+import errno
+import io
 import json
 import os
-import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE
 from jobs.cli import doctor
 from jobs.cli.doctor import CheckResult, check_alerts, check_temporary_folder, check_verl
+from jobs.cli.workbench import WorkbenchInstance
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, Pins
+from tests.jobs.cli.invoked import exgrpo
 
 GOOD = {"torch": "2.13.0+cpu", "verl": "0.9.1", "ray": "2.60.0", "vllm": None, "transformers": "5.10.4"}
 CPU_PINS = {"torch": "2.13.0", "verl": "0.9.1", "ray": "2.60.0", "transformers": "5.10.4"}
@@ -40,44 +46,74 @@ def environment(tmp_path, monkeypatch):
 def test_an_environment_of_either_constraints_file_is_good(environment, versions):
     environment(versions)
     finding = check_verl()
-    assert finding.result is CheckResult.OK
+    assert (finding.result, finding.advice) == (CheckResult.OK, "")
     assert "verl 0.9.1" in finding.detail
-    assert finding.advice == ""
 
 
-def test_other_versions_are_named_with_what_to_do(environment):
-    environment(GOOD | {"ray": "2.50.0", "transformers": None})
-    finding = check_verl()
-    assert finding.result is CheckResult.WARNING
-    assert "ray is 2.50.0, not 2.60.0; transformers is missing" in finding.advice
-    assert "make verl-env" in finding.advice
-
-
-def test_environment_for_gpus_without_a_package_that_gpus_need_is_not_good(environment):
-    environment(GOOD | ON_GPUS | {"kernels": None})
-    assert "kernels is missing" in check_verl().advice
-
-
-def test_environment_for_gpus_says_that_the_attention_kernel_was_not_fetched(environment):
-    environment(GOOD | ON_GPUS, has_kernel=False)
+@pytest.mark.parametrize(
+    ("versions", "has_kernel", "advice"),
+    [
+        (GOOD | {"ray": "2.50.0", "transformers": None}, True, "ray is 2.50.0, not 2.60.0; transformers is missing"),
+        (GOOD | ON_GPUS | {"kernels": None}, True, "kernels is missing"),
+        (GOOD | ON_GPUS, False, "verl.attention to sdpa"),
+    ],
+)
+def test_what_an_environment_for_verl_lacks_is_named(environment, versions, has_kernel, advice):
+    environment(versions, has_kernel)
     found = check_verl()
     assert found.result is CheckResult.WARNING
-    assert "gpu_needs fetch`, or set verl.attention to sdpa" in found.advice
+    assert advice in found.advice
 
 
-def test_no_environment_limits_what_can_be_done_and_stops_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
-    finding = check_verl()
-    assert (finding.result, finding.detail) == (CheckResult.WARNING, "no environment")
-    assert "make verl-env" in finding.advice
-
-
-def test_without_constraints_verl_itself_has_to_be_there(environment, monkeypatch):
+def test_no_environment_limits_what_can_be_done_and_without_constraints_verl_has_to_be_there(
+    environment, tmp_path, monkeypatch
+):
     environment(GOOD | {"verl": None})
     monkeypatch.setattr(doctor, "verl_pins", list)
-    finding = check_verl()
-    assert finding.result is CheckResult.WARNING
-    assert "verl is missing" in finding.advice
+    found = check_verl()
+    assert (found.result, "verl is missing" in found.advice) == (CheckResult.WARNING, True)
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
+    found = check_verl()
+    assert (found.result, found.detail, "make verl-env" in found.advice) == (
+        CheckResult.WARNING,
+        "no environment",
+        True,
+    )
+
+
+def checks_in(runs_root, url=None, port=0):
+    return {check.name: check for check in doctor.examine(runs_root, url, port)}
+
+
+def test_doctor_changes_nothing_upgrades_no_database_and_says_that_it_is_old_or_unknown(tmp_path):
+    root, path = tmp_path / "runs", tmp_path / "mine.db"
+    url = f"sqlite:///{path}"
+    checks = checks_in(root)
+    assert (checks["Python"].result, checks["database"].result) == (CheckResult.OK, CheckResult.OK)
+    assert "not created yet" in checks["database"].detail
+    checks_in(root, url)
+    assert list(tmp_path.iterdir()) == []
+    path.touch()
+    for _ in range(2):
+        assert checks_in(root, url)["database"].detail.startswith("SQLite, schema none, upgraded to ")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+        connection.commit()
+    unknown = checks_in(root, url)["database"]
+    assert (unknown.result, "schema 9999" in unknown.detail) == (CheckResult.FAILURE, True)
+    assert checks_in(root, "nonsense://")["database"].result is CheckResult.FAILURE
+    exgrpo(root, "doctor", "--database-url", "nonsense://", "--port", "0", code=1)
+
+
+def test_a_port_is_of_this_runs_roots_workbench_or_taken_by_another_program(tmp_path):
+    instance = WorkbenchInstance(tmp_path)
+    instance.record_link("http://127.0.0.1:8642/?token=secret")
+    assert doctor.check_port(8642, tmp_path).result is CheckResult.OK
+    instance.release()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = doctor.check_port(taken.getsockname()[1], tmp_path)
+    assert (found.result, "exgrpo up --port" in found.advice) == (CheckResult.WARNING, True)
 
 
 def test_a_temporary_folder_that_cannot_be_written_is_a_failure(tmp_path, monkeypatch):
@@ -103,88 +139,38 @@ def test_destinations_of_alerts_are_named_without_their_secrets(tmp_path, monkey
 
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-_WITHOUT_TORCH = (
-    "import importlib.util, sys; find = importlib.util.find_spec; sys.modules['torch'] = None; "
-    "importlib.util.find_spec = lambda name, package=None: None if name == 'torch' else find(name, package); "
-    "from jobs.cli.main import main; main()"
-)
-SMALL_DISK_BYTES = 256 * 1024
-
-
-def run_doctor(folder: Path, *options: str, before: tuple[str, ...] = (), program: str = "-mjobs.cli"):
-    """Run the command with an empty home and nothing of this user's environment, in `folder`."""
-    home = folder / "home"
-    home.mkdir(exist_ok=True)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8"}
-    start = [program] if program.startswith("-m") else ["-c", program]
-    command = [*before, sys.executable, "-P", "-B", *start, "doctor", *options]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-def checks_of(finished) -> dict[str, dict[str, str]]:
-    assert finished.stderr == ""
-    return {check["name"]: check for check in json.loads(finished.stdout)}
-
-
-@pytest.fixture
-def small_disk(tmp_path) -> tuple[Path, tuple[str, ...]]:
-    """A folder, and the command before which a file system of 256 KiB is mounted on it and filled."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    script = (
-        f'mount -t tmpfs -o size={SMALL_DISK_BYTES} none "$0" && '
-        f'{{ head -c {SMALL_DISK_BYTES} /dev/zero >"$0/filling" 2>/dev/null || true; }} && exec "$@"'
-    )
-    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
-    before = (*unshare, "sh", "-c", script, str(folder))
-    if shutil.which("unshare") is None or subprocess.run([*before, "true"], check=False).returncode != 0:
-        pytest.skip("No file system can be mounted here, so that none can be full.")
-    return folder, before
 
 
 @pytest.mark.slow
 def test_a_fresh_machine_is_fit_and_stays_as_it_was(tmp_path):
-    finished = run_doctor(tmp_path, "--json", "--port", "0")
-    checks = checks_of(finished)
-    assert finished.returncode == 0
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8"}
+    command = [sys.executable, "-P", "-B", "-m", "jobs.cli", "doctor", "--json", "--port", "0"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert {check["result"] for check in checks.values()} <= {"ok", "warning"}
-    assert checks["runs root"]["detail"] == "runs, not created yet; the first run creates it"
-    assert checks["database"]["detail"] == "SQLite, not created yet; the first run creates it"
-    assert "make verl-env" in checks["verl engine"]["advice"] or checks["verl engine"]["result"] == "ok"
+    assert {"GPU", "verl engine", "port", "disk", "runs root", "temporary", "alerts"} <= checks.keys()
     assert [path.name for path in tmp_path.rglob("*")] == ["home"]
 
 
-@pytest.mark.slow
-def test_a_machine_without_pytorch_is_told_how_to_get_it(tmp_path):
-    finished = run_doctor(tmp_path, program=_WITHOUT_TORCH)
-    assert finished.returncode == 1
-    assert "FAIL PyTorch     not installed - Run `make install`." in finished.stdout.splitlines()
-    assert "Traceback" not in finished.stderr
+def test_a_machine_without_pytorch_or_space_fails_and_is_told_what_to_do(tmp_path, monkeypatch):
+    class FullFile(io.BytesIO):
+        def flush(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
 
+        def fileno(self):
+            return os.open(tmp_path, os.O_RDONLY)
 
-@pytest.mark.slow
-def test_a_machine_without_space_fails_and_is_told_where_to_make_room(tmp_path, small_disk):
-    folder, before = small_disk
-    finished = run_doctor(tmp_path, "--json", "--runs-root", str(folder / "runs"), before=before)
-    checks = checks_of(finished)
-    assert finished.returncode == 1
-    assert (checks["disk"]["result"], checks["disk"]["detail"]) == ("failure", f"0.00 GiB free at {folder}")
-    assert "free some space" in checks["disk"]["advice"]
-    assert checks["runs root"]["result"] == "failure"
-    assert "No space left on device" in checks["runs root"]["detail"]
-    assert checks["runs root"]["advice"].startswith(f"Free some space on the file system of {folder}")
-
-
-@pytest.mark.slow
-def test_a_taken_port_is_named_with_what_to_do(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        finished = run_doctor(tmp_path, "--port", str(port))
-    expected = f"note port        {port} is in use - Another program has it; choose another: `exgrpo up --port N`."
-    assert expected in finished.stdout.splitlines()
-    assert finished.returncode == 0
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _name: None)
+    assert (doctor.check_torch().result, doctor.check_torch().advice) == (CheckResult.FAILURE, "Run `make install`.")
+    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", lambda **_: FullFile())
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    assert doctor.check_disk(tmp_path).result is CheckResult.FAILURE
+    found = doctor.check_runs_root(tmp_path / "runs")
+    assert (found.result, f"file system of {tmp_path}" in found.advice) == (CheckResult.FAILURE, True)
 
 
 @pytest.mark.slow
@@ -197,6 +183,4 @@ def test_the_workbench_does_not_start_on_a_taken_port_and_says_why(tmp_path):
             [*command, "--port", str(port)], env=environment, capture_output=True, text=True, timeout=120, check=False
         )
     assert finished.returncode == 2
-    assert finished.stderr.splitlines()[-1] == (
-        f"port {port} on 127.0.0.1: cannot be opened (Address already in use); give another --port."
-    )
+    assert finished.stderr.splitlines()[-1].startswith(f"port {port} on 127.0.0.1: ")

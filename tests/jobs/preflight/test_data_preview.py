@@ -9,15 +9,19 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.preflight.chat_template import TEMPLATE_FILE, read_chat_template
+from jobs.preflight.chat_template import TEMPLATE_FILE, read_chat_template, read_tokenizer
 from jobs.preflight.data_preview import preview_data
-from jobs.preflight.disk_estimate import estimate_disk_bytes, estimate_resources
+from jobs.preflight.disk_estimate import estimate_disk, estimate_resources
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.data_rows import DataError, iterate_raw_rows
-from tests.jobs.preflight.test_chat_template import PANICS
 
+PANICS = (
+    b'{"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "continuing_subword_prefix": "###", '
+    b'"vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]]}}'
+)
+"""On this content the reader of the tokenizers library does not raise an error but panics."""
 CONFIG = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
     "max_position_embeddings": 4096,
@@ -42,36 +46,30 @@ def spec_of(tmp_path, rows, template="compact", model=None):
     )
 
 
-def test_chains_are_shown_as_they_will_be_asked():
+def test_questions_of_built_in_tasks_are_shown_as_they_will_be_asked():
     preview = preview_data(load_preset("chains-exgrpo"))
-    assert len(preview.questions) == 3
+    assert (len(preview.questions), len(preview.lengths), preview.is_in_tokens) == (3, 512, False)
     assert preview.questions[0].prompt.startswith("Q")
-    assert len(preview.lengths) == 512
-    assert not preview.is_in_tokens
-
-
-def test_stories_are_shown_with_their_answers():
     preview = preview_data(load_preset("smollm2-word-problems"))
     assert "\\boxed{}" in preview.questions[0].prompt
     assert preview.questions[0].answer.isdecimal()
-    assert len(preview.lengths) == 256
 
 
 def test_rows_of_a_file_are_put_into_the_template(tmp_path):
     preview = preview_data(spec_of(tmp_path, [row("What is 2 + 2?"), row("1 + 1", "2")], "paper"))
-    assert "What is 2 + 2?" in preview.questions[0].prompt
-    assert "<think>" in preview.questions[0].prompt
+    prompt = preview.questions[0].prompt
+    assert "What is 2 + 2?" in prompt
+    assert "<think>" in prompt
     assert (preview.questions[0].answer, preview.questions[0].graded_as) == ("4", "math")
-    assert preview.lengths[0] == len(preview.questions[0].prompt)
+    assert preview.lengths[0] == len(prompt)
 
 
 def test_chat_messages_are_shown_with_their_roles_and_a_notice(tmp_path):
     spec = spec_of(tmp_path, [row("2 + 2")], "chat")
-    unknown = apply_settings(spec, ["model.source=nobody/nothing", "data.template=auto"])
-    for each in (spec, unknown):
+    for each in (spec, apply_settings(spec, ["model.source=nobody/nothing", "data.template=auto"])):
         preview = preview_data(each)
         assert preview.questions[0].prompt == "user: 2 + 2"
-        assert "chat template" in preview.notice
+        assert preview.notice
 
 
 TEMPLATE = (
@@ -108,20 +106,15 @@ def test_prompts_are_in_the_models_chat_template_as_the_tokenizer_renders_them(t
 def test_raw_text_to_a_chat_model_is_said(tmp_path, chat_model):
     preview = preview_data(spec_of(tmp_path, [row("2 + 2")], "none", chat_model))
     assert preview.questions[0].prompt == "2 + 2"
-    assert preview.notice == "The model has a chat template, which data.template: none leaves out."
+    assert "data.template" in preview.notice
 
 
 @pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        ("{% for", "end of template"),
-        ("{{ raise_exception('only tools') }}", "only tools"),
-        ("{{ messages.__class__.__mro__ }}", "unsafe"),
-    ],
+    "template", ["{% for", "{{ raise_exception('only tools') }}", "{{ messages.__class__.__mro__ }}"]
 )
-def test_template_that_cannot_be_used_is_one_sentence(tmp_path, chat_model, template, reason):
+def test_template_that_cannot_be_used_is_bad_data(tmp_path, chat_model, template):
     (chat_model / "chat_template.jinja").write_text(template)
-    with pytest.raises(DataError, match=rf"data.template: the model's chat template cannot be used \(.*{reason}"):
+    with pytest.raises(DataError):
         preview_data(spec_of(tmp_path, [row("2 + 2")], "auto", chat_model))
 
 
@@ -133,80 +126,56 @@ def test_lengths_are_tokens_where_the_model_has_a_whole_tokenizer_here(tmp_path)
     preview = preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
     assert (preview.lengths, preview.is_in_tokens) == ((3,), True)
     (tmp_path / "model" / "tokenizer.json").write_bytes(PANICS)
-    with pytest.raises(UnreadableFileError, match=r"tokenizer\.json: is no tokenizer"):
+    with pytest.raises(UnreadableFileError):
         preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
 
 
 @pytest.mark.parametrize("rows", [[], [{"prompt": "text"}]])
-def test_bad_data_is_one_sentence_that_names_the_file(tmp_path, rows):
+def test_bad_data_is_named_by_its_file(tmp_path, rows):
     with pytest.raises(DataError, match=r"train\.jsonl"):
         preview_data(spec_of(tmp_path, rows))
 
 
-@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
-def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path, ending):
+def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path):
     rows = [row(f"question {number}") | {"unused": number} for number in range(5)]
     (tmp_path / "set").mkdir()
-    path = tmp_path / "set" / f"train.{ending}"
-    if ending == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        path.write_text("".join(f"{json.dumps(item)}\n" for item in rows))
-    spec = load_preset("chains-exgrpo")
-    data = spec.data.model_copy(update={"source": str(tmp_path / "set"), "template": "compact", "num_questions": 4})
-    preview = preview_data(spec.model_copy(update={"data": data}))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set" / "train.parquet")
+    preview = preview_data(
+        apply_settings(spec_of(tmp_path, []), [f"data.source={tmp_path}/set", "data.num_questions=4"])
+    )
     assert len(preview.lengths) == 4
     assert "question 0" in preview.questions[0].prompt
     assert preview.questions[2].answer == "4"
 
 
-def test_a_data_set_that_cannot_be_reached_is_one_sentence():
-    spec = load_preset("paper-exgrpo")
-    remote = spec.model_copy(update={"data": spec.data.model_copy(update={"source": "some/dataset"})})
-    with pytest.raises(DataError, match="some/dataset: the data set or its split 'train' cannot be loaded"):
-        preview_data(remote)
-
-
-def test_memory_and_checkpoints_follow_from_the_models_size(tmp_path):
+def test_memory_and_checkpoints_follow_from_the_models_size_which_is_not_guessed(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    spec = load_preset("chains-exgrpo")
-    spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": str(tmp_path)})})
-    preview = estimate_resources(spec)
-    assert preview.memory is not None
-    assert preview.recordings == estimate_disk_bytes(spec)
-    assert preview.checkpoints is not None
+    spec = apply_settings(load_preset("chains-exgrpo"), [f"model.source={tmp_path}"])
+    needs = estimate_resources(spec)
+    assert needs.memory is not None
+    assert needs.recordings == estimate_disk(spec).total
+    assert needs.checkpoints is not None
+    unknown = estimate_resources(apply_settings(spec, ["model.source=nobody/knows-this"]))
+    assert (unknown.memory, unknown.checkpoints) == (None, None)
 
 
-def test_size_that_is_not_known_is_not_guessed():
-    spec = load_preset("chains-exgrpo")
-    unknown = spec.model.model_copy(update={"source": "nobody/knows-this"})
-    preview = estimate_resources(spec.model_copy(update={"model": unknown}))
-    assert (preview.memory, preview.checkpoints) == (None, None)
-
-
-def stream_of(folder, lines):
-    folder.mkdir()
-    (folder / "train.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    return iterate_raw_rows(str(folder), "train", streams=True)
-
-
-def test_a_stream_that_does_not_know_its_columns_may_lack_some(monkeypatch):
+def test_a_stream_that_does_not_know_its_columns_may_lack_some_and_one_that_breaks_off_is_bad_data(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "train.jsonl").write_text("{no row\n")
+    for source in (str(tmp_path), "some/dataset"):
+        with pytest.raises(DataError):
+            list(iterate_raw_rows(source, "train", streams=True))
     stream = datasets.IterableDataset.from_generator(lambda: iter([row("2 + 2")] * 2))
     assert stream.column_names is None
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: stream)
     assert [number for number, _ in iterate_raw_rows("org/set", "train", streams=True)] == [1, 2]
 
 
-def test_a_stream_that_breaks_off_is_bad_data(tmp_path):
-    with pytest.raises(DataError, match="cannot be loaded"):
-        list(stream_of(tmp_path / "set", ["{no row"]))
-
-
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_data_set_of_archives_is_read(tmp_path, streams):
-    line = json.dumps(row("2 + 2"))
     with zipfile.ZipFile(tmp_path / "train.zip", "w") as archive:
-        archive.writestr("train.jsonl", f"{line}\n")
+        archive.writestr("train.jsonl", json.dumps(row("2 + 2")) + "\n")
     assert [number for number, _ in iterate_raw_rows(str(tmp_path), "train", streams=streams)] == [1]
 
 
@@ -214,3 +183,13 @@ def test_a_template_file_that_is_too_large_is_no_template(tmp_path):
     with (tmp_path / TEMPLATE_FILE).open("wb") as file:
         file.truncate(1 << 40)
     assert read_chat_template(str(tmp_path)) is None
+
+
+def test_a_tokenizers_file_alone_is_the_tokenizer_and_a_damaged_one_is_refused(tmp_path):
+    tokenizer, path = make_tokenizer(), tmp_path / "tokenizer.json"
+    tokenizer.save_pretrained(tmp_path)
+    assert read_tokenizer(path).encode("6;a*2=2;").ids == tokenizer.encode("6;a*2=2;")
+    for content in (b"", b"\xff", b"{}", b"[" * 9000, PANICS):
+        path.write_bytes(content)
+        with pytest.raises(UnreadableFileError):
+            read_tokenizer(path)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exgrpo_core.types import Experience, Replay, RolloutGroup, Trajectory
-from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk, estimate_disk_bytes
+from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.preflight.model_shapes import ModelShape
 from jobs.recording.trajectory_file import trajectory_table, write_parquet
 from jobs.specs.base import LoraSpec
@@ -57,36 +57,24 @@ def paper_like_groups(rng: np.random.Generator) -> list[RolloutGroup]:
     return groups
 
 
-def test_fine_tuning_stores_events_alone():
-    estimate = estimate_disk(load_preset("chains-sft"))
-    assert (estimate.texts, estimate.token_data, estimate.buffer_segments) == (0.0, 0.0, 0.0)
-    assert estimate.events > 0.0
-
-
-def test_a_paper_run_takes_less_than_20_gb_by_default():
-    spec = paper_spec()
-    assert spec.algorithm.batch_size * spec.algorithm.rollouts_per_question == 1024
-    assert 8e9 < estimate_disk_bytes(spec, mean_response_tokens=2_000) < LIMIT_BYTES
+def test_only_what_a_run_records_is_estimated_and_a_paper_run_takes_less_than_20_gb_by_default():
+    tuned, on_policy = estimate_disk(load_preset("chains-sft")), estimate_disk(load_preset("paper-on-policy"))
+    assert (tuned.texts, tuned.token_data, tuned.buffer_segments) == (0.0, 0.0, 0.0)
+    assert tuned.events > 0.0
+    assert (on_policy.replays, on_policy.buffer_segments) == (0.0, 0.0)
+    assert 8e9 < estimate_disk(paper_spec(), mean_response_tokens=2_000).total < LIMIT_BYTES
 
 
 def test_each_retention_setting_takes_less_than_the_one_that_keeps_more():
-    sizes = [estimate_disk_bytes(paper_spec(setting)) for setting in ("all", "successes", "sampled", "none")]
+    sizes = [estimate_disk(paper_spec(setting)).total for setting in ("all", "successes", "sampled", "none")]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == 4
 
 
-def test_an_on_policy_run_has_no_replays_and_no_segments():
-    estimate = estimate_disk(load_preset("paper-on-policy"))
-    assert (estimate.replays, estimate.buffer_segments) == (0.0, 0.0)
-
-
-def test_checkpoints_are_those_kept_and_the_one_being_written():
+def test_checkpoints_are_those_kept_and_the_one_being_written_and_verls_hold_the_model_beside_adapters():
     spec = TrainSpec(num_steps=100, checkpoint_interval=25, num_checkpoints_kept=2)
     assert checkpoint_bytes(TINY, spec) == 348 * 12 * 3
     assert checkpoint_bytes(TINY, spec.model_copy(update={"num_steps": 26})) == 348 * 12 * 2
-
-
-def test_checkpoints_of_verl_hold_the_model_beside_adapters():
     spec = TrainSpec(num_steps=1, model=ModelSpec(lora=LoraSpec(rank=3, target_modules=("k_proj", "down_proj"))))
     assert checkpoint_bytes(TINY, spec) == 108 * 12
     assert checkpoint_bytes(TINY, spec.model_copy(update={"engine": "verl"})) == 108 * 12 + 348 * 4

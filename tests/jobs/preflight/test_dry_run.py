@@ -48,56 +48,50 @@ def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_p
     assert plan.trajectory_bytes > 0
     assert plan.command[-3:] == ["jobs.worker", str(tmp_path / "RUN"), "1"]
     text = describe_plan(plan)
-    for part in (
-        "# verl's settings",
-        "# Command",
-        "Memory of each of",
-        "trajectories on disk",
-        "make verl-env",
-        "--script ray",
-    ):
+    for part in ("# verl's settings", "# Command", "Memory of each of", "trajectories on disk", "--script ray"):
         assert part in text
     assert list(tmp_path.iterdir()) == []
 
 
 def test_dry_run_of_fine_tuning_tells_the_settings_of_verls_sft_trainer(tmp_path):
     plan = plan_run(verl_spec("paper-sft"), tmp_path)
-    assert f"model.path={plan.spec['model']['source']}" in plan.settings
-    assert "optim.lr_scheduler_type=cosine" in plan.settings
+    assert {f"model.path={plan.spec['model']['source']}", "optim.lr_scheduler_type=cosine"} <= set(plan.settings)
     assert plan.memory is None
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("word", "path"),
+    "word",
     [
-        ("optim.lr=1.0", "optim.lr"),
-        ("trainer={total_training_steps:5}", "trainer"),
-        ("optim.betas.x=1", "optim.betas.x"),
-        ("+checkpoint={}", "checkpoint"),
-        ("optim@optim=megatron", "optim"),
+        "optim.lr=1.0",
+        "trainer={total_training_steps:5}",
+        "optim.betas.x=1",
+        "+checkpoint={}",
+        "optim@optim=megatron",
     ],
 )
-def test_sections_around_and_settings_inside_what_fine_tuning_decides_are_refused(word, path):
-    settings = ["engine=verl", f'verl.overrides=["{word}"]']
-    with pytest.raises(SpecError, match=f"verl.overrides: {path} "):
-        check_run_overrides(apply_settings(load_preset("paper-sft"), settings))
+def test_only_settings_beside_what_fine_tuning_decides_are_left_to_the_user(word):
+    spec = apply_settings(load_preset("paper-sft"), ["engine=verl", f'verl.overrides=["{word}"]'])
+    with pytest.raises(SpecError) as refused:
+        check_run_overrides(spec)
+    assert refused.value.fields == ("verl.overrides",)
+    beside = 'verl.overrides=["optim.lr_scheduler_args={}", "model.use_liger=True"]'
+    check_run_overrides(apply_settings(spec, [beside]))
 
 
-def test_setting_beside_what_fine_tuning_decides_is_left_to_the_user():
-    settings = ["engine=verl", 'verl.overrides=["optim.lr_scheduler_args={}", "model.use_liger=True"]']
-    check_run_overrides(apply_settings(load_preset("paper-sft"), settings))
-
-
-def test_dry_run_of_the_embedded_engine_has_no_settings_of_verl(tmp_path):
+def test_dry_run_of_the_embedded_engine_has_no_settings_of_verl_and_shows_the_first_prompt(tmp_path):
     plan = plan_run(load_preset("chains-exgrpo"), tmp_path)
     assert (plan.settings, plan.config, plan.memory) == ([], None, None)
-    assert "# verl's settings" not in describe_plan(plan)
+    assert plan.prompt is not None
+    assert plan.prompt.startswith("Q")
+    text = describe_plan(plan)
+    assert "# verl's settings" not in text
+    assert f"\n{plan.prompt}\n" in text
 
 
 def test_dry_run_names_a_missing_file_and_goes_on(tmp_path):
     plan = plan_run(verl_spec("paper-wildchat-if"), tmp_path)
     assert any("wildchat-if.parquet" in notice for notice in plan.notices)
+    assert plan.prompt is None
 
 
 @pytest.mark.parametrize(
@@ -126,9 +120,9 @@ def test_a_run_on_a_cluster_is_started_there(tmp_path):
 def test_problems_that_verls_environment_finds_refuse_the_run(tmp_path, fake_environment):
     fake_environment('{"problem": "a.b: verl has no such setting.", "config": null}')
     spec = parse_spec({"engine": "verl"}, "test")
-    with pytest.raises(SpecError, match=r"a\.b: verl"):
+    with pytest.raises(SpecError):
         plan_run(spec, tmp_path)
-    with pytest.raises(CommandError, match=r"a\.b: verl"):
+    with pytest.raises(CommandError):
         queue_job(tmp_path / "runs", spec)
     assert not (tmp_path / "runs").exists()
     assert "data.train_batch_size=128" in (tmp_path / "asked").read_text()
@@ -139,10 +133,10 @@ def test_configuration_comes_back_whole(fake_environment):
     assert checked_config(["trainer.nnodes=1"]) == {"trainer": {"nnodes": 1}}
 
 
-@pytest.mark.parametrize(("text", "exit_code", "reason"), [("no JSON", 0, "does not run"), ("", 3, "cannot check")])
-def test_a_broken_environment_is_one_sentence(fake_environment, text, exit_code, reason):
+@pytest.mark.parametrize(("text", "exit_code"), [("no JSON", 0), ("", 3)])
+def test_a_broken_environment_is_refused(fake_environment, text, exit_code):
     fake_environment(text, exit_code)
-    with pytest.raises(EngineEnvironmentError, match=f"{reason}.*make verl-env"):
+    with pytest.raises(EngineEnvironmentError):
         checked_config([])
 
 
@@ -151,13 +145,6 @@ def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_n
         queue_job(tmp_path, parse_spec({"engine": "verl"}, "test"))
     spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
     resolve(spec, tmp_path).raise_refusals(ignores_disk_space=True)
-
-
-def test_a_context_that_is_too_short_is_refused_before_anything_starts(tmp_path):
-    spec = verl_spec("paper-exgrpo")
-    short = spec.model_copy(update={"model": spec.model.model_copy(update={"source": "Qwen/Qwen2.5-Math-7B"})})
-    with pytest.raises(CommandError, match=r"use Elliott/Qwen2\.5-Math-7B-16k-think"):
-        queue_job(tmp_path / "runs", short)
 
 
 def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:
@@ -169,17 +156,18 @@ def test_a_machine_with_too_few_gpus_is_told(tmp_path, monkeypatch):
     for name in ("nvidia0", "nvidia1", "nvidiactl"):
         (tmp_path / name).touch()
     check_machine(machine_spec(2))
-    with pytest.raises(SpecError, match="needs 3 NVIDIA GPUs and this machine has 2"):
-        check_machine(machine_spec(3))
-    with pytest.raises(SpecError, match="needs 8 NVIDIA GPUs"):
-        check_machine(load_preset("paper-wildchat-if"))
+    for spec, counts in ((machine_spec(3), "3 NVIDIA GPUs"), (load_preset("paper-wildchat-if"), "8 NVIDIA GPUs")):
+        with pytest.raises(SpecError, match=counts) as refused:
+            check_machine(spec)
+        assert refused.value.fields == ("verl.gpus_per_node",)
     check_machine(machine_spec(3).model_copy(update={"model": ModelSpec(device="cpu")}))
-    assert any("needs 3 NVIDIA GPUs" in notice for notice in plan_run(machine_spec(3), tmp_path).notices)
+    assert any("3 NVIDIA GPUs" in notice for notice in plan_run(machine_spec(3), tmp_path).notices)
 
 
 def test_more_than_one_machine_needs_a_cluster(monkeypatch):
-    with pytest.raises(SpecError, match=r"verl\.num_nodes: expected 1 without verl\.ray\.address"):
+    with pytest.raises(SpecError) as refused:
         check_machine(machine_spec(8, num_nodes=2))
+    assert refused.value.fields == ("verl.num_nodes",)
     check_machine(machine_spec(8, num_nodes=2, ray={"address": "http://127.0.0.1:8265"}))
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     check_machine(machine_spec(8, num_nodes=2))
@@ -193,15 +181,3 @@ def test_a_plan_of_the_embedded_engine_says_in_which_numbers_the_model_is_comput
     monkeypatch.setattr(dry_run, "list_gpus", list)
     spec = load_preset("qwen-0.5b").model_copy(update={"engine": "embedded"})
     assert words in describe_plan(plan_run(spec, tmp_path))
-
-
-def test_plan_shows_the_first_prompt_as_the_model_gets_it(tmp_path):
-    plan = plan_run(load_preset("chains-exgrpo"), tmp_path)
-    assert plan.prompt is not None
-    assert plan.prompt.startswith("Q")
-    text = describe_plan(plan)
-    assert f"# The first prompt, as the model gets it\n{plan.prompt}\n" in text
-
-
-def test_plan_of_data_that_is_elsewhere_shows_no_prompt(tmp_path):
-    assert plan_run(verl_spec("qwen-0.5b"), tmp_path).prompt is None

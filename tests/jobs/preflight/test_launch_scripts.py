@@ -7,6 +7,7 @@ import yaml
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.launch_scripts import ScriptKind, write_script
 from jobs.runs.directory import RunDirectory
+from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 
 
@@ -65,37 +66,28 @@ def test_each_srun_says_its_tasks_since_it_would_inherit_those_of_the_job(script
     assert sizes == [("1", "1", True), (str(num_nodes - 1), str(num_nodes - 1), False)]
 
 
-def test_slurms_script_of_several_machines_says_how_it_is_started(script):
-    text = script(preset(num_nodes=2), ScriptKind.SLURM).replace("[ ! -x .venv/bin/exgrpo ]", "false")
-    checked = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False, env={})
-    assert checked.returncode != 0
-    assert "Start this script with sbatch." in checked.stderr
-
-
-def test_one_machine_needs_no_cluster_under_slurm(script):
+def test_one_machine_needs_no_cluster_under_slurm_and_those_of_a_reward_model_have_its_gpus_too(script):
     text = script(preset(), ScriptKind.SLURM)
     assert headers(text)["nodes"] == "1"
     assert "ray start" not in text
+    assert headers(script(load_preset("paper-wildchat-if"), ScriptKind.SLURM))["gpus-per-node"] == "8"
 
 
-def test_machines_of_a_reward_model_have_its_gpus_too(script):
-    text = script(load_preset("paper-wildchat-if"), ScriptKind.SLURM)
-    assert headers(text)["gpus-per-node"] == "8"
-
-
-def test_shell_script_of_several_machines_asks_for_their_cluster(script):
-    text = script(preset(num_nodes=2), ScriptKind.SHELL)
-    checked = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False, env={})
-    assert checked.returncode != 0
-    assert "RAY_ADDRESS: Start Ray on 2 machines" in checked.stderr
-
-
-def test_script_says_where_it_expects_the_project(script, tmp_path):
-    text = script(preset(), ScriptKind.SHELL)
+@pytest.mark.parametrize(
+    ("num_nodes", "kind", "words"),
+    [
+        (2, ScriptKind.SLURM, "sbatch"),
+        (2, ScriptKind.SHELL, "RAY_ADDRESS"),
+        (1, ScriptKind.SHELL, "expected a checkout with .venv"),
+    ],
+)
+def test_a_script_that_is_started_in_the_wrong_place_says_what_it_needs(script, tmp_path, num_nodes, kind, words):
+    text = script(preset(num_nodes=num_nodes), kind).replace("[ ! -x .venv/bin/exgrpo ]", "false")
+    text = script(preset(), kind) if num_nodes == 1 else text
     variables = {"EXGRPO_FOLDER": str(tmp_path)}
     checked = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False, env=variables)
-    assert checked.returncode == 2
-    assert checked.stderr.startswith(f"{tmp_path}: expected a checkout with .venv")
+    assert checked.returncode != 0
+    assert words in checked.stderr
 
 
 def test_line_for_ray_names_the_cluster_and_the_shell_script(script):
@@ -105,23 +97,17 @@ def test_line_for_ray_names_the_cluster_and_the_shell_script(script):
     assert "--address http://HEAD:8265" in script(preset(), ScriptKind.RAY)
 
 
-def test_embedded_engine_is_no_job_for_ray(script):
-    with pytest.raises(SpecError, match="expected verl"):
-        script(load_preset("chains-exgrpo"), ScriptKind.RAY)
-    assert headers(script(load_preset("chains-exgrpo"), ScriptKind.SLURM))["nodes"] == "1"
-
-
-def test_what_no_machine_can_run_has_no_script(script):
-    content = preset().model_dump(mode="json")
-    content["model"]["source"] = "Qwen/Qwen2.5-Math-7B"
-    with pytest.raises(SpecError, match="of 4,096"):
-        script(parse_spec(content, "test"), ScriptKind.SHELL)
-
-
-def test_checkpoint_of_this_runs_root_is_exported_first(script, tmp_path):
+def test_embedded_engine_is_no_job_for_ray_and_what_no_machine_can_run_has_no_script(script, tmp_path):
     run = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"))
-    content = preset().model_dump(mode="json") | {"waits_for": run.run_id}
-    assert "waits_for: null" in script(parse_spec(content, "test"), ScriptKind.SHELL)
-    content["model"]["source"] = f"{run.run_id}@last"
-    with pytest.raises(SpecError, match=f"exgrpo export {run.run_id}@last FOLDER"):
-        script(parse_spec(content, "test"), ScriptKind.SHELL)
+    started = apply_settings(preset(), [f"waits_for={run.run_id}", f"model.source={run.run_id}@last"])
+    short = apply_settings(preset(), ["model.source=Qwen/Qwen2.5-Math-7B"])
+    for spec, kind, field in (
+        (load_preset("chains-exgrpo"), ScriptKind.RAY, "engine"),
+        (short, ScriptKind.SHELL, "model.source"),
+        (started, ScriptKind.SHELL, "model.source"),
+    ):
+        with pytest.raises(SpecError) as refused:
+            script(spec, kind)
+        assert refused.value.fields == (field,)
+    assert headers(script(load_preset("chains-exgrpo"), ScriptKind.SLURM))["nodes"] == "1"
+    assert "waits_for: null" in script(apply_settings(preset(), [f"waits_for={run.run_id}"]), ScriptKind.SHELL)

@@ -33,9 +33,9 @@ def test_hub_name_and_what_is_made_here_stay_as_they_are(folder, source):
 )
 @pytest.mark.usefixtures("folder")
 def test_path_that_leads_nowhere_is_refused_with_its_field(source):
-    with pytest.raises(SpecError, match=r"^model\.source: expected an existing file or folder, got ") as refused:
+    with pytest.raises(SpecError) as refused:
         resolve_source("model.source", source)
-    assert source in str(refused.value)
+    assert refused.value.fields == ("model.source",)
 
 
 def test_every_local_file_of_a_specification_is_named_absolutely(folder):
@@ -54,5 +54,6 @@ def test_every_local_file_of_a_specification_is_named_absolutely(folder):
 @pytest.mark.usefixtures("folder")
 def test_missing_file_of_trajectories_is_refused_whatever_its_name():
     algorithm = ExGRPOConfig(uses_external_experience=True)
-    with pytest.raises(SpecError, match=r"^external_experience: expected an existing file"):
+    with pytest.raises(SpecError) as refused:
         with_absolute_sources(TrainSpec(external_experience=Path("gone"), algorithm=algorithm))
+    assert refused.value.fields == ("external_experience",)

@@ -27,10 +27,19 @@ def machine(monkeypatch):
     return have
 
 
+def refuses(check, *arguments) -> tuple[str, ...]:
+    """Return the fields of the refusal that a check raises, none if it passes."""
+    try:
+        check(*arguments)
+    except SpecError as error:
+        return error.fields or (str(error),)
+    return ()
+
+
 def test_seven_billion_parameters_do_not_train_in_the_memory_of_a_laptop(machine):
     machine()
     spec = apply_settings(load_preset("paper-exgrpo"), ["engine=embedded"])
-    with pytest.raises(SpecError, match=r"model\.source: .*need 121\.8 GB of memory and this machine has 25\.8 GB"):
+    with pytest.raises(SpecError, match=r"121\.8 GB .* 25\.8 GB"):
         check_memory(spec)
     check_memory(TrainSpec())
 
@@ -38,55 +47,48 @@ def test_seven_billion_parameters_do_not_train_in_the_memory_of_a_laptop(machine
 def test_state_that_each_gpu_cannot_hold_is_refused_unless_it_is_offloaded(machine):
     spec = load_preset("paper-exgrpo")
     machine(gpus=(80 * GIB,) * 8)
-    check_memory(spec)
+    assert refuses(check_memory, spec) == ()
     machine(gpus=(8 * GIB,) * 8)
-    with pytest.raises(SpecError, match=r"each GPU has 8\.6 GB; raise verl\.gpus_per_node"):
-        check_memory(spec)
-    check_memory(apply_settings(spec, ["verl.overrides=[actor_rollout_ref.actor.fsdp_config.optimizer_offload=True]"]))
+    assert refuses(check_memory, spec) == ("model.source",)
+    overrides = "verl.overrides=[actor_rollout_ref.actor.fsdp_config.optimizer_offload=True]"
+    assert refuses(check_memory, apply_settings(spec, [overrides])) == ()
 
 
 def test_checkpoints_that_the_disk_has_no_room_for_are_refused(machine, tmp_path):
     spec = load_preset("paper-exgrpo")
     machine(disk=500 * GIB)
-    check_disk(spec, tmp_path / "runs")
+    assert refuses(check_disk, spec, tmp_path / "runs") == ()
     machine()
-    with pytest.raises(SpecError, match=r"num_checkpoints_kept, .* needs about 380\.\d GB of disk and .* has 79\.5 GB"):
+    with pytest.raises(SpecError, match=r"380\.\d GB .* 79\.5 GB"):
         check_disk(spec, tmp_path / "runs")
 
 
 def test_a_gpu_that_is_asked_for_and_not_there_is_refused(machine):
     machine()
     spec = apply_settings(TrainSpec(), ["model.device=cuda"])
-    with pytest.raises(SpecError, match=r"model\.device: this machine has no NVIDIA GPU"):
-        check_embedded_device(spec)
+    assert refuses(check_embedded_device, spec) == ("model.device",)
     machine(gpus=(80 * GIB,))
-    check_embedded_device(spec)
+    assert refuses(check_embedded_device, spec) == ()
 
 
-@pytest.mark.parametrize(("version", "is_refused"), [("null", True), ('"0.11.0"', False)])
-def test_vllm_has_to_be_in_verls_environment_to_generate_with_it(tmp_path, monkeypatch, version, is_refused):
+@pytest.mark.parametrize(("version", "fields"), [("null", ("verl.gpus_per_node",)), ('"0.11.0"', ())])
+def test_vllm_has_to_be_in_verls_environment_to_generate_with_it(tmp_path, monkeypatch, version, fields):
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\necho '{{\"vllm\": {version}}}'\n")
     python.chmod(0o755)
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(python))
-    spec = load_preset("paper-exgrpo")
-    if is_refused:
-        with pytest.raises(SpecError, match=r"verl\.gpus_per_node: vLLM is not installed .*`make verl-env GPU=1`"):
-            check_rollout(spec)
-    else:
-        check_rollout(spec)
+    assert refuses(check_rollout, load_preset("paper-exgrpo")) == fields
 
 
 def test_mistake_in_the_first_rows_of_a_file_is_named_before_anything_starts(tmp_path):
     path = tmp_path / "questions.jsonl"
     path.write_text("{}\n")
-    with pytest.raises(SpecError, match=r"data\.source: questions\.jsonl, row 1, data_source: expected a text"):
-        check_first_rows(apply_settings(TrainSpec(), [f"data.source={path}", "data.template=paper"]))
+    spec = apply_settings(TrainSpec(), [f"data.source={path}", "data.template=paper"])
+    assert refuses(check_first_rows, spec) == ("data.source",)
 
 
 def test_verl_needs_gpus_unless_a_module_from_outside_gives_it_another_platform(monkeypatch):
     spec = parse_spec({"engine": "verl", "model": {"device": "cpu"}}, "test")
-    check_machine(spec)
+    assert refuses(check_machine, spec) == ()
     monkeypatch.delenv(EXTERNAL_MODULES_VARIABLE)
-    with pytest.raises(SpecError, match=r"^model\.device: "):
-        check_machine(spec)
+    assert refuses(check_machine, spec) == ("model.device",)

@@ -20,13 +20,10 @@ def with_model(source: str, **algorithm: int) -> TrainSpec:
     return parse_spec(content | {"algorithm": algorithm}, "test")
 
 
-def test_parameters_are_counted_by_hand():
+def test_parameters_and_adapters_are_counted_by_hand():
     assert TINY.layer_parameters == 2 * 4 * 2 * 3 + 3 * 4 * 8 + 2 * 4
     assert TINY.parameters == 10 * 4 + 2 * 152 + 4
     assert TINY.cache_values_per_token == 2 * 2 * 1 * 2
-
-
-def test_adapters_are_counted_by_hand():
     lora = LoraSpec(rank=3, target_modules=("k_proj", "down_proj"))
     # Keys: 4 inputs and 1 head of 2; down: 8 inputs and 4 outputs.
     assert TINY.adapter_parameters(lora) == 2 * 3 * ((4 + 2) + (8 + 4))
@@ -70,22 +67,23 @@ def test_a_local_folder_is_read_from_its_config(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("config", "mistake"),
+    "config",
     [
-        ('{"hidden_size": 64, "num_attention_heads": 0}', "num_attention_heads: expected a whole number from 1 to"),
-        ('{"hidden_size": "64"}', "hidden_size: expected a whole number"),
-        ('{"vocab_size": 1e30}', "vocab_size: expected a whole number"),
-        ('{"head_dim": -1}', "head_dim: expected"),
-        ('{"num_hidden_layers": [1]}', "num_hidden_layers: expected"),
-        ("[" * 200_000, "expected JSON of at most 64 levels"),
-        ("[]", "expected a mapping of fields"),
+        '{"hidden_size": 64, "num_attention_heads": 0}',
+        '{"hidden_size": "64"}',
+        '{"vocab_size": 1e30}',
+        '{"head_dim": -1}',
+        '{"num_hidden_layers": [1]}',
+        "[" * 200_000,
+        "[]",
     ],
 )
-def test_an_odd_configuration_is_refused_in_one_sentence_and_has_no_shape(tmp_path, config, mistake):
+def test_an_odd_configuration_is_refused_in_one_sentence_and_has_no_shape(tmp_path, config):
     (tmp_path / "config.json").write_text(config)
     assert model_shape(str(tmp_path)) is None
-    with pytest.raises(SpecError, match=rf"^model\.source: config\.json of .*: {mistake}") as refused:
+    with pytest.raises(SpecError) as refused:
         check_context(with_model(str(tmp_path)))
+    assert refused.value.fields == ("model.source",)
     assert "\n" not in str(refused.value)
 
 
@@ -103,8 +101,6 @@ def test_every_papers_preset_fits_into_its_models_context(name):
 
 
 def test_a_context_that_is_too_short_names_the_checkpoint_that_is_not():
-    with pytest.raises(
-        SpecError, match=r"context of 4,096 tokens, .* is 9,216; use Elliott/Qwen2\.5-Math-7B-16k-think"
-    ):
+    with pytest.raises(SpecError, match=r"Elliott/Qwen2\.5-Math-7B-16k-think"):
         check_context(with_model("Qwen/Qwen2.5-Math-7B"))
     check_context(with_model("Qwen/Qwen2.5-Math-7B", max_response_tokens=3072))

@@ -8,7 +8,7 @@ from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.studies.definition import Study
+from jobs.studies.definition import Scale, Study, load_study
 from jobs.studies.matrix import RunKey, spec_of
 from tests.step_reports import make_questions
 
@@ -33,3 +33,9 @@ def record_run(
     recorder.close()
     write_outcome(run.attempt_path(attempt), end, "")
     return run_id
+
+
+def record_seeds(runs_root: Path, study: str, cell: str, *counts: int, scale: Scale = Scale.CHAINS) -> list[str]:
+    """Record a finished run for each number of right answers, of one seed after the other."""
+    keys = [RunKey(study, scale, cell, seed) for seed in range(len(counts))]
+    return [record_run(runs_root, load_study(study), key, count) for key, count in zip(keys, counts, strict=True)]

@@ -57,34 +57,26 @@ def test_every_column_of_the_papers_scores_is_a_benchmark():
     assert set(load_study("main-table").tables[0].columns) == columns
 
 
-def test_seconds_and_sizes_are_read_over_all_steps(database, tmp_path):
+def measured(database, folder, study, num_steps, metrics) -> dict[str, float]:
+    """Return the figures of a run whose step number n recorded `metrics(n)`."""
+    run = new_run(folder / "runs")
+    record_attempt(run, range(1, num_steps + 1), change=lambda report: report.metrics.update(metrics(report.step)))
+    ingest_run(database, run)
+    return measure_run(database, load_study(study), Scale.CHAINS, MeasuredRun(run.run_id, {}))
+
+
+def test_seconds_are_read_over_all_steps_sizes_and_fresh_rollouts_from_the_last(database, tmp_path):
+    recorded = {"buffer/memory_bytes": 2e6, "buffer/file_bytes": 5e6, "rollouts/fresh_total": 90.0}
     seconds = {1: 2.0, 2: 6.0, 3: 1.0}
-    run = new_run(tmp_path / "runs")
-    record_attempt(run, seconds, change=lambda report: report.metrics.update({"seconds/step": seconds[report.step]}))
-    ingest_run(database, run)
-    figures = measure_run(database, load_study("replay-overhead"), Scale.CHAINS, MeasuredRun(run.run_id, {}))
-    seconds = (figures["Avg. Step (s)"], figures["Min. Step (s)"], figures["Peak Step (s)"])
-    assert seconds == (3.0, 1.0, 6.0)
+    figures = measured(database, tmp_path, "replay-overhead", 3, lambda n: recorded | {"seconds/step": seconds[n]})
+    assert (figures["Avg. Step (s)"], figures["Min. Step (s)"], figures["Peak Step (s)"]) == (3.0, 1.0, 6.0)
     assert "stored trajectories" in figures
-
-
-def test_memory_and_fresh_rollouts_are_read_from_the_last_step(database, tmp_path):
-    figures = {"buffer/memory_bytes": 2e6, "buffer/file_bytes": 5e6, "rollouts/fresh_total": 90.0, "seconds/step": 1.0}
-    run = new_run(tmp_path / "runs")
-    record_attempt(run, range(1, 4), change=lambda report: report.metrics.update(figures))
-    ingest_run(database, run)
-    measured = measure_run(database, load_study("replay-overhead"), Scale.CHAINS, MeasuredRun(run.run_id, {}))
-    assert (measured["Index in memory (MB)"], measured["Trajectories in files (MB)"]) == (2.0, 5.0)
-    assert (measured["Fresh rollouts"], measured["Fresh rollouts per step"]) == (90.0, 30.0)
+    assert (figures["Index in memory (MB)"], figures["Trajectories in files (MB)"]) == (2.0, 5.0)
+    assert (figures["Fresh rollouts"], figures["Fresh rollouts per step"]) == (90.0, 30.0)
 
 
 def test_questions_left_in_mini_batches_are_the_mean_of_what_steps_recorded(database, tmp_path):
-    run = new_run(tmp_path / "runs")
-    record_attempt(
-        run, range(1, 4), change=lambda report: report.metrics.update({"batch/questions_left": 10.0 + report.step})
-    )
-    ingest_run(database, run)
-    figures = measure_run(database, load_study("mini-batch-counts"), Scale.CHAINS, MeasuredRun(run.run_id, {}))
+    figures = measured(database, tmp_path, "mini-batch-counts", 3, lambda n: {"batch/questions_left": 10.0 + n})
     assert figures == {"# Avg. Mini-Batch": 12.0}
 
 

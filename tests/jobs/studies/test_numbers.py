@@ -3,8 +3,8 @@
 from collections import Counter
 
 import pytest
+from pydantic import ValidationError
 
-from jobs.specs.train import SpecError
 from jobs.studies.definition import Claim, PaperRow, PaperTable, Reference, Study, load_study, number_of, study_names
 from jobs.studies.numbers import disagreements, find_value, number_rows, setting_gains
 from tests.jobs.studies.paper_source import SourceTable, read_tables
@@ -80,12 +80,13 @@ def test_the_only_averages_beyond_rounding_are_gpg_zero_out_of_distribution():
     beyond = [(item.row, item.column, item.printed, round(item.expected, 2)) for item in found if not item.is_rounding]
     assert beyond == [("GPG-Zero", "OOD Avg.", 41.6, 53.73)]
     assert len(found) > len(beyond)
+    notes = {(row.row, row.column) for row in number_rows(load_study("main-table")) if row.note}
+    assert notes == {("GPG-Zero", "OOD Avg.")}
 
 
 def test_the_text_on_easy_questions_differs_from_its_table_by_a_tenth():
     (found,) = disagreements(load_study("code-analysis"))
     assert (found.row, found.printed, found.expected) == ("Easy", 11.6, 11.5)
-    assert found.sentence == "the paper prints 11.6, but tab:code_analysis has 11.50"
 
 
 def test_headline_gains_are_means_over_six_settings_luffy_included():
@@ -98,15 +99,12 @@ def test_headline_gains_are_means_over_six_settings_luffy_included():
     assert disagreements(study) == []
 
 
-def test_without_luffy_the_headline_would_not_hold():
+def test_without_luffy_the_headline_would_not_hold_and_a_claim_of_its_own_needs_no_table():
     study = load_study("headline-gains")
     changed = study.model_copy(update={"gains": tuple(gain for gain in study.gains if "LUFFY" not in gain.setting)})
     assert [disagreement.column for disagreement in disagreements(changed)] == ["ID gain", "OOD gain", "OOD gain"]
-
-
-def test_a_number_that_disagrees_carries_a_note():
-    notes = {(row.row, row.column): row.note for row in number_rows(load_study("main-table")) if row.note}
-    assert notes == {("GPG-Zero", "OOD Avg."): "the paper prints 41.6, but the mean of its cells is 53.73"}
+    claim = Claim(row="r", column="c", value="+3.0", quote="+3.0")
+    assert disagreements(Study(name="s", title="t", question="q", cells=(), claims=(claim,))) == []
 
 
 def test_numbers_keep_sign_unit_and_decimals():
@@ -121,26 +119,13 @@ def test_numbers_keep_sign_unit_and_decimals():
 def test_a_cell_is_found_by_its_names_and_a_wrong_name_is_refused():
     names = {"study": "ablations", "table": "tab:ablation", "row": "On-Policy"}
     assert find_value(Reference(column="Avg.", **names)) == 45.3
-    with pytest.raises(LookupError, match="no number"):
+    with pytest.raises(LookupError):
         find_value(Reference(column="Avg.", group="nowhere", **names))
 
 
-def test_a_row_of_the_wrong_width_is_refused():
-    with pytest.raises(ValueError, match="expected 2 values in 'a', got 1"):
+def test_a_row_of_the_wrong_width_or_that_names_no_cell_is_refused():
+    with pytest.raises(ValidationError):
         PaperTable(name="t", columns=("x", "y"), rows=(PaperRow(row="a", values=(1.0,)),))
-
-
-def test_a_row_that_names_no_cell_is_refused():
     table = PaperTable(name="t", columns=("x",), rows=(PaperRow(row="a", values=(1.0,), cells=("b",)),))
-    with pytest.raises(ValueError, match="expected one named 'b'"):
+    with pytest.raises(ValidationError):
         Study(name="s", title="t", question="q", cells=(), tables=(table,))
-
-
-def test_an_unknown_study_is_refused_with_those_there_are():
-    with pytest.raises(SpecError, match=r"expected one of ablations, .*, got 'ablation'"):
-        load_study("ablation")
-
-
-def test_a_claim_of_its_own_needs_no_table():
-    claim = Claim(row="r", column="c", value="+3.0", quote="+3.0")
-    assert disagreements(Study(name="s", title="t", question="q", cells=(), claims=(claim,))) == []

@@ -21,9 +21,7 @@ from jobs.studies.study_report import BASELINE, MEAN, Panel, curve_panels, inter
 from jobs.studies.study_results import StudyResults, find_runs, read_results
 from jobs.supervisor.open_index import open_fresh_index
 from tests.jobs.judging.chain_runs import record_chains
-from tests.jobs.studies.recorded import record_run
-
-ON_POLICY, REPLAY = (4, 5, 6), (7, 8, 8)
+from tests.jobs.studies.recorded import record_run, record_seeds
 
 
 class Outline(HTMLParser):
@@ -47,14 +45,19 @@ def key(cell: str, seed: int) -> RunKey:
     return RunKey("ablations", Scale.CHAINS, cell, seed)
 
 
-@pytest.fixture
-def runs_root(tmp_path: Path) -> Path:
-    study = load_study("ablations")
-    for seed, (on_policy, replay) in enumerate(zip(ON_POLICY, REPLAY, strict=True)):
-        record_run(tmp_path, study, key("on-policy", seed), on_policy)
-        record_run(tmp_path, study, key("exgrpo", seed), replay)
-    record_run(tmp_path, study, key("rho-25", 0), 9, RunStatus.FAILED)
-    return tmp_path
+def record(runs_root: Path, **counts: tuple[int, ...]) -> None:
+    """Record finished runs of the cells of the ablations, a number of right answers for each seed."""
+    for cell, of_seeds in counts.items():
+        record_seeds(runs_root, "ablations", cell.replace("_", "-"), *of_seeds)
+
+
+@pytest.fixture(scope="module")
+def runs_root(tmp_path_factory) -> Path:
+    """Runs of two cells with three seeds and one that failed, only read."""
+    root = tmp_path_factory.mktemp("runs")
+    record(root, on_policy=(4, 5, 6), exgrpo=(7, 8, 8))
+    record_run(root, load_study("ablations"), key("rho-25", 0), 9, RunStatus.FAILED)
+    return root
 
 
 def read(runs_root: Path, name: str = "ablations", num_seeds: int = 3) -> StudyResults:
@@ -63,22 +66,22 @@ def read(runs_root: Path, name: str = "ablations", num_seeds: int = 3) -> StudyR
         return read_results(database, study, Scale.CHAINS, wanted_keys(study, Scale.CHAINS, study.cells, num_seeds))
 
 
-def test_figures_are_means_over_the_seeds_of_a_cell(runs_root):
+def text_of(results: StudyResults, num_runs: int = 30) -> str:
+    return " ".join(Outline(render_report(results, num_runs)).texts)
+
+
+def test_figures_are_means_over_the_seeds_of_a_cell_and_differences_are_paired_by_seed(runs_root):
     results = read(runs_root)
     on_policy, exgrpo = results.cells[:2]
     assert results.main_figure == "Held-out Avg@8 (%)"
     assert on_policy.figures["Held-out Avg@8 (%)"].values == (40.0, 50.0, 60.0)
     assert exgrpo.figures["Held-out Avg@8 (%)"].mean == pytest.approx(230 / 3)
     assert {step: value.mean for step, value in on_policy.curve.items()} == {0: 40.0, 30: 50.0}
-
-
-def test_differences_are_paired_by_seed(runs_root):
-    results = read(runs_root)
-    difference = results.difference(results.cells[1])
+    difference = results.difference(exgrpo)
     assert difference.values == (30.0, 30.0, 20.0)
     assert difference.mean == pytest.approx(80 / 3)
     assert difference.half == pytest.approx(4.302653 * 10 / 3, rel=1e-5)
-    assert results.difference(results.cells[0]) is None
+    assert results.difference(on_policy) is None
 
 
 def test_a_cell_without_the_main_figure_does_not_count_for_the_common_baseline(runs_root):
@@ -98,26 +101,21 @@ def test_runs_that_failed_or_were_never_started_are_unfinished(runs_root):
     assert len(states) == 3 * 10
 
 
-def test_an_archived_run_does_not_count_and_a_newer_one_takes_its_place(runs_root):
-    study = load_study("ablations")
-    old = record_run(runs_root, study, key("rho-75", 0), 3)
-    new = record_run(runs_root, study, key("rho-75", 0), 5)
-    assert _run_of(runs_root, key("rho-75", 0)).run_id == new
-    run_actions.archive(runs_root, new)
-    assert _run_of(runs_root, key("rho-75", 0)).run_id == old
-
-
-def test_a_run_whose_settings_cannot_be_read_does_not_count(tmp_path):
-    run_id = record_run(tmp_path, load_study("ablations"), key("rho-75", 0), 3)
-    (tmp_path / run_id / "spec.json").write_text("{")
-    results = read(tmp_path)
+def test_an_archived_run_and_one_whose_settings_cannot_be_read_do_not_count(tmp_path):
+    [old], [new] = (record_seeds(tmp_path, "ablations", "rho-75", count) for count in (3, 5))
+    assert _run_of(tmp_path, key("rho-75", 0)).run_id == new
+    run_actions.archive(tmp_path, new)
+    assert _run_of(tmp_path, key("rho-75", 0)).run_id == old
+    damaged = tmp_path / "damaged"
+    [run_id] = record_seeds(damaged, "ablations", "rho-75", 3)
+    (damaged / run_id / "spec.json").write_text("{")
+    results = read(damaged)
     assert not [cell for cell in results.cells if cell.seeds]
-    assert "rho-75" in " ".join(Outline(render_report(results, 1)).texts)
+    assert "rho-75" in text_of(results)
 
 
 def test_the_page_shows_the_papers_numbers_beside_those_of_the_runs(runs_root):
-    results = read(runs_root)
-    text = " ".join(Outline(render_report(results, 36)).texts)
+    text = text_of(read(runs_root), 36)
     assert "Finished runs: 6, 0 to 3 seeds a cell; of the matrix of 36, 30 have not finished." in text
     assert text.count("ExGRPO exgrpo 48.3 +3.0 76.7 ± 14.3 +26.7 ± 14.3 70.0 3") == 1
     assert "Higher than the baseline: exgrpo." in text
@@ -126,39 +124,25 @@ def test_the_page_shows_the_papers_numbers_beside_those_of_the_runs(runs_root):
 
 
 def test_a_cell_below_the_baseline_is_said_to_be_lower(tmp_path):
-    study = load_study("ablations")
-    for seed in range(3):
-        record_run(tmp_path, study, key("on-policy", seed), 8 + seed % 2)
-        record_run(tmp_path, study, key("exgrpo", seed), 3 + seed % 2)
-        record_run(tmp_path, study, key("rho-25", seed), 7 + seed)
-    text = " ".join(Outline(render_report(read(tmp_path), 30)).texts)
-    assert "Lower: exgrpo. Not distinguishable from it: rho-25." in text
+    record(tmp_path, on_policy=(8, 9, 8), exgrpo=(3, 4, 3), rho_25=(7, 8, 9))
+    assert "Lower: exgrpo. Not distinguishable from it: rho-25." in text_of(read(tmp_path))
 
 
 def test_a_difference_that_chance_explains_among_several_is_not_said_to_be_real(tmp_path):
-    study = load_study("ablations")
-    for seed, (exgrpo, *others) in enumerate([(6, 5, 4, 6), (7, 4, 5, 5), (7, 5, 6, 4), (8, 6, 5, 5)]):
-        record_run(tmp_path, study, key("on-policy", seed), 5)
-        record_run(tmp_path, study, key("exgrpo", seed), exgrpo)
-        for cell, correct in zip(("without-shaping", "rho-25", "rho-75"), others, strict=True):
-            record_run(tmp_path, study, key(cell, seed), correct)
+    record(tmp_path, on_policy=(5, 5, 5, 5), exgrpo=(6, 7, 7, 8))
+    record(tmp_path, without_shaping=(5, 4, 5, 6), rho_25=(4, 5, 6, 5), rho_75=(6, 5, 4, 5))
     results = read(tmp_path)
     difference = results.difference(results.cells[1])
     assert difference.mean - difference.half > 0
     assert 0.05 / 4 < difference.p_value < 0.05
-    text = " ".join(Outline(render_report(results, 30)).texts)
+    text = text_of(results)
     assert "Higher" not in text
     assert "with Holm's correction (cells compared: 4)" in text
 
 
 def test_cells_with_the_runs_of_another_are_named_and_no_comparisons(tmp_path):
-    study = load_study("ablations")
-    for seed in range(3):
-        for cell in ("on-policy", "on-policy-retire"):
-            record_run(tmp_path, study, key(cell, seed), 4 + seed)
-        for cell in ("exgrpo", "redraw"):
-            record_run(tmp_path, study, key(cell, seed), 6 + seed // 2)
-        record_run(tmp_path, study, key("rho-25", seed), 6 if seed else 5)
+    record(tmp_path, on_policy=(4, 5, 6), on_policy_retire=(4, 5, 6), exgrpo=(6, 6, 7), redraw=(6, 6, 7))
+    record(tmp_path, rho_25=(5, 6, 6))
     text = reading(read(tmp_path))
     assert text.startswith("redraw: the same runs as exgrpo. on-policy-retire: the same runs as on-policy. ")
     assert "Not distinguishable from it: exgrpo, rho-25." in text
@@ -171,7 +155,7 @@ def test_a_row_of_the_paper_is_beside_its_own_figure(tmp_path):
     for tag in RunKey(study.name, Scale.CHAINS, "on-policy", 0).tags:
         run_actions.tag(folder.path.parent, folder.run_id, tag)
     write_outcome(folder.attempt_path(1), RunStatus.FINISHED, "")
-    text = " ".join(Outline(render_report(read(folder.path.parent, study.name), 3)).texts)
+    text = text_of(read(folder.path.parent, study.name))
     assert "Medium on-policy CoT correctness without code (%) 64.7 50.0 1" in text
     assert "Hard on-policy CoT correctness without code (%) 56.1 0.000 1" in text
     assert "Hard on-policy Entropy with code 0.16 - 1" in text
@@ -179,27 +163,24 @@ def test_a_row_of_the_paper_is_beside_its_own_figure(tmp_path):
 
 
 def test_a_cell_with_a_baseline_of_its_own_is_compared_with_that(tmp_path):
-    study = load_study("model-extension")
     for cell, num_correct in (("on-policy", 9), ("harder-on-policy", 4), ("harder-exgrpo", 6)):
-        record_run(tmp_path, study, RunKey(study.name, Scale.CHAINS, cell, 0), num_correct)
-    results = read(tmp_path, study.name)
+        record_seeds(tmp_path, "model-extension", cell, num_correct)
+    results = read(tmp_path, "model-extension")
     values = {item.cell.name: results.difference(item) for item in results.cells if item.seeds}
     assert values["harder-exgrpo"].mean == pytest.approx(20.0)
     assert values["harder-on-policy"] is None
 
 
 def test_gains_of_the_runs_are_shown_by_setting(tmp_path):
-    study = load_study("headline-gains")
-    for seed in range(2):
-        record_run(tmp_path, study, RunKey(study.name, Scale.CHAINS, "on-policy", seed), 5)
-        record_run(tmp_path, study, RunKey(study.name, Scale.CHAINS, "exgrpo", seed), 6 + seed)
-    text = " ".join(Outline(render_report(read(tmp_path, "headline-gains"), 2)).texts)
+    record_seeds(tmp_path, "headline-gains", "on-policy", 5, 5)
+    record_seeds(tmp_path, "headline-gains", "exgrpo", 6, 7)
+    text = text_of(read(tmp_path, "headline-gains"))
     assert "Gains by setting, of your runs Setting Held-out Avg@8 (%) Qwen2.5-Math-7B +15.0 ± 63.5" in text
 
 
 @pytest.mark.parametrize("name", study_names())
 def test_every_study_has_a_page_before_anything_ran(name, tmp_path):
-    text = " ".join(Outline(render_report(read(tmp_path, name), 3)).texts)
+    text = text_of(read(tmp_path, name))
     assert "No run has finished yet." in text
     assert "What was not run" in text
 
@@ -234,11 +215,9 @@ def test_a_cell_whose_runs_differ_in_more_than_the_seed_is_named(runs_root):
     results = read(runs_root)
     page = " ".join(render_report(results, 30).split())
     assert "so its interval is not over seeds alone" not in page
-    assert "seeds and samples, not other questions. The runs share 3 warm models: for other warm models" in page
+    assert "The runs share 3 warm models" in page
     results.cells[1].seeds[0].spec["num_steps"] = 31
-    assert "exgrpo: its runs differ in num_steps, so its interval is not over seeds alone." in render_report(
-        results, 30
-    )
+    assert "exgrpo: its runs differ in num_steps, so" in render_report(results, 30)
 
 
 def _run_of(runs_root: Path, wanted: RunKey) -> RunRow:
@@ -265,12 +244,9 @@ def test_each_seed_is_a_dot_and_the_interval_spans_its_half_both_ways():
     assert seeds.marker.size < means.marker.size
     (line,) = figure.layout.shapes
     assert (line.x0, line.x1, line.line.dash) == (2.0, 2.0, "dash")
-
-
-def test_one_seed_has_a_mean_without_an_interval():
-    figure = interval_figure([("a", MeanInterval(5.0, math.nan, (5.0,)))], baseline=None)
-    assert figure.data[1].error_x.array == (None,)
-    assert not figure.layout.shapes
+    alone = interval_figure([("a", MeanInterval(5.0, math.nan, (5.0,)))], baseline=None)
+    assert alone.data[1].error_x.array == (None,)
+    assert not alone.layout.shapes
 
 
 def test_panels_draw_seeds_their_mean_and_the_baseline_by_step():

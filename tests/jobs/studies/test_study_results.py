@@ -32,7 +32,4 @@ def test_more_comparisons_and_a_smaller_difference_need_more_seeds_and_too_many_
     assert plan_seeds(1.0, 1.0, 9).num_seeds > plan_seeds(1.0, 1.0, 1).num_seeds
     assert plan_seeds(0.5, 1.0, 1).num_seeds > plan_seeds(1.0, 1.0, 1).num_seeds
     assert plan_seeds(0.01, 1.0, 1).num_seeds is None
-
-
-def test_what_so_many_seeds_find_is_what_needs_them():
     assert detectable(10, 1.0, 1) <= 1.0 < detectable(9, 1.0, 1)

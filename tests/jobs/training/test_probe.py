@@ -1,7 +1,6 @@
 """What a look at a model finds, and what it advises."""
 
 import dataclasses
-import json
 import re
 import time
 
@@ -13,20 +12,14 @@ from jobs.cli.main import app
 from jobs.specs.train import parse_spec
 from jobs.training.probe import probe
 from jobs.training.probe_report import ProbedAnswer, ProbeReport
-from tests.jobs.training.chat_model import make_chat_model
 
 GOOD = ProbeReport("Q", 4, 4, 0.4, 0.9, 0.1, 0.5, 40.0, 3.0, (ProbedAnswer("\\boxed{3}", "3", "correct"),))
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return make_chat_model(tmp_path_factory.mktemp("model"))
-
-
-def spec_of(model):
+def spec_of(folder):
     return parse_spec(
         {
-            "model": {"source": str(model), "device": "cpu"},
+            "model": {"source": str(folder), "device": "cpu"},
             "data": {"source": "word_problems"},
             "algorithm": {"max_prompt_tokens": 400, "max_response_tokens": 8},
         },
@@ -34,8 +27,8 @@ def spec_of(model):
     )
 
 
-def test_random_model_never_ends_or_answers_and_writes_noise(model):
-    report = probe(spec_of(model), num_questions=3, num_samples=2)
+def test_random_model_never_ends_or_answers_and_writes_noise(chat_model):
+    report = probe(spec_of(chat_model), num_questions=3, num_samples=2)
     assert (report.num_questions, report.num_samples, len(report.answers)) == (3, 2, 3)
     assert (report.pass_rate, report.format_rate, report.truncation_rate) == (0.0, 0.0, 1.0)
     assert report.mean_tokens == 8.0
@@ -43,35 +36,28 @@ def test_random_model_never_ends_or_answers_and_writes_noise(model):
     assert report.prompt.endswith("<|im_start|>assistant\n")
     assert [answer.verdict for answer in report.answers] == ["unparsed"] * 3
     assert len(report.advice()) == 4
-    assert probe(spec_of(model), num_questions=3, num_samples=2).mean_entropy == report.mean_entropy
-
-
-def test_good_figures_need_no_advice():
-    assert GOOD.advice() == []
+    assert probe(spec_of(chat_model), num_questions=3, num_samples=2).mean_entropy == report.mean_entropy
 
 
 @pytest.mark.parametrize(
     ("change", "advice"),
     [
-        ({"format_rate": 0.4}, r"answer in 40% of the responses: .*\\boxed{}"),
-        ({"truncation_rate": 0.5}, "50% of the responses do not end: raise algorithm.max_response_tokens"),
-        ({"mean_entropy": 3.5}, "3.5 nats is that of noise.* data.template"),
-        ({"mean_entropy": 0.01}, "0.01 nats .* raise algorithm.temperature"),
-        ({"pass_rate": 0.0}, "No answer is right.* fine-tune"),
-        ({"pass_rate": 1.0}, "Every answer is right.* harder"),
+        ({"format_rate": 0.4}, r"\\boxed{}"),
+        ({"truncation_rate": 0.5}, "algorithm.max_response_tokens"),
+        ({"mean_entropy": 3.5}, "data.template"),
+        ({"mean_entropy": 0.01}, "algorithm.temperature"),
+        ({"pass_rate": 0.0}, "fine-tune"),
+        ({"pass_rate": 1.0}, "harder"),
     ],
 )
 def test_each_bad_figure_has_one_sentence_on_what_to_do(change, advice):
+    assert GOOD.advice() == []
     (sentence,) = dataclasses.replace(GOOD, **change).advice()
     assert re.search(advice, sentence)
 
 
-def test_report_reads_back_from_json():
-    assert ProbeReport.from_json(json.loads(json.dumps(GOOD.to_json()))) == GOOD
-
-
-def test_command_prints_prompt_answers_figures_and_advice(model, tmp_path):
-    words = ["probe", str(model), "--data", "word_problems", "--set", "algorithm.max_response_tokens=6"]
+def test_command_prints_prompt_answers_figures_and_advice(chat_model, tmp_path):
+    words = ["probe", str(chat_model), "--data", "word_problems", "--set", "algorithm.max_response_tokens=6"]
     words += ["--set", "algorithm.max_prompt_tokens=400", "--num-questions", "1", "--runs-root", str(tmp_path)]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
@@ -81,18 +67,15 @@ def test_command_prints_prompt_answers_figures_and_advice(model, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_process_of_a_form_gives_the_same_report_or_one_sentence(model, tmp_path):
-    spec = spec_of(model)
+def test_process_of_a_form_gives_the_same_report_or_one_sentence_and_ends_when_stopped(chat_model, tmp_path):
+    spec = spec_of(chat_model)
     gone = spec.model_copy(update={"model": spec.model.model_copy(update={"source": "/gone/model"})})
+    stopped = ProbeProcess(spec, tmp_path)
+    stopped.stop()
+    assert stopped.result() == "The probe ended with code -9."
     processes = [ProbeProcess(each, tmp_path) for each in (spec, gone)]
     while any(process.result() is None for process in processes):
         time.sleep(0.02)
     report, reason = (process.result() for process in processes)
     assert report == dataclasses.replace(probe(spec), seconds=report.seconds)
-    assert "model.source: expected an existing file or folder, got /gone/model" in reason
-
-
-def test_stopped_process_ends(model, tmp_path):
-    process = ProbeProcess(spec_of(model), tmp_path)
-    process.stop()
-    assert process.result() == "The probe ended with code -9."
+    assert reason.startswith("model.source: ")

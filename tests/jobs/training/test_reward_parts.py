@@ -58,19 +58,20 @@ def test_random_rewards_are_drawn_again_alike_and_depend_on_no_response_alone():
 
 
 @pytest.mark.parametrize(
-    ("rewards", "sentence"),
+    ("rewards", "field"),
     [
-        ({"answer": 1.0, "style": 0.5}, "data.rewards: there is no 'style'; expected one of answer, format, random"),
-        ({"answer": 1.0, "formal": 0.5}, "did you mean format?"),
-        ({}, "expected some parts"),
-        ({"answer": float("nan")}, "data.rewards.answer: expected a finite number"),
-        ({"answer": 1.0, "format": 0.5}, "need algorithm.reward_kind continuous"),
-        ({"format": 0.5}, "expected one built-in part of weight 1"),
+        ({"answer": 1.0, "style": 0.5}, "data.rewards"),
+        ({"answer": 1.0, "formal": 0.5}, "data.rewards"),
+        ({}, "data.rewards"),
+        ({"answer": float("nan")}, "data.rewards.answer"),
+        ({"answer": 1.0, "format": 0.5}, "data.rewards"),
+        ({"format": 0.5}, "data.rewards"),
     ],
 )
-def test_parts_that_cannot_be_are_refused(rewards, sentence):
-    with pytest.raises(SpecError, match=sentence):
+def test_parts_that_cannot_be_are_refused(rewards, field):
+    with pytest.raises(SpecError) as refused:
         parse_spec({"data": {"rewards": rewards}}, "test")
+    assert set(refused.value.fields) == {field}
 
 
 @pytest.mark.parametrize("engine", ["embedded", "verl"])
@@ -78,8 +79,9 @@ def test_several_parts_need_continuous_rewards_on_both_engines(engine):
     several = {"engine": engine, "data": {"source": "word_problems", "rewards": {"answer": 1.0, "format": 0.2}}}
     continuous = several | {"algorithm": {"reward_kind": "continuous", "start_pass_rate": None}}
     assert parse_spec(continuous, "test").data.rewards == {"answer": 1.0, "format": 0.2}
-    with pytest.raises(SpecError, match=r"need algorithm\.reward_kind continuous"):
+    with pytest.raises(SpecError) as refused:
         parse_spec(several, "test")
+    assert refused.value.fields == ("data.rewards",)
 
 
 def test_controls_differ_from_on_policy_training_in_the_reward_alone():
@@ -94,22 +96,18 @@ MODULE = "tests.jobs.training.outside_rewards"
 SHORTNESS, ODD = f"{MODULE}:shortness", f"{MODULE}:odd"
 
 
-class AllCorrect:
-    def grade(self, questions, _responses):
-        return [Verdict(1.0, "correct") for _ in questions]
-
-
 def spec(rewards):
     algorithm = {"reward_kind": "continuous", "start_pass_rate": None}
     return parse_spec({"algorithm": algorithm, "data": {"source": "word_problems", "rewards": rewards}}, "test")
 
 
 def test_code_is_refused_where_the_machine_does_not_allow_its_module(monkeypatch):
-    with pytest.raises(SpecError, match=r"data\.rewards: .* is code from outside the workbench"):
+    with pytest.raises(SpecError) as refused:
         spec({"answer": 1.0, SHORTNESS: 0.5})
+    assert refused.value.fields == ("data.rewards",)
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, MODULE)
     assert spec({"answer": 1.0, SHORTNESS: 0.5}).data.rewards == {"answer": 1.0, SHORTNESS: 0.5}
-    with pytest.raises(SpecError, match=r"others need algorithm\.reward_kind continuous"):
+    with pytest.raises(SpecError):
         parse_spec({"data": {"rewards": {SHORTNESS: 1.0}}}, "test")
 
 
@@ -125,20 +123,15 @@ def test_closing_ends_the_process():
     code = CodeReward(SHORTNESS)
     before = {child.pid for child in psutil.Process().children()}
     assert code.rewards([("q", "a", "abc")]) == [0.25]
-    (process,) = [
-        child
-        for child in psutil.Process().children()
-        if child.pid not in before and "spawn_main" in " ".join(child.cmdline())
-    ]
+    started = [child for child in psutil.Process().children() if child.pid not in before]
+    (process,) = [child for child in started if "spawn_main" in " ".join(child.cmdline())]
     code.close()
     assert not process.is_running()
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"), [("nothing", "cannot be imported"), ("NOT_A_FUNCTION", "cannot reward: it is no function")]
-)
-def test_what_is_no_function_is_said_before_anything_is_rewarded(name, sentence):
-    with pytest.raises(TrainingError, match=sentence):
+@pytest.mark.parametrize("name", ["nothing", "NOT_A_FUNCTION"])
+def test_what_is_no_function_is_said_before_anything_is_rewarded(name):
+    with pytest.raises(TrainingError):
         CodeReward(f"{MODULE}:{name}").rewards([("q", "a", "r")])
 
 
@@ -146,10 +139,10 @@ def test_parts_by_code_are_weighed_and_have_curves_and_failures_counted(monkeypa
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, MODULE)
     questions = [build_question(0, "q", "1+1?", "2", [1], {})] * 2
     responses = [Response(text, np.zeros(1, dtype=np.int32), is_truncated=False) for text in ("abc", "raise")]
-    with open_reward_parts(AllCorrect(), {"answer": 1.0, SHORTNESS: 4.0, ODD: 1.0}) as parts:
+    with open_reward_parts(ByOutcome(), {"answer": 1.0, SHORTNESS: 4.0, ODD: 1.0}) as parts:
         rewards = [verdict.reward for verdict in parts.grade(questions, responses)]
         metrics = parts.take_metrics()
-    assert rewards == pytest.approx([1 + 4 / 4 + 0.5, 1 + 4 / 6])
+    assert rewards == pytest.approx([1 + 4 / 4 + 0.5, 4 / 6])
     assert metrics == pytest.approx(
-        {"reward/answer": 1.0, "reward/code_1": (1 / 4 + 1 / 6) / 2, "reward/code_2": 0.25, "reward/failed": 0.25}
+        {"reward/answer": 0.5, "reward/code_1": (1 / 4 + 1 / 6) / 2, "reward/code_2": 0.25, "reward/failed": 0.25}
     )

@@ -24,42 +24,32 @@ from jobs.training.composition import run_sft, run_training
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.run_data import log_first_prompt, open_data, open_reward
+from tests.faults.small_training import StepControl
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
-from tests.jobs.training.chat_model import make_chat_model
-from tests.jobs.training.test_composition import MemoryRecorder, StopAfter
+from tests.jobs.training.conftest import SMALL
+from tests.jobs.training.test_composition import MemoryRecorder
 
 SPEC = {
     "data": {"source": "word_problems", "num_questions": 12, "num_held_out": 4},
-    "algorithm": {
-        "batch_size": 4,
-        "mini_batch_size": 4,
-        "rollouts_per_question": 2,
-        "max_prompt_tokens": 400,
-        "max_response_tokens": 8,
-    },
+    "algorithm": SMALL | {"max_prompt_tokens": 400},
     "num_steps": 2,
     "validation": {"interval": None, "samples_per_question": 1, "num_training_questions": 2},
 }
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return make_chat_model(tmp_path_factory.mktemp("model"))
+def spec_of(folder, **changes):
+    return parse_spec(SPEC | {"model": {"source": str(folder), "device": "cpu"}} | changes, "test")
 
 
-def spec_of(model, **changes):
-    return parse_spec(SPEC | {"model": {"source": str(model), "device": "cpu"}} | changes, "test")
-
-
-def questions_of(spec, model):
+def questions_of(spec, folder):
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     return *open_data(spec).encode(tokenizer), tokenizer
 
 
-def test_a_question_is_one_user_message_in_the_models_chat_template(model):
-    training, held_out, tokenizer = questions_of(spec_of(model), model)
+def test_a_question_is_one_user_message_in_the_models_chat_template_which_the_log_shows_whole(chat_model, caplog):
+    training, held_out, tokenizer = questions_of(spec_of(chat_model), chat_model)
     assert [question.index for question in [*training, *held_out]] == list(range(16))
     story = read_story(training[0])
     assert training[0].prompt_text == f"<|im_start|>user\n{story.prompt}<|im_end|>\n<|im_start|>assistant\n"
@@ -67,9 +57,12 @@ def test_a_question_is_one_user_message_in_the_models_chat_template(model):
     assert "\\boxed{}" in story.prompt
     assert training[0].answer == story.answer
     assert training[0].metadata["question"] == story.text
+    with caplog.at_level("INFO"):
+        log_first_prompt(training, tokenizer)
+    assert training[0].prompt_text in caplog.messages[0]
 
 
-def test_a_task_of_a_contributor_is_put_to_the_model_in_its_chat_template_too(model, monkeypatch):
+def test_a_task_of_a_contributor_is_put_to_the_model_in_its_chat_template_too(chat_model, monkeypatch):
     def make_sums(_data, num_questions, tokenizer):
         texts = [f"{number} + 1 =" for number in range(num_questions)]
         return [
@@ -78,16 +71,18 @@ def test_a_task_of_a_contributor_is_put_to_the_model_in_its_chat_template_too(mo
         ]
 
     monkeypatch.setitem(TASKS, "sums", BuiltInTask(make_sums, TASKS["word_problems"].make_reward, "sum"))
-    training, held_out, tokenizer = questions_of(spec_of(model, data=SPEC["data"] | {"source": "sums"}), model)
+    training, held_out, tokenizer = questions_of(
+        spec_of(chat_model, data=SPEC["data"] | {"source": "sums"}), chat_model
+    )
     assert (len(training), len(held_out)) == (12, 4)
     assert training[3].prompt_text == "<|im_start|>user\n3 + 1 =<|im_end|>\n<|im_start|>assistant\n"
     assert tokenizer.decode(training[3].prompt_ids) == training[3].prompt_text
     assert (training[3].answer, training[3].metadata["answer_kind"]) == ("4", "sums")
 
 
-def test_a_response_is_rewarded_by_its_box_and_judged_by_its_steps(model):
-    spec = spec_of(model)
-    [question, *_], _, _ = questions_of(spec, model)
+def test_a_response_is_rewarded_by_its_box_and_judged_by_its_steps(chat_model):
+    spec = spec_of(chat_model)
+    [question, *_], _, _ = questions_of(spec, chat_model)
     nothing = np.empty(0, np.int32)
     texts = [
         f"\\boxed{{{question.answer}}}",
@@ -102,17 +97,17 @@ def test_a_response_is_rewarded_by_its_box_and_judged_by_its_steps(model):
     ]  # fmt: skip
 
 
-def test_verls_reward_is_the_same_from_what_its_rows_hold(model):
-    [question, *_], _, _ = questions_of(spec_of(model), model)
+def test_verls_reward_is_the_same_from_what_its_rows_hold(chat_model):
+    [question, *_], _, _ = questions_of(spec_of(chat_model), chat_model)
     extra_info = json.loads(json.dumps(describe_question(question))) | {"is_truncated": False}
     score = compute_score("word_problems", f"7 + 7 = 15. \\boxed{{{question.answer}}}", question.answer, extra_info)
     assert score == {"score": 1.0, "outcome": "correct", "is_valid": False, "has_code": False}
 
 
-def test_about_half_of_the_demonstrations_are_right_and_the_same_for_a_seed(model):
+def test_about_half_of_the_demonstrations_are_right_and_the_same_for_a_seed(chat_model):
     algorithm = SPEC["algorithm"] | {"max_response_tokens": 600, "experience_ratio": 0.0}
-    spec = spec_of(model, sft={}, algorithm=algorithm, data=SPEC["data"] | {"num_questions": 60})
-    questions, _, tokenizer = questions_of(spec, model)
+    spec = spec_of(chat_model, sft={}, algorithm=algorithm, data=SPEC["data"] | {"num_questions": 60})
+    questions, _, tokenizer = questions_of(spec, chat_model)
     demonstrations = read_demonstrations(spec, questions, tokenizer)
     texts = [tokenizer.decode(item.token_ids, skip_special_tokens=True) for item in demonstrations]
     pairs = zip(questions, texts, strict=True)
@@ -125,10 +120,10 @@ def test_about_half_of_the_demonstrations_are_right_and_the_same_for_a_seed(mode
     ))  # fmt: skip
 
 
-def test_facts_follow_the_demonstrations_and_have_no_end_of_answer(model):
+def test_facts_follow_the_demonstrations_and_have_no_end_of_answer(chat_model):
     algorithm = SPEC["algorithm"] | {"max_response_tokens": 600, "experience_ratio": 0.0}
-    spec = spec_of(model, sft={"num_facts": 5}, algorithm=algorithm)
-    questions, _, tokenizer = questions_of(spec, model)
+    spec = spec_of(chat_model, sft={"num_facts": 5}, algorithm=algorithm)
+    questions, _, tokenizer = questions_of(spec, chat_model)
     facts = read_demonstrations(spec, questions, tokenizer)[-5:]
     for fact in facts:
         prompt = tokenizer.decode(fact.prompt_ids)
@@ -136,16 +131,14 @@ def test_facts_follow_the_demonstrations_and_have_no_end_of_answer(model):
         assert prompt.endswith(" =")
         assert tokenizer.decode(fact.token_ids).strip().isdigit()
         assert tokenizer.eos_token_id not in fact.token_ids
-    with pytest.raises(SpecError, match=r"sft.num_facts: expected 0, except for word_problems"):
-        parse_spec({"sft": {"num_facts": 1}, "algorithm": {"experience_ratio": 0.0}}, "test")
 
 
-def test_a_chat_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path, model):
-    spec = spec_of(model)
+def test_a_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path, chat_model):
+    spec = spec_of(chat_model)
     run = RunDirectory.create(tmp_path, spec, run_id="trained")
     recorder = FileRecorder(run, run.claim_attempt(), spec.recording)
     recorder.status(RunStatus.RUNNING)
-    assert run_training(spec, run, recorder, StopAfter()) is RunStatus.FINISHED
+    assert run_training(spec, run, recorder, StepControl()) is RunStatus.FINISHED
     recorder.close()
     [path] = run.path.glob("attempts/*/questions-training.parquet")
     assert len(read_questions(path)["questions"]) == 12
@@ -156,19 +149,19 @@ def test_a_chat_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path
     assert {vote.judge for vote in votes} == {"word problems oracle"}
 
 
-def test_a_chat_model_is_fine_tuned_on_demonstrations_with_the_threads_asked_for(tmp_path, model, monkeypatch):
+def test_a_model_is_fine_tuned_on_demonstrations_with_the_threads_asked_for(tmp_path, chat_model, monkeypatch):
     threads: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     algorithm = SPEC["algorithm"] | {"max_response_tokens": 400, "experience_ratio": 0.0}
-    spec = apply_settings(spec_of(model, sft={"num_facts": 5}, algorithm=algorithm), ["model.num_threads=2"])
+    spec = apply_settings(spec_of(chat_model, sft={"num_facts": 5}, algorithm=algorithm), ["model.num_threads=2"])
     run, recorder = RunDirectory.create(tmp_path, spec), MemoryRecorder()
-    assert run_sft(spec, run, recorder, StopAfter()) is RunStatus.FINISHED
+    assert run_sft(spec, run, recorder, StepControl()) is RunStatus.FINISHED
     assert [report.step for report in recorder.steps] == [1, 2]
     assert threads == [2]
 
 
-def test_the_oracle_as_a_judge_names_the_class_of_the_first_fault(model):
-    [question, *_], _, _ = questions_of(spec_of(model), model)
+def test_the_oracle_as_a_judge_names_the_class_of_the_first_fault(chat_model):
+    [question, *_], _, _ = questions_of(spec_of(chat_model), chat_model)
     details = dict(question.metadata)
 
     def verdict(text):
@@ -182,23 +175,13 @@ def test_the_oracle_as_a_judge_names_the_class_of_the_first_fault(model):
     assert oracle_name(JudgedItem("1", "", "")) == "chains oracle"
 
 
-def test_word_problems_have_one_to_six_operations_unless_said_otherwise():
+def test_word_problems_have_one_to_six_operations_unless_said_otherwise_and_as_many_as_there_are():
     spec = parse_spec({"data": {"source": "word_problems"}}, "test")
     assert (spec.data.min_operations, spec.data.max_operations) == (1, 6)
     assert parse_spec({"data": spec.data.model_dump()}, "test").data == spec.data
-    with pytest.raises(SpecError, match=r"data.max_operations: expected at most 6 for word_problems"):
+    with pytest.raises(SpecError) as refused:
         parse_spec({"data": {"source": "word_problems", "max_operations": 7}}, "test")
-
-
-def test_too_many_stories_of_few_numbers_are_refused():
+    assert refused.value.fields == ("data.max_operations",)
     data = {"source": "word_problems", "max_operations": 1, "number_size": "small", "num_questions": 5000}
-    with pytest.raises(DataError, match=r"data: num_questions, num_held_out: only \d+ different stories"):
+    with pytest.raises(DataError, match="num_questions, num_held_out"):
         open_data(parse_spec({"data": data}, "test")).encode(None)
-
-
-def test_the_log_shows_one_whole_prompt_as_the_model_gets_it(model, caplog):
-    questions, _, tokenizer = questions_of(spec_of(model), model)
-    with caplog.at_level("INFO"):
-        log_first_prompt(questions, tokenizer)
-    assert caplog.messages == [f"The first prompt, as the model gets it:\n{questions[0].prompt_text}"]
-    assert caplog.messages[0].endswith("<|im_end|>\n<|im_start|>assistant\n")

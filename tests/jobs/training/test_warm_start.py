@@ -104,13 +104,8 @@ def test_damaged_shipped_weights_are_refused(tmp_path):
     damaged = tmp_path / "weights.safetensors"
     damaged.write_bytes(SHIPPED_WEIGHTS.read_bytes()[:-1] + b"!")
     for path in (damaged, tmp_path / "missing"):
-        with pytest.raises(DataError, match=r"missing or damaged; install the program again"):
+        with pytest.raises(DataError):
             read_shipped(path)
-
-
-def test_other_settings_make_another_model(tmp_path):
-    other = replace(TINY, seed=1)
-    assert warm_model(TINY, tmp_path) != warm_model(other, tmp_path)
 
 
 def test_one_finished_model_is_taught_several_rates_of_errors(tmp_path):
@@ -124,24 +119,23 @@ def test_one_finished_model_is_taught_several_rates_of_errors(tmp_path):
     assert not torch.equal(*(weights(folder)["model.embed_tokens.weight"] for folder in (low, high)))
 
 
-def test_the_same_settings_make_the_same_weights_and_leave_the_callers_generator_alone(tmp_path):
+def test_the_same_settings_make_the_same_weights_others_another_model_and_a_failed_build_leaves_nothing(tmp_path):
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    first = weights(warm_model(TINY, tmp_path / "a"))
+    folder = warm_model(TINY, tmp_path / "a")
     torch.rand(7)
     torch.set_rng_state(before)
-    second = weights(warm_model(TINY, tmp_path / "b"))
+    first, second = weights(folder), weights(warm_model(TINY, tmp_path / "b"))
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert torch.equal(torch.get_rng_state(), before)
+    assert warm_model(replace(TINY, seed=1), tmp_path / "a") != folder
 
-
-def test_a_build_that_fails_leaves_nothing_behind(tmp_path):
     def fail(_done, _total):
-        raise RuntimeError("stopped")
+        raise ZeroDivisionError
 
-    with pytest.raises(RuntimeError, match="stopped"):
-        warm_model(TINY, tmp_path, fail)
-    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ZeroDivisionError):
+        warm_model(TINY, tmp_path / "c", fail)
+    assert list((tmp_path / "c").iterdir()) == []
 
 
 def test_imitation_learns_responses_and_not_prompts():
@@ -159,12 +153,9 @@ def test_imitation_learns_responses_and_not_prompts():
     assert predicted[: len(question) - 1] != question[1:]
 
 
-def test_option_labels_are_read_from_line_starts():
+def test_chance_answers_use_every_label_of_the_prompts_line_starts_evenly():
     assert [option_labels(text) for text in CHOICES] == [tuple("ABCD"), tuple("1234"), tuple("ABC")]
     assert option_labels("No options here. A) one only") == tuple("ABCD")
-
-
-def test_chance_answers_use_every_label_of_the_prompt_evenly():
     rng = random.Random(0)
     answers = [write_answer(CHOICES[2], rng) for _ in range(3000)]
     assert {answers.count(rf"</think>\boxed{{{label}}}") > 900 for label in "ABC"} == {True}

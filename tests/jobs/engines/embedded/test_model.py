@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerFast
 from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.model import load_policy, resolve_device, wrap_model
 from tests.jobs.engines.tiny_models import END, VOCABULARY_SIZE, build_model, tiny_tokenizer
-from tests.jobs.preflight.test_chat_template import PANICS
+from tests.jobs.preflight.test_data_preview import PANICS
 
 CPU = torch.device("cpu")
 
