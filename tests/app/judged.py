@@ -77,11 +77,9 @@ def step(number: int) -> Step:
     hard += [Response(0.7, is_correct=False)] * 6
     first = 17 * number
     return Step(
-        {0: easy, 1: medium, 2: hard},
-        inserted=[(0, first), (1, first + 7)],
-        retired=[0] if number == 6 else (),
+        {0: easy, 1: medium, 2: hard}, inserted=[(0, first), (1, first + 7)], retired=[0] if number == 6 else (),
         replayed={1: (7, 1)} if number else {},
-    )
+    )  # fmt: skip
 
 
 def votes() -> list[tuple[str, int, str, None]]:

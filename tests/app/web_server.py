@@ -55,11 +55,8 @@ def start(runs_root: Path, *options: str, token: str | None = None) -> ServedWor
     environment = {**os.environ, **({"EXGRPO_TOKEN": token} if token else {})}
     process = subprocess.Popen(
         [sys.executable, "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options],
-        cwd=REPOSITORY,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+        cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True).start()
     try:

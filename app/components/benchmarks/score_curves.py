@@ -1,6 +1,7 @@
 """Scores over the number of answers k, a card for each way to choose one of them, a curve for each model."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from html import escape
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +16,6 @@ from app.components.widgets import address_choice, figures, notice
 from app.components.widgets.curve_view import Line
 from app.formats import escape_control_characters, literal
 from app.requests import ScoreCurve
-from app.settings import AppSettings
 from app.theme import Look
 from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
 
@@ -78,11 +78,14 @@ def show(
 
 def _curves_of(runs: Mapping[str, str], benchmark: str, scheme: str, difficulty: str) -> dict[str, list[ScoreCurve]]:
     """Return each model's curves over the questions of a difficulty, and say how many those are."""
+    key = str(settings.current()), benchmark, scheme
     if difficulty == ALL:
-        read = requests.score_curves
-        return {name: _kept(read, settings.current(), run_id, benchmark, scheme) for name, run_id in runs.items()}
-    read_groups = requests.score_curves_by_difficulty
-    groups = _kept(read_groups, settings.current(), tuple(runs.values()), benchmark, scheme)
+        return {
+            name: _kept((*key, run_id), partial(requests.score_curves, run_id, benchmark, scheme))
+            for name, run_id in runs.items()
+        }
+    run_ids = tuple(runs.values())
+    groups = _kept((*key, run_ids), partial(requests.score_curves_by_difficulty, run_ids, benchmark, scheme))
     counts = ", ".join(f"{count:,} {group}" for group, (count, _) in groups.items())
     st.caption(f"{counts}. {BY_DIFFICULTY}")
     return dict(zip(runs, groups[Difficulty(difficulty)][1], strict=True))
@@ -142,6 +145,6 @@ def figure(
 
 
 @st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading answers", max_entries=200)
-def _kept(read: Callable[..., Any], current: AppSettings, *asked: object) -> Any:  # noqa: ANN401, ARG001
-    """Return what `read` returns for these arguments; `current` is a part of the cache's key."""
-    return read(*asked)
+def _kept(key: tuple[object, ...], _read: Callable[[], Any]) -> Any:  # noqa: ANN401, ARG001
+    """Return what `_read` returns, once for each key."""
+    return _read()

@@ -49,7 +49,7 @@ def show(jobs: Sequence[JudgeJobRow]) -> None:
 
 def table(jobs: Sequence[JudgeJobRow]) -> pd.DataFrame:
     """Return the jobs as a table, newest first."""
-    plans = [_planned(job) for job in jobs]
+    plans = [(requests.job_progress(job.judge_run_id) or (0, None))[1] for job in jobs]
     return pd.DataFrame(
         {
             "Job": [id_end(job.judge_run_id) for job in jobs],
@@ -101,11 +101,6 @@ def prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
     )
 
 
-def _planned(job: JudgeJobRow) -> int | None:
-    progress = requests.job_progress(job.judge_run_id)
-    return progress[1] if progress else None
-
-
 def _fraction(job: JudgeJobRow, plan: int | None) -> float:
     if job.status == "finished":
         return 1.0
@@ -124,16 +119,15 @@ def show_form(run_id: str, *, has_oracle: bool) -> None:
             "Judge", list(_KINDS), format_func=_KINDS.__getitem__, default="oracle", key="judge-kind", required=True
         )
     with st.form("judge-form", border=True, enter_to_submit=False):
-        content = _oracle_fields() if kind == "oracle" else _server_fields()
+        content: dict[str, object] = {"judge": "oracle"}
+        if kind == "oracle":
+            st.caption("Checks every step of each correct answer, without a server or cost.")
+        else:
+            content = _server_fields()
         content["judged"] = {"run_id": run_id} | _judged_fields()
         is_sent = st.form_submit_button("Start judge job", type="primary", icon=":material/gavel:")
     if is_sent:
         _submit(content)
-
-
-def _oracle_fields() -> dict[str, object]:
-    st.caption("Checks every step of each correct answer, without a server or cost.")
-    return {"judge": "oracle"}
 
 
 def _server_fields() -> dict[str, object]:
@@ -155,13 +149,9 @@ def _server_fields() -> dict[str, object]:
     rate = columns[3].number_input("Requests per minute", 1, value=None, placeholder="no limit", key="judge-rate")
     st.caption("A key of the server is read from EXGRPO_JUDGE_API_KEY where the supervisor runs, never from here.")
     server = {
-        "address": address.strip(),
-        "model": model.strip(),
-        "max_requests": max_requests,
-        "max_total_tokens": max_tokens,
-        "num_parallel": parallel,
-        "requests_per_minute": rate,
-    }
+        "address": address.strip(), "model": model.strip(), "max_requests": max_requests,
+        "max_total_tokens": max_tokens, "num_parallel": parallel, "requests_per_minute": rate,
+    }  # fmt: skip
     return {"judge": "server", "server": server, "num_votes": votes}
 
 

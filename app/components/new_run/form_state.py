@@ -84,7 +84,9 @@ def open_form(start: Mapping[str, Any], origin: str) -> FormState:
         state = FormState(origin, copy.deepcopy(dict(start)), {}, editions)
         state.replace(start)
         for word in st.query_params.get_all(ADDRESS):
-            _apply(state, word)
+            path, separator, text = word.partition("=")
+            if separator and len(text) <= _MAX_CHARACTERS:
+                state.put(path, _read_value(text))
         st.session_state[_KEY] = state
     for shape in _shapes():
         key = state.key(shape.path)
@@ -114,12 +116,6 @@ def value_at(content: object, path: str) -> object:
     for name in path.split("."):
         content = content.get(name) if isinstance(content, Mapping) else None
     return content
-
-
-def _apply(state: FormState, word: str) -> None:
-    path, separator, text = word.partition("=")
-    if separator and len(text) <= _MAX_CHARACTERS:
-        state.put(path, _read_value(text))
 
 
 def _read_value(text: str) -> object:

@@ -74,21 +74,6 @@ def lines(curves: Sequence[Curve], colours: Palette) -> str:
     return _picture(parts, colours)
 
 
-def table(num_rows: int, colours: Palette) -> str:
-    """Return the shape of a table of words."""
-    parts = []
-    for row in range(num_rows):
-        y = _TOP + row * (_BOTTOM - _TOP) / num_rows + 3
-        for column, (x, width) in enumerate(((_LEFT, 60), (84.0, 110), (208.0, 64))):
-            shade = 0.75 if row == 0 else 0.35
-            colour = colours.replay if column == 0 and row else colours.muted
-            parts.append(
-                f'<rect x="{x}" y="{y:.1f}" width="{width}" height="5" rx="2.5" fill="{colour}" '
-                f'fill-opacity="{shade}"/>'
-            )
-    return _picture(parts, colours, has_axis=False)
-
-
 def sketch(colours: Palette) -> str:
     """Return the shape of two densities, for a figure of which there are no numbers."""
     x = np.linspace(0.0, 1.0, 60)
@@ -112,8 +97,8 @@ def _polyline(x: np.ndarray, y: np.ndarray, colour: str, dash: str = "none") -> 
     )
 
 
-def _picture(parts: Sequence[str], colours: Palette, *, has_axis: bool = True) -> str:
-    axis = f'<path d="M{_LEFT} {_BOTTOM}H{_RIGHT}" stroke="{colours.muted}" stroke-opacity="0.6"/>' if has_axis else ""
+def _picture(parts: Sequence[str], colours: Palette) -> str:
+    axis = f'<path d="M{_LEFT} {_BOTTOM}H{_RIGHT}" stroke="{colours.muted}" stroke-opacity="0.6"/>'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_SMALL_WIDTH} {_SMALL_HEIGHT}" '
         f'width="{_SMALL_WIDTH}" height="{_SMALL_HEIGHT}">'

@@ -11,12 +11,10 @@ from app.analyses import PaperTable
 from app.components.paper import method_overview
 from app.components.paper.entries import ENTRIES, PARTS, Drawing, Entry
 from app.components.paper.run_selection import RunSelection
+from app.components.runs import comparison
 from app.components.studies import study_results
 from app.components.widgets import data_table, figures
-from app.queries.answers import ask
-from app.queries.runs import metric_series
 from app.theme import Palette
-from db.queries import metrics
 from db.rows.runs import MetricPoint
 
 _PER_ROW = 26
@@ -112,7 +110,6 @@ def _cases(entry: Entry) -> None:
 ADDRESS = "figure"
 _COLUMNS = 4
 _MAX_RUNS = 3
-_TABLES = {Drawing.RULES: 6, Drawing.SETTINGS: 6, Drawing.CASES: 4}
 Series = Mapping[str, Sequence[Sequence[MetricPoint]]]
 """The curves of each metric, one a run."""
 
@@ -133,10 +130,7 @@ def show_index(selection: RunSelection) -> None:
 def series_of(selection: RunSelection) -> Series:
     """Return the curves that small pictures draw, of the first few runs."""
     keys = list(dict.fromkeys(entry.quantities[0] for entry in ENTRIES if entry.quantities))
-    recorded = [key for key in keys if key != "held_out"]
-    by_run = [
-        metric_series(run_id, recorded) | {"held_out": _held_out(run_id)} for run_id in list(selection.rows)[:_MAX_RUNS]
-    ]
+    by_run = [comparison.series_of(run_id, keys) for run_id in list(selection.rows)[:_MAX_RUNS]]
     return {key: [series[key] for series in by_run if series[key]] for key in keys}
 
 
@@ -147,14 +141,7 @@ def picture(entry: Entry, series: Series, colours: Palette) -> str:
         return method_overview.bars([row.value for row in rows], [row.is_ours for row in rows], colours)
     if entry.drawing is Drawing.METHOD:
         return method_overview.svg(colours)
-    if entry.drawing in _TABLES:
-        return method_overview.table(_TABLES[entry.drawing], colours)
     return method_overview.lines([curve for key in entry.quantities[:1] for curve in series.get(key, ())], colours)
-
-
-def _held_out(run_id: str) -> list[MetricPoint]:
-    rows = [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == "held_out"]
-    return [MetricPoint(row.step, row.avg_at_n) for row in rows]
 
 
 def _card(entry: Entry, series: Series) -> None:

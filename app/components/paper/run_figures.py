@@ -25,7 +25,7 @@ from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
 from app.queries.runs import metric_series
 from app.requests import load_preset
-from db.queries import code_analysis, metrics, runs
+from db.queries import code_analysis, runs
 from db.queries.cases import find_cases
 from db.rows.runs import RunRow
 from db.statistics.intervals import half_interval_95
@@ -218,11 +218,7 @@ _DRAWINGS: dict[Drawing, Callable[[Entry, RunSelection], None]] = {
 
 def held_out_bars(selection: RunSelection) -> go.Figure | None:
     """Return one bar a run with its 95% interval; None where no run has held-out questions."""
-    last = {}
-    for run_id in selection.rows:
-        held_out = [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == "held_out"]
-        if held_out:
-            last[run_id] = held_out[-1]
+    last = {run_id: rows[-1] for run_id in selection.rows if (rows := comparison.held_out_rows(run_id))}
     if not last:
         return None
     figure = figures.new_figure(height=_PER_RUN * len(last) + 80)

@@ -144,12 +144,9 @@ def _probabilities(recorded: RecordedDraw, settings: Settings, sizes: np.ndarray
 
 
 def _draw(
-    members: Mapping[int, np.ndarray],
-    chosen: Sequence[int],
-    weights: Float64Array,
-    count: int,
+    members: Mapping[int, np.ndarray], chosen: Sequence[int], weights: Float64Array, count: int,
     rng: np.random.Generator,
-) -> dict[int, int]:
+) -> dict[int, int]:  # fmt: skip
     """Return `count` questions that are not chosen yet, drawn by bucket and then uniformly within it."""
     free = [np.setdiff1d(questions, chosen) for questions in members.values()]
     sizes = [questions.size for questions in free]

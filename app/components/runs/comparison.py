@@ -21,7 +21,7 @@ from app.queries.answers import ask
 from app.queries.runs import axis_points, metric_series
 from db.queries import metrics
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score
-from db.rows.runs import MetricPoint
+from db.rows.runs import EvaluationRow, MetricPoint
 from db.rows.spec_fields import is_unreadable
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
@@ -144,7 +144,7 @@ def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequ
     run_ids = [run_id for group in drawn for run_id in group.run_ids]
     views = {run_id: replace(view, axis_points=axis_points(run_id, view.axis)) for run_id in run_ids}
     of_own = [key for chart in own for key in (*chart.keys, chart.over) if key]
-    series = {run_id: _series(run_id, [*keys, *of_own]) for run_id in run_ids}
+    series = {run_id: series_of(run_id, [*keys, *of_own]) for run_id in run_ids}
 
     def line_of(index: int, key: str, over: str | None = None) -> Line | None:
         group = drawn[index]
@@ -215,7 +215,14 @@ def figure_of(
     return figure
 
 
-def _series(run_id: str, keys: Sequence[str]) -> Mapping[str, list[MetricPoint]]:
+def series_of(run_id: str, keys: Sequence[str]) -> Mapping[str, list[MetricPoint]]:
+    """Return metrics of a run, and its held-out score."""
     recorded = [key for key in dict.fromkeys(keys) if key != HELD_OUT]
-    held_out = [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == HELD_OUT]
-    return metric_series(run_id, recorded) | {HELD_OUT: [MetricPoint(row.step, row.avg_at_n) for row in held_out]}
+    return metric_series(run_id, recorded) | {
+        HELD_OUT: [MetricPoint(row.step, row.avg_at_n) for row in held_out_rows(run_id)]
+    }
+
+
+def held_out_rows(run_id: str) -> list[EvaluationRow]:
+    """Return the evaluations of a run on held-out questions, oldest first."""
+    return [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == HELD_OUT]

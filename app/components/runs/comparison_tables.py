@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.components.runs.comparison import Group, differing, spread
+from app.components.runs.comparison import Group, differing, held_out_rows, spread
 from app.components.widgets import data_table, run_state
 from app.components.widgets.spec_text import option_text
 from app.formats import escape_control_characters, in_percent
@@ -72,8 +72,7 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
 
 def result(row: RunRow) -> dict[str, object]:
     """Return the final metrics of a run: shares in percent, gain in points since its first evaluation."""
-    evaluations = ask(metrics.list_evaluations, row.run_id)
-    held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
+    held_out = held_out_rows(row.run_id)
     last = ask(metrics.last_metrics, row.run_id)
     spent = axis_points(row.run_id, Axis.TIME)
     return {

@@ -21,15 +21,9 @@ KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
 
 
 def show_curves(
-    series: Series,
-    evaluations: Sequence[EvaluationRow],
-    ratios: Mapping[int, Sequence[float]] | None,
-    view: CurveView,
-    key: str,
-    *,
-    is_live: bool,
-    titles: Mapping[str, str],
-) -> None:
+    series: Series, evaluations: Sequence[EvaluationRow], ratios: Mapping[int, Sequence[float]] | None, view: CurveView,
+    key: str, *, is_live: bool, titles: Mapping[str, str],
+) -> None:  # fmt: skip
     """Show the scores across the page, then each group two charts a row; an ended run's without empty charts.
 
     `ratios` are those of replayed trajectories by step, None for a run that does not replay; `titles` are those of

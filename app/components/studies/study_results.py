@@ -26,12 +26,9 @@ def show(results: StudyResults) -> None:
     if rows:
         frame = beside_table(rows, by_column=by_column)
         data_table.show_numbers(
-            frame,
-            _WORDS,
-            "The paper's numbers beside yours",
-            "Beside the paper",
+            frame, _WORDS, "The paper's numbers beside yours", "Beside the paper",
             f"{results.study.name}-beside-the-paper",
-        )
+        )  # fmt: skip
     sentences = [
         analyses.differences_sentence(results.study, results),
         "" if by_column else analyses.reading(results),
@@ -170,12 +167,9 @@ def show_paper(study: Study) -> None:
     if study.gains:
         frame = gains_table(study)
         data_table.show_numbers(
-            frame,
-            _PAPER_WORDS,
-            "Gains in each setting, from the printed tables",
-            "Gains by setting",
+            frame, _PAPER_WORDS, "Gains in each setting, from the printed tables", "Gains by setting",
             f"{study.name}-gains",
-        )
+        )  # fmt: skip
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers for this study.]")
     faults = analyses.disagreements(study)

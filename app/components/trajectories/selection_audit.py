@@ -32,11 +32,9 @@ class Check:
 
 
 def check_choice(
-    selection: SelectionRow,
-    candidates: Sequence[CandidateRow],
-    estimator: TrajectorySelector | None,
+    selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None,
     num_wanted: int = 1,
-) -> list[Check]:
+) -> list[Check]:  # fmt: skip
     """Check that `num_wanted` candidates were chosen, the first is replayed, and it is the estimator's argmin.
 
     Without an estimator, where the run's is not known here, the lowest recorded score is expected.
@@ -55,12 +53,9 @@ def check_choice(
 
 
 def check_tokens(
-    selection: SelectionRow,
-    chosen: CandidateRow | None,
-    replayed: Tokens | None,
-    at_rollout: Tokens | None,
+    selection: SelectionRow, chosen: CandidateRow | None, replayed: Tokens | None, at_rollout: Tokens | None,
     has_new_log_probs: bool = False,
-) -> list[Check]:
+) -> list[Check]:  # fmt: skip
     """Check the replayed tokens: aligned, scored as recorded, and the same as when they were rolled out.
 
     `has_new_log_probs`: the run replaces stored log-probs, which then need not be those of the rollout.
@@ -78,8 +73,9 @@ def check_tokens(
     if not lengths.is_good:
         return [lengths]
     ratio = float(np.exp(log_probs - behavior).mean())
+    recorded_nll = None if selection.mean_log_prob is None else -selection.mean_log_prob
     recorded = [(ENTROPY, entropies.mean(), selection.mean_entropy, FLOAT16_STEP)]
-    recorded.append((NLL, -log_probs.mean(), _negative(selection.mean_log_prob), _FLOAT32_TOLERANCE))
+    recorded.append((NLL, -log_probs.mean(), recorded_nll, _FLOAT32_TOLERANCE))
     recorded.append(("importance ratio", ratio, selection.mean_ratio, _FLOAT32_TOLERANCE))
     if chosen is not None:
         recorded.append(("entropy that chose", entropies.mean(), chosen.entropy, FLOAT16_STEP))
@@ -139,10 +135,6 @@ def _equal(name: str, recomputed: float, recorded: float | None, tolerance: floa
         return Check(name, False, f"recomputed {recomputed:.6g}, recorded nothing", recomputed)
     is_good = abs(recomputed - recorded) <= tolerance * max(abs(recorded), 1e-3)
     return Check(name, is_good, f"recomputed {recomputed:.6g}, recorded {recorded:.6g}", recomputed)
-
-
-def _negative(value: float | None) -> float | None:
-    return None if value is None else -value
 
 
 def _listed(values: Sequence[object]) -> str:

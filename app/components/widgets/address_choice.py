@@ -18,14 +18,9 @@ _MAX_CHARS = 60
 
 
 def select(
-    label: str,
-    names: Mapping[str, str],
-    parameter: str,
-    default: str,
-    drops: Sequence[str] = (),
-    width: int | Literal["stretch"] = "stretch",
-    explanation: str | None = None,
-) -> str:
+    label: str, names: Mapping[str, str], parameter: str, default: str, drops: Sequence[str] = (),
+    width: int | Literal["stretch"] = "stretch", explanation: str | None = None,
+) -> str:  # fmt: skip
     """Show a choice of one of `names`, which map the value in the address to its label, and return it.
 
     `drops` are parameters of the address that have a meaning only for the former choice.
@@ -44,14 +39,9 @@ def select(
 
 
 def select_several(
-    label: str,
-    names: Mapping[str, str],
-    parameter: str,
-    default: Sequence[str],
-    placeholder: str,
-    label_visibility: Literal["visible", "collapsed"] = "visible",
-    drops: Sequence[str] = (),
-) -> list[str]:
+    label: str, names: Mapping[str, str], parameter: str, default: Sequence[str], placeholder: str,
+    label_visibility: Literal["visible", "collapsed"] = "visible", drops: Sequence[str] = (),
+) -> list[str]:  # fmt: skip
     """Show a choice of any of `names` and return those chosen, in the order of `names`; `drops` as for `select`."""
     key = f"choose-{parameter}"
     wanted = st.query_params.get_all(parameter)

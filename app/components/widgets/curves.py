@@ -228,11 +228,9 @@ def figure_of(chart: Chart, series: Series, view: CurveView = WHOLE) -> go.Figur
 
 
 def pass_rates(
-    series: Series,
-    evaluations: Sequence[EvaluationRow],
-    view: CurveView = WHOLE,
+    series: Series, evaluations: Sequence[EvaluationRow], view: CurveView = WHOLE,
     titles: Mapping[str, str] = MappingProxyType({}),
-) -> go.Figure | None:
+) -> go.Figure | None:  # fmt: skip
     """Return the scores of training batches, of held-out questions and of benchmarks, these with their intervals.
 
     `titles` are those of benchmarks that have another than their name.

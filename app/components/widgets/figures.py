@@ -49,15 +49,9 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
 
 
 def add_line(
-    figure: go.Figure,
-    name: str,
-    line: Line,
-    look: Look,
-    view: CurveView = WHOLE,
-    *,
-    is_share: bool = False,
+    figure: go.Figure, name: str, line: Line, look: Look, view: CurveView = WHOLE, *, is_share: bool = False,
     bounds: tuple[str, str] = ("least", "largest"),
-) -> None:
+) -> None:  # fmt: skip
     """Add one curve, in a view smoothed and over its values as recorded, which are faint then.
 
     Shares are in percent under the pointer; `bounds` says what the ends of a curve's band are, where it has one.
