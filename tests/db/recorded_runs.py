@@ -80,11 +80,11 @@ def ingest_run(database: Database, run: RunDirectory) -> int:
 def ingest_changed_run(
     database: Database,
     tmp_path: Path,
-    change: Change,
+    change: Change | None,
     steps: Iterable[int] = range(1, 25),
     spec: TrainSpec | None = None,
 ) -> RunRow:
-    """Record a run whose reports are changed first, ingest it and return its row."""
+    """Record a run, its reports changed first, ingest it and return its row."""
     run = new_run(tmp_path, spec)
     record_attempt(run, steps, change=change)
     ingest_run(database, run)

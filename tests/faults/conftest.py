@@ -3,18 +3,10 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Generator
-from pathlib import Path
 
 import pytest
 
-from tests.faults.report import (
-    DOCUMENT,
-    RowResult,
-    modules_of,
-    read_rows,
-    rewrite_table,
-    write_row,
-)
+from tests.faults.report import RowResult, write_row
 
 IS_LONG = os.environ.get("EXGRPO_FAULTS_LONG", "0") not in {"", "0"}
 ROW = os.environ.get("EXGRPO_FAULTS_ROW", "")
@@ -32,7 +24,7 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str, object], None]:
     """Record what was seen for the test's row: `figure("runs resumed", "200 of 200")`."""
     number = row_of(request.node)
     assert number is not None, "figure() needs the mark fault_row(N)"
-    return lambda name, value: results[number].note_figure(name, str(value))
+    return lambda name, value: results[number].figures.update({name: str(value)})
 
 
 def row_of(item: pytest.Item) -> int | None:
@@ -48,7 +40,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         number = row_of(item)
         if number is not None:
             results[number].tests.add(item.nodeid)
-            results[number].modules.add(item.path.name)
     if ROW:
         others = [item for item in items if row_of(item) != int(ROW)]
         config.hook.pytest_deselected(items=others)
@@ -78,11 +69,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """After a long session, write the rows that ran whole and make the table again."""
-    if not IS_LONG:
-        return
-    folder: Path = DOCUMENT.with_suffix("")
+    """After a long session, write the rows that ran whole."""
     for number, result in sorted(results.items()):
-        if result.tests and result.is_whole and result.modules == modules_of(number):
-            write_row(folder, number, result)
-    rewrite_table(DOCUMENT, read_rows(folder))
+        if IS_LONG and result.is_whole:
+            write_row(number, result)

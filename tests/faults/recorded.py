@@ -68,6 +68,14 @@ def buffer_content(run: RunDirectory, step: int) -> list[Any]:
     return content
 
 
+def assert_same_end(run: RunDirectory, whole: RunDirectory) -> None:
+    """Weights, optimizer, generators and buffer of the last checkpoint are equal, bit for bit."""
+    num_steps = whole.spec().num_steps
+    assert policy_files(run, num_steps) == policy_files(whole, num_steps)
+    assert experience_state(run, num_steps) == experience_state(whole, num_steps)
+    assert buffer_content(run, num_steps) == buffer_content(whole, num_steps)
+
+
 def recorded_tokens(run: RunDirectory) -> dict[int, list[int]]:
     """Return the tokens of every trajectory that recorded steps say is in the buffer."""
     tokens: dict[int, list[int]] = {}

@@ -8,10 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exgrpo_core.faults import describe_fault
 from exgrpo_core.types import Experience
-from jobs.actions.verification import verify_run
-from jobs.recording.log_damage import find_log_damage
 from jobs.runs.directory import RunDirectory
 from jobs.specs.base import ResumeSpec
 from jobs.training.training_loop import TrainingLoop
@@ -49,33 +46,6 @@ def test_no_recorded_trajectory_is_lost_or_changed_by_a_kill(
     assert met.total() == num_kills
     assert num_recorded > 5 * num_kills / KILLS_OF_A_RUN
     assert (num_lost, num_changed) == (0, 0)
-
-
-def test_damage_of_the_log_that_costs_recorded_steps_is_named(tmp_path: Path):
-    chance, num_named = random.Random(16), 0
-    spec = small_spec(100_000, 40).model_copy(update={"resume": ResumeSpec(experience="newest")})
-    run = RunDirectory.create(tmp_path, spec)
-    for phase, num_before in (("u", 23), ("c", 31)):
-        Trainer(run).kill_in(phase, chance, num_before)
-    kept = {path: path.read_bytes() for path in run.buffer_path.glob("*.log")}
-    recorded = recorded_tokens(run).keys()
-    assert recorded <= stored_trajectories(run).keys()
-    assert (find_log_damage(run), verify_run(run)) == (None, [])
-    for log, content in kept.items():
-        for _ in range(20):
-            index = chance.randrange(len(content))
-            flipped = content[:index] + bytes([content[index] ^ 1 << chance.randrange(8)]) + content[index + 1 :]
-            log.unlink()
-            if (damaged := chance.choice((flipped, content[:index], None))) is not None:
-                log.write_bytes(damaged)
-            is_lost = bool(recorded - stored_trajectories(run).keys())
-            num_named += is_lost
-            assert find_log_damage(run) or not is_lost
-            assert is_lost <= any(
-                "lacks steps" in f"{describe_fault(damage.fault)} {damage.remedy}" for damage in verify_run(run)
-            )
-            log.write_bytes(content)
-    assert num_named > 5
 
 
 def stored_trajectories(run: RunDirectory) -> dict[int, Experience]:

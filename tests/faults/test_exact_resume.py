@@ -61,9 +61,7 @@ def assert_same(run: RunDirectory, whole: RunDirectory) -> None:
     assert repr(kept_steps(run)) == repr(kept_steps(whole))  # as texts, since NaN differs from itself
     assert [*kept_steps(run)] == list(range(1, num_steps + 1))
     assert scores(run) == scores(whole)
-    assert recorded.policy_files(run, num_steps) == recorded.policy_files(whole, num_steps)
-    assert recorded.experience_state(run, num_steps) == recorded.experience_state(whole, num_steps)
-    assert recorded.buffer_content(run, num_steps) == recorded.buffer_content(whole, num_steps)
+    recorded.assert_same_end(run, whole)
 
 
 def test_the_run_crosses_ends_of_epochs_and_replays(whole):
@@ -78,34 +76,31 @@ def ends(spec: TrainSpec, is_long: bool) -> list[int]:
     return [*range(spec.num_steps + 1)] if is_long else [0, spec.num_steps - 1, spec.num_steps]
 
 
-def test_stopped_at_any_step_and_resumed_the_run_ends_the_same(whole, spec, tmp_path, is_long, figure):
-    num_same = 0
-    for step in ends(spec, is_long):
-        run = RunDirectory.create(tmp_path / str(step), spec)
-        status = train(run, StepControl(stop_at=step))
-        # A stop that comes with the last step comes too late.
-        assert status is (RunStatus.FINISHED if step == spec.num_steps else RunStatus.STOPPED)
-        assert len(kept_steps(run)) == step
-        assert train(run) is RunStatus.FINISHED
-        assert_same(run, whole)
-        num_same += 1
-    figure("steps at which a stopped run resumed to the same end", f"{num_same} of {len(ends(spec, is_long))}")
-
-
 class KilledError(Exception):
     """Ends an attempt as a kill does: nothing is saved, nothing is said."""
 
 
-def test_ended_without_a_word_after_any_step_the_run_ends_the_same(whole, spec, tmp_path, is_long, figure):
-    num_same = 0
-    for step in ends(spec, is_long):
-        run = RunDirectory.create(tmp_path / str(step), spec)
+def end_at(run: RunDirectory, step: int, way: str) -> None:
+    """End an attempt after a step by a stop, which comes too late with the last step, or without a word."""
+    if way == "stopped":
+        is_last = step == run.spec().num_steps
+        assert train(run, StepControl(stop_at=step)) is (RunStatus.FINISHED if is_last else RunStatus.STOPPED)
+    else:
         with pytest.raises(KilledError):
             train(run, StepControl(at_step=killing_at(step)))
+
+
+@pytest.mark.parametrize("way", ["stopped", "killed"])
+def test_ended_after_any_step_and_resumed_the_run_ends_the_same(whole, spec, tmp_path, is_long, figure, way):
+    steps = ends(spec, is_long)
+    for step in steps:
+        run = RunDirectory.create(tmp_path / str(step), spec)
+        end_at(run, step, way)
+        if way == "stopped":
+            assert len(kept_steps(run)) == step
         assert train(run) is RunStatus.FINISHED
         assert_same(run, whole)
-        num_same += 1
-    figure("steps at which a killed run resumed to the same end", f"{num_same} of {len(ends(spec, is_long))}")
+    figure(f"steps at which a {way} run resumed to the same end", f"{len(steps)} of {len(steps)}")
 
 
 def killing_at(step: int) -> Any:

@@ -158,9 +158,7 @@ def check_runs(workbench: KilledWorkbench, tmp_path: Path, figure: Callable[[str
     assert train(whole) is RunStatus.FINISHED
     assert ingest_all(workbench.runs_root, None)
     for run in workbench.runs:
-        assert recorded.policy_files(run, NUM_STEPS) == recorded.policy_files(whole, NUM_STEPS)
-        assert recorded.buffer_content(run, NUM_STEPS) == recorded.buffer_content(whole, NUM_STEPS)
-        assert recorded.experience_state(run, NUM_STEPS) == recorded.experience_state(whole, NUM_STEPS)
+        recorded.assert_same_end(run, whole)
     figure("runs with the weights and buffer of one that was left alone", f"{len(workbench.runs)}")
     assert resumed_too_early(workbench) == []
     figure("training lost", "never more than since the newest whole checkpoint")

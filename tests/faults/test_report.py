@@ -1,30 +1,25 @@
-"""The table of docs/reliability.md: from row files, one line a row."""
-
 import json
+import re
 
 import pytest
 
-from tests.faults.report import DOCUMENT, END, START, RowResult, modules_of, read_rows, rewrite_table, table, write_row
-from tests.faults.rows import ROWS
+from tests.faults.report import DOCUMENT, RowResult, write_row
+
+LINES = "before\n| 1 | a | b | yes | day | 2 s |\n| 11 | c | d | yes | day | 2 s |\n"
 
 
-def test_row_file_holds_what_was_seen_and_when(tmp_path):
-    result = RowResult(tests={"a"}, passed={"a"}, seconds=12.34, figures={"resumed": "200 of 200"})
-    write_row(tmp_path, 3, result)
-    content = json.loads((tmp_path / "row-03.json").read_text())
-    assert content["row"] == 3
-    assert content["met"] is True
-    assert content["date"]
-    assert content["figures"] == {"resumed": "200 of 200"}
-    assert content["seconds"] == 12.3
-    assert content["cores"] > 0
-
-
-def test_row_with_a_failed_test_is_not_met(tmp_path):
-    write_row(tmp_path, 3, RowResult(tests={"a", "b"}, passed={"a"}, failed={"b"}))
-    (row,) = read_rows(tmp_path)
-    assert row["met"] is False
-    assert "| **no** |" in table([row])
+@pytest.mark.parametrize(("failed", "met"), [(set(), "yes"), ({"b"}, "**no**")])
+def test_what_was_seen_of_a_row_goes_into_its_file_and_its_line(tmp_path, failed, met):
+    document = tmp_path / "rows.md"
+    document.write_text(LINES)
+    document.with_suffix("").mkdir()
+    write_row(
+        1, RowResult(tests={"a", "b"}, passed={"a"}, failed=failed, seconds=1234.56, figures={"f": "2"}), document
+    )
+    content = json.loads((tmp_path / "rows" / "row-01.json").read_text())
+    assert (content["met"], content["figures"], content["seconds"]) == (not failed, {"f": "2"}, 1234.6)
+    row = f"| 1 | a | b | {met} | {content['date']} | 1,235 s on {content['cores']} cores |"
+    assert document.read_text() == LINES.replace(LINES.splitlines()[1], row)
 
 
 def test_row_is_whole_only_when_each_of_its_tests_ran():
@@ -32,30 +27,7 @@ def test_row_is_whole_only_when_each_of_its_tests_ran():
     assert RowResult(tests={"a", "b"}, passed={"a"}, failed={"b"}).is_whole
 
 
-def test_two_figures_of_one_name_are_refused():
-    result = RowResult()
-    result.note_figure("resumed", "2 of 2")
-    with pytest.raises(ValueError, match="resumed"):
-        result.note_figure("resumed", "3 of 3")
-
-
-def test_modules_of_a_row_are_those_that_name_it(tmp_path):
-    for name, number in (("one", 1), ("eleven", 11)):  # written so that this module itself names no row
-        (tmp_path / f"test_{name}.py").write_text(f"pytestmark = pytest.mark.fault_row({number})")
-    assert modules_of(1, tmp_path) == {"test_one.py"}
-
-
-def test_table_is_replaced_and_the_text_around_it_stays(tmp_path):
-    document = tmp_path / "reliability.md"
-    document.write_text(f"before\n{START}\nstale\n{END}\nafter\n")
-    rewrite_table(document, [])
-    text = document.read_text()
-    assert text.startswith(f"before\n{START}\n| Row ")
-    assert text.endswith(f"{END}\nafter\n")
-    assert "stale\n" not in text
-    assert text.count("not run") == len(ROWS)
-
-
-def test_the_documents_table_is_that_of_the_row_files():
-    results = read_rows(DOCUMENT.with_suffix(""))
-    assert table(results) in DOCUMENT.read_text(encoding="utf-8")
+def test_each_row_of_the_document_has_its_file():
+    lines = re.findall(r"^\| (\d+) \|.*\| (yes|\*\*no\*\*) \| (\S+) \|", DOCUMENT.read_text(), re.MULTILINE)
+    files = [json.loads(path.read_text()) for path in sorted(DOCUMENT.with_suffix("").glob("row-*.json"))]
+    assert lines == [(str(item["row"]), "yes" if item["met"] else "**no**", item["date"]) for item in files]

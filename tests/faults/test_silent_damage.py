@@ -12,7 +12,6 @@ import pytest
 
 from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.actions.verification import verify_root
-from jobs.contamination.report import ContaminationReport, ModelProbe, read_reports, write_report
 from jobs.evaluation.recorded_answers import iterate_answers
 from jobs.judging.votes import VOTES_EVENT
 from jobs.recording.event_reader import EventReader
@@ -47,9 +46,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for answer in ("4", "5", ""):
             append_answers(run.path, f"q{answer}", [(answer, -0.5), ("4", None)])
     _record_votes(root)
-    for number in (20, 30):
-        probe = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
-        write_report(root, ContaminationReport("model", "mine", "2026-01-01T00:00:00+00:00", number, None, 0, probe))
     assert verify_root(root) == []
     return root
 
@@ -71,12 +67,12 @@ def files_of_truth(root: Path) -> list[Path]:
     about_processes = {"lock", "heartbeat.json"}
     files = [path for run in (training, root / JUDGE) for path in run.rglob("*") if path.is_file()]
     kept = [path for path in files if path.name not in about_processes]
-    return sorted(path.relative_to(root) for path in [*kept, *(root / "workbench").rglob("*.json*")])
+    return sorted(path.relative_to(root) for path in [*kept, Journal(root).path])
 
 
 def content_of(root: Path) -> dict[str, Any]:
     """Return what a reader gets of each file that can be read."""
-    content: dict[str, Any] = {JOURNAL_FILE: Journal(root).entries(), "reports": read_reports(root)[0]}
+    content: dict[str, Any] = {JOURNAL_FILE: Journal(root).entries()}
     for path in sorted(root.glob("*/run.json")):
         run = RunDirectory(path.parent)
         readers: dict[str, Callable[[], Any]] = {
@@ -130,7 +126,7 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
             )
         if name.parts[1] in {"buffer", "checkpoints", "evaluation"}:
             assert damages, label
-        num_damaged["contamination" if name.parent.name == "contamination" else name.name.partition("-")[0]] += 1
+        num_damaged[name.name.partition("-")[0]] += 1
     figure("damaged files", ", ".join(f"{count} {kind}" for kind, count in sorted(num_damaged.items())))
     figure("accepted silently", 0)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from db.connections.opening import open_database
-from db.connections.session import Database, DatabaseError
+from db.connections.session import Database
 from db.ingest import events as ingest
 from db.queries import metrics, runs
 from db.queries.trajectory_list import count_facets, list_snippets
@@ -21,7 +21,6 @@ from jobs.recording.event_reader import EventReader
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from tests.db.recorded_runs import new_run, record_attempt
-from tests.jobs.cli.invoked import printed_json
 
 pytestmark = [pytest.mark.fault_row(6), pytest.mark.long_fault]
 
@@ -108,18 +107,6 @@ def test_writers_and_readers_at_once_meet_no_lock_and_the_log_stays_small(runs_r
     # The short form has too few writes for a percentile.
     assert percentile < MAX_WRITE_SECONDS or not is_long
     assert largest <= MAX_LOG_BYTES
-
-
-def test_sqlite_on_a_network_file_system_is_refused_and_runs_are_read_from_their_files(tmp_path, monkeypatch, figure):
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(f"23 22 0:2 / {tmp_path} rw - nfs4 server:/x rw\n")
-    monkeypatch.setattr("db.connections.sqlite_files.MOUNTS", mounts)
-    run = new_run(tmp_path / "runs")
-    with pytest.raises(DatabaseError, match=r"network file system \(nfs4\)"):
-        open_database(None, run.path.parent)
-    assert [row["run_id"] for row in printed_json(run.path.parent, "runs")] == [run.run_id]
-    assert not (run.path.parent / "workbench" / "workbench.db").exists()
-    figure("a network file system", "no database there, runs are read from their files")
 
 
 def check_whole(runs_root: Path, num_writes: int) -> None:

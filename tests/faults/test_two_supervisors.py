@@ -1,6 +1,5 @@
 """Two who claim the same job, and one who comes back after being given up: each job has one start and one voice."""
 
-import itertools
 import multiprocessing
 import os
 import random
@@ -8,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -21,19 +19,15 @@ from jobs.actions.queueing import queue_job
 from jobs.launchers.local import LocalLauncher
 from jobs.runs.attempts import EXIT_NOT_MINE, read_heartbeat, read_outcome, write_outcome
 from jobs.runs.control import RunStatus
-from jobs.runs.directory import AttemptClaimedError, RunDirectory
+from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ProcessIdentity, identify
-from jobs.runs.state import read_state
 from jobs.supervisor import loop
-from jobs.supervisor.indexing import DatabaseIndex
-from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.open_index import ingest_all
 from tests.jobs.supervisor.toy_bench import TIMEOUT_SECONDS, toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]
 
-NUM_CLAIMS = {False: 200, True: 1000}
 NUM_JOBS = {False: 20, True: 1000}
 NUM_STOPS = {False: 2, True: 10}
 NUM_SUPERVISORS = 2
@@ -69,17 +63,6 @@ class NoLock:
     def release(self) -> None: ...
 
 
-def claim_all(run: RunDirectory, num_claims: int, barrier: Barrier) -> list[int]:
-    won = []
-    for number in range(1, num_claims + 1):
-        barrier.wait()
-        try:
-            won.append(run.claim_attempt(number))
-        except AttemptClaimedError:
-            continue
-    return won
-
-
 def look_until_all_started(runs_root: Path, num_jobs: int, barrier: Barrier) -> None:
     loop.SingleInstance = NoLock  # type: ignore[assignment, misc]
     supervisor = Supervisor(runs_root, NoIndex(), NoteLauncher(), SupervisorSettings(max_running=num_jobs))
@@ -88,21 +71,6 @@ def look_until_all_started(runs_root: Path, num_jobs: int, barrier: Barrier) -> 
         supervisor.poll()
     supervisor.poll()
     supervisor.close()
-
-
-def test_of_two_that_claim_the_same_attempt_one_gets_it(tmp_path, is_long, figure):
-    run = RunDirectory.create(tmp_path, toy_spec())
-    barrier, results = FORK.Barrier(NUM_SUPERVISORS), FORK.SimpleQueue()
-
-    def claim() -> None:
-        results.put(claim_all(run, NUM_CLAIMS[is_long], barrier))
-
-    for process in [FORK.Process(target=claim) for _ in range(NUM_SUPERVISORS)]:
-        process.start()
-    won = [results.get() for _ in range(NUM_SUPERVISORS)]
-    assert Counter(itertools.chain(*won)) == Counter(range(1, NUM_CLAIMS[is_long] + 1))
-    assert all(won), "only one of the two ever came to claim"
-    figure("claims at the same moment", f"{NUM_CLAIMS[is_long]:,}, one winner each ({len(won[0])} and {len(won[1])})")
 
 
 def test_two_supervisors_without_a_lock_between_them_start_each_job_once(tmp_path, is_long, figure):
@@ -128,21 +96,6 @@ def start_toy(program: str, *words: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def test_stopped_supervisor_keeps_its_right_and_goes_on(tmp_path, figure):
-    runs_root = tmp_path / "runs"
-    run = RunDirectory.open(runs_root, queue_job(runs_root, toy_spec(200)))
-    first = start_toy("toy_supervisor", "--runs-root", str(runs_root), "--until-idle")
-    wait_until(lambda: step_of(run) > 1, "the run")
-    first.send_signal(signal.SIGSTOP)
-    with pytest.raises(SupervisorRunningError):
-        Supervisor(runs_root, DatabaseIndex(None, runs_root))
-    wait_until(lambda: read_outcome(run.attempt_path(1)) is not None, "the run's end")
-    first.send_signal(signal.SIGCONT)
-    assert first.wait(timeout=TIMEOUT_SECONDS) == 0
-    assert (run.attempts(), shown(runs_root, run)) == ([1], ("finished", list(range(1, 201))))
-    figure("a supervisor stopped and continued", "no second one could start; it continued")
-
-
 def test_worker_that_was_given_up_and_continues_ends_itself_and_is_not_heard(tmp_path, is_long, figure):
     rng = random.Random(7)
     for number in range(NUM_STOPS[is_long]):
@@ -164,7 +117,7 @@ def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
     write_outcome(run.attempt_path(1), RunStatus.LOST, "Its cluster is gone or out of reach.")
     run.claim_attempt(2)
     new = start_toy("toy_worker", str(run.path), "2")
-    wait_until(lambda: has_done_steps(run, 2), "the new worker's steps")
+    wait_until(lambda: step_of(run, 2) > 0, "the new worker's steps")
     before = events_of(run.attempt_path(1))
     old.send_signal(signal.SIGCONT)
     assert old.wait(timeout=TIMEOUT_SECONDS) == EXIT_NOT_MINE
@@ -178,20 +131,15 @@ def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
     assert outcome is not None
     assert outcome.status is RunStatus.LOST
     ingest_all(runs_root, None)
-    assert shown(runs_root, run) == ("stopped", list(range(1, step_of(run) + 1)))
-
-
-def has_done_steps(run: RunDirectory, attempt: int) -> bool:
-    heartbeat = read_heartbeat(run.attempt_path(attempt))
-    return heartbeat is not None and heartbeat.step > 0
+    assert shown(runs_root, run) == ("stopped", list(range(1, step_of(run, 2) + 1)))
 
 
 def events_of(attempt_path: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(attempt_path.glob("events-*.jsonl")))
 
 
-def step_of(run: RunDirectory) -> int:
-    heartbeat = read_state(run).heartbeat
+def step_of(run: RunDirectory, attempt: int = 1) -> int:
+    heartbeat = read_heartbeat(run.attempt_path(attempt))
     return heartbeat.step if heartbeat else 0
 
 

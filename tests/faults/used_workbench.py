@@ -1,20 +1,11 @@
 """A workbench that was used: runs of every kind, ended in every way, and all that users can say of them."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from db.connections.session import Database
-from db.queries import code_analysis, metrics, runs
-from db.queries.benchmarks import list_scores
-from db.queries.cases import saved_cases
-from db.queries.judging import get_verdicts, list_votes
-from db.queries.run_filter import RunFilter
-from db.queries.trajectories import marked_trajectories
-from db.queries.trajectory_list import list_snippets
 from db.rows.chains_of_thought import SavedCase
-from db.rows.judging import JudgedRow
-from db.rows.trajectories import MarkedTrajectory, TrajectoryFacets
+from db.rows.trajectories import MarkedTrajectory
 from jobs.actions import annotations, run_actions
 from jobs.actions.queueing import queue_job
 from jobs.recording.file_recorder import FileRecorder
@@ -111,28 +102,3 @@ def _named(table: str, row: tuple[Any, ...], run_ids: dict[int, str]) -> tuple[A
         facets = () if table == "trajectories" else row[3:]
         return (run_ids[row[1]], row[0] % _KEYS_PER_RUN, *(facets or row[2:]))
     return (run_ids[row[0]], *row[1:])
-
-
-def _without_number(row: JudgedRow | None) -> JudgedRow | None:
-    return row and replace(row, trajectory_key=0)
-
-
-def answers(database: Database) -> dict[str, Any]:
-    """Return what pages read of the users' words, of judges, scores, curves and lists."""
-    every = runs.list_runs(database, RunFilter(is_archived=None), limit=None)
-    return {
-        "runs": every,
-        "shown": {row.run_id for row in runs.list_runs(database)},
-        "notes": {row.run_id: runs.list_notes(database, row.run_id) for row in every},
-        "curve": metrics.metric_series(database, "resumed", ["reward/mean"]),
-        "cases": saved_cases(database, "kept"),
-        "verdicts": [_without_number(get_verdicts(database, "trained", number)) for number in range(12)],
-        "marks": marked_trajectories(database, "odd"),
-        "votes": [list_votes(database, "trained", number) for number in range(12)],
-        "scores": list_scores(database),
-        "code": code_analysis.code_lines(database, "trained", "judged"),
-        "found": {
-            (hit.run_id, hit.trajectory_id)
-            for hit in list_snippets(database, TrajectoryFacets(words="trajectory"), limit=1000)
-        },
-    }

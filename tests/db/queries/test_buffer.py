@@ -32,41 +32,6 @@ def test_buckets_are_listed_by_step_and_thinned_out_on_request(recorded_run):
     assert {row.step for row in buffer.bucket_grid(database, recorded, max_steps=3)} == {4, 8, 10}
 
 
-def test_the_buffer_at_a_step_is_what_its_changes_add_up_to(recorded_run):
-    database, recorded = recorded_run
-    expected: dict[int, int] = {}
-    for step in range(1, NUM_STEPS + 1):
-        for change in make_report(step).buffer_events:
-            if change.kind is BufferEventKind.MOVED:
-                expected[change.question_index] = change.bucket_to
-            elif change.kind is BufferEventKind.RETIRED:
-                expected.pop(change.question_index)
-        assert buffer.buffer_at(database, recorded, step) == expected
-    assert buffer.buffer_at(database, recorded, 0) == {}
-    assert buffer.buffer_at(database, recorded, 10_000) == expected
-
-
-def test_a_branch_starts_from_its_parents_buffer(database, tmp_path):
-    def moves(question_index, bucket):
-        def change(report):
-            report.buffer_events = [BufferEvent(BufferEventKind.MOVED, question_index, None, None, bucket)]
-
-        return change
-
-    parent = new_run(tmp_path, run_id="parent")
-    record_attempt(parent, range(1, 4), change=moves(1, 2))
-    record_attempt(parent, range(4, 7), change=moves(2, 3))
-    branch = new_run(tmp_path, run_id="branch", parent_run_id="parent", branched_from_step=3)
-    record_attempt(branch, range(4, 6), change=moves(5, 6))
-    clone = new_run(tmp_path, run_id="clone", parent_run_id="parent")
-    for run in (parent, branch, clone):
-        ingest_run(database, run)
-    assert buffer.buffer_at(database, "branch", 9) == {1: 2, 5: 6}
-    assert buffer.buffer_at(database, "branch", 2) == {1: 2}
-    assert buffer.buffer_at(database, "parent", 9) == {1: 2, 2: 3}
-    assert buffer.buffer_at(database, "clone", 9) == {}
-
-
 def test_changes_are_recorded_in_the_order_in_which_they_happened(recorded_run):
     expected = [
         (step, change.kind.value, change.question_index, change.trajectory_id, change.bucket_from, change.bucket_to)
@@ -93,6 +58,10 @@ def tell(report):
     report.buffer_events = [BufferEvent(*event) for event in STORY.get(report.step, [])]
 
 
+def retire_the_first(report):
+    report.buffer_events = [BufferEvent(K.RETIRED, 1, None, 5, None)] if report.step == 4 else []
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def stored_run(request, new_database, tmp_path_factory):
     folder = tmp_path_factory.mktemp("told")
@@ -100,9 +69,7 @@ def stored_run(request, new_database, tmp_path_factory):
     record_attempt(run, range(1, 7), end=RunStatus.FINISHED, change=tell)
     ingest_run(database, run)
     child = new_run(folder, run_id="child", parent_run_id=run.run_id, branched_from_step=3)
-    record_attempt(child, range(4, 6), end=RunStatus.FINISHED, change=lambda report: setattr(
-        report, "buffer_events", [BufferEvent(K.RETIRED, 1, None, 5, None)] if report.step == 4 else []
-    ))  # fmt: skip
+    record_attempt(child, range(4, 6), change=retire_the_first)
     ingest_run(database, child)
     yield database, run.run_id
     database.close()
@@ -115,6 +82,7 @@ def stored_run(request, new_database, tmp_path_factory):
 def test_state_at_a_step_tells_buckets_and_the_retired(stored_run, step, buckets, retired):
     state = buffer.state_at(*stored_run, step)
     assert (state.buckets, state.retired) == (buckets, retired)
+    assert buffer.buffer_at(*stored_run, step) == buckets
 
 
 @pytest.mark.parametrize(
@@ -144,14 +112,8 @@ def test_branch_holds_what_its_parent_stored_until_it_retires_it(stored_run):
     assert buffer.state_at(database, "child", 4).retired == {1}
     assert buffer.births(database, "child", 3) == {1: 2, 2: 1, 3: 1}
     assert buffer.births(database, "child", 4) == {2: 1}
-
-
-def test_buckets_are_those_that_the_step_drew_from(stored_run):
-    database, run_id = stored_run
-    rows = buffer.buckets_at(database, run_id, 5)
-    assert [(row.bucket, row.num_questions, row.num_drawn) for row in rows] == [
-        (bucket.bucket, bucket.num_questions, bucket.num_drawn) for bucket in make_report(5).buckets
-    ]
+    assert buffer.buffer_at(database, "child", 2) == {1: 2, 2: 3}
+    assert buffer.buffer_at(database, "child", 9) == {2: 3}
 
 
 def test_scores_come_with_their_bucket_and_choice(stored_run):

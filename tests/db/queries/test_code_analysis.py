@@ -12,7 +12,6 @@ from db.queries.code_analysis import (
     share_timeline,
 )
 from db.rows.chains_of_thought import Difficulty
-from db.rows.runs import UnknownRunError
 from jobs.grading.code_rules import bits_to_rules, rules_to_bits
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
@@ -99,11 +98,8 @@ def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
     group = [Response(has_code=None, text="print(3)"), Response(is_correct=False, has_code=True), Response()]
     ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
     by_rules = {bits_to_rules(row.code_rules): row for row in rule_counts(database, "trained")}
-    assert (by_rules["R7",].num_trajectories, by_rules["R7",].num_correct, by_rules["R7",].has_python_block) == (
-        1,
-        1,
-        False,
-    )
+    plain = by_rules["R7",]
+    assert (plain.num_trajectories, plain.num_correct, plain.has_python_block) == (1, 1, False)
     assert by_rules["R1", "R7"].has_python_block
     assert by_rules["R1", "R7"].num_correct == 0
     assert by_rules[()].num_trajectories == 1
@@ -131,25 +127,16 @@ def test_a_long_run_gives_an_even_part_of_its_points(database, tmp_path):
     assert [point.mean_entropy for point in part.points] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
 
 
-def test_a_run_that_is_not_there_is_an_error(database):
-    with pytest.raises(UnknownRunError):
-        code_lines(database, "nobody")
-
-
 def test_shares_follow_rollouts_successes_buffer_and_replays(database, tmp_path):
     ingest_run(database, record_steps(tmp_path, STEPS))
+    invalid = share_timeline(database, "trained", Spreading.INVALID)
+    assert [line.rollouts for line in invalid] == [1.0, 0.5, None, None, 0.0]
+    assert [line.replays for line in invalid] == [None, 1.0, None, None, None]
     lines = share_timeline(database, "trained", Spreading.CODE)
     assert [line.step for line in lines] == [1, 2, 3, 4, 5]
     assert [line.rollouts for line in lines] == [0.5, pytest.approx(1 / 3), 0.0, 0.0, 0.0]
     assert [line.successes for line in lines] == [1.0, 0.5, None, None, 0.0]
     assert [line.buffer for line in lines] == [1.0, pytest.approx(2 / 3), 1.0, None, 0.0]
-    assert [line.replays for line in lines] == [None, 1.0, None, None, None]
-
-
-def test_invalid_chains_are_shares_of_those_with_a_verdict(database, tmp_path):
-    ingest_run(database, record_steps(tmp_path, STEPS))
-    lines = share_timeline(database, "trained", Spreading.INVALID)
-    assert [line.rollouts for line in lines] == [1.0, 0.5, None, None, 0.0]
     assert [line.replays for line in lines] == [None, 1.0, None, None, None]
 
 

@@ -6,7 +6,7 @@ import pytest
 from db.queries.draw_effects import OBSERVATION, draw_effect, draw_effects
 from db.rows.runs import UnknownRunError
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from tests.db.recorded_runs import ingest_run, new_run, record_attempt
+from tests.db.recorded_runs import ingest_changed_run
 
 # (step, question, bucket, drawn, retired, next rate): step 1 draws question 0 of 0, 1, 2; step 2 question 1 of 0, 1.
 SEEN = [
@@ -69,9 +69,7 @@ def test_a_recorded_run_is_read_as_it_was_drawn(database, tmp_path):
             for number, trajectory in enumerate(group.trajectories):
                 trajectory.reward = float(number == 0 or group.question.index == 6)
 
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 10), change=change)
-    ingest_run(database, run)
+    run = ingest_changed_run(database, tmp_path, change, range(1, 10))
     overall, in_bucket, *_ = draw_effects(database, run.run_id, 3)
     # Only the draws of step 5, questions 6 and 7, were in a bucket and are tried again. Undrawn with a next attempt:
     # 4, 8 and 12 questions in steps 2 to 4, then 12, 12, 8 and 4.
@@ -83,9 +81,7 @@ def test_a_recorded_run_is_read_as_it_was_drawn(database, tmp_path):
 
 
 def test_a_run_without_draws_has_no_effects(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, [1])
-    ingest_run(database, run)
+    run = ingest_changed_run(database, tmp_path, None, [1])
     assert draw_effects(database, run.run_id, 3) == []
     with pytest.raises(UnknownRunError):
         draw_effects(database, "none", 3)

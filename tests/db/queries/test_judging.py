@@ -3,7 +3,6 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select
 
-from db.connections.opening import reset
 from db.ingest import events
 from db.ingest.annotations import clear_verdict, set_verdict
 from db.queries.code_analysis import code_lines
@@ -31,7 +30,6 @@ from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
-from tests.db.table_contents import contents
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job, server_spec
 
 KINDS = ["valid", "lucky", "wrong", "code"]
@@ -130,30 +128,6 @@ def test_the_majority_of_several_votes_is_the_verdict(database, tmp_path):
     assert rows[0].answer == "so \N{REPLACEMENT CHARACTER} \\boxed{yes}"
 
 
-def test_votes_on_labelled_items_are_given_back_with_their_labels(database, tmp_path):
-    votes = [("a", None, "valid", True), ("b", None, "valid", False), ("b", None, "invalid", False)]
-    ingest_job(database, job_of_votes(tmp_path, votes, source="sample.jsonl"))
-    assert labelled_votes(database, "voted") == [
-        LabelledVoteRow("a", True, "valid"),
-        LabelledVoteRow("b", False, "valid"),
-        LabelledVoteRow("b", False, "invalid"),
-    ]
-
-
-def test_votes_taken_in_twice_count_once_and_come_back_after_a_reset(database, tmp_path):
-    run = record_chains(tmp_path, [KINDS])
-    job = oracle_job(tmp_path)
-    ingest_run(database, run)
-    assert ingest_job(database, job) > 0
-    assert ingest_job(database, job) == 0
-    before = contents(database)
-    assert len(before["judge_votes"]) == 3
-    reset(database)
-    ingest_run(database, run)
-    ingest_job(database, job)
-    assert contents(database) == before
-
-
 @pytest.fixture
 def judged(database, tmp_path):
     """A run of four right answers; the judge errs on 1, wavers on 2 and says nothing of 3."""
@@ -186,13 +160,10 @@ def test_a_row_shows_every_verdict_beside_the_others(judged):
     assert get_verdicts(judged, "trained", 99) is None
 
 
-def test_pages_continue_below_the_last_row(judged):
+def test_pages_continue_below_the_last_row_and_a_verdict_of_another_judge_is_a_dispute(judged, tmp_path):
     first = list_verdicts(judged, "trained", "voted", limit=3)
     rest = list_verdicts(judged, "trained", "voted", before=first[-1].trajectory_key, limit=3)
     assert [row.trajectory_id for row in first + rest] == [3, 2, 1, 0]
-
-
-def test_a_verdict_of_another_judge_is_a_dispute(judged, tmp_path):
     ingest_job(judged, job_of_votes(tmp_path, [("1/0", 0, "invalid", None)], run_id="other"))
     assert ids(judged, VerdictFilter.DISPUTED) == [2, 1, 0]
 
@@ -233,10 +204,8 @@ def test_jobs_are_listed_with_what_they_spent_also_before_their_first_vote(judge
 
 def test_the_newest_calibration_of_the_same_judge_and_prompt_is_found(judged, tmp_path):
     assert calibration_votes(judged, "judge", "cot-judge-1") == []
-    votes = [("a", None, "valid", True), ("b", None, "valid", False)]
+    votes = [("a", None, "valid", True), ("b", None, "valid", False), ("b", None, "invalid", False)]
     ingest_job(judged, job_of_votes(tmp_path, votes, source="labelled.jsonl", run_id="calibrated"))
-    assert [(row.label, row.outcome) for row in calibration_votes(judged, "judge", "cot-judge-1")] == [
-        (True, "valid"),
-        (False, "valid"),
-    ]
+    rows = [LabelledVoteRow(item, label, outcome) for item, _, outcome, label in votes]
+    assert labelled_votes(judged, "calibrated") == calibration_votes(judged, "judge", "cot-judge-1") == rows
     assert calibration_votes(judged, "judge", "cot-judge-2") == []

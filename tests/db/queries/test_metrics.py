@@ -48,17 +48,6 @@ def test_a_thinned_series_keeps_the_extremes_and_says_where_nothing_was_measured
     assert all(value == rare.get(step, 0.5 + step / 1000) or math.isnan(value) for step, value in values.items())
 
 
-def test_the_last_metrics_are_the_newest_of_each_key(database, tmp_path):
-    def only_first(report):
-        if report.step > 1:
-            report.metrics.pop("policy/entropy")
-        report.metrics["seconds/step"] = float(report.step)
-
-    row = ingest_changed_run(database, tmp_path, only_first, range(1, 4))
-    last = metrics.last_metrics(database, row.run_id)
-    assert (last["policy/entropy"], last["seconds/step"]) == (0.5, 3.0)
-
-
 def test_numbers_that_are_not_finite_come_back_as_they_were(database, tmp_path):
     def break_it(report):
         report.metrics["loss/total"] = [math.nan, math.inf, -math.inf][report.step - 1]
@@ -141,18 +130,6 @@ def test_attempts_that_record_other_metrics_are_read_as_one_run(database, tmp_pa
     assert together["c"] == [(step, -1.0) for step in range(5, 9)]
     assert together["d"] == []
     assert metrics.last_metrics(database, run_id) == {"a": 108.0, "b": 1.5, "c": -1.0}
-
-
-def test_a_run_may_record_other_metrics_in_every_step(database, tmp_path):
-    run_id = recorded(database, tmp_path, lambda _, step: {f"own/{step}": 1.0, "a": float(step)}, [range(1, 301)])
-    assert metrics.metric_series(database, run_id, ["a"])["a"] == [(step, float(step)) for step in range(1, 301)]
-    assert metrics.metric_series(database, run_id, ["own/7", "own/8"]) == {"own/7": [(7, 1.0)], "own/8": [(8, 1.0)]}
-    assert len(metrics.last_metrics(database, run_id)) == 301
-
-
-def test_names_that_no_database_takes_are_stored_with_replaced_characters(database, tmp_path):
-    run_id = recorded(database, tmp_path, lambda _, step: {"a": 1.0, "b\x00": float(step)}, [range(1, 5)])
-    assert metrics.last_metrics(database, run_id) == {"a": 1.0, "b\N{REPLACEMENT CHARACTER}": 4.0}
 
 
 def test_seconds_add_up_over_steps_and_what_was_not_measured_takes_none(database, tmp_path):

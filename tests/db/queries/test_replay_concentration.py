@@ -5,7 +5,7 @@ import pytest
 
 from db.queries.replay_concentration import answer_diversity, replay_concentration
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from tests.db.recorded_runs import ingest_run, new_run, record_attempt
+from tests.db.recorded_runs import ingest_changed_run
 from tests.step_reports import make_report
 
 
@@ -20,9 +20,7 @@ def store_all(report):
 
 @pytest.fixture
 def run_id(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 9), change=store_all)
-    ingest_run(database, run)
+    run = ingest_changed_run(database, tmp_path, store_all, range(1, 9))
     return run.run_id
 
 

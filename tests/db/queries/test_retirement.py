@@ -4,7 +4,7 @@ import pytest
 from db.queries.retirement import retired_questions, retirement_lines
 from db.rows.runs import UnknownRunError
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from tests.db.recorded_runs import ingest_run, new_run, record_attempt
+from tests.db.recorded_runs import ingest_changed_run
 
 MOVED, RETIRED = BufferEventKind.MOVED, BufferEventKind.RETIRED
 # Step s tries questions 4s to 4s + 3, modulo 16: fresh ones with 3 rollouts, the last two beside a replay with 2.
@@ -24,9 +24,7 @@ def tell(report):
 
 
 def test_luck_is_counted_by_bucket_and_later_attempts_by_the_bucket_before_retirement(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 10), change=tell)
-    ingest_run(database, run)
+    run = ingest_changed_run(database, tmp_path, tell, range(1, 10))
     none, one, two = retirement_lines(database, run.run_id, 4)
     # In no bucket: all 36 attempts but those at 4 (steps 5, 9), 6 (5, 9) and 7 after its retirement (5, 9).
     assert (none.bucket, none.num_attempts, none.num_retired) == (None, 30, 1)

@@ -1,14 +1,11 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import event, update
 
 from db.ingest import annotations
-from db.queries import buffer, metrics, run_filter, runs
-from db.queries.run_filter import RunFilter
+from db.queries import buffer, metrics, runs
 from db.rows.runs import UnknownRunError
-from db.tables import models
-from jobs.specs.train import TrainSpec, load_preset
+from jobs.specs.train import TrainSpec
 from tests.db.queries.conftest import NUM_STEPS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.step_reports import make_report
@@ -46,37 +43,6 @@ def test_a_run_row_says_what_the_run_is_and_how_far_it_got(recorded_run):
     assert runs.run_spec(database, recorded)["num_steps"] == 50
 
 
-def test_runs_are_listed_newest_first_and_archived_ones_on_request(database, tmp_path):
-    made = [new_run(tmp_path, run_id=name) for name in ("one", "two", "three")]
-    for run in made:
-        register(database, run)
-    born = datetime(2026, 1, 1, tzinfo=UTC)
-    for days, run in enumerate(made):
-        is_it = models.runs.c.run_id == run.run_id
-        values = {"created_at": born + timedelta(days=days)}
-        database.write(lambda connection, c=is_it, v=values: connection.execute(update(models.runs).where(c).values(v)))
-    annotations.set_archived(database, "two", True)
-    assert [row.run_id for row in runs.list_runs(database)] == ["three", "one"]
-    assert [row.run_id for row in runs.list_runs(database, RunFilter(is_archived=None), limit=2)] == ["three", "two"]
-    assert runs.get_run(database, "two").run_id == "two"
-    assert runs.count_runs(database) == {"queued": 2}
-
-
-@pytest.mark.parametrize(
-    ("preset", "method"),
-    [
-        ("paper-exgrpo", "ExGRPO"),
-        ("paper-on-policy", "Dr.GRPO"),
-        ("chains-grpo", "GRPO"),
-        ("chains-masked-hard", "masked GRPO"),
-        ("chains-luffy", "LUFFY"),
-        ("paper-continual-luffy", "LUFFY"),
-    ],
-)
-def test_the_method_follows_from_the_specification(preset, method):
-    assert run_filter.method_name(load_preset(preset).model_dump(mode="json")) == method
-
-
 def test_tags_and_notes_come_and_go_and_may_be_said_twice(recorded_run):
     database, recorded = recorded_run
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -91,8 +57,7 @@ def test_tags_and_notes_come_and_go_and_may_be_said_twice(recorded_run):
 
 def test_what_users_say_is_kept_whatever_characters_it_holds(database, tmp_path):
     run = new_run(tmp_path)
-    record_attempt(run, [1])
-    ingest_run(database, run)
+    register(database, run)
     recorded = run.run_id
     at = datetime(2026, 1, 1, tzinfo=UTC)
     annotations.add_note(database, recorded, at, "half \ud800 pair, nul \x00")
@@ -113,19 +78,3 @@ def test_checkpoints_are_those_that_the_run_still_keeps(database, tmp_path):
         (12, "checkpoints/step-00000012"),
         (16, "checkpoints/step-00000016"),
     ]
-
-
-def test_listing_runs_takes_the_same_number_of_statements_for_one_and_for_many(database, tmp_path):
-    statements = []
-
-    def count(*arguments):
-        statements.append(arguments[2])
-
-    event.listen(database.engine, "before_cursor_execute", count)
-    numbers = []
-    for name in ("one", "two", "three"):
-        register(database, new_run(tmp_path, run_id=name))
-        statements.clear()
-        runs.list_runs(database)
-        numbers.append(len(statements))
-    assert len(set(numbers)) == 1

@@ -48,7 +48,9 @@ def test_selections_come_with_their_replays(database, tmp_path):
         assert row.birth_file is None
 
 
-@pytest.mark.parametrize(("scores", "is_wrong"), [([0.4, 0.5], True), ([0.5, 0.5], False), ([0.9, 0.5], False)])
+@pytest.mark.parametrize(
+    ("scores", "is_wrong"), [([0.4, 0.5], True), ([0.5, 0.5], False), ([0.9, 0.5], False), ([np.nan] * 2, False)]
+)
 def test_choice_that_is_not_the_lowest_score_is_found(database, tmp_path, scores, is_wrong):
     run_id = recorded(database, tmp_path, rescore(scores))
     wrong = selections.wrong_choices(database, run_id)
@@ -85,14 +87,11 @@ def test_several_replays_of_a_question_are_all_kept_and_its_first_choice_is_audi
     assert selections.wrong_choices(database, run_id) == []
 
 
-def test_choice_without_scores_is_not_blamed(database, tmp_path):
-    assert selections.wrong_choices(database, recorded(database, tmp_path, rescore([float("nan")] * 2))) == []
-
-
 def test_an_empty_database_selected_nothing(database):
     assert selections.steps_with_selections(database, "none") == []
     assert selections.list_selections(database, "none", 2) == []
     assert selections.wrong_choices(database, "none") == []
+    assert trajectory_weights(database, "none", 0.1) == []
 
 
 def test_replays_without_a_choice_are_listed_by_question(database, tmp_path):
@@ -128,10 +127,7 @@ def score(report):
 
 
 def test_weights_follow_from_log_probs_then_and_now(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 5), change=score)
-    ingest_run(database, run)
-    lines = trajectory_weights(database, run.run_id, shaping_beta=1.0)
+    lines = trajectory_weights(database, recorded(database, tmp_path, score), shaping_beta=1.0)
     replayed, others, young, old, low, high = lines
     # W is 1 and 2 of the replayed ones, 4 and 8 of the others.
     assert (replayed.num_trajectories, replayed.mean, replayed.square_mean, replayed.largest) == pytest.approx(
@@ -146,7 +142,3 @@ def test_weights_follow_from_log_probs_then_and_now(database, tmp_path):
     assert [low.group, high.group] == ["replayed, entropy up to 0.100", "replayed, entropy over 0.100 to 0.200"]
     assert replace(young, group="") == replace(low, group="")
     assert (young.mean, old.mean) == pytest.approx((1.0, 2.0))
-
-
-def test_runs_without_candidates_have_no_weights(database):
-    assert trajectory_weights(database, "none", 0.1) == []

@@ -6,7 +6,6 @@ import pytest
 from db.ingest.annotations import remove_mark, set_mark
 from db.queries import lineage, trajectories
 from db.queries.trajectories import list_marks, marked_trajectories, marks_of
-from db.rows.runs import UnknownRunError
 from db.rows.trajectories import MarkCount, MarkedTrajectory
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_changed_run, ingest_run
@@ -80,8 +79,3 @@ def test_the_same_mark_again_changes_its_comment_and_a_mark_can_be_taken_off(mar
     for _ in range(2):
         remove_mark(marked, ODD)
     assert [entry.mark for entry in marks_of(marked, "trained", 1, 1)] == ["long"]
-
-
-def test_mark_on_an_unknown_run_is_an_error(database):
-    with pytest.raises(UnknownRunError):
-        set_mark(database, ODD, AT)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from db.queries import trajectory_columns, trajectory_list
+from db.queries import trajectory_list
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
@@ -112,7 +112,7 @@ def random_facets(rng):
     return TrajectoryFacets(**{name: rng.choice(tuple(choices[name])) for name in names})
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_any_mixture_of_facets_lists_and_counts_what_fits(listed, seed):
     database, rows = listed
     facets = random_facets(random.Random(seed))
@@ -151,21 +151,3 @@ def test_what_is_remembered_of_a_run_follows_what_comes_in(database, tmp_path):
             assert trajectory_list.count_facets(database, facets)["verdict"]["correct"] == sum(
                 fits(row, replace(facets, verdict="correct")) for row in rows
             )
-
-
-def test_the_runs_looked_at_last_are_remembered_and_no_more(database, tmp_path, monkeypatch):
-    read = []
-    read_columns = trajectory_columns.read_columns
-    monkeypatch.setattr(
-        trajectory_columns,
-        "read_columns",
-        lambda connection, run_key: read.append(run_key) or read_columns(connection, run_key),
-    )
-    names = ["first", "second", "third", "fourth"]
-    for name in names:
-        run = new_run(tmp_path, run_id=name)
-        record_attempt(run, range(1, 3))
-        ingest_run(database, run)
-    for name in [*names, "fourth", "second", "first"]:
-        trajectory_list.count_facets(database, TrajectoryFacets(run_id=name))
-    assert read == [1, 2, 3, 4, 1]

@@ -26,9 +26,7 @@ def test_samples_share_a_grid_and_small_or_endless_ones_are_left_out():
     assert list(curves) == ["equal"]
     assert grid.size == curves["equal"].size
     assert densities({"none": []})[1] == {}
-
-
-def test_samples_below_zero_as_an_imported_run_may_hold_are_left_out():
+    # Samples below zero, as an imported run may hold, are left out.
     grid, curves = densities({"below": [-1e30] * 10, "some": [-1e30, *[0.5] * 10]})
     assert list(curves) == ["some"]
     assert grid[-1] < 1.0
