@@ -6,11 +6,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from tests.tools import require_tool
 
@@ -20,7 +18,7 @@ _SETTINGS = "-c listen_addresses='' -c fsync=off -c full_page_writes=off -c max_
 
 @dataclass(frozen=True)
 class Server:
-    """A server that can be stopped, started and frozen; its folder holds its data and its Unix socket."""
+    """A server that can be stopped and started; its folder holds its data and its Unix socket."""
 
     folder: Path
     user: pwd.struct_passwd | None
@@ -38,14 +36,6 @@ class Server:
     def stop(self) -> None:
         """Stop it in the middle of whatever it does."""
         self._control("-m", "immediate", "stop")
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the server and to each of its processes."""
-        first = psutil.Process(int((self.folder / "data" / "postmaster.pid").read_text().split()[0]))
-        for process in [first, *first.children(recursive=True)]:
-            # A process that served one connection may have ended after it was listed.
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
 
     def _control(self, *words: str) -> None:
         _run([str(require_tool("pg_ctl")), "-D", str(self.folder / "data"), *words], self.user)

@@ -24,6 +24,29 @@ _UPGRADE_LOCK = 7_266_302_411
 _SEARCH_TABLE = "trajectory_search"
 
 
+# What SQLAlchemy has no words for. PostgreSQL's parser would read words of its own into numbers, paths and hyphens, and
+# takes at most 1 MB. Packed facts hardly shrink, and unpacking them would take longer than reading them.
+_OF_ONE_DIALECT = {
+    "sqlite": (
+        "CREATE VIRTUAL TABLE trajectory_search USING fts5(text, content='trajectory_texts',"
+        " content_rowid='trajectory_key', tokenize='unicode61 remove_diacritics 0')",
+        "CREATE TRIGGER trajectory_texts_inserted AFTER INSERT ON trajectory_texts BEGIN"
+        " INSERT INTO trajectory_search(rowid, text) VALUES (new.trajectory_key, new.text); END",
+        "CREATE TRIGGER trajectory_texts_deleted AFTER DELETE ON trajectory_texts BEGIN"
+        " INSERT INTO trajectory_search(trajectory_search, rowid, text)"
+        " VALUES ('delete', old.trajectory_key, old.text); END",
+    ),
+    "postgresql": (
+        "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS"
+        r" (to_tsvector('simple', regexp_replace(left(text, 200000), '[!-/:-@\[-`{-~]+', ' ', 'g'))) STORED",
+        "CREATE INDEX trajectory_texts_by_word ON trajectory_texts USING gin (search)",
+        "CREATE INDEX runs_by_kind ON runs"
+        " ((coalesce(CAST((spec ->> 'kind') AS VARCHAR), 'train')), created_at DESC, run_id DESC)",
+        "ALTER TABLE trajectory_blocks ALTER COLUMN facts SET STORAGE EXTERNAL",
+    ),
+}
+
+
 class UnknownSchemaError(DatabaseError):
     """The database was written by another version of this program."""
 
@@ -80,6 +103,8 @@ def _upgrade(connection: Connection) -> None:
     config.attributes["connection"] = connection
     if revision is None:
         metadata.create_all(connection)
+        for statement in _OF_ONE_DIALECT[connection.dialect.name]:
+            connection.exec_driver_sql(statement)
         command.stamp(config, "head")
     else:
         command.upgrade(config, "head")

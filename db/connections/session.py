@@ -223,11 +223,10 @@ def _name_damage(context: ExceptionContext) -> None:
 
 
 def _make_postgresql_engine(url: URL) -> Engine:
-    from db.connections.postgres_connections import check_liveness
-
-    engine = create_engine(url, pool_pre_ping=True, json_serializer=dump_json)
-    check_liveness(engine)
-    return engine
+    # Connections to a machine that vanished end within seconds.
+    limits = {"connect_timeout": 2, "tcp_user_timeout": 5000, "keepalives_idle": 3, "keepalives_interval": 1,
+              "keepalives_count": 3}  # fmt: skip
+    return create_engine(url, pool_pre_ping=True, json_serializer=dump_json, connect_args=limits)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, update
 
 from db.connections.session import Database
-from db.ingest.events import run_source
-from db.ingest.positions import forget_position, forget_unannounced, save_position
+from db.ingest.events import forget_unannounced, run_source, save_position
 from db.ingest.upsert import insert_new
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
@@ -76,7 +75,8 @@ def forget_run(database: Database, run_id: str) -> None:
 
     def work(connection: Connection) -> None:
         connection.execute(delete(models.runs).where(models.runs.c.run_id == run_id))
-        forget_position(connection, run_source(run_id))
+        positions = models.ingest_positions
+        connection.execute(delete(positions).where(positions.c.source == run_source(run_id)))
         forget_unannounced(connection, [run_id])
 
     database.write(work)

@@ -19,15 +19,14 @@ From a run directory to rows, for a run of two attempts whose worker was killed 
    ingested again when the supervisor starts, and `exgrpo db rebuild` does the same for all.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, literal, select, update
 
 from db.connections.session import Database
 from db.ingest.event_rows import RowCollector
-from db.ingest.positions import note_unannounced, save_position
 from db.ingest.run_summary import add_faults, record_settings, refresh_summary
 from db.ingest.upsert import insert_new
 from db.tables import models
@@ -40,6 +39,8 @@ _RANKS = {"queued": 0, "starting": 1, "running": 2, "stopping": 3}
 _ENDED_RANK = 4
 Event = Mapping[str, Any]
 """One parsed event: seq, attempt, at, kind and the fields of the kind."""
+_UNANNOUNCED = "untold:"
+"""Source of a run whose journal entries were not ingested yet."""
 _DESCRIBED_BY = ("run.json", "spec.json")
 _DESCRIBED = ("name", "spec", "created_at", "parent_run_id", "branched_from_step")
 
@@ -78,7 +79,7 @@ def register_run(
         ).one_or_none()
         if known is None:
             insert_new(connection, runs, [row])
-            note_unannounced(connection, row["run_id"])
+            save_position(connection, _UNANNOUNCED + row["run_id"], "")
         elif not faults and _is_of_damaged_files(known.summary):
             others = [record for record in known.summary["faults"] if record["file"] not in _DESCRIBED_BY]
             values = {name: row[name] for name in _DESCRIBED} | {"summary": known.summary | {"faults": others}}
@@ -274,6 +275,35 @@ def _follow_newest_attempt(connection: Connection, run_key: int, moved: Set[int]
         names = ("attempt", "status", "status_reason", "ended_at")
         values = {name: newest._mapping[name] for name in names}
         connection.execute(update(runs).where(runs.c.run_key == run_key).values(values))
+
+
+def read_position(database: Database, source: str) -> str | None:
+    """Return the position from which to continue reading `source`, None at its start."""
+    table = models.ingest_positions
+    with database.read() as connection:
+        return connection.scalar(select(table.c.position).where(table.c.source == source))
+
+
+def save_position(connection: Connection, source: str, position: str) -> None:
+    """Save the position from which to continue reading `source`."""
+    table = models.ingest_positions
+    connection.execute(delete(table).where(table.c.source == source))
+    connection.execute(insert(table).values(source=source, position=position))
+
+
+def unannounced_runs(database: Database) -> frozenset[str]:
+    """Return the runs whose journal entries were not ingested yet."""
+    table = models.ingest_positions
+    with database.read() as connection:
+        sources = connection.scalars(select(table.c.source).where(table.c.source.startswith(_UNANNOUNCED)))
+        return frozenset(source.removeprefix(_UNANNOUNCED) for source in sources)
+
+
+def forget_unannounced(connection: Connection, run_ids: Iterable[str]) -> None:
+    """Save that the journal entries of these runs are ingested."""
+    table = models.ingest_positions
+    for run_id in run_ids:
+        connection.execute(delete(table).where(table.c.source == _UNANNOUNCED + run_id))
 
 
 class Supersession:

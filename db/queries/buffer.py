@@ -39,22 +39,6 @@ def bucket_grid(database: Database, run_id: str, max_steps: int = MAX_GRID_STEPS
         return [BucketRow(*row) for row in connection.execute(query)]
 
 
-def buffer_at(database: Database, run_id: str, step: int) -> dict[int, int]:
-    """Return the bucket of every buffered question after `step`, from the changes up to then.
-
-    A branch starts from its parent's buffer at the step where it branched off.
-    """
-    with database.read() as connection:
-        buckets: dict[int, int] = {}
-        for run_key, until in reversed(ancestry(connection, run_id, step)):
-            for question_index, bucket in last_changes(connection, run_key, until):
-                if bucket is None:
-                    buckets.pop(question_index, None)
-                else:
-                    buckets[question_index] = bucket
-        return buckets
-
-
 def candidates(database: Database, run_id: str, step: int) -> list[CandidateRow]:
     """Return every candidate of every selection in a step, grouped by question."""
     table, chosen = models.candidates, models.selections
@@ -109,7 +93,7 @@ def last_changes(connection: Connection, run_key: int, step: int) -> list[tuple[
 
 
 def state_at(database: Database, run_id: str, step: int) -> BufferState:
-    """Return the buffer after `step`; a branch starts from its parent's."""
+    """Return the buffer after `step`, from the changes up to then; a branch starts from its parent's."""
     with database.read() as connection:
         last: dict[int, int | None] = {}
         for run_key, until in reversed(ancestry(connection, run_id, step)):

@@ -184,20 +184,15 @@ def calibration_votes(database: Database, judge: str, prompt: str) -> list[Label
     """Return the votes of the newest calibration of a judge with a prompt, in order; none if there is none."""
     votes, runs = models.judge_votes, models.runs
     newest = (
-        select(votes.c.run_key)
-        .join(runs)
+        select(runs.c.run_id)
+        .join_from(votes, runs)
         .where(votes.c.judge == judge, votes.c.prompt == prompt, votes.c.label.is_not(None))
         .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
         .limit(1)
-        .scalar_subquery()
-    )
-    query = (
-        select(votes.c.item_id, votes.c.label, votes.c.outcome)
-        .where(votes.c.run_key == newest, votes.c.label.is_not(None))
-        .order_by(votes.c.item_id, votes.c.vote)
     )
     with database.read() as connection:
-        return [LabelledVoteRow(*row) for row in connection.execute(query)]
+        judge_run_id = connection.scalar(newest)
+    return [] if judge_run_id is None else labelled_votes(database, judge_run_id)
 
 
 def list_verdicts(

@@ -7,7 +7,6 @@ a step carry the attempt that wrote them; `is_superseded` marks those that a lat
 from sqlalchemy import (
     Boolean,
     Column,
-    Connection,
     Float,
     ForeignKey,
     Index,
@@ -17,12 +16,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    event,
     false,
 )
 
-from db.tables.annotation_models import define_annotation_tables
-from db.tables.benchmark_models import define_benchmark_tables
 from db.tables.column_types import JsonDocument, LargeInteger, Number, UtcDateTime
 from exgrpo_core.config import MAX_ROLLOUTS
 
@@ -62,29 +58,6 @@ trajectory_texts = Table(
     Index("trajectory_texts_by_run", "run_key"),
 )
 """Texts are in a separate table so that lists do not read them."""
-benchmark_scores = define_benchmark_tables(metadata)
-saved_cases, verdict_overrides, trajectory_marks = define_annotation_tables(metadata)
-# What SQLAlchemy has no words for. PostgreSQL's parser would read words of its own into numbers, paths and hyphens, and
-# takes at most 1 MB. Packed facts hardly shrink, and unpacking them would take longer than reading them.
-_OF_ONE_DIALECT = {
-    "sqlite": (
-        "CREATE VIRTUAL TABLE trajectory_search USING fts5(text, content='trajectory_texts',"
-        " content_rowid='trajectory_key', tokenize='unicode61 remove_diacritics 0')",
-        "CREATE TRIGGER trajectory_texts_inserted AFTER INSERT ON trajectory_texts BEGIN"
-        " INSERT INTO trajectory_search(rowid, text) VALUES (new.trajectory_key, new.text); END",
-        "CREATE TRIGGER trajectory_texts_deleted AFTER DELETE ON trajectory_texts BEGIN"
-        " INSERT INTO trajectory_search(trajectory_search, rowid, text)"
-        " VALUES ('delete', old.trajectory_key, old.text); END",
-    ),
-    "postgresql": (
-        "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS"
-        r" (to_tsvector('simple', regexp_replace(left(text, 200000), '[!-/:-@\[-`{-~]+', ' ', 'g'))) STORED",
-        "CREATE INDEX trajectory_texts_by_word ON trajectory_texts USING gin (search)",
-        "CREATE INDEX runs_by_kind ON runs"
-        " ((coalesce(CAST((spec ->> 'kind') AS VARCHAR), 'train')), created_at DESC, run_id DESC)",
-        "ALTER TABLE trajectory_blocks ALTER COLUMN facts SET STORAGE EXTERNAL",
-    ),
-}
 
 
 def _run_key() -> Column[int]:
@@ -351,24 +324,65 @@ notes = Table(
     Column("text", Text, nullable=False),
 )
 
-
-STEP_TABLES = (
-    steps,
-    metrics,
-    trajectories,
-    trajectory_blocks,
-    replays,
-    buffer_changes,
-    selections,
-    candidates,
-    bucket_counts,
-    evaluations,
-    checkpoints,
+benchmark_scores = Table(
+    "benchmark_scores",
+    metadata,
+    _run_key(),
+    Column("benchmark", String(32), primary_key=True),
+    Column("scheme", String(16), primary_key=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("title", String(80), nullable=False),
+    Column("num_questions", Integer, nullable=False),
+    Column("samples_per_question", Integer, nullable=False),
+    Column("score", Float, nullable=False),
+    Column("standard_error", Number),
+    Column("question_ids", JsonDocument, nullable=False),
+    Column("num_correct", JsonDocument, nullable=False),
+    Column("outcomes", JsonDocument, nullable=False),
+    Column("comparability", JsonDocument, nullable=False),
+    Column("comparability_key", String(16), nullable=False),
+    Column("model", Text, nullable=False),
+    Column("source_run_id", String(80)),
+    Column("source_step", Integer),
+    Column("mean_tokens", Float, nullable=False),
+    Column("truncated_share", Float, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("reward_means", JsonDocument, nullable=False, server_default="{}"),
+    Index("benchmark_scores_by_source", "source_run_id", "benchmark"),
 )
+
+saved_cases = Table(
+    "saved_cases",
+    metadata,
+    _run_key(),
+    Column("case_set", String(80), primary_key=True),
+    _key("attempt"),
+    Column("low_trajectory_id", LargeInteger, primary_key=True, autoincrement=False),
+    Column("high_trajectory_id", LargeInteger, primary_key=True, autoincrement=False),
+    Column("at", UtcDateTime, nullable=False),
+    Index("saved_cases_by_set", "case_set"),
+)
+verdict_overrides = Table(
+    "verdict_overrides",
+    metadata,
+    _run_key(),
+    _key("attempt"),
+    Column("trajectory_id", LargeInteger, primary_key=True, autoincrement=False),
+    Column("is_valid", Boolean, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+)
+trajectory_marks = Table(
+    "trajectory_marks",
+    metadata,
+    _run_key(),
+    Column("mark", String(80), primary_key=True),
+    _key("attempt"),
+    Column("trajectory_id", LargeInteger, primary_key=True, autoincrement=False),
+    Column("comment", Text, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Index("trajectory_marks_by_mark", "mark"),
+)
+
+
+STEP_TABLES = tuple(table for table in metadata.sorted_tables if "is_superseded" in table.c)
 """Tables whose rows belong to a step of an attempt and may be superseded."""
-
-
-@event.listens_for(metadata, "after_create")
-def _create_what_one_dialect_has(_metadata: MetaData, connection: Connection, **_options: object) -> None:
-    for statement in _OF_ONE_DIALECT[connection.dialect.name]:
-        connection.exec_driver_sql(statement)

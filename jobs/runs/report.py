@@ -31,7 +31,7 @@ def report_run(database: Database, run_id: str) -> dict[str, Any]:
     row = _run_row(database, run_id)
     series = metrics.metric_series(database, run_id, ["seconds/step", "replay/num_replayed"], _MAX_POINTS)
     last = metrics.last_metrics(database, run_id)
-    buckets = Counter(buffer.buffer_at(database, run_id, row.step).values())
+    buckets = Counter(buffer.state_at(database, run_id, row.step).buckets.values())
     return {
         "run_id": run_id,
         "name": row.name,

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from db.connections.session import Database, concerns_database
 from db.ingest import annotations
-from db.ingest.positions import read_position, unannounced_runs
+from db.ingest.events import read_position, unannounced_runs
 from db.rows.chains_of_thought import SavedCase
 from db.rows.runs import UnknownRunError
 from db.rows.trajectories import MarkedTrajectory

@@ -5,7 +5,7 @@ import time
 
 from db.connections.session import Database
 from db.ingest import events
-from db.ingest.positions import read_position
+from db.ingest.events import read_position
 from db.ingest.run_summary import forget_not_shown, record_faults
 from db.queries.runs import get_run
 from exgrpo_core.errors import first_line

@@ -27,6 +27,7 @@ class Response:
     has_code: bool | None = False
     nll: float = 0.1
     text: str = ""
+    num_tokens: int = 4
 
 
 @dataclass
@@ -75,10 +76,10 @@ def record_steps(
 
 
 def _trajectory(own: Response, index: int, trajectory_id: int, step: int) -> Trajectory:
-    size = 4
+    size = own.num_tokens
     return Trajectory(
         question_index=index,
-        token_ids=np.arange(size, dtype=np.int32),
+        token_ids=(np.arange(size) % 50).astype(np.int32),
         log_probs=np.full(size, -own.nll, np.float32),
         reward=float(own.is_correct),
         text=own.text or (CODE_TEXT if own.has_code else PLAIN_TEXT),

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
-from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from jobs.runs.checkpoints import checkpoint_path
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
@@ -110,33 +108,3 @@ def test_folders_beside_the_checkpoints_are_not_taken_for_checkpoints(copies):
     assert train(run) is RunStatus.FINISHED
     assert newest.with_name(f"{newest.name}-copy").is_dir()
     assert newest.is_dir()
-
-
-def test_stored_tokens_that_were_changed_are_named_and_never_replayed(finished, copies, is_long, figure):
-    run = copies()
-    num_damaged = num_noticed = 0
-    for path in sorted(run.buffer_path.glob("*.trajectories")):
-        content = path.read_bytes()
-        for offset in places(len(content), NUM_FLIPS if is_long else 3):
-            flip_at(offset, 0x01)(path)
-            num_damaged += 1
-            num_noticed += is_named_at_use(run, path)
-            path.write_bytes(content)
-    assert num_damaged
-    assert recorded.buffer_content(run, NEWEST) == recorded.buffer_content(finished, NEWEST)
-    figure("changed bytes of stored trajectories refused at use", f"{num_noticed} of {num_damaged}")
-    assert num_noticed == num_damaged
-
-
-def is_named_at_use(run: RunDirectory, path: Path) -> bool:
-    """Read every row of the snapshot's segments, those of retired questions included."""
-    snapshot = checkpoint_path(run.checkpoints_path, NEWEST) / "experience" / "buffer.snapshot"
-    stored = ReplayBuffer.restore(run.buffer_path, snapshot)
-    num_rows = sum(extent["num_rows"] for extent in read_snapshot(snapshot)[0]["segments"])
-    try:
-        stored.experiences(np.arange(num_rows))
-    except BufferCorruptionError as error:
-        return str(path) in str(error)
-    finally:
-        stored.close()
-    return False

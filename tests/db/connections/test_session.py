@@ -2,6 +2,7 @@ import contextlib
 import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,13 @@ def position(source: str, value: str = "0") -> dict[str, str]:
 def count_positions(database: Database) -> int:
     with database.read() as connection:
         return len(connection.execute(select(models.ingest_positions)).all())
+
+
+def run_at_once(functions) -> None:
+    """Run each in a thread and hand on the first error."""
+    with ThreadPoolExecutor(len(functions)) as pool:
+        for done in [pool.submit(function) for function in functions]:
+            done.result()
 
 
 def test_work_that_fails_leaves_nothing(database):
@@ -52,11 +60,7 @@ def test_writers_at_once_lose_no_update(database):
         row = connection.execute(select(table.c.position).where(table.c.source == "sum").with_for_update()).one()
         connection.execute(table.update().values(position=str(int(row.position) + 1)))
 
-    threads = [threading.Thread(target=lambda: [database.write(add_one) for _ in range(25)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_at_once([lambda: [database.write(add_one) for _ in range(25)]] * 4)
     with database.read() as connection:
         assert connection.scalar(select(table.c.position)) == "100"
 
@@ -83,20 +87,7 @@ def test_a_writer_that_never_lets_go_ends_in_one_sentence(tmp_path, monkeypatch)
 
 
 def test_many_programs_that_open_a_new_database_at_once_find_one_schema(database_url, tmp_path):
-    errors: list[BaseException] = []
-
-    def open_it():
-        try:
-            open_database(database_url, tmp_path).close()
-        except BaseException as error:  # noqa: BLE001 - a thread hands its error to the test
-            errors.append(error)
-
-    threads = [threading.Thread(target=open_it) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    run_at_once([lambda: open_database(database_url, tmp_path).close()] * 6)
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://host/name", "sqlite://"])

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from db.ingest import events as ingest
-from db.ingest.positions import read_position
+from db.ingest.events import read_position
 from db.queries.metrics import list_evaluations, metric_series
 from db.queries.runs import get_run, list_attempts, list_checkpoints, run_spec
 from db.queries.trajectory_list import list_snippets

@@ -82,7 +82,6 @@ def stored_run(request, new_database, tmp_path_factory):
 def test_state_at_a_step_tells_buckets_and_the_retired(stored_run, step, buckets, retired):
     state = buffer.state_at(*stored_run, step)
     assert (state.buckets, state.retired) == (buckets, retired)
-    assert buffer.buffer_at(*stored_run, step) == buckets
 
 
 @pytest.mark.parametrize(
@@ -112,8 +111,8 @@ def test_branch_holds_what_its_parent_stored_until_it_retires_it(stored_run):
     assert buffer.state_at(database, "child", 4).retired == {1}
     assert buffer.births(database, "child", 3) == {1: 2, 2: 1, 3: 1}
     assert buffer.births(database, "child", 4) == {2: 1}
-    assert buffer.buffer_at(database, "child", 2) == {1: 2, 2: 3}
-    assert buffer.buffer_at(database, "child", 9) == {2: 3}
+    assert buffer.state_at(database, "child", 2).buckets == {1: 2, 2: 3}
+    assert buffer.state_at(database, "child", 9).buckets == {2: 3}
 
 
 def test_scores_come_with_their_bucket_and_choice(stored_run):
@@ -155,15 +154,6 @@ def test_candidates_come_with_their_newest_scores_before_the_step(database, tmp_
     after = buffer.stored_candidates(database, run.run_id, 4, (index,))
     assert [(row.trajectory_id, row.scored_step) for row in after] == [(0, 3), (1, 1)]
     assert after[0].entropy == pytest.approx(float(make_report(3).selections[0].entropies[0]))
-
-
-def test_an_empty_database_holds_nothing(database):
-    assert buffer.state_at(database, "none", 3).buckets == {}
-    assert buffer.births(database, "none", 3) == {}
-    assert buffer.replay_counts(database, "none", 3) == {}
-    assert buffer.scores_by_bucket(database, "none", 1, 3) == []
-    assert buffer.buffered_questions(database, "none", 3, (1,)) == []
-    assert buffer.stored_candidates(database, "none", 3, (1,)) == []
 
 
 def test_questions_that_another_run_does_not_have_are_counted(stored_run, tmp_path):

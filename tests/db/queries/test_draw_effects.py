@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from db.queries.draw_effects import OBSERVATION, draw_effect, draw_effects
-from db.rows.runs import UnknownRunError
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from tests.db.recorded_runs import ingest_changed_run
 
@@ -83,5 +82,3 @@ def test_a_recorded_run_is_read_as_it_was_drawn(database, tmp_path):
 def test_a_run_without_draws_has_no_effects(database, tmp_path):
     run = ingest_changed_run(database, tmp_path, None, [1])
     assert draw_effects(database, run.run_id, 3) == []
-    with pytest.raises(UnknownRunError):
-        draw_effects(database, "none", 3)

@@ -100,10 +100,3 @@ def test_question_is_read_and_its_attempts_are_counted_by_run_and_step(replayed_
         (step, len(group.trajectories), sum(item.reward == 1 for item in group.trajectories)) for step, group in groups
     ]
     assert {row.model for row in attempted} == {"chains-warm"}
-
-
-def test_nothing_is_known_of_what_is_not_there(database):
-    assert lineage.lineage(database, "none", 1, 1, 1) == []
-    assert lineage.get_question(database, "none", 1) is None
-    assert lineage.group_members(database, "none", 1, 1) == []
-    assert lineage.attempts_at_question(database, "none") == []

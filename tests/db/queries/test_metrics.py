@@ -65,7 +65,6 @@ def test_notices_are_those_of_the_newest_steps_that_gave_one(database, tmp_path)
 
     row = ingest_changed_run(database, tmp_path, change, range(1, 18))
     assert metrics.step_notices(database, row.run_id, limit=2) == [(16, "left out 16"), (12, "left out 12")]
-    assert metrics.step_notices(database, "none") == []
 
 
 def test_evaluations_have_a_standard_error_over_questions(recorded_run):
@@ -137,4 +136,3 @@ def test_seconds_add_up_over_steps_and_what_was_not_measured_takes_none(database
     run_id = recorded(database, tmp_path, lambda _, step: {"seconds/step": seconds[step - 1]}, [range(1, 6)])
     assert metrics.training_seconds(database, run_id) == [(1, 0.0), (2, 1.0), (3, 3.0), (4, 3.0), (5, 7.0)]
     assert metrics.training_seconds(database, run_id, max_points=2) == [(3, 3.0), (5, 7.0)]
-    assert metrics.training_seconds(database, "none") == []

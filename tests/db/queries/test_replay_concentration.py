@@ -44,7 +44,3 @@ def test_different_answers_are_counted_by_question(database, run_id):
     assert all(point.fresh == 3.0 for point in points)
     assert np.isnan(points[0].replayed)
     assert all(point.replayed == 1.0 for point in points[1:])
-
-
-def test_unknown_runs_have_no_points(database):
-    assert replay_concentration(database, "none") == answer_diversity(database, "none") == []

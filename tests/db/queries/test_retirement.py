@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from db.queries.retirement import retired_questions, retirement_lines
-from db.rows.runs import UnknownRunError
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from tests.db.recorded_runs import ingest_changed_run
 
@@ -39,10 +38,3 @@ def test_luck_is_counted_by_bucket_and_later_attempts_by_the_bucket_before_retir
     assert one.num_expected == pytest.approx(0.25**2)
     assert np.isnan(one.retest_rate)
     assert retired_questions(database, run.run_id) == [("Q4: 1+4=?", "5"), ("Q7: 1+7=?", "8")]
-
-
-def test_unknown_runs_are_refused(database):
-    with pytest.raises(UnknownRunError):
-        retirement_lines(database, "none", 4)
-    with pytest.raises(UnknownRunError):
-        retired_questions(database, "none")

@@ -1,30 +1,60 @@
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
 from db.ingest import annotations
-from db.queries import buffer, metrics, runs
+from db.queries import (
+    buffer,
+    draw_effects,
+    lineage,
+    metrics,
+    replay_concentration,
+    retirement,
+    runs,
+    selections,
+    verdicts,
+)
 from db.rows.runs import UnknownRunError
 from jobs.specs.train import TrainSpec
 from tests.db.queries.conftest import NUM_STEPS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.step_reports import make_report
 
+EMPTY = [
+    *((question, ("none",), []) for question in (
+        runs.list_attempts, runs.list_checkpoints, metrics.list_evaluations, metrics.step_notices,
+        metrics.training_seconds, buffer.bucket_grid, selections.steps_with_selections, selections.wrong_choices,
+        replay_concentration.replay_concentration, replay_concentration.answer_diversity, lineage.attempts_at_question,
+    )),
+    *((question, ("none",), {}) for question in (metrics.last_metrics, metrics.replay_ratios)),
+    *((question, ("none", 5), {}) for question in (buffer.births, buffer.replay_counts)),
+    *((question, ("none", 5), []) for question in (buffer.candidates, selections.list_selections)),
+    (runs.list_runs, (), []), (runs.count_runs, (), {}), (runs.get_run, ("none",), None),
+    (metrics.metric_series, ("none", ["reward/mean"]), {"reward/mean": []}),
+    (selections.trajectory_weights, ("none", 0.1), []), (buffer.scores_by_bucket, ("none", 1, 3), []),
+    (buffer.buffered_questions, ("none", 3, (1,)), []), (buffer.stored_candidates, ("none", 3, (1,)), []),
+    (lineage.lineage, ("none", 1, 1, 1), []), (lineage.group_members, ("none", 1, 1), []),
+    (lineage.get_question, ("none", 1), None),
+]  # fmt: skip
+
 
 def test_an_empty_database_answers_every_question(database):
-    assert runs.list_runs(database) == []
-    assert runs.get_run(database, "none") is None
-    assert runs.count_runs(database) == {}
-    assert runs.list_attempts(database, "none") == []
-    assert runs.list_checkpoints(database, "none") == []
-    assert metrics.metric_series(database, "none", ["reward/mean"]) == {"reward/mean": []}
-    assert metrics.last_metrics(database, "none") == {}
-    assert metrics.list_evaluations(database, "none") == []
-    assert buffer.bucket_grid(database, "none") == []
-    assert buffer.buffer_at(database, "none", 5) == {}
-    assert buffer.candidates(database, "none", 5) == []
-    with pytest.raises(UnknownRunError, match="no such run"):
-        runs.run_spec(database, "none")
+    for question, words, answer in EMPTY:
+        assert question(database, *words) == answer, question.__name__
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        runs.run_spec, retirement.retired_questions, verdicts.outcome_cells, verdicts.wrong_answers,
+        partial(retirement.retirement_lines, rollouts_per_question=4),
+        partial(draw_effects.draw_effects, num_rollouts=3),
+    ],
+)  # fmt: skip
+def test_an_unknown_run_is_refused_where_an_empty_answer_would_mislead(database, question):
+    with pytest.raises(UnknownRunError):
+        question(database, "none")
 
 
 def test_a_run_row_says_what_the_run_is_and_how_far_it_got(recorded_run):

@@ -87,13 +87,6 @@ def test_several_replays_of_a_question_are_all_kept_and_its_first_choice_is_audi
     assert selections.wrong_choices(database, run_id) == []
 
 
-def test_an_empty_database_selected_nothing(database):
-    assert selections.steps_with_selections(database, "none") == []
-    assert selections.list_selections(database, "none", 2) == []
-    assert selections.wrong_choices(database, "none") == []
-    assert trajectory_weights(database, "none", 0.1) == []
-
-
 def test_replays_without_a_choice_are_listed_by_question(database, tmp_path):
     run_id = recorded(database, tmp_path, change=lambda report: report.selections.clear())
     assert selections.steps_with_selections(database, run_id) == []

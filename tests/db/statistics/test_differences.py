@@ -62,17 +62,6 @@ def test_what_seeds_add_to_both_sides_cancels_where_they_are_paired():
     assert unpaired.difference == paired.difference
 
 
-def test_pairs_of_seeds_that_have_nothing_in_common_give_intervals_as_wide_as_without_pairs():
-    generator = np.random.default_rng(3)
-    squares = {True: 0.0, False: 0.0}
-    for _ in range(200):
-        sides = tuple(np.repeat(generator.normal(0.5, 0.1, (30, 1)), 2, axis=1) for _ in range(2))
-        for is_paired in squares:
-            difference = hierarchical_bootstrap([sides], 2000, is_paired=is_paired)
-            squares[is_paired] += (difference.high - difference.low) ** 2
-    assert squares[True] == pytest.approx(squares[False], rel=0.1)
-
-
 def simulated(generator, num_seeds, scatter, of_both=0.0, num_questions=100, num_samples=4):
     """Return the rates of two sides whose questions, seeds and both together scatter in log-odds; the second gains.
 
