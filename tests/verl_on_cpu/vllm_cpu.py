@@ -8,14 +8,11 @@ from typing import Any
 
 import ray
 import torch
-from transformers import AutoConfig, PretrainedConfig
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm.config import set_current_vllm_config
-from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
-from exgrpo_core.errors import EngineError
 from jobs.machine.engine_environments import VLLM_VARIABLES
 
 
@@ -62,20 +59,4 @@ class CpuVllmReplica(vLLMReplica):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        check_head_size(AutoConfig.from_pretrained(self.model_config.path, trust_remote_code=False))
         self.server_class = ray.remote(CpuVllmServer)
-
-
-def check_head_size(config: PretrainedConfig) -> None:
-    """Refuse a model whose attention vLLM cannot compute on the CPU, where it would fail on its first request.
-
-    Raises:
-        EngineError: Its heads have another size than vLLM knows there.
-    """
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    known = CPUAttentionBackend.get_supported_head_sizes()
-    if size not in known:
-        raise EngineError(
-            f"model.source: has attention heads of {size} numbers, vLLM on the CPU expects one of "
-            f"{', '.join(map(str, known))}; take another model."
-        )

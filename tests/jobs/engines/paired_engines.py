@@ -9,6 +9,8 @@ from exgrpo_core.engine import PolicyEngine, RolloutRequest
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
+from tests.jobs.engines.contract import stored, training_rows
+from tests.jobs.engines.embedded.engines import make_engine, make_questions
 
 
 class PairedEngines:
@@ -44,6 +46,33 @@ class PairedEngines:
             self.metric_gaps[name] = max(self.metric_gaps.get(name, 0.0), gap)
         return metrics
 
+    def assert_equal(self, tolerance: float) -> None:
+        """Fail unless all scores and metrics so far were the same."""
+        assert self.log_prob_gap < tolerance
+        assert max(self.metric_gaps.values()) < tolerance, self.metric_gaps
+
     def _compare(self, mine: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> None:
         gaps = [float(np.abs(one - other).max()) for one, other in zip(mine, theirs, strict=True)]
         self.log_prob_gap = max(self.log_prob_gap, *gaps)
+
+
+def check_parity(first: PolicyEngine, second: PolicyEngine, objective: ObjectiveSettings, tolerance: float) -> None:
+    """Fail unless two new engines score the same, and do so after an optimizer step with the same metrics."""
+    pair = PairedEngines(first, second)
+    candidates = stored(pair.rollout([RolloutRequest(question, 3) for question in make_questions()]))
+    pair.entropies(*candidates)
+    pair.update([make_mini_batch()], objective)
+    pair.entropies(*candidates)
+    pair.assert_equal(tolerance)
+
+
+def make_mini_batch() -> MiniBatch:
+    """Fresh and replayed rows of varied length; replayed ones were likelier under the policy that wrote them."""
+    questions = make_questions()
+    groups = make_engine(seed=1).rollout([RolloutRequest(question, 4) for question in questions[:6]])
+    fresh = training_rows(groups[:3], [1.0, -0.5, -0.75, 0.25] * 3)
+    replayed = training_rows(groups[3:], [0.75, -0.5, -0.25, 0.0] * 3, is_replayed=True)
+    rng = np.random.default_rng(0)
+    for row in (*fresh, *replayed):
+        row.behavior_log_probs[:] -= rng.normal(0.3 * row.is_replayed, 0.2, row.token_ids.size).astype(np.float32)
+    return MiniBatch(fresh + replayed, 3)

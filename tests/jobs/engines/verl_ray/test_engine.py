@@ -16,9 +16,8 @@ from jobs.machine.process_memory import NEW_OBJECTS
 from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.jobs.engines.contract import PolicyEngineContract, stored, training_rows
 from tests.jobs.engines.embedded.engines import CONFIG, SMALL, make_engine, make_questions
-from tests.jobs.engines.paired_engines import PairedEngines
+from tests.jobs.engines.paired_engines import PairedEngines, check_parity
 from tests.jobs.engines.verl_ray.engines import open_engine
-from tests.jobs.engines.verl_ray.parity import TOLERANCE, check_scores, check_update
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -73,28 +72,9 @@ class TestVerlEngine(PolicyEngineContract):
     """The contract of every engine."""
 
 
-@pytest.fixture(params=[False, True], ids=["padded", "packed"])
-def packing(request, monkeypatch):
-    """Whether verl lays sequences end to end; its workers take the switch from each batch."""
-    from exgrpo_core.verl_plugin import trainer
-
-    make_blocks = trainer.make_blocks
-
-    def with_switch(rows, num_ranks, columns, options):
-        return make_blocks(rows, num_ranks, columns, {**options, "use_remove_padding": request.param})
-
-    monkeypatch.setattr(trainer, "make_blocks", with_switch)
-
-
 @pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.usefixtures("packing")
-def test_loss_and_gradient_are_those_of_the_embedded_engine(engine, name, tmp_path):
-    check_update(engine, OBJECTIVES[name], tmp_path)
-
-
-@pytest.mark.usefixtures("packing")
-def test_scores_are_those_of_the_embedded_engine(engine):
-    check_scores(engine)
+def test_scores_loss_and_an_optimizer_step_are_those_of_the_embedded_engine(engine, name):
+    check_parity(make_engine(), engine, OBJECTIVES[name], STEPS_TOLERANCE)
 
 
 @pytest.mark.parametrize("running", [1], indirect=True, ids=["1-rank"])
@@ -106,8 +86,7 @@ def test_five_steps_of_each_replay_method_are_those_of_the_embedded_engine(engin
     state = ExGRPOState.create(tmp_path, make_questions(8), config)
     reports = [exgrpo_step(state, pair, config) for _ in range(5)]
     assert any(group.has_replay for report in reports for group in report.groups) is (name != "dapo")
-    assert pair.log_prob_gap < STEPS_TOLERANCE
-    assert max(pair.metric_gaps.values()) < STEPS_TOLERANCE, pair.metric_gaps
+    pair.assert_equal(STEPS_TOLERANCE)
 
 
 @on_two_ranks
@@ -144,7 +123,7 @@ def test_restored_engine_draws_and_learns_what_the_saved_one_did(engine, questio
     engine.restore(tmp_path)
     again, same_loss = take_step()
     assert again == tokens
-    assert same_loss == pytest.approx(loss, abs=TOLERANCE)
+    assert same_loss == pytest.approx(loss, abs=1e-5)
 
 
 @on_two_ranks
@@ -259,12 +238,12 @@ def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypat
 @on_two_ranks
 def test_too_long_prompt_and_foreign_checkpoint_are_refused(engine, questions, tmp_path):
     long = dataclasses.replace(questions[0], prompt_ids=np.arange(17, dtype=np.int32))
-    with pytest.raises(EngineError, match="the prompt has 17 tokens, expected 1 to max_prompt_tokens"):
+    with pytest.raises(EngineError, match=questions[0].question_id):
         engine.rollout([RolloutRequest(long, 2)])
     (tmp_path / "engine.json").write_text('{"num_rollout_calls": 0, "num_ranks": 7}')
-    with pytest.raises(EngineError, match="saved by 7 GPUs, but this run has"):
+    with pytest.raises(EngineError, match="7 GPUs"):
         engine.restore(tmp_path)
-    with pytest.raises(EngineError, match=r"engine\.json: is missing or damaged"):
+    with pytest.raises(EngineError, match=r"engine\.json"):
         engine.restore(tmp_path / "nothing")
 
 
@@ -273,7 +252,7 @@ def test_failed_rollout_is_tried_again_then_its_group_is_left_out_up_to_a_share(
     once = dataclasses.replace(questions[1], answer=str(tmp_path / "seen"))
     never = dataclasses.replace(questions[2], answer="fail")
     requests = [RolloutRequest(question, 2) for question in (questions[0], once, never, questions[3])]
-    with pytest.raises(EngineError, match=r"1 of 4 questions a rollout failed twice, first of question q2"):
+    with pytest.raises(EngineError, match="1 of 4 questions.* q2"):
         engine.rollout(requests)
     engine._max_failed_share = 0.25
     (tmp_path / "seen").unlink()

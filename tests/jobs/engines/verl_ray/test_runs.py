@@ -8,10 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-from db.connections.opening import open_database
-from db.queries.buffer import bucket_grid
-from db.queries.metrics import list_evaluations, metric_series
-from db.queries.runs import get_run
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.queueing import queue_job
@@ -19,7 +15,6 @@ from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.recording.event_reader import EventReader
 from jobs.runs.checkpoints import describe_resume
 from jobs.runs.directory import RunDirectory
-from jobs.supervisor.open_index import rebuild_index
 from tests.faults.recorded import recorded_tokens
 from tests.jobs.engines.verl_ray.runs import (
     NUM_STEPS,
@@ -88,22 +83,6 @@ def test_run_that_is_killed_between_checkpoints_keeps_every_trajectory_that_it_r
     assert re.fullmatch(r"Resumes from step 4: [1-9]\d* trajectories .* in steps 5 to \d are kept .*", foretold)
     assert work(run) == "finished"
     assert steps_of(run)[5]["notices"][0] == foretold.replace("Resumes", "Resumed")
-
-
-def test_run_appears_in_the_database_like_an_embedded_one(experiential, tmp_path):
-    shutil.copytree(experiential.path, tmp_path / experiential.run_id)
-    assert rebuild_index(tmp_path, None) == 1
-    database = open_database(None, tmp_path)
-    try:
-        row = get_run(database, experiential.run_id)
-        assert (row.status, row.step) == ("finished", NUM_STEPS)
-        keys = ["reward/mean", "replay/num_replayed", "loss/total", "optim/gradient_norm", "seconds/step"]
-        series = metric_series(database, experiential.run_id, keys)
-        assert all(len(points) == NUM_STEPS for points in series.values())
-        assert {evaluation.step for evaluation in list_evaluations(database, experiential.run_id)} == {0, NUM_STEPS}
-        assert len({item.step for item in bucket_grid(database, experiential.run_id)}) >= NUM_STEPS - 1
-    finally:
-        database.close()
 
 
 def test_evaluation_of_a_checkpoint_merges_its_shards_first(experiential, tmp_path, monkeypatch):

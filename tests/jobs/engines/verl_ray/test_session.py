@@ -83,5 +83,20 @@ def test_logger_that_verl_does_not_know_or_that_is_not_installed_is_refused_by_n
     from jobs.engines.verl_ray.session import open_verl_loggers
 
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(EngineError, match=rf"trainer\.logger: .*{name}"):
+    with pytest.raises(EngineError, match=name):
         open_verl_loggers(config(f"trainer.logger=[console,{name}]"))
+
+
+def test_verl_has_the_expected_version_and_loaded_the_plugin(monkeypatch):
+    import verl
+
+    from jobs.engines.verl_ray import session
+
+    session.check_verl()
+    monkeypatch.setattr(verl, "__version__", "0.1")
+    with pytest.raises(EngineError, match="make verl-env"):
+        session.check_verl()
+    monkeypatch.undo()
+    monkeypatch.delitem(sys.modules, session.PLUGIN)
+    with pytest.raises(EngineError, match="did not load"):
+        session.check_verl()

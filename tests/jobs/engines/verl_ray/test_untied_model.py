@@ -3,9 +3,9 @@
 import pytest
 
 from exgrpo_core.methods.loading import build_objective
-from tests.jobs.engines.embedded.engines import CONFIG
+from tests.jobs.engines.embedded.engines import CONFIG, make_engine
+from tests.jobs.engines.paired_engines import check_parity
 from tests.jobs.engines.verl_ray.engines import open_engine
-from tests.jobs.engines.verl_ray.parity import check_scores, check_update
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -14,5 +14,4 @@ ARCHITECTURE = "qwen2_untied"
 
 def test_scores_and_the_gradient_of_several_micro_batches_are_those_of_the_embedded_engine(tmp_path):
     with open_engine(tmp_path, 2, architecture=ARCHITECTURE, has_rollouts=False) as engine:
-        check_scores(engine, ARCHITECTURE)
-        check_update(engine, build_objective(CONFIG, is_replay_open=True), tmp_path / "step", ARCHITECTURE)
+        check_parity(make_engine(ARCHITECTURE), engine, build_objective(CONFIG, is_replay_open=True), 1e-3)

@@ -37,9 +37,3 @@ def test_run_with_vllm_rollouts_fills_the_buffer_replays_and_samples_as_the_trai
     assert all(metric["optim/gradient_norm"] > 0.0 for metric in metrics)
     # Weights that a step has changed and vLLM has not taken over would show here.
     assert all(item["generator/log_prob_gap_max"] < 1e-3 for item in metrics)
-
-
-def test_model_whose_heads_vllm_does_not_know_on_the_cpu_is_refused_before_the_first_step(tmp_path):
-    model = warm_model(WarmStartSettings(), cache_directory())
-    run = new_run(tmp_path, model={"source": str(model), "device": "cpu"})
-    assert work(run).startswith("failed: model.source: has attention heads of 16 numbers, vLLM on the CPU expects")
