@@ -22,6 +22,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from exgrpo_core.verl_plugin.blocks import (
+    TRAINED_COLUMNS,
     Answer,
     Block,
     JoinedRows,
@@ -33,7 +34,6 @@ from exgrpo_core.verl_plugin.blocks import (
 from exgrpo_core.verl_plugin.rows import ENTROPIES, LOG_PROBS, PARTITION, ROLLOUT_COLUMNS, STORED_LOG_PROBS
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from exgrpo_core.verl_plugin.update import BEHAVIOR_SUM, SUM_NAMES
-from exgrpo_core.verl_plugin.worker import TRAINED_COLUMNS
 from jobs.tasks.chains.demonstrators import make_tokenizer
 
 VOCABULARY = 50

@@ -75,9 +75,7 @@ def transfer_queue() -> Iterator[None]:
     import ray
     import transfer_queue as tq
 
-    from jobs.engines.verl_ray.session import ray_folder
-
-    with ray_folder() as folder:
+    with tempfile.TemporaryDirectory(prefix="exgrpo-ray-", ignore_cleanup_errors=True) as folder:
         ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, _temp_dir=str(folder))
         try:
             tq.init()

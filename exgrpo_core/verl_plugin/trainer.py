@@ -20,10 +20,9 @@ from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.types import Float32Array
-from exgrpo_core.verl_plugin.blocks import Answer, Block, in_given_order, make_blocks
+from exgrpo_core.verl_plugin.blocks import Answer, Block, BlockWorker, in_given_order, make_blocks, num_ranks
 from exgrpo_core.verl_plugin.rows import LOG_PROBS, PARTITION, QueuedRow, TokenRow, clear_rows
 from exgrpo_core.verl_plugin.update import decided_columns, experience_loss
-from exgrpo_core.verl_plugin.worker import BlockWorker, num_ranks
 
 logger = logging.getLogger(__name__)
 

@@ -94,8 +94,7 @@ def _open(
     spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks: BenchmarkReader
 ) -> Iterator[RunComponents]:
     from exgrpo_core.verl_plugin.questions import find_end_tokens
-    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
-    from jobs.engines.verl_ray.session import open_trainer
+    from jobs.engines.verl_ray.session import WorkbenchVerlEngine, open_trainer
 
     refuse_remote_code(data.model_source)
     with (

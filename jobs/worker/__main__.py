@@ -52,7 +52,7 @@ JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
 
 def load_embedded_loop() -> JobLoop:
     """Return the loop of the embedded engine, with torch limited to the number of threads that the user allows."""
-    _prepare_torch()
+    _limit_threads(keeps_memory=True)
     from jobs.evaluation.benchmark_questions import read_validation_questions
     from jobs.training.composition import run_training
 
@@ -61,34 +61,35 @@ def load_embedded_loop() -> JobLoop:
 
 def load_embedded_sft_loop() -> JobLoop:
     """Return the loop of supervised fine-tuning by the embedded engine."""
-    _prepare_torch()
+    _limit_threads(keeps_memory=True)
     from jobs.evaluation.benchmark_questions import read_validation_questions
     from jobs.training.composition import run_sft
 
     return partial(run_sft, read_benchmarks=read_validation_questions)
 
 
-def _prepare_torch() -> None:
-    num_threads = _num_threads()
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import torch
-    from transformers.utils import logging as transformers_logging
-
-    keep_freed_memory()
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    torch.set_num_threads(num_threads)
-
-
 def load_evaluation_loop() -> JobLoop:
-    """Return the loop of an evaluation, with torch limited to the number of threads that the user allows."""
-    num_threads = _num_threads()
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import torch
-
+    """Return the loop of an evaluation."""
+    _limit_threads(keeps_memory=False)
     from jobs.evaluation.evaluation_loop import run_evaluation
 
-    torch.set_num_threads(num_threads)
     return run_evaluation
+
+
+def _limit_threads(*, keeps_memory: bool) -> None:
+    """Limit torch to the threads that the user allows, before its first product."""
+    text = os.environ.get(THREADS_VARIABLE, "1")
+    if not text.isdigit() or int(text) < 1:
+        raise SpecError(f"{THREADS_VARIABLE}: expected a whole number of at least 1, got {text!r}.")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+
+    torch.set_num_threads(int(text))
+    if keeps_memory:
+        from transformers.utils import logging as transformers_logging
+
+        keep_freed_memory()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def load_verl_loop() -> JobLoop:
@@ -216,13 +217,6 @@ def allow_open_files() -> None:
 def _first_line(error: BaseException) -> str:
     line = str(error).strip().partition("\n")[0].rstrip() or "no message."
     return line if line.endswith((".", "!", "?")) else f"{line}."
-
-
-def _num_threads() -> int:
-    text = os.environ.get(THREADS_VARIABLE, "1")
-    if not text.isdigit() or int(text) < 1:
-        raise SpecError(f"{THREADS_VARIABLE}: expected a whole number of at least 1, got {text!r}.")
-    return int(text)
 
 
 def with_awaited_model(spec: JobSpec, run: RunDirectory) -> JobSpec:

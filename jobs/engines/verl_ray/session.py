@@ -1,14 +1,12 @@
-"""verl in the run's worker: its configuration and loggers, and Ray and its trainer while a run needs them."""
+"""verl in the run's worker: its engine, configuration and loggers, and Ray and its trainer while a run needs them."""
 
 import logging
 import os
-import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ray
@@ -22,18 +20,75 @@ from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 from verl.utils.tracking import Tracking
 
+from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE, ObjectiveSettings
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.types import Question
+from exgrpo_core.verl_plugin.engine import Rollout, VerlEngine
 from exgrpo_core.verl_plugin.settings import check_version
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
+from jobs.engines.verl_ray.reward import describe_question
+from jobs.grading.reward_function import Response, Verdict
 from jobs.machine.process_memory import collect_rarely
-from jobs.runs.processes import FileLock, is_locked
-from jobs.specs.verl import CLUSTER_VARIABLE, EXTERNAL_MODULES_VARIABLE
+from jobs.specs.verl import CLUSTER_VARIABLE, EXTERNAL_MODULES_VARIABLE, TEXT_AGENT_NAME
+
+Weigh = Callable[[Sequence[Question], Sequence[Response], Sequence[Verdict]], list[Verdict]]
+"""Gives verdicts on responses the reward of all of its parts."""
+
+
+class WorkbenchVerlEngine(VerlEngine):
+    """A `VerlEngine` that also answers benchmarks, and whose reward may have parts beside verl's reward function."""
+
+    agent_name = TEXT_AGENT_NAME
+    weigh: Weigh | None = None
+
+    def rewards(self, questions: Sequence[Question], rollouts: Sequence[Rollout]) -> list[float]:
+        """Return the reward of each rollout: the weighted sum of the parts, if there are several."""
+        if self.weigh is None:
+            return super().rewards(questions, rollouts)
+        responses = [_response(rollout) for rollout in rollouts]
+        verdicts = [Verdict(rollout.reward, rollout.verdict["outcome"]) for rollout in rollouts]
+        return [verdict.reward for verdict in self.weigh(questions, responses, verdicts)]
+
+    def describe_question(self, question: Question) -> dict[str, Any]:
+        """Return the columns that this project's graders read."""
+        return {
+            "data_source": "exgrpo",
+            "reward_model": {"style": "rule", "ground_truth": question.answer},
+            "extra_info": describe_question(question),
+        }
+
+    def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
+        """Take one optimizer step a mini-batch and count the step, which verl's loop does elsewhere."""
+        metrics = super().update(mini_batches, objective)
+        self.trainer.global_steps += 1
+        return metrics
+
+    def generate_for_evaluation(
+        self, questions: Sequence[Question], num_samples: int, temperature: float, max_new_tokens: int, seed: int
+    ) -> list[list[Response]]:
+        """Return `num_samples` responses a question; temperature 0 is greedy.
+
+        They depend on `seed` alone, unless the engine gives its requests no seeds.
+
+        Raises:
+            EngineError: A prompt is too long, or rollouts failed.
+        """
+        if not questions:
+            return []
+        requests = [RolloutRequest(question, num_samples) for question in questions]
+        key = f"evaluation/{seed}"
+        responses = [_response(item) for item in self.generate(requests, key, temperature, max_new_tokens)]
+        return [responses[start : start + num_samples] for start in range(0, len(responses), num_samples)]
+
+
+def _response(rollout: Rollout) -> Response:
+    return Response(rollout.text, rollout.token_ids, rollout.is_truncated)
+
 
 logger = logging.getLogger(__name__)
 
-PREFIX, LOCK_FILE = "exgrpo-ray-", "owner.lock"
-"""Of the folders of local Rays."""
 CONSOLE = "console"
 """verl's default, which is redundant beside the run's log."""
 START_ATTEMPTS = 4
@@ -127,7 +182,8 @@ def ray_session(config: DictConfig) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     with ExitStack() as at_end:
         is_local = CLUSTER_VARIABLE not in os.environ
-        location = {"_temp_dir": str(at_end.enter_context(ray_folder()))} if is_local else {"address": "auto"}
+        folder = TemporaryDirectory(prefix="exgrpo-ray-", ignore_cleanup_errors=True)
+        location = {"_temp_dir": at_end.enter_context(folder)} if is_local else {"address": "auto"}
         at_end.callback(ray.shutdown)
         _start(options | location)
         for number, handler in handlers.items():
@@ -165,29 +221,6 @@ def _init_options(config: DictConfig) -> dict[str, Any]:
         }
     configured = options.pop("runtime_env", None) or {}
     return options | {"runtime_env": runtime_env | configured, "log_to_driver": True}
-
-
-@contextmanager
-def ray_folder() -> Iterator[Path]:
-    """Yield a new folder and remove it afterwards; remove old folders whose owners are dead first."""
-    parent = Path(tempfile.gettempdir())
-    _remove_stale(parent)
-    hidden = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
-    lock = FileLock(hidden / LOCK_FILE)
-    lock.acquire()
-    folder = hidden.rename(parent / hidden.name[1:])  # so the visible folder always has its lock
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
-
-
-def _remove_stale(parent: Path) -> None:
-    for folder in parent.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # another user's
-            if (folder / LOCK_FILE).exists() and not is_locked(folder / LOCK_FILE):
-                shutil.rmtree(folder)
 
 
 class VerlLogger:

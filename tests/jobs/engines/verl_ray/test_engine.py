@@ -252,7 +252,7 @@ def test_failed_rollout_is_tried_again_then_its_group_is_left_out_up_to_a_share(
     once = dataclasses.replace(questions[1], answer=str(tmp_path / "seen"))
     never = dataclasses.replace(questions[2], answer="fail")
     requests = [RolloutRequest(question, 2) for question in (questions[0], once, never, questions[3])]
-    with pytest.raises(EngineError, match="1 of 4 questions.* q2"):
+    with pytest.raises(EngineError, match=r"1 of 4 questions.* q2"):
         engine.rollout(requests)
     engine._max_failed_share = 0.25
     (tmp_path / "seen").unlink()

@@ -1,12 +1,8 @@
-"""The run's worker around verl: the folder of its Ray, and verl's loggers."""
+"""The run's worker around verl: its version and loggers."""
 
 import json
-import signal
-import subprocess
 import sys
-import tempfile
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -14,42 +10,6 @@ from exgrpo_core.errors import EngineError
 from tests.jobs.engines.verl_ray.engines import tiny_spec
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
-
-HOLDER = """
-import sys, time
-from jobs.engines.verl_ray.session import ray_folder
-with ray_folder() as folder:
-    (folder / "session_1").mkdir()
-    print(folder, flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.fixture
-def ray_folder(monkeypatch, tmp_path):
-    from jobs.engines.verl_ray.session import ray_folder
-
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return ray_folder
-
-
-def test_folder_is_there_while_it_is_needed_and_gone_afterwards(ray_folder, tmp_path):
-    with ray_folder() as folder:
-        (folder / "logs").mkdir()
-        assert folder.parent == tmp_path
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_folder_of_a_living_worker_stays_and_of_a_killed_one_goes_with_the_next(ray_folder, tmp_path):
-    with subprocess.Popen([sys.executable, "-W", "ignore", "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
-        left = Path(holder.stdout.readline().strip())
-        with ray_folder():
-            assert (left / "session_1").is_dir()
-        holder.send_signal(signal.SIGKILL)
-    assert (left / "session_1").is_dir()
-    with ray_folder() as folder:
-        assert list(tmp_path.iterdir()) == [folder]
 
 
 @pytest.fixture
