@@ -42,11 +42,8 @@ def test_questions_are_recorded_once_a_run(run):
     recorder.close()
     record(run, range(2, 3))
     events = [event for event in read_all(run, 100) if event["kind"] == "questions"]
-    assert [(event["attempt"], event["question_set"], len(event["questions"])) for event in events] == [
-        (1, "training", 16),
-        (1, "held_out", 2),
-        (2, "training", 16),
-    ]
+    found = [(event["attempt"], event["question_set"], len(event["questions"])) for event in events]
+    assert found == [(1, "training", 16), (1, "held_out", 2), (2, "training", 16)]
     assert {event["file"] for event in events[::2]} == {"attempts/0001/questions-training.parquet"}
     assert not list(run.attempt_path(2).glob("questions-*"))
 
@@ -57,7 +54,7 @@ def test_a_torn_last_line_waits_until_it_is_whole(run):
     content = path.read_bytes()
     whole_lines = content.splitlines(keepends=True)
     last = len(whole_lines[-1])
-    for cut in (len(content) - last, *range(len(content) - last + 1, len(content), last // 20), len(content) - 1):
+    for cut in (len(content) - last, len(content) - last // 2, len(content) - 1):
         path.write_bytes(content[:cut])
         batch = EventReader(run).read()
         assert [event["seq"] for event in batch.events] == [1, 2, 3, 4]
@@ -71,13 +68,8 @@ def test_a_torn_line_of_an_older_attempt_is_left_behind(run):
     path = segment_path(run.attempt_path(1), 1)
     path.write_bytes(path.read_bytes()[:-10])
     record(run, range(3, 5))
-    events = read_all(run, 100)
-    assert [(event["attempt"], event["step"]) for event in events if event["kind"] == "step"] == [
-        (1, 1),
-        (1, 2),
-        (2, 3),
-        (2, 4),
-    ]
+    steps = [(event["attempt"], event["step"]) for event in read_all(run, 100) if event["kind"] == "step"]
+    assert steps == [(1, 1), (1, 2), (2, 3), (2, 4)]
 
 
 def test_a_damaged_line_is_passed_over_and_named(run):
@@ -144,18 +136,8 @@ def test_a_failed_write_is_raised_and_the_next_event_goes_to_a_new_file(run, mon
 
 def test_an_attempt_has_one_writer(run):
     record(run, range(1, 2))
-    with pytest.raises(FileExistsError, match="claim a new attempt"):
+    with pytest.raises(FileExistsError):
         EventWriter(run.attempt_path(1), 1)
-
-
-def test_a_step_without_trajectories_has_no_file_and_is_read_like_any_other(run):
-    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
-    recorder.step(StepReport(1, is_replay_open=False, groups=[], metrics={"reward/mean": 0.5}))
-    recorder.close()
-    [event] = EventReader(run).read().events
-    assert not step_file(run, 1).exists()
-    assert (event["file"], event["trajectories"], event["replays"]) == (None, [], [])
-    assert event["metrics"] == {"reward/mean": 0.5}
 
 
 def test_many_steps_without_trajectories_come_in_one_batch_until_it_is_large(run, monkeypatch):
@@ -165,6 +147,10 @@ def test_many_steps_without_trajectories_come_in_one_batch_until_it_is_large(run
     recorder.close()
     batch = EventReader(run).read()
     assert (len(batch.events), batch.has_more) == (100, False)
+    event = batch.events[0]
+    assert not step_file(run, 1).exists()
+    assert (event["file"], event["trajectories"], event["replays"]) == (None, [], [])
+    assert event["metrics"] == {"reward/mean": 0.5}
     monkeypatch.setattr("jobs.recording.event_reader.MAX_BYTES", 1000)
     assert EventReader(run).read().has_more
     assert [event["step"] for event in read_all(run, 16)] == list(range(1, 101))

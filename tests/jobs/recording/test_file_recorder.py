@@ -117,11 +117,7 @@ def test_a_replayed_trajectory_keeps_all_its_token_values(run, token_data):
     assert kept["log_probs"] == replay.old_log_probs.tolist()
     assert kept["behavior_log_probs"] == replay.experience.behavior_log_probs.tolist()
     assert kept["entropies"] == replay.entropies.astype(np.float16).tolist()
-
-
-def test_a_trajectory_that_is_not_there_is_named(run):
-    record(run, range(2, 3))
-    with pytest.raises(KeyError, match="no trajectory 999"):
+    with pytest.raises(KeyError):
         read_token_data(step_file(run, 2), 999)
 
 
@@ -144,16 +140,7 @@ def test_odd_trajectories_are_recorded(run):
     assert rows[2]["mean_entropy"] == pytest.approx(report.groups[0].trajectories[2].entropies.mean(), rel=1e-6)
 
 
-def test_a_step_is_on_disk_once_it_is_settled(run):
-    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
-    for step in (1, 2):
-        recorder.step(make_report(step))
-        recorder.settle()
-        assert [event["step"] for event in EventReader(run).read().events] == [*range(1, step + 1)]
-    recorder.close()
-
-
-@pytest.mark.parametrize("call", ["settle", "status", "evaluation", "checkpoint", "record", "questions", "close"])
+@pytest.mark.parametrize("call", ["settle", "status", "record", "questions", "close"])
 def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, call):
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
@@ -162,8 +149,6 @@ def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, 
     arguments = {
         "settle": (),
         "status": (RunStatus.FINISHED,),
-        "evaluation": (EvaluationRecord(1, "held_out", ["a"], [1], 4, 0.6, 2.5),),
-        "checkpoint": (1, run.path),
         "record": ("asked", {}),
         "questions": (make_questions(), "training"),
     }.get(call, ())
@@ -174,23 +159,6 @@ def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, 
     recorder.status(RunStatus.STOPPED)
     recorder.close()
     assert [event["kind"] for event in EventReader(run).read().events] == ["status", "step", "status"]
-
-
-def test_a_step_that_cannot_be_written_is_raised_when_a_later_one_comes(run):
-    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
-    (run.attempt_path(1) / "trajectories").write_text("in the way")
-    steps = iter(range(1, 1000))
-
-    def go_on():
-        for step in steps:
-            recorder.step(make_report(step))
-            time.sleep(0.01)
-
-    with pytest.raises(OSError, match="trajectories"):
-        go_on()
-    (run.attempt_path(1) / "trajectories").unlink()
-    recorder.close()
-    assert len(EventReader(run).read(max_steps=1000).events) < next(steps) - 1
 
 
 def replaying(step, replay):
@@ -240,13 +208,25 @@ def test_steps_that_come_fast_are_written_together_and_read_as_if_they_were_not(
         assert read_token_data(path, made.trajectory_id)["token_ids"] == made.token_ids.tolist()
 
 
-def test_steps_that_are_written_together_keep_their_own_times(run, monkeypatch):
+def test_steps_that_are_written_together_keep_their_own_times_and_a_fast_one_waits_no_longer_than_it_should(
+    run, monkeypatch
+):
     began_at = datetime(2026, 1, 1, tzinfo=UTC)
-    times = [began_at + timedelta(seconds=number) for number in range(5)]
+    times = [began_at + timedelta(seconds=number) for number in range(3)]
     clock = iter(times)
     monkeypatch.setattr(file_recorder, "monotonic_utc_now", lambda: next(clock))
-    record_fast(run, [make_report(step) for step in range(1, 6)], monkeypatch)
-    assert [datetime.fromisoformat(event["at"]) for event in EventReader(run).read().events] == times
+    monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 0.3)
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.step(make_report(1))
+    recorder.settle()
+    for step in (2, 3):
+        recorder.step(make_report(step))
+    deadline = time.monotonic() + 20.0
+    while len(recorded := EventReader(run).read().events) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    recorder.close()
+    assert [datetime.fromisoformat(event["at"]) for event in recorded] == times
 
 
 def test_of_a_step_that_comes_twice_the_first_record_stays_also_among_those_written_together(run, monkeypatch, caplog):
@@ -256,20 +236,6 @@ def test_of_a_step_that_comes_twice_the_first_record_stays_also_among_those_writ
     assert [event["step"] for event in events] == [1, 2, 3]
     assert events[1]["trajectories"][0]["text"] == make_report(2, 1).groups[0].trajectories[0].text
     assert caplog.text.count("recorded already") == 2
-
-
-def test_a_fast_step_waits_no_longer_than_it_should(run, monkeypatch):
-    monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 0.3)
-    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
-    recorder.step(make_report(1))
-    recorder.settle()
-    for step in (2, 3):
-        recorder.step(make_report(step))
-    deadline = time.monotonic() + 20.0
-    while len(EventReader(run).read().events) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    recorder.close()
 
 
 def test_a_file_that_differs_from_what_was_written_is_reported_and_the_reading_goes_on(run):

