@@ -12,19 +12,6 @@ from jobs.runs.control import TrainingError
 
 
 @dataclass(frozen=True, slots=True)
-class CodeFindings:
-    """The rules that one text matches, and whether a parser finds a Python block in it."""
-
-    rule_ids: tuple[str, ...]
-    has_python_block: bool
-
-    @property
-    def has_code(self) -> bool:
-        """Whether any rule matches: the paper's definition of a trajectory with code."""
-        return bool(self.rule_ids)
-
-
-@dataclass(frozen=True, slots=True)
 class RuleRate:
     """One line of the rule table. `rate` is the share of texts that match."""
 
@@ -71,15 +58,9 @@ def read_texts(path: Path, field: str) -> list[str]:
     return texts
 
 
-def detect_code(text: str) -> CodeFindings:
-    """Apply all rules and the parser to one text."""
-    return CodeFindings(find_rules(text), has_python_block(text))
-
-
 def tabulate_rules(texts: Iterable[str]) -> RuleTable:
     """Return how many texts match each rule, any rule, and the parser-based check."""
-    findings = [detect_code(text) for text in texts]
-    return _table((finding.rule_ids, finding.has_python_block, 1) for finding in findings)
+    return _table((find_rules(text), has_python_block(text), 1) for text in texts)
 
 
 def tabulate_counts(counts: Iterable[RuleCount], *, only_correct: bool = False) -> RuleTable:

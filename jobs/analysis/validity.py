@@ -5,42 +5,17 @@ All statistics are over answer-correct trajectories, as the paper's judge saw on
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from db.rows.chains_of_thought import ALL, Difficulty, WrongAnswer
+from db.rows.chains_of_thought import ALL, Difficulty, EntropyPoint, WrongAnswer
 from db.statistics.differences import area_under_curve
 from jobs.specs.train import WORD_PROBLEMS_SOURCE
 from jobs.tasks.chains import oracle as chains
 from jobs.tasks.chains.question_set import ChainProblem
 from jobs.tasks.word_problems import oracle as stories
 from jobs.tasks.word_problems.story import Story
-
-
-class ScoredTrajectory(Protocol):
-    """An answer-correct trajectory's scores and verdict."""
-
-    @property
-    def difficulty(self) -> Difficulty | None:
-        """The paper's group of its question in its step."""
-        ...
-
-    @property
-    def is_valid(self) -> bool | None:
-        """The verdict on its chain of thought."""
-        ...
-
-    @property
-    def mean_entropy(self) -> float:
-        """Nats a token."""
-        ...
-
-    @property
-    def perplexity(self) -> float:
-        """Exp of the mean negative log-likelihood."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +36,13 @@ class ValidityLine:
     perplexity_auc: float
 
 
-def tabulate_validity(rows: Sequence[ScoredTrajectory]) -> list[ValidityLine]:
+def tabulate_validity(rows: Sequence[EntropyPoint]) -> list[ValidityLine]:
     """Return entropy and perplexity of valid and invalid answer-correct trajectories, by difficulty and over all."""
-    return [_validity_line(group, members) for group, members in _groups(rows)]
+    groups = [(level.value, [row for row in rows if row.difficulty is level]) for level in Difficulty]
+    return [_validity_line(group, members) for group, members in (*groups, (ALL, rows))]
 
 
-def _groups(rows: Sequence[ScoredTrajectory]) -> list[tuple[str, Sequence[ScoredTrajectory]]]:
-    by_difficulty = [(level.value, [row for row in rows if row.difficulty is level]) for level in Difficulty]
-    return [*by_difficulty, (ALL, rows)]
-
-
-def _validity_line(group: str, rows: Sequence[ScoredTrajectory]) -> ValidityLine:
+def _validity_line(group: str, rows: Sequence[EntropyPoint]) -> ValidityLine:
     valid = [row for row in rows if row.is_valid is True]
     invalid = [row for row in rows if row.is_valid is False]
     entropies = [np.array([row.mean_entropy for row in part]) for part in (valid, invalid)]
@@ -118,8 +89,7 @@ def _read(answer: WrongAnswer) -> ReadAnswer | None:
         if answer.details.get("data_source") == WORD_PROBLEMS_SOURCE:
             story = Story.from_details(answer.details)
             judged = stories.judge_response(story.problem, answer.text)
-            num_steps = len(story.steps)
-            return None if judged.is_valid is None else _limited(answer, judged.num_good_steps, num_steps)
+            return None if judged.is_valid is None else _limited(answer, judged.num_good_steps, len(story.steps))
         problem = ChainProblem.parse(answer.prompt_text, int(answer.details["modulus"]))
     except (KeyError, TypeError, ValueError):
         return None

@@ -16,20 +16,14 @@ CASE = SnowballCase(
 def test_a_case_is_laid_out_as_in_the_paper():
     text = cases_as_markdown("my set", [CASE])
     assert text.startswith("# Snowball cases: my set\n\n## Case 1\n\nRun run-1, step 7, question 3.\n")
-    assert (
-        "**Response of low entropy**: 0.1532 nats per token, chain of thought valid, without code, trajectory 5" in text
-    )
-    assert "**Response of high entropy**: 0.2652 nats per token, chain of thought invalid, with code" in text
+    assert "low entropy**: 0.1532 nats per token, chain of thought valid, without code, trajectory 5" in text
+    assert "high entropy**: 0.2652 nats per token, chain of thought invalid, with code" in text
 
 
 def test_no_text_of_a_model_leaves_its_fence():
     tokens = MarkdownIt().parse(cases_as_markdown("set", [CASE]))
-    assert [token.content for token in tokens if token.type == "fence"] == [
-        "What is 1 + 1?\n",
-        "2\n",
-        "2\n",
-        f"{HOSTILE}\n",
-    ]
+    fences = [token.content for token in tokens if token.type == "fence"]
+    assert fences == ["What is 1 + 1?\n", "2\n", "2\n", f"{HOSTILE}\n"]
     assert not any(token.type.startswith("html") for token in tokens)
     assert sum(token.type == "heading_open" for token in tokens) == 2
 

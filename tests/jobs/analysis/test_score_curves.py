@@ -33,17 +33,12 @@ def test_each_measure_is_the_mean_over_questions(tmp_path):
     assert curves(tmp_path / "run", "training")["pass@k"].values == (0, 0, 0)
 
 
-def test_a_single_question_has_no_interval(tmp_path):
-    append(tmp_path / "run", "hard", [("7", -1.0), ("4", -2.0)])
-    (pass_at_k, *_) = curves(tmp_path / "run").values()
-    assert (pass_at_k.values, pass_at_k.low, pass_at_k.high) == ((0.5, 1.0), (), ())
-
-
-def test_answers_without_log_prob_have_no_curve_of_it(tmp_path):
+def test_a_single_question_has_no_interval_and_answers_without_log_prob_no_curve_of_it(tmp_path):
     append(tmp_path / "run", "easy", [("4", None), ("5", -2.0)])
     drawn = curves(tmp_path / "run")
+    assert (drawn["pass@k"].values, drawn["pass@k"].low, drawn["pass@k"].high) == ((0.5, 1), (), ())
     assert drawn["best by log-prob"].values == ()
-    assert drawn["pass@k"].values == (0.5, 1)
+    assert read_score_curves(tmp_path, "sums", "paper") == []
 
 
 def test_newest_answers_count_and_questions_with_fewer_samples_do_not(tmp_path):
@@ -51,10 +46,6 @@ def test_newest_answers_count_and_questions_with_fewer_samples_do_not(tmp_path):
     append(tmp_path / "run", "b", [("4", None)])
     append(tmp_path / "run", "a", [("4", None), ("", None)], attempt=2)
     assert curves(tmp_path / "run")["maj@k"].values == (0.5, 1)
-
-
-def test_evaluation_without_answers_has_no_curves(tmp_path):
-    assert read_score_curves(tmp_path, "sums", "paper") == []
 
 
 def test_difficulty_is_the_models_mean_share_of_correct_answers_to_common_questions(tmp_path):
@@ -81,9 +72,6 @@ def test_pass_at_k_is_one_minus_the_chance_to_miss_every_correct_answer():
 def test_best_of_k_takes_the_highest_score_and_shares_ties():
     assert best_of_k([3.0, 2.0, 1.0], [False, True, False]) == pytest.approx([1 / 3, 1 / 3, 0])
     assert best_of_k([1.0, 1.0, 0.0], [True, False, False]) == pytest.approx([1 / 3, 1 / 2, 1 / 2])
-
-
-def test_best_by_correctness_itself_is_pass_at_k():
     assert best_of_k([0, 1, 0, 1, 0], [False, True, False, True, False]) == pytest.approx(pass_at_k(2, 5))
 
 

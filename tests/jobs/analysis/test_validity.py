@@ -34,12 +34,8 @@ def test_valid_against_invalid_is_measured_by_both_signals():
     assert line.perplexity_valid == pytest.approx(2.0)
     assert line.perplexity_invalid == pytest.approx(3.0)
     assert line.perplexity_auc == 0.75
-
-
-def test_a_perplexity_beyond_float_range_is_infinite():
-    line = tabulate_validity([point(True, 0.1, -2000.0), point(False, 0.1, -1.0)])[-1]
-    assert line.perplexity_valid == math.inf
-    assert line.perplexity_auc == 0.0
+    beyond_float = tabulate_validity([point(True, 0.1, -2000.0), point(False, 0.1, -1.0)])[-1]
+    assert (beyond_float.perplexity_valid, beyond_float.perplexity_auc) == (math.inf, 0.0)
 
 
 CHAIN = "Q6a*2b+3:"
@@ -61,13 +57,10 @@ def test_nearest_misses_come_first_and_steps_are_counted_up_to_the_first_fault()
     ]
 
 
-def test_stories_are_read_by_their_oracle():
+def test_stories_are_read_by_their_oracle_and_tasks_without_one_have_none():
     (story,) = make_stories(1, 0, 2, 2, "small")
     details = {"data_source": "word_problems"} | story.details()
     assert read_wrong_answers([wrong("no step at all", details=details)]) == []
     (item,) = read_wrong_answers([wrong(r"1 + 1 = 3. \boxed{3}", details=details)])
     assert (item.num_good_steps, item.num_steps) == (0, len(story.steps))
-
-
-def test_tasks_without_an_oracle_have_none():
     assert read_wrong_answers([wrong("text", details={}), wrong("text", prompt="What is 1+1?")]) == []
