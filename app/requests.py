@@ -42,8 +42,8 @@ from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
 from jobs.specs import judging
 from jobs.specs import train as train_specs
+from jobs.specs.base import PARTS as REWARD_PARTS
 from jobs.specs.presets import load_plain_yaml
-from jobs.specs.reward_parts import PARTS as REWARD_PARTS
 from jobs.specs.train import ORACLE_SOURCES, SpecError, TrainSpec, load_preset, preset_exists, preset_names
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies import definition, running

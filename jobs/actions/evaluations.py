@@ -18,8 +18,8 @@ from jobs.runs.checkpoints import list_steps
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import NEWEST, CommandError, find_checkpoint, find_run_id, open_run
 from jobs.specs.any_job import loop_name
+from jobs.specs.base import ANSWER_ALONE, code_parts
 from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec
-from jobs.specs.reward_parts import ANSWER_ALONE, code_parts
 from jobs.specs.train import CHAINS_SOURCE, TrainSpec
 from jobs.training.templates import TemplateName, render_prompt
 

@@ -23,19 +23,15 @@ def read_chat_template(source: str, revision: str | None = None) -> str | None:
     """Return the chat template of a model in a folder or downloaded before; None if it has none that is read."""
     path = model_file(source, TEMPLATE_FILE, revision)
     if path is not None:
-        return _read_template(path)
+        try:
+            return read_plain(path).decode(errors="replace")
+        except (OSError, UnreadableFileError):
+            return None
     template = _read_settings(source, revision).get("chat_template")
     if isinstance(template, list):
         named = [item for item in template if isinstance(item, dict)]
         template = next((item.get("template") for item in named if item.get("name") == "default"), None)
     return template if isinstance(template, str) else None
-
-
-def _read_template(path: Path) -> str | None:
-    try:
-        return read_plain(path).decode(errors="replace")
-    except (OSError, UnreadableFileError):
-        return None
 
 
 def check_chat_template(field: str, source: str, revision: str | None = None) -> None:

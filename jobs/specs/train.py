@@ -11,7 +11,16 @@ from pydantic import AfterValidator, Field, model_validator
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.loading import find_mistakes
-from jobs.specs.base import LoraSpec, Positive, ResumeSpec, Seed, Spec, ValidationBenchmark
+from jobs.specs.base import (
+    ANSWER_ALONE,
+    LoraSpec,
+    Positive,
+    ResumeSpec,
+    Seed,
+    Spec,
+    ValidationBenchmark,
+    find_reward_mistakes,
+)
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
 from jobs.specs.presets import merge_settings as merge_settings
@@ -19,7 +28,6 @@ from jobs.specs.presets import preset_content, read_mapping
 from jobs.specs.presets import preset_description as preset_description
 from jobs.specs.presets import preset_exists as preset_exists
 from jobs.specs.presets import preset_names as preset_names
-from jobs.specs.reward_parts import ANSWER_ALONE, find_reward_mistakes
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 
 CHAINS_SOURCE = "chains"

@@ -116,7 +116,9 @@ def read_results(database: Database, study: Study, scale: Scale, wanted: Sequenc
     runs = {key: row for key, row in find_runs(database, study).items() if key.scale is scale}
     cells = []
     for cell in study.cells_at(scale):
-        finished = {key.seed: row for key, row in runs.items() if key.cell == cell.name and _is_done(row)}
+        finished = {
+            key.seed: row for key, row in runs.items() if key.cell == cell.name and row.status == RunStatus.FINISHED
+        }
         cells.append(
             CellResult(
                 cell, tuple(_read_seed(database, study, scale, finished[seed], seed) for seed in sorted(finished))
@@ -126,10 +128,6 @@ def read_results(database: Database, study: Study, scale: Scale, wanted: Sequenc
     return StudyResults(
         study, scale, tuple(cells), tuple((key, state) for key, state in states if state != RunStatus.FINISHED)
     )
-
-
-def _is_done(row: RunRow) -> bool:
-    return row.status == RunStatus.FINISHED
 
 
 def _read_seed(database: Database, study: Study, scale: Scale, row: RunRow, seed: int) -> SeedResult:

@@ -19,8 +19,7 @@ from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import DamagedCheckpointError, open_newest
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.specs.base import LoraSpec
-from jobs.specs.reward_parts import ANSWER_ALONE
+from jobs.specs.base import ANSWER_ALONE, LoraSpec
 from jobs.specs.train import OptimSpec, TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations, read_external

@@ -44,7 +44,9 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
     """
     sft = spec.sft or SftSpec()
     if spec.data.source == WORD_PROBLEMS_SOURCE:
-        texts = _write_story_solutions(questions, spec.seed)
+        # Some solutions are wrong, so the start that they teach leaves room.
+        rng, writers = random.Random(spec.seed), word_problems.Demonstrators()
+        texts = [word_problems.write_demonstration(read_story(question), rng, writers) for question in questions]
     else:
         texts = read_responses(spec, questions, sft.response_column)
     limit = spec.algorithm.max_response_tokens
@@ -96,12 +98,6 @@ def read_responses(
     if spec.data.source == CHAINS_SOURCE:
         return _write_texts(questions, spec.seed)
     return _read_texts(spec, questions, column, are_all_needed)
-
-
-def _write_story_solutions(questions: Sequence[Question], seed: int) -> list[str]:
-    """Return a demonstrator's solution of each story, wrong at times: the start that it teaches leaves room."""
-    rng, demonstrators = random.Random(seed), word_problems.Demonstrators()
-    return [word_problems.write_demonstration(read_story(question), rng, demonstrators) for question in questions]
 
 
 def _write_texts(questions: Sequence[Question], seed: int) -> list[str]:

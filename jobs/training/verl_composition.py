@@ -13,7 +13,7 @@ from jobs.recording.loggers import FanOutRecorder
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.specs.reward_parts import ANSWER_ALONE
+from jobs.specs.base import ANSWER_ALONE
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_external
