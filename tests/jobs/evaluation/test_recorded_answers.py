@@ -62,18 +62,11 @@ def test_a_benchmark_that_an_imported_run_names_leads_to_no_other_file(evaluatio
 @pytest.mark.parametrize(
     "changes",
     [
-        {"question_id": 5},
-        {"seed": None},
-        {"samples": 5},
-        {"samples": [5]},
-        {"samples": [{"text": 5, "num_tokens": 1, "is_truncated": False}]},
-        {"samples": []},
-        {"outcomes": [["correct"]]},
-        {"outcomes": [[1, 2]]},
-        {"gold": {}},
-        {"question": []},
+        {"question_id": 5}, {"seed": None}, {"samples": 5}, {"samples": [5]},
+        {"samples": [{"text": 5, "num_tokens": 1, "is_truncated": False}]}, {"samples": []},
+        {"outcomes": [["correct"]]}, {"outcomes": [[1, 2]]}, {"gold": {}}, {"question": []},
     ],
-)
+)  # fmt: skip
 def test_a_line_of_another_shape_under_a_right_checksum_is_named_and_passed_over(evaluation, path, changes):
     line = json.loads(path.read_text().splitlines()[0])
     del line["crc"]

@@ -15,14 +15,12 @@ from tests.jobs.supervisor.toy_bench import wait_until
 LIMIT = 10.0
 """Ordinary answers, of some milliseconds, meet it on a machine that is very busy too."""
 SYMBOLIC = [
-    (r"\frac{1}{2}", r"\boxed{0.5}", Grade.CORRECT),
-    (r"\frac{1}{2}", r"\boxed{\frac{1}{3}}", Grade.WRONG),
+    (r"\frac{1}{2}", r"\boxed{0.5}", Grade.CORRECT), (r"\frac{1}{2}", r"\boxed{\frac{1}{3}}", Grade.WRONG),
     ("p - q", r"\boxed{-q + p}", Grade.CORRECT),
     (r"\left( 3, \frac{\pi}{2} \right)", r"\boxed{(3, \pi/2)}", Grade.CORRECT),
-    ("5", r"\boxed{x = 5}", Grade.CORRECT),
-    ("12", r"\boxed{twelve}", Grade.WRONG),
+    ("5", r"\boxed{x = 5}", Grade.CORRECT), ("12", r"\boxed{twelve}", Grade.WRONG),
     (r"x^2 + 2x + 1", r"\boxed{(x+1)^2}", Grade.CORRECT),
-]
+]  # fmt: skip
 TOWER = r"\boxed{9^{9^{9^{9^{9}}}}}"
 FACTORIAL = r"\boxed{99999999999!}"
 BINOMIAL = r"\boxed{\binom{10^9}{5\cdot10^8}}"

@@ -27,28 +27,15 @@ FITTING = {
 }
 
 PROSE = [
-    "If n is even, then n = 2k for some k: we are done.",
-    "if $n \\% 2 = 0$ then:",
-    "For all x in S we have x > 0.",
-    "for each x in the set, the value is 3:",
-    "While this holds for n = 1, it fails for n = 2:",
-    "We try: n = 3 works.",
-    "Everything except: nothing.",
-    "The class of squares: 1, 4, 9.",
-    "From this import duty we subtract 10.",
-    "import duty is 10%",
-    "The range(s) of f and g agree, and the len of the road is 3.",
-    "A = [0, 1] \\cup [2, 3]",
-    "Let $S = \\{1, 2, 3\\}$.",
-    "S = {1, 2, 3}",
-    "i.e. (a+b)(c+d) and e.g. f(x).",
-    "\\text{Area}(ABC) = 3.",
-    "fig.(3) shows it; see Prop.4.(b).",
-    "The blueprint(s) were lost.",
-    "from A to B, import C.",
-    ">>> so x > 3",
+    "If n is even, then n = 2k for some k: we are done.", "if $n \\% 2 = 0$ then:", "For all x in S we have x > 0.",
+    "for each x in the set, the value is 3:", "While this holds for n = 1, it fails for n = 2:",
+    "We try: n = 3 works.", "Everything except: nothing.", "The class of squares: 1, 4, 9.",
+    "From this import duty we subtract 10.", "import duty is 10%",
+    "The range(s) of f and g agree, and the len of the road is 3.", "A = [0, 1] \\cup [2, 3]",
+    "Let $S = \\{1, 2, 3\\}$.", "S = {1, 2, 3}", "i.e. (a+b)(c+d) and e.g. f(x).", "\\text{Area}(ABC) = 3.",
+    "fig.(3) shows it; see Prop.4.(b).", "The blueprint(s) were lost.", "from A to B, import C.", ">>> so x > 3",
     "For (a, b) in S we have a < b:",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("rule_id", [rule.rule_id for rule in CODE_RULES])

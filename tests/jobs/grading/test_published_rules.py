@@ -12,23 +12,13 @@ def never(_gold: str, _answer: str) -> bool:
 @pytest.mark.parametrize(
     ("answer", "first", "second"),
     [
-        (r"\frac12", r"\frac{1}{2}", "1/2"),
-        (r"\dfrac{1}{2}", r"\frac{1}{2}", "1/2"),
-        ("0.5", r"\frac{1}{2}", "0.5"),
-        ("1/2", r"\frac{1}{2}", "1/2"),
-        (r"\frac1{72}", r"\frac{1}{72}", "1/72"),
-        (r"\text{(C)}", "(C)", "(c)"),
-        (r"5\text{ cm}", "5", "5"),
-        ("x=5", "5", "x=5"),
-        (r"\sqrt3", r"\sqrt{3}", "sqrt(3)"),
-        ("10,000", "10,000", "10000"),
-        (r"\$5", "5", "5"),
-        (r"90^\circ", "90", "90"),
-        (".5", r"\frac{1}{2}", ".5"),
-        (r"3 \frac{1}{2}", r"3\frac{1}{2}", "3+1/2"),
-        ("2.0", "2.0", "2"),
+        (r"\frac12", r"\frac{1}{2}", "1/2"), (r"\dfrac{1}{2}", r"\frac{1}{2}", "1/2"), ("0.5", r"\frac{1}{2}", "0.5"),
+        ("1/2", r"\frac{1}{2}", "1/2"), (r"\frac1{72}", r"\frac{1}{72}", "1/72"), (r"\text{(C)}", "(C)", "(c)"),
+        (r"5\text{ cm}", "5", "5"), ("x=5", "5", "x=5"), (r"\sqrt3", r"\sqrt{3}", "sqrt(3)"),
+        ("10,000", "10,000", "10000"), (r"\$5", "5", "5"), (r"90^\circ", "90", "90"), (".5", r"\frac{1}{2}", ".5"),
+        (r"3 \frac{1}{2}", r"3\frac{1}{2}", "3+1/2"), ("2.0", "2.0", "2"),
     ],
-)
+)  # fmt: skip
 def test_answers_are_rewritten_as_published(answer, first, second):
     assert (normalize_first(answer), normalize_second(answer)) == (first, second)
 

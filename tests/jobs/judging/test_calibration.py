@@ -23,14 +23,10 @@ def items(true_positive, false_negative, true_negative, false_positive, unjudged
 @pytest.mark.parametrize(
     ("outcomes", "verdict", "flipped"),
     [
-        (["valid"], True, False),
-        (["invalid", "invalid", "valid"], False, True),
-        (["valid", "invalid"], None, True),
-        (["unjudged"], None, False),
-        (["unjudged", "valid", "unjudged"], True, False),
-        ([], None, False),
+        (["valid"], True, False), (["invalid", "invalid", "valid"], False, True), (["valid", "invalid"], None, True),
+        (["unjudged"], None, False), (["unjudged", "valid", "unjudged"], True, False), ([], None, False),
     ],
-)
+)  # fmt: skip
 def test_the_majority_of_votes_decides_and_a_tie_is_no_verdict(outcomes, verdict, flipped):
     assert decide(outcomes) is verdict
     assert has_flipped(outcomes) is flipped

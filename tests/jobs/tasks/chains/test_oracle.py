@@ -14,16 +14,13 @@ BOX = r"\boxed{9}"
     ("text", "expected"),
     [
         # what follows: correct, valid, with code, good steps
-        (STEPS + BOX, (True, True, False, 4)),
-        (r"6;a*2=2;b*9=8;d*3=9;\boxed{9}", (True, False, False, 2)),
+        (STEPS + BOX, (True, True, False, 4)), (r"6;a*2=2;b*9=8;d*3=9;\boxed{9}", (True, False, False, 2)),
         (r"6;a*2=2;b*9=7;c-5=2;d*3=9;\boxed{9}", (True, False, False, 1)),
-        (STEPS + r"\boxed{3}", (False, False, False, 4)),
-        (STEPS + RIGHT_CODE + BOX, (True, True, True, 4)),
-        (STEPS + WRONG_CODE + BOX, (True, False, True, 4)),
-        (RIGHT_CODE + BOX, (True, False, True, 0)),
+        (STEPS + r"\boxed{3}", (False, False, False, 4)), (STEPS + RIGHT_CODE + BOX, (True, True, True, 4)),
+        (STEPS + WRONG_CODE + BOX, (True, False, True, 4)), (RIGHT_CODE + BOX, (True, False, True, 0)),
     ],
     ids=["whole", "step skipped", "wrong steps", "wrong box", "needless code", "wrong code", "code alone"],
-)
+)  # fmt: skip
 def test_steps_code_and_answer_are_judged(text, expected):
     found = judge_response(PROBLEM, text)
     assert (found.is_correct, found.is_valid, found.has_code, found.num_good_steps) == expected
@@ -33,20 +30,15 @@ def test_steps_code_and_answer_are_judged(text, expected):
 @pytest.mark.parametrize(
     ("text", "is_correct", "has_box"),
     [
-        (STEPS, False, False),
-        (STEPS + r"\boxed{}", False, False),
-        (STEPS + BOX + BOX, False, True),
-        (r"\boxed{9}", True, True),
-        ("", False, False),
-        (r"7;a*2=2;b*9=8;c-5=3;d*3=9;\boxed{9}", True, True),
-        (STEPS + BOX + ";", True, True),
-        (STEPS + "\n" + BOX, True, True),
+        (STEPS, False, False), (STEPS + r"\boxed{}", False, False), (STEPS + BOX + BOX, False, True),
+        (r"\boxed{9}", True, True), ("", False, False), (r"7;a*2=2;b*9=8;c-5=3;d*3=9;\boxed{9}", True, True),
+        (STEPS + BOX + ";", True, True), (STEPS + "\n" + BOX, True, True),
         (r"6;a*2=2;b*9=8;c-5=3;d*3=9;e+1=0;\boxed{9}", True, True),
         (r"6;b*2=2;b*9=8;c-5=3;d*3=9;\boxed{9}", True, True),
         (STEPS + "```python\nx=9\nprint(x)\n" + BOX, True, True),
         (STEPS + "```python\nx=9\nprint(x)\nprint(x)\n```\n" + BOX, True, True),
     ],
-)
+)  # fmt: skip
 def test_anything_beside_the_exact_form_is_not_valid(text, is_correct, has_box):
     judgement = judge_response(PROBLEM, text)
     assert judgement.is_correct == is_correct
