@@ -1,12 +1,9 @@
 """The runner and the page of the study `crossover`, on the smallest runs and on made-up lines."""
 
-import xml.etree.ElementTree as ElementTree
-
 import pytest
 
 from bench import crossover, crossover_report
-from bench.crossover import START, Budget, append, read_lines, run_cell, spec_of_run
-from bench.crossover_picture import Point, draw
+from bench.crossover import START, Budget, append, read_lines, run_cell
 from jobs.studies.definition import load_study
 from jobs.training import run_data
 from jobs.training.warm_start import WarmStartSettings, warm_model
@@ -29,12 +26,6 @@ def test_a_run_ends_at_its_rollouts_and_is_kept_as_a_line(tmp_path):
     append(tmp_path / "runs.jsonl", run_cell(study, START, "e3", "k8-n64", 1, budget))
     lines = read_lines(tmp_path / "runs.jsonl")
     assert [(line["method"], line["seed"], line["steps"]) for line in lines] == [("exgrpo", 4, 2), (START, 1, 0)]
-
-
-def test_a_run_takes_another_learning_rate():
-    study, budget = load_study("crossover"), Budget(num_rollouts=100, num_held_out=4, num_samples=8)
-    rates = [spec_of_run(study, "trl-e3-k8-n64", 1, budget, rate).optim.learning_rate for rate in (None, 4e-4)]
-    assert rates == [2e-4, 4e-4]
 
 
 def line(method, seed, num_correct, rest="k8-n64"):
@@ -74,9 +65,3 @@ def test_the_table_names_the_methods_and_corrects_for_their_number():
     (row,) = crossover_report.differences_table(few).to_dict("records")
     assert row["iqm"] is None
     assert row["probability_better"] == 1.0
-
-
-def test_the_picture_has_a_point_with_an_interval_for_each_difference():
-    picture = draw({"redraw": [Point(10.0, 2.0, 1.0), Point(1.0, -1.0, 0.5)], "retire": [Point(10.0, 0.0, 0.2)]})
-    root = ElementTree.fromstring(picture)
-    assert len([item for item in root.iter() if item.tag.endswith("circle")]) == 3

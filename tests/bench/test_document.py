@@ -4,7 +4,6 @@ import pytest
 
 from bench import document
 
-KNOWN = {"load_average": 1.0, "commit": "HEAD"}
 RESULT = {
     "bench": "x",
     "figures": {
@@ -24,19 +23,6 @@ def test_a_table_shows_targets_first_and_what_was_missed():
     rows = document.table(RESULT, ["num"]).splitlines()
     assert rows[4:] == ["| `step_ms` | 9 **missed** | <=8 |", "| `num` | 3 |  |"]
     assert document.table(RESULT).splitlines()[4:] == rows[4:5]
-
-
-def test_large_figures_are_whole_numbers_and_small_ones_keep_their_digits():
-    figures = {
-        "points_per_s": 94772.1,
-        "num": 14794,
-        "share": 0.000969325,
-        "is_whole": True,
-        "load_average": 1.0,
-        "commit": "HEAD",
-    }
-    rows = document.table({**RESULT, "figures": figures, "targets": {}}).splitlines()[4:]
-    assert [row.split("|")[2].strip() for row in rows] == ["94,772", "14,794", "0.0009693", "True"]
 
 
 @pytest.mark.parametrize(("load", "expected"), [(9.0, "The machine was busy"), (2.5, "| Figure"), (None, "Load not")])

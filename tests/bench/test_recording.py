@@ -1,15 +1,12 @@
 import multiprocessing
-from contextlib import closing
 
 import numpy as np
 import pytest
 
 from bench import recording
 from bench.made_up_steps import K, StepMaker, StepSize
-from bench.recording import json_lines_bytes, measure_ingest, new_run, read_until_stopped, record_all
-from db.connections.opening import open_database
+from bench.recording import new_run, read_until_stopped, record_all
 from db.queries import metrics
-from db.queries.runs import list_runs
 from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
@@ -24,15 +21,6 @@ def test_made_up_steps_have_their_size_and_are_the_same_each_time():
     assert [item.text for item in first[1].groups[3].trajectories] == [
         entry.text for entry in second[1].groups[3].trajectories
     ]
-
-
-def test_json_lines_of_what_is_kept_leave_out_the_tokens_of_failures():
-    (step,) = StepMaker(StepSize(2, 50)).reports(1)
-    for group in step.groups:
-        for trajectory in group.trajectories:
-            trajectory.reward = 0.0
-    text_bytes = sum(len(item.text) for group in step.groups for item in group.trajectories)
-    assert text_bytes < json_lines_bytes(step, is_whole=False) < json_lines_bytes(step, is_whole=True) / 3
 
 
 @pytest.mark.parametrize("size", [StepSize(0, 0), StepSize(2, 50)])
@@ -60,13 +48,3 @@ def test_readers_ask_for_a_curve_that_is_there(tmp_path, monkeypatch):
     assert ours.recv() == "ready"
     assert set(ours.recv()) == {"runs_list_ms", "chart_ms"}
     assert [len(points) for chart in charts for points in chart.values()] == [3] * len(charts)
-
-
-@pytest.mark.slow
-def test_each_measurement_of_taking_in_finds_an_empty_database(tmp_path):
-    url = f"sqlite:///{tmp_path / 'own.db'}"
-    for _ in range(2):
-        seconds, _ = measure_ingest(url, StepSize(2, 50), 2)
-        assert seconds > 0
-        with closing(open_database(url, tmp_path)) as database:
-            assert list_runs(database) == []

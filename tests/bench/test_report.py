@@ -17,12 +17,6 @@ def test_figure_meets_its_target(figure, target, expected):
     assert meets(figure, target) is expected
 
 
-@pytest.mark.parametrize("target", ["3.0", "about 3", ">=3.0", ">= three", ""])
-def test_target_that_cannot_be_read_is_refused(target):
-    with pytest.raises(ValueError, match="target: expected an operator and a number"):
-        meets(1.0, target)
-
-
 def test_last_line_is_json_and_names_figures_targets_and_whether_they_were_met(capsys):
     assert report("demo", {"step_ms": 1.23456789, "mode": "short"}, {"step_ms": "<= 8.0"})
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -42,8 +36,3 @@ def test_missed_target_is_said_and_a_figure_that_is_no_number_becomes_null(capsy
     assert lines[0] == "missed: step_ms = 9.0, target <= 8.0"
     figures = json.loads(lines[-1])["figures"]
     assert (figures["step_ms"], figures["ratio"]) == (9.0, None)
-
-
-def test_target_without_a_figure_is_refused():
-    with pytest.raises(ValueError, match="keys of figures, got step_s"):
-        report("demo", {"step_ms": 9.0}, {"step_s": "<= 8.0"})

@@ -80,9 +80,3 @@ def test_tables_have_shares_differences_and_what_holms_correction_leaves():
     assert "| easy | 0.500 ± 0.000 | 0.250 ± 0.000 | 1.00 ± 0.00 | 0.500 ± 0.000 |" in rows
     assert f"| {ON_POLICY} | 59.4 ± 12.8 |" in rows
     assert "| medium | - | - | - | - |" in rows
-
-
-def test_one_seed_has_no_interval_and_no_probability():
-    text = snowball_report.tables([line(method, 0, 4) for method in METHODS])
-    assert f"| Code in replays, {HIGHEST}: last 20 steps minus first | +30.0 | - |" in text
-    assert "nan" not in text

