@@ -29,28 +29,25 @@ def ray():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def grade_both_ways():
+    with AnswerGrader(seconds_per_answer=LIMIT) as grader:
+        sides = grader.grade_side_by_side(ITEMS[:-1])
+        return grader.grade(ITEMS), [(item.paper.value, item.training.value) for item in sides]
+
+
 class Judge:
-    def grade(self, items):
-        with AnswerGrader(seconds_per_answer=LIMIT) as grader:
-            return grader.grade(items), [
-                list(map(str, item)) for item in map(_row, grader.grade_side_by_side(items[:-1]))
-            ]
+    def grade(self):
+        return grade_both_ways()
 
 
 class AsyncJudge:
-    async def grade(self, items):
-        return Judge().grade(items)
-
-
-def _row(outcomes):
-    return outcomes.paper, outcomes.training
+    async def grade(self):
+        return grade_both_ways()
 
 
 @pytest.mark.parametrize("judge", [Judge, AsyncJudge])
 def test_an_actor_gives_the_same_verdicts_as_this_process(ray, judge):
-    actor = ray.remote(judge).remote()
-    outcomes, side_by_side = ray.get(actor.grade.remote(ITEMS), timeout=300)
+    outcomes, side_by_side = ray.get(ray.remote(judge).remote().grade.remote(), timeout=300)
     assert outcomes[:-1] == [*(outcome for _, _, outcome in SYMBOLIC), Grade.CORRECT]
     assert outcomes[-1] in POISONED
-    with AnswerGrader() as here:
-        assert side_by_side == [list(map(str, _row(item))) for item in here.grade_side_by_side(ITEMS[:-1])]
+    assert side_by_side == grade_both_ways()[1]

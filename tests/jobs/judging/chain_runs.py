@@ -17,7 +17,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.tasks.chains.oracle import judge_response
-from jobs.tasks.chains.question_set import make_questions, read_problem
+from jobs.tasks.chains.question_set import read_problem
 
 WRITINGS = {
     "valid": r"6;a*2=2;b*9=8;c-5=3;d*3=9;\boxed{9}",
@@ -28,17 +28,9 @@ WRITINGS = {
 PROBLEM = "Q6a*2b*9c-5d*3:"
 
 
-class Characters:
-    """A tokenizer of few words."""
-
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:  # noqa: ARG002 - the protocol's
-        return [ord(character) for character in text]
-
-
 def chain_question() -> Question:
-    [question] = make_questions(1, 0, Characters())
-    metadata = dict(question.metadata) | {"modulus": 10}
-    return Question(0, "chain", question.prompt_ids, PROBLEM, "9", metadata)
+    metadata = {"data_source": "chains", "answer_kind": "chains", "difficulty": 4, "modulus": 10}
+    return Question(0, "chain", np.arange(len(PROBLEM), dtype=np.int32), PROBLEM, "9", metadata)
 
 
 def chain_trajectory(kind: str, trajectory_id: int, step: int) -> Trajectory:

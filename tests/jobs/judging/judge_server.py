@@ -72,9 +72,7 @@ class JudgeServer:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
         self.started_at: list[float] = []
-        self.most_at_once = 0
         self.num_bytes_sent = 0
-        self._num_under_way = 0
         self._lock = threading.Lock()
         outer = self
 
@@ -100,8 +98,6 @@ class JudgeServer:
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
         with self._lock:
-            self._num_under_way += 1
-            self.most_at_once = max(self.most_at_once, self._num_under_way)
             self.asked.append((handler.path, body))
             self.headers.append(dict(handler.headers))
             self.started_at.append(time.monotonic())
@@ -109,9 +105,6 @@ class JudgeServer:
             self._reply(handler, self.behaviour(body))
         except (BrokenPipeError, ConnectionResetError):
             handler.close_connection = True
-        finally:
-            with self._lock:
-                self._num_under_way -= 1
 
     def _reply(self, handler: BaseHTTPRequestHandler, reply: Reply) -> None:
         content = reply.content

@@ -1,6 +1,7 @@
 import json
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -28,8 +29,12 @@ from tests.jobs.judging.judge_server import Reply, completion, judge_as_oracle, 
 KINDS = ["valid", "lucky", "wrong", "code"]
 
 
-def outcomes(job):
-    return [vote.outcome for vote in votes_of(job)]
+@contextmanager
+def judged_by(tmp_path, behaviour=judge_as_oracle, num_steps=1, **changes):
+    """Give a job on recorded chains, three of each step to be judged, and the server that it asks."""
+    record_chains(tmp_path, [KINDS] * num_steps)
+    with serving(behaviour) as server:
+        yield new_job(tmp_path, server_spec(server.address, **changes)), server
 
 
 def test_the_oracle_judges_every_correct_response_and_names_the_first_fault(tmp_path):
@@ -49,18 +54,15 @@ def test_the_oracle_judges_every_correct_response_and_names_the_first_fault(tmp_
 
 
 def test_a_server_that_judges_well_agrees_with_the_oracle(tmp_path):
-    record_chains(tmp_path, [KINDS] * 3)
     all_at_once = threading.Barrier(3)
 
     def judge_three_at_once(body):
         all_at_once.wait(timeout=30)
         return judge_as_oracle(body)
 
-    with serving(judge_three_at_once) as server:
-        job = new_job(tmp_path, server_spec(server.address, num_parallel=3, timeout_seconds=60.0))
+    with judged_by(tmp_path, judge_three_at_once, num_steps=3, num_parallel=3, timeout_seconds=60.0) as (job, server):
         assert run_job(job) is RunStatus.FINISHED
         assert len(server.bodies) == 9
-        assert server.most_at_once == 3
     by_id = {vote.trajectory_id: vote.outcome for vote in votes_of(job)}
     assert by_id == {4 * step + item: outcome for step in range(3) for item, outcome in
                      ((0, "valid"), (1, "invalid"), (3, "invalid"))}  # fmt: skip
@@ -82,25 +84,18 @@ def test_steps_that_a_later_attempt_did_again_are_judged_once_also_in_the_middle
     monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 3600.0)
     record_chains(tmp_path, [KINDS] * 5)
     run = record_chains(tmp_path, [["valid"], ["valid"]], first_step=3)
-    assert {step: path.parent.parent.name for step, path in counted_step_files(run).items()} == {
-        1: "0001",
-        2: "0001",
-        3: "0002",
-        4: "0002",
-    }
+    attempts = {step: int(path.parent.parent.name) for step, path in counted_step_files(run).items()}
+    assert attempts == {1: 1, 2: 1, 3: 2, 4: 2}
     items = [item.item_id for item in open_items(tmp_path, oracle_spec().judged)]
     assert items == ["1/0", "1/1", "1/3", "1/4", "1/5", "1/7", "2/8", "2/9"]
 
 
 def test_a_stopped_judge_goes_on_without_asking_again(tmp_path):
-    record_chains(tmp_path, [KINDS] * 4)
-
     def slowly(body):
         time.sleep(0.15)
         return judge_as_oracle(body)
 
-    with serving(slowly) as server:
-        job = new_job(tmp_path, server_spec(server.address))
+    with judged_by(tmp_path, slowly, num_steps=4) as (job, server):
         control = Switch(stop_after=2)
         assert run_job(job, control) is RunStatus.STOPPED
         assert control.phases == [Phase.ANSWERS]
@@ -112,9 +107,7 @@ def test_a_stopped_judge_goes_on_without_asking_again(tmp_path):
 
 
 def test_the_spend_cap_ends_the_judging_and_counts_what_earlier_attempts_spent(tmp_path):
-    record_chains(tmp_path, [KINDS] * 4)
-    with serving() as server:
-        job = new_job(tmp_path, server_spec(server.address, max_requests=5))
+    with judged_by(tmp_path, num_steps=4, max_requests=5) as (job, server):
         for _ in range(2):
             with pytest.raises(TrainingError, match=r"5 requests .* 5 votes of 12 "):
                 run_job(job)
@@ -123,9 +116,7 @@ def test_the_spend_cap_ends_the_judging_and_counts_what_earlier_attempts_spent(t
 
 
 def test_a_server_that_fails_throughout_ends_the_judging_and_is_asked_again_on_resume(tmp_path):
-    record_chains(tmp_path, [KINDS] * 10)
-    with serving(lambda _: Reply("", 503)) as server:
-        job = new_job(tmp_path, server_spec(server.address, num_tries=1))
+    with judged_by(tmp_path, lambda _: Reply("", 503), num_steps=10, num_tries=1) as (job, server):
         with pytest.raises(TrainingError, match=r"20 times .* http_503"):
             run_job(job)
         assert votes_of(job) == []
@@ -135,10 +126,9 @@ def test_a_server_that_fails_throughout_ends_the_judging_and_is_asked_again_on_r
 
 
 def test_a_single_failure_among_answers_is_unjudged(tmp_path):
-    record_chains(tmp_path, [KINDS])
     replies = [completion("It is fine."), Reply("", 500)]
-    with serving(lambda body: replies.pop() if replies else judge_as_oracle(body)) as server:
-        job = new_job(tmp_path, server_spec(server.address, num_tries=1))
+    with judged_by(tmp_path, num_tries=1) as (job, server):
+        server.behaviour = lambda body: replies.pop() if replies else judge_as_oracle(body)
         run_job(job)
     assert sorted((vote.trajectory_id, vote.outcome, vote.reason) for vote in votes_of(job)) == [
         (0, "unjudged", "http_500"),
@@ -148,9 +138,7 @@ def test_a_single_failure_among_answers_is_unjudged(tmp_path):
 
 
 def test_a_request_that_a_kill_left_without_an_answer_counts_as_paid(tmp_path):
-    record_chains(tmp_path, [KINDS])
-    with serving() as server:
-        job = new_job(tmp_path, server_spec(server.address))
+    with judged_by(tmp_path) as (job, _):
         run_job(job)
     recorder = FileRecorder(job, job.claim_attempt(), RecordingSpec())
     recorder.record(ASKED_EVENT, {"item_id": "1/9", "vote": 0, "num_tokens": 500})
@@ -192,9 +180,7 @@ def test_ids_and_texts_of_any_characters_are_judged(tmp_path):
 
 def test_the_key_stands_in_no_file_of_the_job(tmp_path, monkeypatch):
     monkeypatch.setenv(API_KEY_VARIABLE, "sk-very-secret-0123456789")
-    record_chains(tmp_path, [KINDS])
-    with serving(lambda _: completion("You sent sk-very-secret-0123456789. \\boxed{yes}")) as server:
-        job = new_job(tmp_path, server_spec(server.address))
+    with judged_by(tmp_path, lambda _: completion("You sent sk-very-secret-0123456789. \\boxed{yes}")) as (job, server):
         run_job(job)
         assert server.headers[0]["Authorization"].endswith("0123456789")
     assert {vote.answer for vote in votes_of(job)} == {"You sent [key]. \\boxed{yes}"}
@@ -203,9 +189,7 @@ def test_the_key_stands_in_no_file_of_the_job(tmp_path, monkeypatch):
 
 
 def test_several_votes_are_asked_for_apart_and_their_number_is_known(tmp_path):
-    record_chains(tmp_path, [KINDS])
-    with serving() as server:
-        job = new_job(tmp_path, server_spec(server.address, num_votes=3))
+    with judged_by(tmp_path, num_votes=3) as (job, server):
         assert count_pieces(job) is None
         run_job(job)
         assert len(server.bodies) == 9

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from jobs.judging.verdicts import load_judge_prompt
 from jobs.training.answer_format import make_format_tokenizer
+from tests.jobs.supervisor.toy_bench import wait_until
 from tests.tools import free_port
 
 START_SECONDS = 900
@@ -49,7 +49,8 @@ def serving_with_vllm(model: Path, log_path: Path, name: str = "judge") -> Itera
     with log_path.open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
     try:
-        _wait_until_healthy(server, f"http://127.0.0.1:{port}/health", log_path)
+        health = f"http://127.0.0.1:{port}/health"
+        wait_until(lambda: _is_healthy(server, health), "vllm serve gets ready", START_SECONDS, poll_seconds=0.5)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         os.killpg(server.pid, signal.SIGTERM)
@@ -60,14 +61,9 @@ def serving_with_vllm(model: Path, log_path: Path, name: str = "judge") -> Itera
             server.wait()
 
 
-def _wait_until_healthy(server: subprocess.Popen, address: str, log_path: Path) -> None:
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until:
-        assert server.poll() is None, log_path.read_text()[-3000:]
-        try:
-            if httpx2.get(address, timeout=2.0).status_code == httpx2.codes.OK:
-                return
-        except httpx2.HTTPError:
-            pass
-        time.sleep(0.5)
-    raise AssertionError(f"vllm serve did not get ready in {START_SECONDS} s: {log_path.read_text()[-3000:]}")
+def _is_healthy(server: subprocess.Popen, address: str) -> bool:
+    assert server.poll() is None, "vllm serve has ended; its log says why"
+    try:
+        return httpx2.get(address, timeout=2.0).status_code == httpx2.codes.OK
+    except httpx2.HTTPError:
+        return False

@@ -21,6 +21,7 @@ UNKNOWNS = StoryProblem.read(
     "(a - b) / 2",
     ["(a + b) / 2"],
 )
+BAGS = StoryProblem.read("Tim has 2 bags with 2 nuts each. How many nuts?", [2, 2], "a * b")
 SALE = StoryProblem.read("A jacket for $80 is 25% cheaper. What does it cost now?", [80, 25], "a - a * b / 100")
 
 
@@ -69,40 +70,29 @@ def test_without_any_step_a_response_is_unreadable(chain):
     assert judgement.is_valid is None
 
 
-def test_a_right_answer_by_luck_is_correct_but_not_valid():
-    bags = StoryProblem.read("Tim has 2 bags with 2 nuts each. How many nuts?", [2, 2], "a * b")
-    lucky = judge_response(bags, r"2 + 2 = 4. \boxed{4}")
-    assert (lucky.is_correct, lucky.is_valid) == (True, False)
-    assert judge_response(bags, r"2 * 2 = 4. \boxed{4}").is_valid
-
-
 @pytest.mark.parametrize(
-    ("chain", "is_valid"),
+    ("problem", "chain", "is_valid"),
     [
-        (r"x + x + 8 = 34. 2x = 26. x = 13. \boxed{13}", True),
-        (r"Let r be Rosa's. r + t = 34, r - t = 8, so 2t = 26 and t = 13. \boxed{13}", True),
-        (r"x + x + 8 = 34. 2x = 42. x = 21. \boxed{21}", False),
-        (r"x + x + 8 = 34. So x = 13. \boxed{13}", False),
-        (r"Tim has 13. 13 + 8 = 21, 13 + 21 = 34. \boxed{13}", False),
+        (UNKNOWNS, r"x + x + 8 = 34. 2x = 26. x = 13. \boxed{13}", True),
+        (UNKNOWNS, r"Let r be Rosa's. r + t = 34, r - t = 8, so 2t = 26 and t = 13. \boxed{13}", True),
+        (UNKNOWNS, r"x + x + 8 = 34. 2x = 42. x = 21. \boxed{21}", False),
+        (UNKNOWNS, r"x + x + 8 = 34. So x = 13. \boxed{13}", False),
+        (UNKNOWNS, r"Tim has 13. 13 + 8 = 21, 13 + 21 = 34. \boxed{13}", False),
+        (SALE, r"25% of 80 is 20. 80 - 20 = 60. \boxed{60}", True),
+        (SALE, "0.75 \N{MULTIPLICATION SIGN} 80 = 60 \\boxed{\\$60}", True),
+        (SALE, r"\frac{25}{100} \times 80 = 20, 80 - 20 = 60 \boxed{60.00}", True),
+        (SALE, r"A quarter of 80 is 20, and 80 - 20 = 60. \boxed{60}", True),
+        (SALE, r"80 - 25 = 55 \boxed{55}", False),
+        (SALE, r"80 - 20 = 60 \boxed{60}", True),
+        (BAGS, r"2 + 2 = 4. \boxed{4}", False),
+        (BAGS, r"2 * 2 = 4. \boxed{4}", True),
+        (BOXES, r"\boxed{5} 3 * 12 = 36. 36 + 5 = 41. \boxed{41}", True),
     ],
 )
-def test_equations_with_unknowns_are_true_of_the_story_and_follow(chain, is_valid):
-    assert judge_response(UNKNOWNS, chain).is_valid is is_valid
-
-
-@pytest.mark.parametrize(
-    ("chain", "is_valid"),
-    [
-        (r"25% of 80 is 20. 80 - 20 = 60. \boxed{60}", True),
-        ("0.75 \N{MULTIPLICATION SIGN} 80 = 60 \\boxed{\\$60}", True),
-        (r"\frac{25}{100} \times 80 = 20, 80 - 20 = 60 \boxed{60.00}", True),
-        (r"A quarter of 80 is 20, and 80 - 20 = 60. \boxed{60}", True),
-        (r"80 - 25 = 55 \boxed{55}", False),
-        (r"80 - 20 = 60 \boxed{60}", True),
-    ],
-)
-def test_percentages_and_fractions_are_read(chain, is_valid):
-    assert judge_response(SALE, chain).is_valid is is_valid
+def test_unknowns_percentages_and_fractions_are_read_and_right_by_luck_is_not_valid(problem, chain, is_valid):
+    judgement = judge_response(problem, chain)
+    assert judgement.is_valid is is_valid
+    assert judgement.is_correct or not is_valid
 
 
 def test_code_is_checked_but_is_no_chain_of_thought():
@@ -127,10 +117,6 @@ def test_code_is_checked_but_is_no_chain_of_thought():
 def test_boxes_hold_one_number(content, value):
     (box,) = find_boxes(f"\\boxed{{{content}}}")
     assert box.value == value
-
-
-def test_the_last_box_counts():
-    assert judge_response(BOXES, r"\boxed{5} 3 * 12 = 36. 36 + 5 = 41. \boxed{41}").is_correct
 
 
 HOSTILE = [
