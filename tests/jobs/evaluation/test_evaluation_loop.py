@@ -1,5 +1,5 @@
 import json
-from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 
@@ -56,19 +56,21 @@ def right_or_wrong(body):
     return completions(*[rf"\boxed{{{2 * number}}}" + (r" or \boxed{" if number % 4 else "")] * body["n"])
 
 
-def server_evaluation(address, source, **changes):
-    server = ServerSpec(address=address, model="m", num_parallel=2)
-    choice = BenchmarkChoice(name="aime24", source=str(source), **changes)
-    return tiny_evaluation("served", (choice,), generator="server", server=server)
+@contextmanager
+def evaluated_by(tmp_path, source, behaviour=right_or_wrong, spec=None, **changes):
+    """Give an evaluation of questions in AIME's place, and the server that it asks."""
+    with serving(behaviour) as asked:
+        server = ServerSpec(address=asked.address, model="m", num_parallel=1, num_tries=1)
+        choice = BenchmarkChoice(name="aime24", source=str(source), **changes)
+        spec = tiny_evaluation("served", (choice,), generator="server", server=server, **(spec or {}))
+        yield RunDirectory.create(tmp_path / "runs", spec), asked
 
 
 def test_means_of_reward_parts_are_beside_the_scores(tmp_path, benchmark_file, monkeypatch):
     shortness = "tests.jobs.training.outside_rewards:shortness"
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests.jobs.training.outside_rewards")
-    with serving(right_or_wrong) as server:
-        spec = server_evaluation(server.address, benchmark_file, num_questions=4)
-        spec = spec.model_copy(update={"reward_parts": ("answer", "format", shortness)})
-        run = RunDirectory.create(tmp_path / "runs", spec)
+    parts = {"reward_parts": ("answer", "format", shortness)}
+    with evaluated_by(tmp_path, benchmark_file, spec=parts, num_questions=4) as (run, _):
         assert attempt(run) is RunStatus.FINISHED
     (event,) = (json.loads(line) for line in events(run))
     # Of 0 to 3 the even ones are boxed, "4" before a box that never closes, which is right in training.
@@ -76,66 +78,51 @@ def test_means_of_reward_parts_are_beside_the_scores(tmp_path, benchmark_file, m
     means = event["reward_parts"]
     assert (means["answer"], means["format"]) == (0.5, 0.5)
     assert means[shortness] == pytest.approx(sum(1 / (1 + length) for length in lengths) / 4)
+    assert {scheme: sum(right) for scheme, right in event["num_correct"].items()} == {"paper": 1, "training": 2}
 
 
 def test_stopped_evaluation_goes_on_where_it_was(tmp_path, benchmark_file):
-    with serving(right_or_wrong) as server:
-        spec = server_evaluation(server.address, benchmark_file, samples_per_question=2)
-        run = RunDirectory.create(tmp_path / "runs", spec)
+    with evaluated_by(tmp_path, benchmark_file, samples_per_question=2) as (run, server):
         assert attempt(run, Switch(0)) is RunStatus.STOPPED
         assert server.asked == []
         control = Switch()
         assert attempt(run, control) is RunStatus.FINISHED
-    assert control.num_done == 30
-    assert len(server.asked) == 30
+    assert control.num_done == len(server.asked) == 30
     assert len(events(run)) == 1
 
 
 def test_line_cut_short_by_a_kill_is_asked_again_and_no_other(tmp_path, benchmark_file):
-    with serving(right_or_wrong) as server:
-        run = RunDirectory.create(tmp_path / "runs", server_evaluation(server.address, benchmark_file, num_questions=6))
+    with evaluated_by(tmp_path, benchmark_file, num_questions=6) as (run, server):
         attempt(run)
         (path,) = run.path.glob("evaluation/aime24-*.jsonl")
         whole = path.read_bytes()
         path.write_bytes(whole[:-40])
-        server.asked.clear()
         assert attempt(run) is RunStatus.FINISHED
-        assert len(server.asked) == 1
+    assert len(server.asked) == 6 + 1
     assert path.read_bytes() == whole[:-40]
 
 
-def test_answers_that_an_older_grader_decided_are_graded_again_but_not_asked_again(
-    tmp_path, benchmark_file, monkeypatch
-):
-    with serving(right_or_wrong) as server:
-        run = RunDirectory.create(tmp_path / "runs", server_evaluation(server.address, benchmark_file, num_questions=3))
+def test_answers_of_an_older_grader_are_graded_again_but_not_asked_again(tmp_path, benchmark_file, monkeypatch):
+    with evaluated_by(tmp_path, benchmark_file, num_questions=3) as (run, server):
         with monkeypatch.context() as older:
             older.setattr(evaluation_loop, "grader_version", lambda: "older")
             attempt(run)
-        server.asked.clear()
         assert attempt(run) is RunStatus.FINISHED
-        assert server.asked == []
+    assert len(server.asked) == 3
     assert [line["grader_version"] for line in answer_lines(run)] == ["older"] * 3 + [grader_version()] * 3
 
 
 def test_server_that_fails_midway_keeps_what_it_answered(tmp_path, benchmark_file):
-    is_ill = [True]
-
     def sometimes(body):
-        return Reply("", 500) if is_ill[0] and "What is 7+7?" in body["prompt"] else right_or_wrong(body)
+        return Reply("", 500) if "What is 7+7?" in body["prompt"] else right_or_wrong(body)
 
-    with serving(sometimes) as server:
-        spec = server_evaluation(server.address, benchmark_file)
-        spec = spec.model_copy(update={"server": spec.server.model_copy(update={"num_tries": 1, "num_parallel": 1})})
-        run = RunDirectory.create(tmp_path / "runs", spec)
+    with evaluated_by(tmp_path, benchmark_file, sometimes) as (run, server):
         with pytest.raises(TrainingError):
             attempt(run)
-        num_before = len(server.asked)
-        is_ill[0] = False
+        assert len(server.asked) < 30
+        server.behaviour = right_or_wrong
         assert attempt(run) is RunStatus.FINISHED
-    prompts = Counter(body["prompt"] for _, body in server.asked)
-    assert num_before < 30
-    assert sum(prompts.values()) <= 32  # the one that failed, and one that may have been under way
+    assert len(server.asked) <= 32  # the one that failed, and one that may have been under way
 
 
 def test_embedded_answers_are_the_same_after_a_resume(tmp_path, benchmark_file):
