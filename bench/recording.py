@@ -55,11 +55,7 @@ EMBEDDED_STEP_MS = 100.0
 STEPS_A_SECOND = 4
 """About the embedded engine's pace on chains."""
 READERS_PAUSE_SECONDS = 0.05
-TARGETS = {
-    "paper/share_of_step": "<= 0.002",
-    "embedded/share_of_100_ms": "<= 0.02",
-    "size/json_lines_ratio": ">= 7",
-}
+TARGETS = {"paper/share_of_step": "<= 0.002", "embedded/share_of_100_ms": "<= 0.02", "size/json_lines_ratio": ">= 7"}
 RATES = {"ingest/metric_points_per_s": 100_000, "ingest/trajectories_per_s": 5_000}
 """Into SQLite; half of that into PostgreSQL."""
 READERS = {"readers/runs_list_ms": "<= 50", "readers/chart_ms": "<= 50"}

@@ -290,8 +290,7 @@ def main(
         int, typer.Option("--trajectories", min=1, help="Trajectories in all, about; most in the first run.")
     ] = 100_000,
     run: Annotated[
-        str | None,
-        typer.Option("--from", metavar="RUN", help="Recorded run to start from; else the newest."),
+        str | None, typer.Option("--from", metavar="RUN", help="Recorded run to start from; else the newest.")
     ] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,

@@ -49,12 +49,7 @@ _COMMON_WORDS = """
 _SYLLABLES = [onset + vowel for onset, vowel in product("bdfgklmnprstvz", "aeiou")]
 _NUM_RARE_WORDS = 12_000
 _SENTENCE_WORDS = (8, 20)
-_SQLITE_SETTINGS = (
-    "foreign_keys = OFF",
-    "synchronous = OFF",
-    "cache_size = -500000",
-    "temp_store = MEMORY",
-)
+_SQLITE_SETTINGS = ("foreign_keys = OFF", "synchronous = OFF", "cache_size = -500000", "temp_store = MEMORY")
 _CONSTRAINTS = text(
     "SELECT conname, pg_get_constraintdef(oid) AS definition FROM pg_constraint"
     " WHERE conrelid = CAST(:name AS regclass) AND contype IN ('f', 'p') ORDER BY contype"

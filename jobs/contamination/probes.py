@@ -48,13 +48,9 @@ def _other_number(number: str, rng: random.Random, taken: set[str]) -> str:
     head = number.rstrip("0")
     zeros = number[len(head) :]
     first = 10 ** (len(head) - 1)
-    others = [str(value) + zeros for value in _sample_heads(first, rng) if value % 10 and str(value) != head]
+    sample = rng.sample(range(first, 10 * first), min(9 * first, 60))
+    others = [str(value) + zeros for value in sample if value % 10 and str(value) != head]
     return next((other for other in others if other not in taken), others[0])
-
-
-def _sample_heads(first: int, rng: random.Random) -> list[int]:
-    """Return all numbers of one digit in random order, else some of as many digits as `first`."""
-    return rng.sample(range(first, 10 * first), min(9 * first, 60))
 
 
 def probe_model(policy: PolicyModel, questions: Sequence[str], seed: int = 0) -> ModelProbe:

@@ -138,7 +138,12 @@ def benchmark_event(
         "comparability_key": comparability_key(parts),
         "samples_per_question": benchmark.samples_per_question,
         "question_ids": [entry.question_id for entry in ordered],
-        "num_correct": {scheme.value: [_num_correct(value, scheme) for value in ordered] for scheme in Scheme},
+        "num_correct": {
+            scheme.value: [
+                sum(getattr(outcome, scheme) is Grade.CORRECT for outcome in item.outcomes) for item in ordered
+            ]
+            for scheme in Scheme
+        },
         "outcomes": {
             scheme.value: dict(
                 Counter(str(getattr(side, scheme)) for answered in ordered for side in answered.outcomes)
@@ -153,10 +158,6 @@ def benchmark_event(
         "source_run_id": spec.model.run_id,
         "source_step": spec.model.step,
     }
-
-
-def _num_correct(answered: AnsweredQuestion, scheme: Scheme) -> int:
-    return sum(getattr(outcome, scheme) is Grade.CORRECT for outcome in answered.outcomes)
 
 
 def reward_means(

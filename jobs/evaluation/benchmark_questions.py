@@ -97,7 +97,8 @@ class _Reading:
             if "reward_model" not in raw and "data_source" not in raw:
                 yield number, _from_columns(self.origin, number, raw, self.protocol, self.notices)
             elif self._is_meant(str(raw.get("data_source", ""))):
-                yield number, _from_schema(self.origin, number, raw, self.protocol)
+                row = check_row(self.origin, number, raw, self.protocol.answer_kind)
+                yield number, BenchmarkQuestion(row.question_id, row.messages, row.answer, row.answer_kind)
 
     def _is_meant(self, data_source: str) -> bool:
         names = self.protocol.data_sources
@@ -145,18 +146,13 @@ def _check_count(reading: _Reading, num_questions: int, choice: BenchmarkChoice)
     )
 
 
-def _from_schema(origin: str, number: int, raw: RawRow, protocol: Protocol) -> BenchmarkQuestion:
-    row = check_row(origin, number, raw, protocol.answer_kind)
-    return BenchmarkQuestion(row.question_id, row.messages, row.answer, row.answer_kind)
-
-
 def _from_columns(origin: str, number: int, raw: RawRow, protocol: Protocol, notices: list[str]) -> BenchmarkQuestion:
     row = f"{origin}, row {number}"
     identity, text, gold, odd = read_plain_row(raw, row)
     answer = _as_text(gold)
     kind = protocol.answer_kind
     if kind == "auto":
-        kind = "choice" if has_options(raw) else "math"
+        kind = "choice" if any(key in raw for key in ("options", "choices", "Correct Answer")) else "math"
     if not text.strip() or not answer:
         raise DataError(f"{row}: expected a question and its gold answer, got {gold!r}.")
     if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
@@ -236,11 +232,6 @@ def iterate_rows(source: str | None, hub: HubDataSet | None) -> Iterator[tuple[i
         yield from iterate_raw_rows(source, split)
     else:
         yield from _iterate_hub(HubDataSet(source, split))
-
-
-def has_options(raw: RawRow) -> bool:
-    """Return whether a row that is not in verl's schema asks for one of several options."""
-    return any(key in raw for key in ("options", "choices", "Correct Answer"))
 
 
 def read_plain_row(raw: RawRow, origin: str) -> tuple[str | None, str, object, str | None]:

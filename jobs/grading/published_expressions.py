@@ -31,7 +31,8 @@ def read_expression(text: str) -> sympy.Expr:
     """
     reader = _Reader(_tokens(text))
     value = reader.sum()
-    reader.expect_end()
+    if reader.next:
+        raise ExpressionError(f"{reader.next!r} is too much.")
     return value
 
 
@@ -42,14 +43,12 @@ def _tokens(text: str) -> list[str]:
         match = _TOKEN.match(text, place)
         if match is None:
             raise ExpressionError(f"{text[place : place + 20]!r} is no part of a formula.")
-        tokens += _split_name(match.group(2)) if match.group(2) else [match.group().strip()]
+        name = match.group(2)
+        # A name that is not known is single letters.
+        is_whole = name is None or name in _FUNCTIONS or name in _CONSTANTS
+        tokens += [match.group().strip()] if is_whole else list(name)
         place = match.end()
     return tokens
-
-
-def _split_name(name: str) -> list[str]:
-    """Return a known name as it is, any other as single letters."""
-    return [name] if name in _FUNCTIONS or name in _CONSTANTS else list(name)
 
 
 class _Reader:
@@ -60,43 +59,39 @@ class _Reader:
         self._place = 0
 
     @property
-    def _next(self) -> str:
+    def next(self) -> str:
         return self._tokens[self._place] if self._place < len(self._tokens) else ""
 
     def _take(self) -> str:
-        token = self._next
+        token = self.next
         self._place += 1
         return token
 
-    def expect_end(self) -> None:
-        if self._next:
-            raise ExpressionError(f"{self._next!r} is too much.")
-
     def sum(self) -> Any:  # noqa: ANN401 - sympy has no one type for what its operators return
         value = self._product()
-        while self._next in ("+", "-"):
+        while self.next in ("+", "-"):
             value = value + self._product() if self._take() == "+" else value - self._product()
         return value
 
     def _product(self) -> Any:  # noqa: ANN401 - as above
         value = self._signed()
-        while self._next and self._next not in ("+", "-", ")"):
-            if self._next in ("*", "/"):
+        while self.next and self.next not in ("+", "-", ")"):
+            if self.next in ("*", "/"):
                 value = value * self._signed() if self._take() == "*" else value / self._signed()
             else:
                 value = value * self._power()
         return value
 
     def _signed(self) -> Any:  # noqa: ANN401 - as above
-        if self._next in ("+", "-"):
+        if self.next in ("+", "-"):
             return self._signed() if self._take() == "+" else -self._signed()
         return self._power()
 
     def _power(self) -> Any:  # noqa: ANN401 - as above
         base = self._atom()
-        if self._next == "!":
+        if self.next == "!":
             raise ExpressionError("a factorial is not compared.")
-        if self._next not in ("^", "**"):
+        if self.next not in ("^", "**"):
             return base
         self._take()
         exponent = self._signed()

@@ -74,7 +74,7 @@ def calibrate(items: Sequence[LabelledVotes]) -> Calibration:
         num_items=len(items),
         sensitivity=wilson(true_positives, num_positives),
         specificity=wilson(true_negatives, len(judged) - num_positives),
-        accuracy=_ratio(true_positives + true_negatives, len(judged)),
+        accuracy=(true_positives + true_negatives) / len(judged) if judged else math.nan,
         kappa=cohen_kappa(Counter(judged)),
         unjudged=wilson(len(items) - len(judged), len(items)),
         flips=wilson(sum(has_flipped(item.outcomes) for item in several), len(several)),
@@ -119,7 +119,3 @@ def _variance(rate: Rate) -> float:
     """Return the variance of an estimated rate, with one success and one failure added so that 0 of n has one."""
     share = (rate.value * rate.num_items + 1.0) / (rate.num_items + 2.0)
     return share * (1.0 - share) / (rate.num_items + 2.0)
-
-
-def _ratio(count: int, num_items: int) -> float:
-    return count / num_items if num_items else math.nan

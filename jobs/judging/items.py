@@ -52,7 +52,8 @@ class RunItems:
         self.source = run.run_id
         self._questions = read_training_questions(run)
         files = counted_step_files(run)
-        steps = [step for step in sorted(files) if _is_in(step, chosen)]
+        first, last = chosen.first_step or 0, chosen.last_step
+        steps = [step for step in sorted(files) if first <= step and (last is None or step <= last)]
         locations = [
             _Location(files[step], step, row) for step in steps for row in _rows_to_judge(files[step], step, chosen)
         ]
@@ -136,10 +137,6 @@ def read_training_questions(run: RunDirectory) -> dict[int, dict[str, Any]]:
     if path is None:
         raise TrainingError(f"{run.run_id}: has recorded no training questions; name a training run that has started.")
     return {question["question_index"]: question for question in read_questions(path)["questions"]}
-
-
-def _is_in(step: int, chosen: JudgedSpec) -> bool:
-    return (chosen.first_step or 0) <= step and (chosen.last_step is None or step <= chosen.last_step)
 
 
 def _rows_to_judge(path: Path, step: int, chosen: JudgedSpec) -> list[int]:

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from jobs.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending, guess_tokens
@@ -85,14 +85,9 @@ def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, contr
 def _ask_oracle(
     spec: JudgeSpec, items: Items, recorded: RecordedVotes, recorder: RunRecorder, control: Control
 ) -> RunStatus:
-    records = VoteRecords(
-        recorder,
-        control,
-        source=items.source,
-        judge=oracle_name(next(iter(items))),
-        prompt=ORACLE_PROMPT,
-        num_all=len(items),
-    )
+    task_name = next(iter(items)).details.get("data_source", CHAINS_SOURCE)
+    judge = f"{str(task_name).replace('_', ' ')} oracle"
+    records = VoteRecords(recorder, control, items.source, judge, ORACLE_PROMPT, len(items))
     records.start(len(recorded.votes))
     tasks = _tasks(spec, items, recorded)
     while batch := list(islice(tasks, ORACLE_BATCH)):
@@ -115,9 +110,7 @@ async def _ask_server(
     prompt = load_judge_prompt()
     spending = Spending(server.max_requests, server.max_total_tokens, recorded.num_requests, recorded.num_tokens)
     num_all = len(items) * spec.num_votes
-    records = VoteRecords(
-        recorder, control, source=items.source, judge=server.model, prompt=prompt.version_name, num_all=num_all
-    )
+    records = VoteRecords(recorder, control, items.source, server.model, prompt.version_name, num_all)
     records.start(len(recorded.votes), spending)
     async with JudgeClient(server, spending) as client:
         poll = Poll(client, server, prompt, records, job_id)
@@ -138,21 +131,19 @@ def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first_error(error) if isinstance(error, BaseExceptionGroup) else error
 
 
+@dataclass(slots=True)
 class Poll:
     """Keeps `num_parallel` requests pending until tasks run out, a stop, the spend cap or a failing server."""
 
-    def __init__(
-        self, client: JudgeClient, spec: JudgeServerSpec, prompt: JudgePrompt, records: VoteRecords, job_id: str
-    ) -> None:
-        self._client = client
-        self._spec = spec
-        self._prompt = prompt
-        self._records = records
-        self._job_id = job_id
-        self._capped_by = ""
-        self._is_over = False
-        self._failed: list[tuple[Task, JudgeAnswer]] = []
-        """Consecutive questions without an answer. If the server fails for good, a resume requests them again."""
+    _client: JudgeClient
+    _spec: JudgeServerSpec
+    _prompt: JudgePrompt
+    _records: VoteRecords
+    _job_id: str
+    _capped_by: str = ""
+    _is_over: bool = False
+    _failed: list[tuple[Task, JudgeAnswer]] = field(default_factory=list)
+    """Consecutive questions without an answer. If the server fails for good, a resume requests them again."""
 
     async def run(self, tasks: Iterator[Task], control: Control) -> bool:
         """Request every vote and return whether all arrived; False if a stop was requested.
@@ -201,7 +192,9 @@ class Poll:
             return
         messages = self._prompt.messages(item.problem, item.solution)
         self._records.record_request(item, task.vote, guess_tokens(messages, self._spec.max_tokens))
-        answer = await self._client.ask(messages, _request_key(self._job_id, item.item_id, task.vote))
+        # A hash, since ids may have characters that no header allows.
+        vote_name = f"{self._job_id}\n{item.item_id}\n{task.vote}".encode("utf-8", "surrogatepass")
+        answer = await self._client.ask(messages, hashlib.sha256(vote_name).hexdigest()[:32])
         if answer.is_failure:
             self._add_failure(task, answer)
             return
@@ -226,16 +219,6 @@ class Poll:
         is_answer = not answer.reason
         verdict = read_verdict(answer.text) if is_answer else JudgeVerdict(VoteOutcome.UNJUDGED, answer.reason)
         self._records.add(task.item, task.vote, verdict, answer)
-
-
-def _request_key(job_id: str, item_id: str, vote: int) -> str:
-    """Return an idempotency key of a vote: a hash, since ids may have characters that no header allows."""
-    return hashlib.sha256(f"{job_id}\n{item_id}\n{vote}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def oracle_name(item: JudgedItem) -> str:
-    """Return what the oracle of this item's task is called as a judge."""
-    return f"{str(item.details.get('data_source', CHAINS_SOURCE)).replace('_', ' ')} oracle"
 
 
 def judge_item(item: JudgedItem) -> JudgeVerdict:

@@ -83,7 +83,7 @@ def read_verdict(answer: str) -> JudgeVerdict:
     boxes = list(_BOX.finditer(text))
     if not boxes:
         return _unjudged("no_box", issues)
-    readings = [_plain_content(box[1]) for box in boxes]
+    readings = [_FORMATTING.sub(r"\1", box[1]).strip().strip(".*").strip().lower() for box in boxes]
     if text.rfind("\\boxed") != boxes[-1].start() or readings[-1] not in _VERDICTS:
         return _unjudged("last_box_is_no_verdict", issues)
     if set(_VERDICTS) <= set(readings):
@@ -111,10 +111,6 @@ def _classify(line: str) -> IssueClass | None:
     if not mentions or _NO_ISSUE.search(label):
         return None
     return min(mentions)[1]
-
-
-def _plain_content(content: str) -> str:
-    return _FORMATTING.sub(r"\1", content).strip().strip(".*").strip().lower()
 
 
 def _unjudged(reason: str, issues: tuple[IssueClass, ...] = ()) -> JudgeVerdict:

@@ -101,19 +101,17 @@ def _all_events(run: RunDirectory) -> Iterator[dict[str, Any]]:
         position, has_more = batch.position, batch.has_more
 
 
+@dataclass(slots=True)
 class VoteRecords:
     """Records votes of one judge on one source and counts them."""
 
-    def __init__(
-        self, recorder: RunRecorder, control: Control, *, source: str, judge: str, prompt: str, num_all: int
-    ) -> None:
-        self._recorder = recorder
-        self._control = control
-        self._source = source
-        self._judge = judge
-        self._prompt = prompt
-        self.num_all = num_all
-        self.num_done = 0
+    _recorder: RunRecorder
+    _control: Control
+    _source: str
+    _judge: str
+    _prompt: str
+    num_all: int
+    num_done: int = 0
 
     def start(self, num_done: int, spending: Spending | None = None) -> None:
         """Record the number of votes, those of earlier attempts and what these spent."""

@@ -40,11 +40,7 @@ class _GenerationBlocks(Extension):
 
 
 def render_conversation(
-    template: str,
-    tokens: Mapping[str, str | None],
-    messages: Sequence[Mapping[str, str]],
-    *,
-    adds_turn: bool = True,
+    template: str, tokens: Mapping[str, str | None], messages: Sequence[Mapping[str, str]], *, adds_turn: bool = True
 ) -> str:
     """Return the messages in a template, by default with the beginning of the assistant's turn.
 

@@ -130,7 +130,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     vocabulary = {token: number for number, token in enumerate((*SPECIAL_TOKENS, *TEXT_TOKENS))}
     longest_first = sorted(TEXT_TOKENS, key=len, reverse=True)
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN_TOKEN))
-    pattern = Regex("|".join(_escape(token) for token in longest_first))
+    pattern = Regex("|".join(re.escape(token).replace("\\\n", "\n") for token in longest_first))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
@@ -142,7 +142,3 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         model_max_length=MAX_TOKENS,
     )
-
-
-def _escape(token: str) -> str:
-    return re.escape(token).replace("\\\n", "\n")

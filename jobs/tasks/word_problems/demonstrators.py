@@ -79,7 +79,7 @@ def write_demonstration(story: Story, rng: random.Random, demonstrators: Demonst
     if kind < skipping_share + demonstrators.guessing:
         return f"I guess {_write_box(str(story.numbers[-1]))}."
     steps = work_out(story, rng, demonstrators.error_scale)
-    return f"{write_steps(steps, rng)}{_separator(rng)}{_write_answer(steps[-1].result, rng)}"
+    return write_steps(steps, rng) + rng.choice((" ", "\n")) + _write_answer(steps[-1].result, rng)
 
 
 def work_out(story: Story, rng: random.Random, error_scale: float) -> list[WrittenStep]:
@@ -202,10 +202,6 @@ def _beginnings(rng: random.Random) -> Iterator[str]:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _separator(rng: random.Random) -> str:
-    return rng.choice((" ", "\n"))
 
 
 def _write_answer(answer: str, rng: random.Random) -> str:

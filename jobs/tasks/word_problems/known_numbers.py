@@ -149,13 +149,9 @@ def _num_true(equations: Sequence[tuple[Expression, ...]], letters: Letters) -> 
     """Return how many equations are true before the first false one."""
     for index, sides in enumerate(equations):
         try:
-            values = {evaluate(side, _nothing, letters).value for side in sides}
+            values = {evaluate(side, lambda _: frozenset(), letters).value for side in sides}
         except NotComputableError:
             return index
         if len(values) > 1:
             return index
     return len(equations)
-
-
-def _nothing(_: Fraction) -> frozenset[int]:
-    return frozenset()

@@ -172,7 +172,12 @@ def make_stories(
     num_misses = 0
     while len(stories) < num_stories:
         story = draw_any_story(rng, min_operations, max_operations, size)
-        if story is None or story.text in seen or story.number_set in seen or holds_out(story) != is_held_out:
+        if (
+            story is None
+            or story.text in seen
+            or story.number_set in seen
+            or is_held_out_set(story.number_set) != is_held_out
+        ):
             num_misses += 1
             if num_misses > MAX_MISSES:
                 raise ValueError(
@@ -189,7 +194,9 @@ def make_stories(
 def draw_any_story(rng: random.Random, min_operations: int, max_operations: int, size: NumberSize) -> Story | None:
     """Return a story, held out or not; None where the drawn form needs more different numbers than the size has."""
     try:
-        return draw_story(rng, _draw_form(rng, min_operations, max_operations), size)
+        num_operations = rng.randint(min_operations, max_operations)
+        form = rng.choice([form for form in load_forms() if form.num_operations == num_operations])
+        return draw_story(rng, form, size)
     except NoStoryError:
         return None
 
@@ -205,17 +212,7 @@ def story_metadata(story: Story) -> dict[str, object]:
     return {"data_source": SOURCE, "answer_kind": SOURCE, "difficulty": story.difficulty} | story.details()
 
 
-def holds_out(story: Story) -> bool:
-    """Return whether a story's set of numbers is held out."""
-    return is_held_out_set(story.number_set)
-
-
 def is_held_out_set(numbers: Sequence[Fraction]) -> bool:
     """Return whether a set of numbers, sorted, is held out."""
     content = " ".join(str(number) for number in numbers)
     return hashlib.sha256(content.encode()).digest()[0] % HELD_OUT_SHARE == 0
-
-
-def _draw_form(rng: random.Random, min_operations: int, max_operations: int) -> Form:
-    num_operations = rng.randint(min_operations, max_operations)
-    return rng.choice([form for form in load_forms() if form.num_operations == num_operations])

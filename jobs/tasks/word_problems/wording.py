@@ -37,7 +37,7 @@ def read_words(tokens: Sequence[Token]) -> list[Token]:
         number = _number_at(tokens, index) if token.kind is Kind.WORD else None
         if number is not None:
             value, index, is_share = number
-            read.append(_replaced(token, tokens[index - 1], Kind.NUMBER, value, is_share))
+            read.append(Token(Kind.NUMBER, token.text, token.start, tokens[index - 1].end, value, is_share))
             if token.text in _MULTIPLES and _is_number(tokens, index):
                 read.append(Token(Kind.OPERATOR, "*", token.start, token.end))
             continue
@@ -49,10 +49,6 @@ def read_words(tokens: Sequence[Token]) -> list[Token]:
             read.append(token)
         index += max(1, length)
     return read
-
-
-def _replaced(first: Token, last: Token, kind: Kind, value: Fraction, is_share: bool) -> Token:
-    return Token(kind, first.text, first.start, last.end, value, is_share)
 
 
 def _number_at(tokens: Sequence[Token], index: int) -> tuple[Fraction, int, bool] | None:

@@ -79,12 +79,7 @@ def test_busy_server_is_asked_again():
 
 @pytest.mark.parametrize(
     ("reply", "num_requests"),
-    [
-        (Reply("", 503), 2),
-        (Reply({"error": "no key"}, 401), 1),
-        (completions("only one"), 1),
-        (Reply("<html>"), 1),
-    ],
+    [(Reply("", 503), 2), (Reply({"error": "no key"}, 401), 1), (completions("only one"), 1), (Reply("<html>"), 1)],
 )
 @pytest.mark.usefixtures("impatient")
 def test_server_that_gives_no_answers_fails_the_evaluation(reply, num_requests):

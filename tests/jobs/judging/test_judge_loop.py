@@ -50,7 +50,7 @@ def test_the_oracle_judges_every_correct_response_and_names_the_first_fault(tmp_
         (6, "valid", ()),
         (7, "invalid", ("calculation",)),
     ]
-    assert {vote.source for vote in votes_of(job)} == {"trained"}
+    assert {(vote.source, vote.judge) for vote in votes_of(job)} == {("trained", "chains oracle")}
 
 
 def test_a_server_that_judges_well_agrees_with_the_oracle(tmp_path):

@@ -10,7 +10,7 @@ from jobs.engines.verl_ray.reward import compute_score, describe_question
 from jobs.grading.reward_function import Response
 from jobs.grading.rewards import TASKS, BuiltInTask
 from jobs.judging.items import JudgedItem
-from jobs.judging.judge_loop import judge_item, oracle_name
+from jobs.judging.judge_loop import judge_item
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.trajectory_file import read_questions
 from jobs.runs.control import RunStatus
@@ -171,8 +171,6 @@ def test_the_oracle_as_a_judge_names_the_class_of_the_first_fault(chat_model):
     assert verdict("7 + 7 = 15. \\boxed{1}")[0] == "invalid"
     assert verdict("hm") == ("unjudged", "unreadable", ())
     assert judge_item(JudgedItem("1", "", "", details={"data_source": "word_problems"})).reason == "no_word_problem"
-    assert oracle_name(JudgedItem("1", "", "", details=details)) == "word problems oracle"
-    assert oracle_name(JudgedItem("1", "", "")) == "chains oracle"
 
 
 def test_word_problems_have_one_to_six_operations_unless_said_otherwise_and_as_many_as_there_are():

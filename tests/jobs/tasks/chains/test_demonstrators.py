@@ -92,7 +92,7 @@ def test_tokens_come_back_from_any_decoded_text(ids):
 
 def test_the_longest_token_wins_and_other_characters_become_the_unknown_token():
     assert TOKENIZER.tokenize("```python\nx=1\nprint(x)\n```\n") == [
-        *("```python\n", "x", "=", "1", "\n", "print(", "x", ")", "\n", "```\n"),
+        *("```python\n", "x", "=", "1", "\n", "print(", "x", ")", "\n", "```\n")
     ]
     assert TOKENIZER.tokenize("Q1 z") == ["Q", "1", "<unk>"]
 
