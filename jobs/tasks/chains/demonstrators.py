@@ -1,4 +1,4 @@
-"""Noisy demonstrators: the imperfect solutions that the warm start learns from."""
+"""Noisy demonstrators, the imperfect solutions that the warm start learns from, and the tokenizer of their texts."""
 
 import random
 import re

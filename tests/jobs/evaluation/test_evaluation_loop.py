@@ -78,7 +78,7 @@ def test_means_of_reward_parts_are_beside_the_scores(tmp_path, benchmark_file, m
     means = event["reward_parts"]
     assert (means["answer"], means["format"]) == (0.5, 0.5)
     assert means[shortness] == pytest.approx(sum(1 / (1 + length) for length in lengths) / 4)
-    assert {scheme: sum(right) for scheme, right in event["num_correct"].items()} == {"paper": 1, "training": 2}
+    assert {scheme: sum(right) for scheme, right in event["num_correct"].items()} == {"paper": 32, "training": 64}
 
 
 def test_stopped_evaluation_goes_on_where_it_was(tmp_path, benchmark_file):

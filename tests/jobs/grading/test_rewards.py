@@ -18,56 +18,40 @@ STEPS = "6;a*2=2;b*9=8;c-5=3;d*3=9;"
 NO_TOKENS = np.zeros(0, dtype=np.int32)
 
 
-@pytest.mark.parametrize(
-    ("text", "is_truncated", "expected"),
-    [
-        (STEPS + r"\boxed{9}", False, (1.0, "correct", True, False)),
-        (r"6;\boxed{9}", False, (1.0, "correct", False, False)),
-        (STEPS + r"\boxed{8}", False, (0.0, "wrong", False, False)),
-        (STEPS + "```python\nx=9\nprint(x)\n```\n\\boxed{9}", False, (1.0, "correct", True, True)),
-        (STEPS, False, (0.0, "unparsed", False, False)),
-        (STEPS + r"\boxed{9}", True, (0.0, "unparsed", False, False)),
-    ],
-)
-def test_chains_are_rewarded_for_the_exact_answer_and_judged_by_the_oracle(text, is_truncated, expected):
-    [verdict] = ChainsReward().grade([QUESTION], [Response(text, NO_TOKENS, is_truncated)])
-    assert dataclasses.astuple(verdict) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "is_truncated", "reward", "outcome"),
-    [
-        (STEPS + r"\boxed{9}", False, 1.0, "correct"),
-        (STEPS + r"\boxed{8}", False, 0.8, "wrong"),
-        (r"6;a*2=2;b*9=8;c-5=4;d*3=2;\boxed{9}", False, 0.6, "correct"),
-        (r"6;a*2=3;\boxed{8}", False, 0.0, "wrong"),
-        (STEPS, False, 0.8, "unparsed"),
-        (STEPS + r"\boxed{9}", True, 0.0, "unparsed"),
-    ],
-)
-def test_graded_chains_earn_a_share_for_each_right_step_and_the_answer(text, is_truncated, reward, outcome):
-    [verdict] = ChainsReward(is_graded=True).grade([QUESTION], [Response(text, NO_TOKENS, is_truncated)])
-    assert (verdict.reward, verdict.outcome) == (pytest.approx(reward), outcome)
-
-
+EXACT, GRADED, CODE = ChainsReward(), ChainsReward(is_graded=True), ChainsReward(code_reward_rate=1.0)
 RIGHT_CODE = "```python\nx=(((6*2)*9)-5)*3\nx%=10\nprint(x)\n```\n"
+WRONG_CODE = RIGHT_CODE.replace("*3", "*2")
 
 
 @pytest.mark.parametrize(
-    ("text", "is_truncated", "reward"),
+    ("rules", "text", "is_truncated", "expected"),
     [
-        (RIGHT_CODE + r"\boxed{8}", False, 1.0),
-        (RIGHT_CODE, False, 1.0),
-        (RIGHT_CODE + r"\boxed{8}", True, 0.0),
-        (RIGHT_CODE.replace("*3", "*2") + r"\boxed{8}", False, 0.0),
-        (RIGHT_CODE.replace("*3", "*2") + r"\boxed{9}", False, 1.0),
-        (r"\boxed{8}", False, 0.0),
+        # what follows: reward, outcome, validity
+        (EXACT, STEPS + r"\boxed{9}", False, (1.0, "correct", True)),
+        (EXACT, r"6;\boxed{9}", False, (1.0, "correct", False)),
+        (EXACT, STEPS + r"\boxed{8}", False, (0.0, "wrong", False)),
+        (EXACT, STEPS + "```python\nx=9\nprint(x)\n```\n\\boxed{9}", False, (1.0, "correct", True)),
+        (EXACT, STEPS, False, (0.0, "unparsed", False)),
+        (EXACT, STEPS + r"\boxed{9}", True, (0.0, "unparsed", False)),
+        (GRADED, STEPS + r"\boxed{9}", False, (1.0, "correct", True)),
+        (GRADED, STEPS + r"\boxed{8}", False, (0.8, "wrong", False)),
+        (GRADED, r"6;a*2=2;b*9=8;c-5=4;d*3=2;\boxed{9}", False, (0.6, "correct", False)),
+        (GRADED, r"6;a*2=3;\boxed{8}", False, (0.0, "wrong", False)),
+        (GRADED, STEPS, False, (0.8, "unparsed", False)),
+        (GRADED, STEPS + r"\boxed{9}", True, (0.0, "unparsed", False)),
+        (CODE, RIGHT_CODE + r"\boxed{8}", False, (1.0, "correct", False)),
+        (CODE, RIGHT_CODE, False, (1.0, "correct", False)),
+        (CODE, RIGHT_CODE + r"\boxed{8}", True, (0.0, "unparsed", False)),
+        (CODE, WRONG_CODE + r"\boxed{8}", False, (0.0, "wrong", False)),
+        (CODE, WRONG_CODE + r"\boxed{9}", False, (1.0, "correct", False)),
+        (CODE, r"\boxed{8}", False, (0.0, "wrong", False)),
     ],
 )
-def test_code_that_prints_the_answer_is_rewarded_where_that_is_asked_for(text, is_truncated, reward):
-    response = Response(text, NO_TOKENS, is_truncated)
-    [verdict] = ChainsReward(code_reward_rate=1.0).grade([QUESTION], [response])
-    assert (verdict.reward, verdict.is_valid) == (reward, False)
+def test_chains_are_rewarded_for_the_answer_for_each_step_or_for_code(rules, text, is_truncated, expected):
+    """And judged by the oracle, whatever is rewarded."""
+    [verdict] = rules.grade([QUESTION], [Response(text, NO_TOKENS, is_truncated)])
+    assert (verdict.reward, verdict.outcome, verdict.is_valid) == (pytest.approx(expected[0]), *expected[1:])
+    assert verdict.has_code == ("```" in text)
 
 
 def test_code_is_rewarded_on_about_the_share_of_questions_that_is_asked_for():
