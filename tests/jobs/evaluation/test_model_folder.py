@@ -34,9 +34,6 @@ def refuse_the_last(source: str, target: str) -> str:
     return target
 
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
-
-
 @pytest.fixture
 def shards(tmp_path):
     """The share of the only rank, as verl's workers write it, with a token that the model has no embedding for."""
@@ -53,6 +50,9 @@ def shards(tmp_path):
     return folder
 
 
+@pytest.mark.verl
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_merged_shards_are_the_model(shards, tmp_path):
     merge_shards(shards, tmp_path / "model")
     weights = torch.load(shards / "model_world_size_1_rank_0.pt", weights_only=True)
@@ -63,6 +63,9 @@ def test_merged_shards_are_the_model(shards, tmp_path):
     assert policy.tokenizer.encode("x = 5") == before.encode("x = 5")
 
 
+@pytest.mark.verl
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_merger_that_fails_leaves_no_model(shards, tmp_path):
     (shards / "model_world_size_1_rank_0.pt").unlink()
     with pytest.raises(TrainingError):
