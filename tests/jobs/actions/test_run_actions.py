@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,12 +41,6 @@ def evaluation_id(tmp_path) -> str:
     return queue_job(tmp_path, EvalSpec(model=EvalModelSpec(source="owner/model"), benchmarks=(choice,)))
 
 
-@pytest.mark.parametrize("run_id", ["../elsewhere", "workbench", "", "20260101-000000-abcdef"])
-def test_run_that_is_not_there_or_leads_elsewhere_is_refused(tmp_path, run_id):
-    with pytest.raises(CommandError):
-        run_actions.stop(tmp_path, run_id)
-
-
 def test_folder_that_was_never_queued_can_be_started_by_resume(tmp_path):
     run = RunDirectory.create(tmp_path, TrainSpec())
     assert read_state(run).status is RunStatus.STOPPED
@@ -52,23 +48,16 @@ def test_folder_that_was_never_queued_can_be_started_by_resume(tmp_path):
     assert read_state(run).status is RunStatus.QUEUED
 
 
-@pytest.mark.parametrize("name", ["", " ", "x" * 41, "two\nlines"])
-def test_unusable_tag_is_refused(tmp_path, name):
+def test_unusable_tag_and_too_long_note_are_refused(tmp_path):
     run_id = queue_job(tmp_path, TrainSpec())
-    with pytest.raises(CommandError, match="tag: expected"):
-        run_actions.tag(tmp_path, run_id, name)
-
-
-def test_too_long_note_is_refused(tmp_path):
-    run_id = queue_job(tmp_path, TrainSpec())
-    with pytest.raises(CommandError, match="note: expected at most"):
+    for name in ("", " ", "x" * 41, "two\nlines"):
+        with pytest.raises(CommandError, match="tag"):
+            run_actions.tag(tmp_path, run_id, name)
+    with pytest.raises(CommandError, match="note"):
         run_actions.note(tmp_path, run_id, "x" * 20_001)
 
 
 def test_commands_load_no_training_engine(repository: Path):
-    import subprocess
-    import sys
-
     unwanted = "{'torch', 'transformers', 'sqlalchemy'}"
     code = f"import sys, jobs.actions.run_actions; print(sorted({unwanted} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
@@ -79,7 +68,7 @@ def test_run_with_a_damaged_name_is_said_to_be_known_by_its_id(tmp_path):
     run = RunDirectory.create(tmp_path, TrainSpec(name="mine"))
     run.info_path.write_text("{")
     assert lookup.find_run_id(tmp_path, run.run_id) == run.run_id
-    with pytest.raises(CommandError, match=f"damaged run.json by id: {run.run_id}"):
+    with pytest.raises(CommandError, match=run.run_id):
         lookup.find_run_id(tmp_path, "mine")
 
 
@@ -100,5 +89,5 @@ def test_clone_queues_a_judge_and_an_evaluation_again(tmp_path, judge_id, evalua
 
 
 def test_judge_is_not_branched(tmp_path, judge_id):
-    with pytest.raises(CommandError, match="kind: expected train, got judge; name a training run"):
+    with pytest.raises(CommandError, match="kind"):
         run_actions.branch(tmp_path, judge_id, 1)
