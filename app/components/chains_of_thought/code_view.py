@@ -160,8 +160,7 @@ def rule_table(rules: RuleTable) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Applied as"])
 
 
-def hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
-    """Return the table of trajectories."""
+def _hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Id": [row.trajectory_id for row in rows],
@@ -189,7 +188,7 @@ def _hits(run_id: str, wanted: str) -> None:
         notice.show_empty("search_off", "No trajectory matches", "Choose another rule.")
         return
     st.caption(f"The newest {len(rows):,}; a click opens one")
-    frame = hit_table(rows)
+    frame = _hit_table(rows)
     columns = {
         "Text": st.column_config.TextColumn(width="large"),
         "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),

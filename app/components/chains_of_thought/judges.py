@@ -187,13 +187,12 @@ def show_calibration(calibration: Calibration | None) -> None:
         st.code("exgrpo judge --labelled processbench.jsonl --server http://127.0.0.1:8000/v1", language="bash")
         return
     alt = "Sensitivity, specificity, unjudged share and flips with 95% intervals"
-    data_table.show(calibration_table(calibration), "judge-calibration", alt)
+    data_table.show(_calibration_table(calibration), "judge-calibration", alt)
     accuracy = share(calibration.accuracy)
     st.caption(f"Cohen's kappa {number(calibration.kappa)}, accuracy {accuracy}, {calibration.num_items:,} items.")
 
 
-def calibration_table(calibration: Calibration) -> pd.DataFrame:
-    """Return one row per rate."""
+def _calibration_table(calibration: Calibration) -> pd.DataFrame:
     names = {
         "sensitivity": "valid chains called valid",
         "specificity": "invalid chains called invalid",

@@ -22,7 +22,7 @@ _NUMBERS = {
 
 def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
     """Show the story as a sentence, a chart and a table."""
-    st.markdown(summary(row, rows))
+    st.markdown(_summary(row, rows))
     figures.show_card(
         "Entropy and bucket by step", "nats per token; bucket of the question, 0 to K", chart(row, rows),
         f"lineage-{row.trajectory_id}",
@@ -32,8 +32,7 @@ def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
     data_table.show(table(row, rows), name, "What happened, step by step", key=f"lineage-table-{row.trajectory_id}")
 
 
-def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
-    """Return the story in one sentence."""
+def _summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
     stored = next((entry for entry in rows if entry.kind == "inserted"), None)
     replays = [entry for entry in rows if entry.kind == "replayed"]
     num_scored = len(replays) + sum(entry.kind == "scored" for entry in rows)

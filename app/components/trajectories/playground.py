@@ -80,7 +80,7 @@ def show_answers(steps: Sequence[str], records: Sequence[Record]) -> None:
     for column, step in zip(st.columns(len(steps), gap="medium"), steps, strict=True):
         of_step = [record for record in answers if record["step"] == step]
         with column:
-            st.markdown(f"**{name_of(step)}**")
+            st.markdown(f"**{_name_of(step)}**")
             for record in of_step:
                 _show_answer(record, top)
     for record in records:
@@ -111,8 +111,8 @@ def show_form(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[Checkp
             "Prompt", key=f"playground-prompt-{row.run_id}", placeholder="A question, as in the training data"
         )
         columns = st.columns(5, gap="small", vertical_alignment="bottom")
-        first = columns[0].selectbox("Model", [*steps, START], format_func=name_of)
-        second = columns[1].selectbox("Beside it", [START, *steps, _NOBODY], format_func=name_of)
+        first = columns[0].selectbox("Model", [*steps, START], format_func=_name_of)
+        second = columns[1].selectbox("Beside it", [START, *steps, _NOBODY], format_func=_name_of)
         number = columns[2].number_input("Answers of each", 1, MAX_ANSWERS, 2)
         temperature = columns[3].number_input(
             "Temperature", 0.0, max(2.0, usual), usual, step=0.1, help="The run's at first; 0 is greedy"
@@ -127,6 +127,5 @@ def show_form(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[Checkp
     return Question(prompt, models, int(number), float(temperature), int(tokens))
 
 
-def name_of(step: str) -> str:
-    """Return a model's name on the page."""
+def _name_of(step: str) -> str:
     return "Before training" if step == START else "None" if step == _NOBODY else f"Step {int(step):,}"

@@ -85,7 +85,7 @@ def show(values: TokenValues, key: str) -> None:
     with st.container(border=True, key=f"tokens-{key}"):
         shown_text.show_marked(parts(values, chosen, numbers, span))
     figures.show_card(
-        f"{chosen} by position", unit, course(numbers, chosen), f"course-{key}-{chosen}",
+        f"{chosen} by position", unit, _course(numbers, chosen), f"course-{key}-{chosen}",
         f"{chosen} of each token by its position in the response",
     )  # fmt: skip
     with st.expander("Raw tokens", icon=":material/table_rows:", key=f"raw-{key}"):
@@ -110,8 +110,7 @@ def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice, top:
     return pieces
 
 
-def course(numbers: np.ndarray, name: str) -> go.Figure | None:
-    """Return the values against positions."""
+def _course(numbers: np.ndarray, name: str) -> go.Figure | None:
     if not numbers.size:
         return None
     figure = figures.new_figure(height=150)

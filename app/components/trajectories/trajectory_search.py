@@ -155,7 +155,7 @@ def _clear() -> None:
 
 def show_table(rows: Sequence[SnippetRow], opened: int | None) -> None:
     """Show the rows; a click writes the trajectory into the address. An open one below makes the table lower."""
-    frame = trajectory_table(rows)
+    frame = _trajectory_table(rows)
     data_table.choose(
         frame, data_table.key_of("trajectories", [row.trajectory_key for row in rows]),
         "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
@@ -165,8 +165,7 @@ def show_table(rows: Sequence[SnippetRow], opened: int | None) -> None:
     data_table.export(frame, "trajectories")
 
 
-def trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
-    """Return the table of trajectories, one row each."""
+def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Id": [row.trajectory_id for row in rows],
