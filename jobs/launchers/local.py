@@ -35,13 +35,8 @@ class LocalLauncher:
     """
 
     def __init__(self, worker_module: str | None = None, python: str | None = None) -> None:
-        self._worker_module = worker_module or WORKER_MODULE
+        self.worker_module = worker_module or WORKER_MODULE
         self._python = python
-
-    @property
-    def worker_module(self) -> str:
-        """The program that its workers run."""
-        return self._worker_module
 
     def start(self, run: RunDirectory, attempt: int) -> ProcessIdentity:
         """Start the worker of one attempt and return its identity; its output goes to the run's log.
@@ -50,7 +45,7 @@ class LocalLauncher:
             LaunchError: There is no interpreter or it cannot be started, or the worker was gone at once.
         """
         python = self._python or _python_of(run)
-        command = [python, "-P", "-m", self._worker_module, str(run.path.resolve()), str(attempt)]
+        command = [python, "-P", "-m", self.worker_module, str(run.path.resolve()), str(attempt)]
         # SPT_NOENV: setproctitle (of Ray, vLLM) would else overwrite the environment by which processes are found.
         variables = dict.fromkeys(WITHHELD_VARIABLES, "")
         variables |= {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve()), "SPT_NOENV": "1"}

@@ -80,16 +80,12 @@ class RayJobsLauncher:
         self._run_id = run.run_id
         self.attempt_path = run.attempt_path(attempt).resolve()
         self._token = os.environ.get(RAY_TOKEN_VARIABLE)
-        self._api = RayJobsApi(self._spec.ray.address or "", self._token)
+        self.api = RayJobsApi(self._spec.ray.address or "", self._token)
 
     @property
     def submission_id(self) -> str:
         """The job's name on the cluster."""
         return self._id_of(self._attempt)
-
-    def close(self) -> None:
-        """Close the connections; the job continues."""
-        self._api.close()
 
     def check(self) -> None:
         """Check the address, without a request to the cluster.
@@ -103,7 +99,7 @@ class RayJobsLauncher:
         """Return the contact of the job before it is submitted."""
         return RayContact(
             attempt_path=str(self.attempt_path),
-            address=self._api.address,
+            address=self.api.address,
             submission_id=self.submission_id,
             is_submitted=False,
             is_over=False,
@@ -126,7 +122,7 @@ class RayJobsLauncher:
             raise LaunchError(str(error)) from None
         check_size(machines, self._train_spec)
         num_gpus = sum(machine.free_gpus for machine in machines)
-        return f"Ray at {self._api.address}: {len(machines)} machines, {num_gpus} free GPUs, storage shared."
+        return f"Ray at {self.api.address}: {len(machines)} machines, {num_gpus} free GPUs, storage shared."
 
     def submit(self) -> None:
         """Submit the job to Ray; a second call changes nothing.
@@ -137,23 +133,11 @@ class RayJobsLauncher:
             LaunchError: Ray refused it.
         """
         try:
-            self._api.submit(self.submission_id, self._entrypoint(), self._environment(is_worker=True))
+            self.api.submit(self.submission_id, self._entrypoint(), self._environment(is_worker=True))
         except RayUnreachableError:
             return
         except RayJobsError as error:
             raise LaunchError(str(error)) from None
-
-    def job(self) -> RayJob | None:
-        """Return the job as Ray knows it; RayJobsError if Ray cannot be asked."""
-        return self._api.job(self.submission_id)
-
-    def log(self) -> bytes:
-        """Return everything that the job has printed; RayJobsError if Ray cannot be asked."""
-        return self._api.log(self.submission_id)
-
-    def stop(self) -> None:
-        """End the job by force: SIGTERM and, some time later, SIGKILL; RayJobsError if Ray cannot be asked."""
-        self._api.stop(self.submission_id)
 
     def sweep(self, is_wanted: Callable[[], bool]) -> str:
         """End left processes of the job on all machines; return a sentence on any that could not be ended, else "".
@@ -187,15 +171,15 @@ class RayJobsLauncher:
         give_up_at = time.monotonic() + REACH_SECONDS
         while True:
             try:
-                self._api.ray_version()
+                self.api.ray_version()
                 break
             except RayUnreachableError:
                 if time.monotonic() >= give_up_at:
                     raise
             _wait(is_wanted)
-        if needs_token(self._spec) and not self._api.asks_for_token():
+        if needs_token(self._spec) and not self.api.asks_for_token():
             raise LaunchError(
-                f"{self._api.address}: the cluster is on another machine and needs no token; start it with "
+                f"{self.api.address}: the cluster is on another machine and needs no token; start it with "
                 "RAY_AUTH_MODE=token, or allow it with verl.ray.allow_unauthenticated."
             )
 
@@ -204,15 +188,15 @@ class RayJobsLauncher:
         give_up_at = time.monotonic() + self._term_seconds + REACH_SECONDS
         for attempt in range(1, self._attempt):
             name = self._id_of(attempt)
-            job = self._api.job(name)
+            job = self.api.job(name)
             if job is None or job.is_over:
                 continue
-            self._api.stop(name)
+            self.api.stop(name)
             while job is not None and not job.is_over:
                 if time.monotonic() >= give_up_at:
                     raise LaunchError(f"{name}: an earlier attempt still runs; end it: ray job stop {name}.")
                 _wait(is_wanted)
-                job = self._api.job(name)
+                job = self.api.job(name)
             self._probe("sweep", self.attempt_path.with_name(f"{attempt:04d}"), is_wanted)
 
     def _find_machines(self, is_wanted: Callable[[], bool]) -> list[Machine]:
@@ -236,26 +220,26 @@ class RayJobsLauncher:
         name = f"{self.submission_id}-{action}-{secrets.token_hex(3)}"
         command = shell_command("python", "-P", "-m", PROBE_MODULE, action, str(path))
         timeout = SWEEP_SECONDS if action == "sweep" else PROBE_SECONDS
-        self._api.submit(name, command, self._environment(is_worker=False))
+        self.api.submit(name, command, self._environment(is_worker=False))
         give_up_at = time.monotonic() + timeout
         try:
-            while (job := self._api.job(name)) is not None and not job.is_over:
+            while (job := self.api.job(name)) is not None and not job.is_over:
                 if time.monotonic() >= give_up_at:
                     raise RayJobsError(
-                        f"{self._api.address}: the cluster did not run a small job within {timeout:.0f} s; check "
+                        f"{self.api.address}: the cluster did not run a small job within {timeout:.0f} s; check "
                         "it with `ray status`."
                     )
                 _wait(is_wanted)
-            match = _REPORT.search(log := self._api.log(name))
+            match = _REPORT.search(log := self.api.log(name))
         except BaseException:
             with contextlib.suppress(RayJobsError):
-                self._api.stop(name)
+                self.api.stop(name)
             raise
         with contextlib.suppress(RayJobsError):
-            self._api.delete(name)
+            self.api.delete(name)
         if match is None:
             raise RayJobsError(
-                f"{self._api.address}: the cluster cannot run this project ({_last_line(log, job)}); activate the "
+                f"{self.api.address}: the cluster cannot run this project ({_last_line(log, job)}); activate the "
                 "environment of `make verl-env` before `ray start`, and check verl.ray.working_dir."
             )
         reports: list[dict[str, Any]] = json.loads(match[1])

@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from exgrpo_core.durable_files import is_disk_full
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.launchers.ray_jobs import RayJobsLauncher
-from jobs.runs.attempts import AttemptEnd, write_outcome_of_lost
+from jobs.runs.attempts import write_outcome_of_lost
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
 from jobs.runs.journal import Journal, add_request, waited_for
 from jobs.runs.state import RunState, read_contact, read_state
 from jobs.specs.train import SpecError, TrainSpec
+from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SingleInstance
 from jobs.supervisor.ray_watch import RayWatch
 from jobs.supervisor.watch import AttemptWatch, StopPolicy
@@ -28,41 +28,8 @@ LOOP_SECONDS = 0.5
 _CLOSE_SECONDS = 30.0
 
 
-class Watch(Protocol):
-    """Follows one attempt. Calls return at once and must come from one thread."""
-
-    @property
-    def has_outcome(self) -> bool:
-        """Whether the outcome is written; processes of the attempt may still be ending."""
-        ...
-
-    def start(self) -> None:
-        """Start the attempt, once; raises LaunchError if it cannot be started."""
-        ...
-
-    def poll(self) -> AttemptEnd | None:
-        """Do what is due now; return the outcome once the attempt is over and no process of it is left."""
-        ...
-
-    def close(self, timeout_seconds: float = 0.0) -> None:
-        """Stop following the attempt, which continues; wait at most this long for pending requests."""
-        ...
-
-
-class RunIndex(Protocol):
-    """The database's index of runs. Calls never raise: what cannot be written now is written later."""
-
-    def record_state(self, run: RunDirectory, state: RunState) -> None:
-        """Ingest a run, or its new state."""
-        ...
-
-    def refresh(self) -> None:
-        """Bring the index up to date with everything recorded so far."""
-        ...
-
-    def close(self) -> None:
-        """Close the database."""
-        ...
+Watch = AttemptWatch | RayWatch
+"""Follows one attempt. Calls return at once and must come from one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +49,7 @@ class Supervisor:
     def __init__(
         self,
         runs_root: Path,
-        index: RunIndex,
+        index: DatabaseIndex,
         launcher: LocalLauncher | None = None,
         settings: SupervisorSettings | None = None,
     ) -> None:

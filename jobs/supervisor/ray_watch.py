@@ -90,7 +90,7 @@ class RayWatch:
         if self._thread is not None:
             self._thread.join(timeout_seconds)
         if self._thread is None or not self._thread.is_alive():
-            self._launcher.close()
+            self._launcher.api.close()
 
     def _work(self) -> None:
         try:
@@ -110,7 +110,7 @@ class RayWatch:
             self._is_closed.wait(POLL_SECONDS)
         finally:
             if self._is_closed.is_set():
-                self._launcher.close()
+                self._launcher.api.close()
 
     def _contact(self) -> RayContact:
         contact = read_contact(self._path)
@@ -141,7 +141,7 @@ class RayWatch:
         """Ask the cluster once, and act on its answer."""
         self._read_heartbeat()
         try:
-            job = self._launcher.job()
+            job = self._launcher.api.job(self._launcher.submission_id)
             if job is None:
                 self._check_contact(_FORGOTTEN if self._contact().is_submitted else "")
                 return
@@ -175,7 +175,7 @@ class RayWatch:
         """Append what the job has printed since; while it runs, whole lines."""
         if not is_over and time.monotonic() < self._log_due_at:
             return
-        printed = self._launcher.log()
+        printed = self._launcher.api.log(self._launcher.submission_id)
         self._log_due_at = time.monotonic() + len(printed) / _LOG_BYTES_A_SECOND
         end = len(printed) if is_over else printed.rfind(b"\n") + 1
         begin = self._contact().log_bytes
@@ -192,7 +192,7 @@ class RayWatch:
         grace_seconds = self._policy.grace_of(read_heartbeat(self._path))
         if is_due and (self._is_frozen or self._stop_clock.seconds() >= grace_seconds):
             logger.warning("%s: asking Ray to end the job, which does not stop or hangs.", self.run.run_id)
-            self._launcher.stop()
+            self._launcher.api.stop(self._launcher.submission_id)
             self._stopped_at = now
 
     def _finalize(self, job: RayJob) -> None:

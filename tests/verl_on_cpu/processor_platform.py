@@ -51,6 +51,8 @@ _DEVICE_MODULE = _make_device_module()
 class CpuPlatform(PlatformBase):
     """Processors as verl's device; collective operations go over gloo."""
 
+    set_device = synchronize = set_allocator_settings = empty_cache = profiler_start = profiler_stop = cudart = _no_op
+
     @property
     def device_name(self) -> str:
         return PLATFORM_NAME
@@ -75,23 +77,11 @@ class CpuPlatform(PlatformBase):
     def device_count(self) -> int:
         return 1
 
-    def set_device(self, device_index: int) -> None:
-        """Do nothing: there is one device."""
-
-    def synchronize(self, device_index: int | None = None) -> None:
-        """Do nothing: work is done when a call returns."""
-
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
 
     def manual_seed_all(self, seed: int) -> None:
         torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings: str) -> None:
-        """Do nothing: the allocator has no settings."""
-
-    def empty_cache(self) -> None:
-        """Do nothing: there is no cache."""
 
     def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:  # noqa: ARG002 # verl's signature
         return None, None
@@ -106,12 +96,6 @@ class CpuPlatform(PlatformBase):
     def nvtx_range(self, msg: str) -> Iterator[None]:  # noqa: ARG002 # verl's signature
         yield
 
-    def profiler_start(self) -> None:
-        """Do nothing: there is no device profiler."""
-
-    def profiler_stop(self) -> None:
-        """Do nothing: there is no device profiler."""
-
     def ray_resource_name(self) -> str:
         return "GPU"
 
@@ -120,6 +104,3 @@ class CpuPlatform(PlatformBase):
 
     def is_ipc_supported(self) -> bool:
         return False
-
-    def cudart(self) -> None:
-        """There is no CUDA runtime."""

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,38 +24,6 @@ from jobs.engines.embedded.packing import (
 )
 from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.embedded.vocabulary import Scoring, TokenScores, score_targets
-
-
-class Backend(Protocol):
-    """Computes a policy's tokens and scores; results do not depend on which other rows are in the batch."""
-
-    def decode(
-        self, prompts: Sequence[Int32Array], max_new_tokens: int, sampler: Sampler, end_token_ids: torch.Tensor
-    ) -> DecodedRows:
-        """Continue prompts until an end token or `max_new_tokens`."""
-        ...
-
-    def score(self, sequences: Sequence[TokenSequence], scoring: Scoring) -> TokenScores:
-        """Score all response tokens (R,), in order, with gradients under grad mode."""
-        ...
-
-    def batches(self, sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:
-        """Return indexes of `sequences` in batches for `score`, each of about `max_tokens` inputs at most."""
-        ...
-
-    def weights_changed(self) -> None:
-        """Forget everything derived from the weights."""
-        ...
-
-    @property
-    def cached_bytes_per_token(self) -> int:
-        """Bytes of memory that generation needs for each token of each row."""
-        ...
-
-    @property
-    def training_bytes_per_token(self) -> int:
-        """Approximate bytes of memory that a forward pass with gradients needs for each token."""
-        ...
 
 
 class PackedAttention:
@@ -234,6 +201,10 @@ class PaddedBackend:
         with torch.autocast(token_ids.device.type, self._compute_dtype, enabled=is_mixed):
             output = self._model(input_ids=token_ids, attention_mask=mask, **options)
         return output.logits, output.get("past_key_values")
+
+
+Backend = PackedBackend | PaddedBackend
+"""Computes a policy's tokens and scores; results do not depend on which other rows are in the batch."""
 
 
 def _pad(rows: Sequence[Int32Array], device: torch.device, is_left: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from jobs.engines.embedded.decoder_weights import (
-    DecoderLayer,
     HeadShape,
     LayerWeights,
     WeightOf,
@@ -65,7 +64,7 @@ class Decoder:
         self._epsilon_bias = torch.tensor([self.epsilon])
         self._mean_rows: dict[int, torch.Tensor] = {}
         self.num_layers = int(config.num_hidden_layers)
-        self._modules = cast(list[DecoderLayer], list(model.model.layers))
+        self._modules = list(model.model.layers)
         self._embedding = cast(torch.Tensor, model.get_input_embeddings().weight)
         self._output_embedding = cast(nn.Linear, model.lm_head).weight
         self.vocabulary_size = self._output_embedding.shape[0]

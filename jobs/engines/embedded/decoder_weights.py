@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,6 +12,8 @@ from jobs.engines.embedded.matrix_products import pack_matrix
 
 WeightOf = Callable[[nn.Module], torch.Tensor]
 """A projection's weight, with its adapter or without."""
+DecoderLayer = Any
+"""A Hugging Face layer of Qwen2, Qwen3 or Llama: `self_attn` and `mlp` with their projections, and two norms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,38 +38,6 @@ class HeadShape:
     def num_fused(self) -> int:
         """All heads of the fused projection."""
         return sum(self.sizes)
-
-
-class NormModule(Protocol):
-    """An RMS norm."""
-
-    weight: nn.Parameter
-
-
-class AttentionModule(Protocol):
-    """Projections of an attention block; Qwen3's also has `q_norm` and `k_norm`."""
-
-    q_proj: nn.Linear
-    k_proj: nn.Linear
-    v_proj: nn.Linear
-    o_proj: nn.Linear
-
-
-class MlpModule(Protocol):
-    """Projections of a gated feed-forward block."""
-
-    gate_proj: nn.Linear
-    up_proj: nn.Linear
-    down_proj: nn.Linear
-
-
-class DecoderLayer(Protocol):
-    """What the Hugging Face layers of Qwen2, Qwen3 and Llama have in common."""
-
-    self_attn: AttentionModule
-    mlp: MlpModule
-    input_layernorm: NormModule
-    post_attention_layernorm: NormModule
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +67,7 @@ def interleave_halves(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
     return halves.transpose(1, 2).reshape(weight.shape)
 
 
-def fuse_layer(
-    layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype, weight_of: WeightOf = adapted_weight
-) -> LayerWeights:
+def fuse_layer(layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype, weight_of: WeightOf = adapted_weight) -> LayerWeights:
     """Return a layer's weights in `dtype`; under grad mode gradients flow back to the module's parameters."""
     attention, mlp = layer.self_attn, layer.mlp
     head_dim = shape.head_dim
@@ -139,7 +107,7 @@ def pack_layer(weights: LayerWeights) -> LayerWeights:
     )
 
 
-def _head_norm(attention: AttentionModule, name: str, head_dim: int) -> torch.Tensor | None:
+def _head_norm(attention: nn.Module, name: str, head_dim: int) -> torch.Tensor | None:
     norm = getattr(attention, name, None)
     return None if norm is None else interleave_halves(norm.weight, head_dim)
 

@@ -9,7 +9,7 @@ import json
 import math
 import urllib.request
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from exgrpo_core.types import Question
 from jobs.grading.answer_grader import AnswerGrader
 from jobs.grading.reward_function import Response, RewardFunction
 from jobs.grading.rewards import TASKS, MathReward
-from jobs.pretrained.chat_templates import ChatTokenizer, render_conversation
+from jobs.pretrained.chat_templates import render_conversation
 from jobs.specs.train import DataSpec
 
 NO_TOKENS = np.empty(0, dtype=np.int32)
@@ -75,12 +75,6 @@ def _reward_function(answer_kind: str, requires_think_end: bool, reward_kind: Re
 ANSWER_SECONDS = 600.0
 
 
-class RewardTokenizer(ChatTokenizer, Protocol):
-    """The part of the reward model's tokenizer that is used."""
-
-    bos_token: str | None
-
-
 def score_by_model(
     data_source: str,  # noqa: ARG001 # verl's signature
     solution_str: str,
@@ -88,7 +82,7 @@ def score_by_model(
     extra_info: dict[str, Any],
     model: str,
     reward_router_address: str,
-    reward_model_tokenizer: RewardTokenizer,
+    reward_model_tokenizer: Any,
 ) -> dict[str, Any]:
     """Return the reward model's score of the question with this response as `score`; there is no verdict.
 
@@ -101,7 +95,7 @@ def score_by_model(
     return {"score": _score_of(answer), "outcome": "", "is_valid": None, "has_code": None}
 
 
-def conversation_text(question: str, response: str, tokenizer: RewardTokenizer) -> str:
+def conversation_text(question: str, response: str, tokenizer: Any) -> str:
     """Return question and response in the reward model's chat template, without the start token the server adds."""
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": response}]
     template = tokenizer.get_chat_template()

@@ -1,15 +1,16 @@
 """Scripts to take along, really run: on two machines of a made-up Slurm, and the shell's as a job of a Ray cluster."""
 
+import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from jobs.launchers.ray_jobs_api import RayJobsApi
@@ -18,7 +19,7 @@ from jobs.preflight.launch_scripts import ScriptKind, write_script
 from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
-from tests.jobs.engines.verl_ray.runs import MARK, RUN_SECONDS, run_content, steps_of
+from tests.jobs.engines.verl_ray.runs import MARK, RUN_SECONDS, marked, run_content, steps_of
 from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster, find_ray
 from tests.tools import free_port, report_missing
 
@@ -56,12 +57,9 @@ def play(tmp_path: Path) -> Iterator[Play]:
         return output.read_text()
 
     yield run
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == mark:
-                process.kill()
-        except psutil.Error:
-            continue
+    for pid in marked(mark):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def keep(folder: Path, kind: ScriptKind, num_steps: int = 2, **verl: object) -> str:

@@ -81,7 +81,7 @@ def launcher(ray_bench: RayBench) -> Iterator[RayJobsLauncher]:
     """The launcher of an attempt on a cluster that is not there."""
     launcher = make_launcher(ray_bench, f"http://127.0.0.1:{free_port()}")
     yield launcher
-    launcher.close()
+    launcher.api.close()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_cluster_elsewhere_that_lets_in_everyone_is_refused_even_with_a_token(ra
     launcher = make_launcher(ray_bench, open_server)
     with pytest.raises(LaunchError, match="RAY_AUTH_MODE"):
         launcher.prepare(lambda: True)
-    launcher.close()
+    launcher.api.close()
 
 
 def test_a_proxy_that_the_environment_names_is_not_asked(open_server, monkeypatch):
@@ -220,4 +220,4 @@ def test_run_that_no_cluster_knows_is_lost(
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.LOST)
     assert words in ray_bench.reason_of(run_id)
-    launcher.close()
+    launcher.api.close()

@@ -1,4 +1,5 @@
 import dataclasses
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import wrap_model
 from jobs.engines.embedded.optimizer import OptimSettings
 from tests.exgrpo_core.strategies.replay_methods import METHODS
-from tests.jobs.engines.contract import score, training_rows
+from tests.jobs.engines.contract import PolicyEngineContract, score, training_rows
 from tests.jobs.engines.embedded.engines import (
     CONFIG,
     SMALL,
@@ -31,26 +32,50 @@ def requests(questions, num_rollouts=3):
     return [RolloutRequest(question, num_rollouts) for question in questions]
 
 
+class TestEmbeddedEngine(PolicyEngineContract):
+    @pytest.fixture(params=["qwen2_tied", "llama", "llama+lora", "gpt2"])
+    def engine(self, request):
+        return make_engine(request.param)
+
+    @pytest.fixture
+    def config(self):
+        return CONFIG
+
+    @pytest.fixture
+    def questions(self):
+        return make_questions()
+
+
+SAVED = ("qwen2_tied", "qwen2_untied", "llama_with_biases", "llama_with_biases+lora", "gpt2")
+
+
+def untimed(metrics):
+    return {name: value for name, value in metrics.items() if not name.startswith("seconds/")}
+
+
 def tokens(groups):
     return [trajectory.token_ids.tolist() for group in groups for trajectory in group.trajectories]
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_each_replay_method_runs_saved_and_restored_as_if_it_never_stopped(name, tmp_path):
+@pytest.mark.parametrize(("name", "architecture"), [*zip(METHODS, cycle(SAVED), strict=False)])
+def test_each_replay_method_and_architecture_runs_saved_and_restored_as_if_it_never_stopped(
+    name, architecture, tmp_path
+):
     changes, questions = SMALL | METHODS[name], make_questions(8)
     config = dataclasses.replace(CONFIG, **changes)
-    engine, state = make_engine(**changes), ExGRPOState.create(tmp_path / "buffer", questions, config)
+    engine, state = make_engine(architecture, **changes), ExGRPOState.create(tmp_path / "buffer", questions, config)
     before = [exgrpo_step(state, engine, config) for _ in range(3)]
     engine.save(tmp_path / "policy")
     state.save(tmp_path / "experience")
     reports = [exgrpo_step(state, engine, config) for _ in range(2)]
-    again = make_engine(**changes)
+    again = make_engine(architecture, seed=99, **changes)
     again.restore(tmp_path / "policy")
     restored = ExGRPOState.restore(tmp_path / "buffer", tmp_path / "experience", questions, config)
     for report in reports:
         other = exgrpo_step(restored, again, config)
         assert tokens(other.groups) == tokens(report.groups)
         assert other.buffer_events == report.buffer_events
+        assert untimed(other.metrics) == untimed(report.metrics)
     assert same_weights(again, engine)
     assert any(group.has_replay for report in before + reports for group in report.groups) is (name != "dapo")
 

@@ -105,34 +105,34 @@ def wait_for(process: subprocess.Popen, mark: str) -> None:
     finally:
         process.kill()
         process.wait()
-    left = processes_left(mark)
-    assert left == []
+    assert processes_left(mark) == {}
 
 
 def wait_for_rank(process: subprocess.Popen, mark: str, module: str) -> None:
     """Wait until torchrun has started a process of `module`."""
     until = time.monotonic() + RUN_SECONDS
     while process.poll() is None and time.monotonic() < until:
-        if any(module in line and "torch.distributed" not in line for line in _marked(mark)):
+        if any(module in line and "torch.distributed" not in line for line in marked(mark).values()):
             return
         time.sleep(0.2)
     raise AssertionError(f"no process of {module} came")
 
 
-def processes_left(mark: str) -> list[str]:
+def processes_left(mark: str) -> dict[int, str]:
     """Return command lines of processes that bear the mark, after a moment to go."""
     until = time.monotonic() + LEAVE_SECONDS
-    while (found := _marked(mark)) and time.monotonic() < until:
+    while (found := marked(mark)) and time.monotonic() < until:
         time.sleep(0.2)
     return found
 
 
-def _marked(mark: str) -> list[str]:
-    found = []
+def marked(mark: str) -> dict[int, str]:
+    """Return the command lines of living processes that bear the mark, by pid."""
+    found = {}
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(f"{process.pid} of {process.ppid()}, {process.status()}: {' '.join(process.cmdline())}")
+                found[process.pid] = " ".join(process.cmdline())
         except psutil.Error:
             continue
     return found

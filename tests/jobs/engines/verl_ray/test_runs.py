@@ -72,7 +72,7 @@ def test_run_that_is_killed_between_checkpoints_keeps_every_trajectory_that_it_r
     wait_for_step(process, run, 6)
     process.kill()
     process.wait()
-    assert processes_left(mark) == []
+    assert processes_left(mark) == {}
     recorded = recorded_tokens(run)
     buffer = ReplayBuffer.restore(run.buffer_path, run.checkpoints_path / SNAPSHOT, keeps_later=True)
     stored = {item.trajectory_id: item for item in buffer.experiences(np.arange(len(buffer.stored_rows())))}
