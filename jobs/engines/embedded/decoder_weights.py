@@ -67,7 +67,9 @@ def interleave_halves(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
     return halves.transpose(1, 2).reshape(weight.shape)
 
 
-def fuse_layer(layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype, weight_of: WeightOf = adapted_weight) -> LayerWeights:
+def fuse_layer(
+    layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype, weight_of: WeightOf = adapted_weight
+) -> LayerWeights:
     """Return a layer's weights in `dtype`; under grad mode gradients flow back to the module's parameters."""
     attention, mlp = layer.self_attn, layer.mlp
     head_dim = shape.head_dim
