@@ -57,7 +57,13 @@ class AnswerLog:
                 logger.warning("%s Questions without answers are asked again.", describe_fault(fault))
             for record in read_lines(path):
                 try:
-                    answered = _answered(record)
+                    answered = AnsweredQuestion(
+                        question_id=str(record["question_id"]),
+                        seed=int(record["seed"]),
+                        samples=[Sample(**sample) for sample in record["samples"]],
+                        outcomes=[SideBySide(*map(Grade, names)) for names in record["outcomes"]],
+                        grader_version=str(record["grader_version"]),
+                    )
                 except (ValueError, KeyError, TypeError, OverflowError):
                     logger.warning("%s: holds a line without answers; its question is asked again.", path)
                 else:
@@ -91,16 +97,6 @@ class AnswerLog:
             self.sync()
             self._file.close()
             self._file = None
-
-
-def _answered(record: dict[str, Any]) -> AnsweredQuestion:
-    return AnsweredQuestion(
-        question_id=str(record["question_id"]),
-        seed=int(record["seed"]),
-        samples=[Sample(**sample) for sample in record["samples"]],
-        outcomes=[SideBySide(*(Grade(name) for name in names)) for names in record["outcomes"]],
-        grader_version=str(record["grader_version"]),
-    )
 
 
 _NO_TOKENS = np.empty(0, dtype=np.int32)

@@ -1,7 +1,4 @@
-"""An evaluation's folder read back: what a model answered.
-
-A file of answers has numbered lines with checksums, and beside it is a file with the number of the last line.
-"""
+"""An evaluation's folder read back: what a model answered, a line with a checksum for each question."""
 
 import contextlib
 import json

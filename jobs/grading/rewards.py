@@ -15,7 +15,7 @@ from jobs.tasks.chains.question_set import read_problem
 from jobs.tasks.questions import TextEncoder
 from jobs.tasks.word_problems import oracle as word_problems_oracle
 from jobs.tasks.word_problems import question_set as word_problems
-from jobs.tasks.word_problems.story import read_story
+from jobs.tasks.word_problems.story import Story
 
 
 class MathReward:
@@ -71,7 +71,7 @@ class WordProblemsReward:
 
 
 def _grade_story(question: Question, response: Response) -> Verdict:
-    judgement = word_problems_oracle.judge_response(read_story(question).problem, response.text)
+    judgement = word_problems_oracle.judge_response(Story.from_details(question.metadata).problem, response.text)
     outcome = Grade.CORRECT if judgement.is_correct else Grade.WRONG if judgement.has_box else Grade.UNPARSED
     return _verdict(outcome, judgement.is_valid, judgement.has_code)
 

@@ -22,7 +22,7 @@ from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
 from jobs.tasks.word_problems import demonstrators as word_problems
 from jobs.tasks.word_problems.demonstrators import make_facts
-from jobs.tasks.word_problems.story import read_story
+from jobs.tasks.word_problems.story import Story
 from jobs.training.data_rows import DataError, iterate_raw_rows
 from jobs.training.templates import TemplateName, encode_messages
 
@@ -46,7 +46,10 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
     if spec.data.source == WORD_PROBLEMS_SOURCE:
         # Some solutions are wrong, so the start that they teach leaves room.
         rng, writers = random.Random(spec.seed), word_problems.Demonstrators()
-        texts = [word_problems.write_demonstration(read_story(question), rng, writers) for question in questions]
+        texts = [
+            word_problems.write_demonstration(Story.from_details(question.metadata), rng, writers)
+            for question in questions
+        ]
     else:
         texts = read_responses(spec, questions, sft.response_column)
     limit = spec.algorithm.max_response_tokens

@@ -204,12 +204,8 @@ def draw_any_story(rng: random.Random, min_operations: int, max_operations: int,
 def make_question(index: int, story: Story, tokenizer: TextEncoder) -> Question:
     """Return a story as the core's question, without a chat template; its metadata has the story's details."""
     prompt_ids = encode_prompt(tokenizer, story.prompt)
-    return build_question(index, story.question_id, story.prompt, story.answer, prompt_ids, story_metadata(story))
-
-
-def story_metadata(story: Story) -> dict[str, object]:
-    """Return what a question knows of its story."""
-    return {"data_source": SOURCE, "answer_kind": SOURCE, "difficulty": story.difficulty} | story.details()
+    metadata = {"data_source": SOURCE, "answer_kind": SOURCE, "difficulty": story.difficulty} | story.details()
+    return build_question(index, story.question_id, story.prompt, story.answer, prompt_ids, metadata)
 
 
 def is_held_out_set(numbers: Sequence[Fraction]) -> bool:

@@ -7,7 +7,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
-from exgrpo_core.types import Question
 from jobs.tasks.questions import hash_question
 from jobs.tasks.word_problems.problem import StoryProblem
 
@@ -92,15 +91,6 @@ class Story:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"metadata: expected the details of a story, got {str(details)[:60]}.") from error
-
-
-def read_story(question: Question) -> Story:
-    """Return the story that a question was made from.
-
-    Raises:
-        ValueError: The question is no word problem.
-    """
-    return Story.from_details(question.metadata)
 
 
 @lru_cache(maxsize=4096)

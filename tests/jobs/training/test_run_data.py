@@ -19,7 +19,7 @@ from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, parse_spec
 from jobs.tasks.questions import build_question
 from jobs.tasks.word_problems.oracle import judge_response
-from jobs.tasks.word_problems.story import read_story
+from jobs.tasks.word_problems.story import Story
 from jobs.training.composition import run_sft, run_training
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
@@ -51,7 +51,7 @@ def questions_of(spec, folder):
 def test_a_question_is_one_user_message_in_the_models_chat_template_which_the_log_shows_whole(chat_model, caplog):
     training, held_out, tokenizer = questions_of(spec_of(chat_model), chat_model)
     assert [question.index for question in [*training, *held_out]] == list(range(16))
-    story = read_story(training[0])
+    story = Story.from_details(training[0].metadata)
     assert training[0].prompt_text == f"<|im_start|>user\n{story.prompt}<|im_end|>\n<|im_start|>assistant\n"
     assert tokenizer.decode(training[0].prompt_ids) == training[0].prompt_text
     assert "\\boxed{}" in story.prompt
@@ -111,7 +111,7 @@ def test_about_half_of_the_demonstrations_are_right_and_the_same_for_a_seed(chat
     demonstrations = read_demonstrations(spec, questions, tokenizer)
     texts = [tokenizer.decode(item.token_ids, skip_special_tokens=True) for item in demonstrations]
     pairs = zip(questions, texts, strict=True)
-    judged = [judge_response(read_story(question).problem, text) for question, text in pairs]
+    judged = [judge_response(Story.from_details(question.metadata).problem, text) for question, text in pairs]
     assert all(item.has_box for item in judged)
     assert 0.4 <= sum(item.is_correct for item in judged) / len(judged) <= 0.7
     again = read_demonstrations(spec, questions, tokenizer)
