@@ -5,6 +5,7 @@ import pytest
 
 from jobs.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending
 from jobs.runs.control import TrainingError
+from jobs.specs.judging import API_KEY_VARIABLE
 from tests.jobs.judging.chain_runs import server_spec
 from tests.jobs.judging.judge_server import Reply, completion, serving
 
@@ -23,13 +24,15 @@ def ask(address: str, num_questions: int = 1, spending: Spending | None = None, 
     return asyncio.run(run())
 
 
-def test_a_finished_answer_comes_back_with_its_tokens():
+def test_a_finished_answer_comes_back_with_its_tokens(monkeypatch):
+    monkeypatch.delenv(API_KEY_VARIABLE, raising=False)
     with serving(lambda _: completion("\\boxed{yes}", total_tokens=33)) as server:
         [answer] = ask(server.address)
         [body] = server.bodies
     assert answer == JudgeAnswer("\\boxed{yes}", "", num_requests=1, num_tokens=33)
     assert (body["model"], body["temperature"], body["top_p"], body["n"]) == ("judge", 0.6, 0.95, 1)
     assert body["messages"] == MESSAGES
+    assert "Authorization" not in server.headers[0]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +94,13 @@ def test_a_second_try_may_succeed_and_its_cost_counts_both():
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_refused_key_or_unknown_model_ends_everything_with_one_sentence(status):
-    with serving(lambda _: Reply("no such thing", status)) as server, pytest.raises(TrainingError, match=str(status)):
-        ask(server.address)
+def test_a_refused_key_or_unknown_model_ends_everything_without_the_key(monkeypatch, status):
+    monkeypatch.setenv(API_KEY_VARIABLE, KEY)
+    with serving(lambda _: Reply(f"bad key {KEY}", status)) as server:
+        with pytest.raises(TrainingError, match=str(status)) as refusal:
+            ask(server.address)
+        assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert KEY not in str(refusal.value)
 
 
 def test_the_same_question_carries_the_same_key_of_its_own():
