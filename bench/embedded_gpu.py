@@ -27,7 +27,7 @@ from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import PolicyModel, resolve_device, wrap_model
-from jobs.engines.embedded.optimizer import OptimSettings
+from jobs.engines.embedded.update import OptimSettings
 from jobs.grading.reward_function import Response, Verdict
 from jobs.preflight.model_shapes import ModelShape, model_shape
 from jobs.tasks.chains.demonstrators import make_tokenizer

@@ -34,8 +34,8 @@ from exgrpo_core.types import Experience, Int32Array, Question, RolloutGroup, Tr
 from jobs.engines.embedded import backend, kv_cache, model, packing
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import PolicyModel
-from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.engines.embedded.packing import PrefixTree, build_prefix_tree
+from jobs.engines.embedded.update import OptimSettings
 from jobs.grading.reward_function import Response
 from jobs.machine.process_memory import keep_freed_memory
 from jobs.preflight.model_shapes import ModelShape

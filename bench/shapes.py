@@ -33,10 +33,8 @@ from bench.report import Figure, report
 from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.backend import PackedBackend
 from jobs.engines.embedded.decoder import Decoder
-from jobs.engines.embedded.decoder_weights import fuse_layer, pack_layer
-from jobs.engines.embedded.generation import generate, score_sequences
-from jobs.engines.embedded.matrix_products import linear, pack_matrix
-from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded.decoder_weights import fuse_layer, linear, pack_layer, pack_matrix
+from jobs.engines.embedded.model import PolicyModel, generate, score_sequences
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
 from jobs.preflight.model_shapes import ModelShape

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from exgrpo_core.experience_management.bucket_sampler import sample_buckets as sample_buckets
     from exgrpo_core.experience_management.question_stream import RetiredSet as RetiredSet
     from exgrpo_core.experience_management.replay_buffer import ReplayBuffer as ReplayBuffer
-    from exgrpo_core.policy_optimization.advantages import group_advantages as group_advantages
     from exgrpo_core.policy_optimization.importance import importance_ratios as importance_ratios
     from exgrpo_core.policy_optimization.importance import shape_ratio as shape_ratio
+    from exgrpo_core.policy_optimization.mixed_batch import group_advantages as group_advantages
     from exgrpo_core.policy_optimization.objective import exgrpo_loss as exgrpo_loss
     from exgrpo_core.state import DelayedStart as DelayedStart
     from exgrpo_core.state import ExGRPOState as ExGRPOState
@@ -34,7 +34,7 @@ _HOME = {
     "DelayedStart": "state",
     "bucket_probabilities": "experience_management.bucket_sampler",
     "sample_buckets": "experience_management.bucket_sampler",
-    "group_advantages": "policy_optimization.advantages",
+    "group_advantages": "policy_optimization.mixed_batch",
     "importance_ratios": "policy_optimization.importance",
     "shape_ratio": "policy_optimization.importance",
     "exgrpo_loss": "policy_optimization.objective",

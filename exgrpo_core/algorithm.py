@@ -7,9 +7,8 @@ after the policy update, since neither reads the other.
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
-from exgrpo_core.policy_optimization.advantages import assign_advantages
 from exgrpo_core.policy_optimization.importance import sampler_metrics
-from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches, trained_groups
+from exgrpo_core.policy_optimization.mixed_batch import assign_advantages, build_mini_batches, trained_groups
 from exgrpo_core.policy_optimization.replay_effects import gradient_weight_metrics, variance_metrics
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.collection import collect_experience

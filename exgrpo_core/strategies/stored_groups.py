@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.methods.protocols import Collected, OpenStep, QuestionColumns, QuestionDraw, QuestionSampler
-from exgrpo_core.policy_optimization.advantages import STD_EPSILON
+from exgrpo_core.policy_optimization.mixed_batch import STD_EPSILON
 from exgrpo_core.types import Experience
 
 

@@ -14,8 +14,7 @@ import torch
 
 from exgrpo_core.types import Int32Array
 from jobs.contamination.report import ModelProbe
-from jobs.engines.embedded.generation import generate, score_sequences
-from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded.model import PolicyModel, generate, score_sequences
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
 from jobs.tasks.questions import encode_prompt

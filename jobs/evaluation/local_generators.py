@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from exgrpo_core.types import Int32Array
-from jobs.engines.embedded.generation import generate
-from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded.model import PolicyModel, generate
 from jobs.engines.embedded.sampling import Sampler
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
 from jobs.machine.engine_environments import VLLM_VARIABLES

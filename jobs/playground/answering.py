@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from exgrpo_core.errors import InputError
-from jobs.engines.embedded.generation import GeneratedResponse, generate
-from jobs.engines.embedded.model import PolicyModel, load_policy, resolve_device
+from jobs.engines.embedded.model import GeneratedResponse, PolicyModel, generate, load_policy, resolve_device
 from jobs.engines.embedded.sampling import Sampler
 from jobs.evaluation.model_folder import find_shards
 from jobs.preflight.local_sources import resolve_source

@@ -16,7 +16,7 @@ PROGRAM_BYTES = 470_000_000
 WORKING_BYTES = 2 * 2**30
 """Most memory of a batch's keys and values, or of a micro-batch's activations (`PolicyModel.working_bytes`)."""
 MAX_LOGITS = 2**26
-"""Logits of a chunk (`jobs/engines/embedded/vocabulary.py`)."""
+"""Logits of a chunk (`jobs/engines/embedded/sampling.py`)."""
 _NUM_KEY_COPIES = 9
 """Copies of keys and values in training: the layer's, and those before each block of columns."""
 _SUPERVISED_GAPS = 1.4

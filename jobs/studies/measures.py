@@ -12,7 +12,7 @@ from db.queries.code_analysis import code_lines, entropy_points, group_rates
 from db.queries.judging import list_judges
 from db.queries.metrics import last_metrics, list_evaluations, metric_series
 from exgrpo_core.config import CorrectnessRange
-from exgrpo_core.policy_optimization.advantages import is_in_range
+from exgrpo_core.policy_optimization.mixed_batch import is_in_range
 from jobs.analysis.validity import tabulate_validity
 from jobs.specs.train import ORACLE_SOURCES
 from jobs.studies.definition import Scale, Study

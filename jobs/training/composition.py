@@ -13,7 +13,7 @@ from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.lora import LoraSettings
 from jobs.engines.embedded.model import PolicyModel, load_policy, resolve_device, train_adapters
-from jobs.engines.embedded.optimizer import OptimSettings
+from jobs.engines.embedded.update import OptimSettings
 from jobs.grading.reward_function import RewardFunction
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import DamagedCheckpointError, open_newest

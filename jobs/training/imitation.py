@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from jobs.engines.embedded.model import PolicyModel, wrap_model
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.vocabulary import Scoring
+from jobs.engines.embedded.sampling import Scoring
 
 ROPE_THETA = 10000.0
 INITIALIZER_RANGE = 0.04

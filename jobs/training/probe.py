@@ -5,8 +5,7 @@ import time
 import numpy as np
 import torch
 
-from jobs.engines.embedded.generation import generate
-from jobs.engines.embedded.model import load_policy, resolve_device
+from jobs.engines.embedded.model import generate, load_policy, resolve_device
 from jobs.engines.embedded.sampling import Sampler
 from jobs.grading.reward_function import Grade, Response
 from jobs.specs.train import TrainSpec

@@ -117,7 +117,7 @@ def test_the_tree_keeps_every_contract(cache):
         ("app/queries/runs.py", "import db.tables.models", "Tables are seen only inside db"),
         (
             "exgrpo_core/experience_management/__init__.py",
-            "import exgrpo_core.policy_optimization.advantages",
+            "import exgrpo_core.policy_optimization.mixed_batch",
             "The two phases",
         ),
     ],

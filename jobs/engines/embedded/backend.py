@@ -22,8 +22,7 @@ from jobs.engines.embedded.packing import (
     split_by_length,
     split_by_prompt,
 )
-from jobs.engines.embedded.sampling import Sampler
-from jobs.engines.embedded.vocabulary import Scoring, TokenScores, score_targets
+from jobs.engines.embedded.sampling import Sampler, Scoring, TokenScores, score_targets
 
 
 class PackedAttention:

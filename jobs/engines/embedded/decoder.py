@@ -17,11 +17,13 @@ from jobs.engines.embedded.decoder_weights import (
     HeadShape,
     LayerWeights,
     WeightOf,
+    adapted_weight,
+    add_linear,
     fuse_layer,
+    linear,
     pack_layer,
+    pack_matrix,
 )
-from jobs.engines.embedded.lora import adapted_weight
-from jobs.engines.embedded.matrix_products import add_linear, linear, pack_matrix
 
 SUPPORTED_CLASSES = frozenset({"Qwen2ForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"})
 _CHANGING_ROPE = frozenset({"dynamic", "longrope"})

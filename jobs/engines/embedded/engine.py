@@ -12,13 +12,11 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.engines.embedded.generation import GeneratedResponse, generate, score_sequences
-from jobs.engines.embedded.model import PolicyModel, frozen_reference
-from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
+from jobs.engines.embedded.model import GeneratedResponse, PolicyModel, frozen_reference, generate, score_sequences
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.embedded.state_files import restore_engine, save_engine
-from jobs.engines.embedded.update import PolicyUpdater
+from jobs.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
 from jobs.grading.reward_function import Response, RewardFunction, Verdict
 from jobs.machine.process_memory import FreedMemory
 

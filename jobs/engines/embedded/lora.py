@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 
 WEIGHTS_FILE = "adapter_model.safetensors"
-_ADAPTER = "default"
+ADAPTER = "default"
 _PREFIX = "base_model.model."
 """Where peft finds the model inside its own."""
 
@@ -46,7 +46,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, seed: int) -> N
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        inject_adapter_in_model(config, model, _ADAPTER)
+        inject_adapter_in_model(config, model, ADAPTER)
 
 
 def has_adapters(model: nn.Module) -> bool:
@@ -54,25 +54,10 @@ def has_adapters(model: nn.Module) -> bool:
     return hasattr(model, "peft_config")
 
 
-def adapted_weight(linear: nn.Module) -> torch.Tensor:
-    """Return a projection's weight W + (alpha / rank) B A, differentiably in A and B; W where it has no adapter."""
-    weight = base_weight(linear)
-    if not hasattr(linear, "lora_A"):
-        return weight
-    first, second = (cast(nn.ModuleDict, part)[_ADAPTER].weight for part in (linear.lora_A, linear.lora_B))
-    scaling = cast(dict[str, float], linear.scaling)[_ADAPTER]
-    return torch.addmm(weight, cast(torch.Tensor, second), cast(torch.Tensor, first), alpha=scaling)
-
-
-def base_weight(linear: nn.Module) -> torch.Tensor:
-    """Return a projection's weight without its adapter."""
-    return cast(torch.Tensor, getattr(linear, "base_layer", linear).weight)
-
-
 def save_adapters(directory: Path, model: PreTrainedModel) -> None:
     """Write a model's adapters in peft's format, and the model's configuration, without its weights."""
     configs: dict[str, Any] = model.peft_config
-    configs[_ADAPTER].save_pretrained(str(directory))
+    configs[ADAPTER].save_pretrained(str(directory))
     model.config.save_pretrained(directory)
     save_file({name: parameter.detach() for name, parameter in _parameters(model)}, directory / WEIGHTS_FILE)
 
@@ -114,4 +99,4 @@ def merge_adapters(directory: Path, base: PreTrainedModel) -> PreTrainedModel:
 def _parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            yield _PREFIX + name.replace(f".{_ADAPTER}.", "."), parameter
+            yield _PREFIX + name.replace(f".{ADAPTER}.", "."), parameter

@@ -12,7 +12,7 @@ from exgrpo_core.bounded_json import read_json
 from exgrpo_core.errors import EngineError, first_line
 from jobs.engines.embedded.lora import has_adapters, restore_adapters, save_adapters
 from jobs.engines.embedded.model import PolicyModel
-from jobs.engines.embedded.optimizer import PolicyOptimizer
+from jobs.engines.embedded.update import PolicyOptimizer
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 SAMPLER_FILE = "sampler.safetensors"

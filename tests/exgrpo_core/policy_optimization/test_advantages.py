@@ -3,7 +3,7 @@ import pytest
 
 from exgrpo_core import group_advantages
 from exgrpo_core.config import EASY, HARD, MEDIUM
-from exgrpo_core.policy_optimization.advantages import assign_advantages, is_in_range
+from exgrpo_core.policy_optimization.mixed_batch import assign_advantages, is_in_range
 from tests.exgrpo_core.builders import group, replay, small_config
 
 

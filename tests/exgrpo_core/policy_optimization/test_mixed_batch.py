@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exgrpo_core.config import HARD
-from exgrpo_core.policy_optimization.advantages import assign_advantages
-from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches, group_rows
+from exgrpo_core.policy_optimization.mixed_batch import assign_advantages, build_mini_batches, group_rows
 from tests.exgrpo_core.builders import group, replay, small_config
 
 

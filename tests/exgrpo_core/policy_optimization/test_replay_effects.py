@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from exgrpo_core.policy_optimization.advantages import assign_advantages
 from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO
+from exgrpo_core.policy_optimization.mixed_batch import assign_advantages
 from exgrpo_core.policy_optimization.replay_effects import (
     gradient_weight_metrics,
     gradient_weights,

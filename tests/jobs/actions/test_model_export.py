@@ -9,8 +9,8 @@ from jobs.actions.model_export import export_model
 from jobs.actions.queueing import queue_job
 from jobs.engines.embedded.lora import LoraSettings
 from jobs.engines.embedded.model import load_policy, train_adapters
-from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
 from jobs.engines.embedded.state_files import save_engine
+from jobs.engines.embedded.update import OptimSettings, PolicyOptimizer
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError

@@ -7,8 +7,7 @@ import torch
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.errors import InputError
 from jobs.actions.queueing import queue_job
-from jobs.engines.embedded.generation import score_sequences
-from jobs.engines.embedded.model import load_policy
+from jobs.engines.embedded.model import load_policy, score_sequences
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.playground.answering import ChatModel, ChatRequest, answer, find_model
 from jobs.runs.checkpoints import save_checkpoint

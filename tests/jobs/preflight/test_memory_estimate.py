@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from jobs.engines.embedded.model import CPU_BYTES
-from jobs.engines.embedded.vocabulary import MAX_LOGITS
+from jobs.engines.embedded.sampling import MAX_LOGITS
 from jobs.preflight import memory_estimate
 from jobs.preflight.disk_estimate import estimate_resources
 from jobs.preflight.memory_estimate import (

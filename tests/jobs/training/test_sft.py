@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jobs.engines.embedded.model import load_policy
-from jobs.engines.embedded.optimizer import OptimSettings
+from jobs.engines.embedded.update import OptimSettings
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import SpecError, load_preset, parse_spec

@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jobs.engines.embedded.generation import generate
-from jobs.engines.embedded.model import load_policy
+from jobs.engines.embedded.model import generate, load_policy
 from jobs.engines.embedded.sampling import Sampler
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.oracle import judge_response

@@ -9,7 +9,7 @@ from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.lora import LoraSettings
 from jobs.engines.embedded.model import train_adapters
-from jobs.engines.embedded.optimizer import OptimSettings
+from jobs.engines.embedded.update import OptimSettings
 from jobs.grading.reward_function import Response, Verdict
 from tests.jobs.engines.embedded.prompts import ragged_prompts
 from tests.jobs.engines.tiny_models import build_policy

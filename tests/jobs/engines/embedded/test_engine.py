@@ -14,7 +14,7 @@ from exgrpo_core.state import ExGRPOState
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import wrap_model
-from jobs.engines.embedded.optimizer import OptimSettings
+from jobs.engines.embedded.update import OptimSettings
 from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.jobs.engines.contract import PolicyEngineContract, score, training_rows
 from tests.jobs.engines.embedded.engines import (

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.engines.embedded import decoding, generation
-from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded import decoding
+from jobs.engines.embedded.model import PolicyModel, generate
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.engines.tiny_models import ARCHITECTURES, END, PACKED, build_policy
 
@@ -90,7 +90,7 @@ def test_small_memory_splits_the_batch_and_keeps_the_order(monkeypatch):
     whole = generate(policy, prompts, NUM_NEW, sampler(0.0))
     sizes = []
     decode = type(policy.backend).decode
-    monkeypatch.setattr(generation.PolicyModel, "working_bytes", property(lambda _: 4 * 37 * 3 * 2 * 2 * 8 * 4))
+    monkeypatch.setattr(PolicyModel, "working_bytes", property(lambda _: 4 * 37 * 3 * 2 * 2 * 8 * 4))
     monkeypatch.setattr(
         type(policy.backend), "decode", lambda self, rows, *rest: sizes.append(len(rows)) or decode(self, rows, *rest)
     )

@@ -10,10 +10,9 @@ from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import EngineError
 from exgrpo_core.state import ExGRPOState
 from jobs.engines.embedded.backend import PaddedBackend
-from jobs.engines.embedded.generation import score_sequences
-from jobs.engines.embedded.model import frozen_reference, load_policy
+from jobs.engines.embedded.model import frozen_reference, load_policy, score_sequences
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.vocabulary import Scoring
+from jobs.engines.embedded.sampling import Scoring
 from tests.jobs.engines.embedded.engines import LORA, make_engine, make_questions
 from tests.jobs.engines.tiny_models import build_model, build_policy, tiny_tokenizer
 

@@ -9,9 +9,9 @@ import torch
 from jobs.engines.embedded import model
 from jobs.engines.embedded.backend import PackedBackend, PaddedBackend
 from jobs.engines.embedded.decoder import Decoder
-from jobs.engines.embedded.generation import generate, score_sequences
+from jobs.engines.embedded.model import generate, score_sequences
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.vocabulary import Scoring
+from jobs.engines.embedded.sampling import Scoring
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.engines.tiny_models import build_policy
 

@@ -3,9 +3,8 @@ import pytest
 import torch
 from scipy import stats
 
-from jobs.engines.embedded import sampling, vocabulary
-from jobs.engines.embedded.sampling import SharedSampling
-from jobs.engines.embedded.vocabulary import Scoring, entropies_of, score_targets
+from jobs.engines.embedded import sampling
+from jobs.engines.embedded.sampling import Scoring, SharedSampling, entropies_of, score_targets
 from tests.jobs.engines.embedded.prompts import sampler
 
 
@@ -15,8 +14,7 @@ def way(request, monkeypatch):
     if request.param == "blocks":
         monkeypatch.setattr(sampling, "SMALL_VOCABULARY", 0)
         monkeypatch.setattr(sampling, "_BLOCK", 4)
-        monkeypatch.setattr(vocabulary, "SMALL_VOCABULARY", 0)
-        monkeypatch.setattr(vocabulary, "_PIECE", 30)
+        monkeypatch.setattr(sampling, "_PIECE", 30)
 
 
 def draw(logits, temperature=1.0, seed=0):
@@ -114,7 +112,7 @@ def test_scores_and_their_gradients_are_the_same_in_chunks(monkeypatch):
         return scores.log_probs, scores.entropies, leaf.grad, head.grad
 
     whole = run()
-    monkeypatch.setattr(vocabulary, "MAX_LOGITS", 11 * 4)
+    monkeypatch.setattr(sampling, "MAX_LOGITS", 11 * 4)
     for one, other in zip(run(), whole, strict=True):
         torch.testing.assert_close(one, other)
 
@@ -153,7 +151,7 @@ def test_scores_without_gradients_are_those_of_the_whole_however_few_logits_fit(
 
     with torch.inference_mode():
         whole = score_targets(hidden, head, 11, targets, Scoring(0.8))
-        monkeypatch.setattr(vocabulary, "CACHED_LOGITS", 11 * 4)
+        monkeypatch.setattr(sampling, "CACHED_LOGITS", 11 * 4)
         parts = score_targets(hidden, head, 11, targets, Scoring(0.8))
     assert sizes == [23, 4, 4, 4, 4, 4, 3]
     torch.testing.assert_close(parts.log_probs, whole.log_probs)

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.engines.embedded import matrix_products
-from jobs.engines.embedded.generation import score_sequences
-from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded import decoder_weights
+from jobs.engines.embedded.model import PolicyModel, score_sequences
 from jobs.engines.embedded.packing import TokenSequence
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts
 from tests.jobs.engines.tiny_models import ARCHITECTURES, VOCABULARY_SIZE, build_policy
@@ -31,12 +30,12 @@ def test_scores_are_those_of_a_plain_forward(architecture, temperature):
         assert log_probs.dtype == entropies.dtype == np.float32
 
 
-@pytest.mark.skipif(not matrix_products.has_packing(), reason="this torch has no oneDNN")
+@pytest.mark.skipif(not decoder_weights.has_packing(), reason="this torch has no oneDNN")
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3", "llama_with_biases"])
 def test_packed_weights_give_the_scores_of_a_plain_forward_also_after_they_changed(architecture, monkeypatch):
-    monkeypatch.setattr(matrix_products, "MIN_PACKED_ELEMENTS", 1)
+    monkeypatch.setattr(decoder_weights, "MIN_PACKED_ELEMENTS", 1)
     policy = build_policy(architecture)
-    assert matrix_products.pack_matrix(policy.model.lm_head.weight).is_mkldnn
+    assert decoder_weights.pack_matrix(policy.model.lm_head.weight).is_mkldnn
     sequences = ragged_sequences()
     for _ in range(2):
         scores = score_sequences(policy, sequences, 1.0)

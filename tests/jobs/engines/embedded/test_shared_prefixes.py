@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.engines.embedded import decoding
-from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.model import generate
 from jobs.engines.embedded.shared_prefixes import SharedPrefixes
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.engines.tiny_models import build_policy

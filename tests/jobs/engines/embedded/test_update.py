@@ -10,12 +10,10 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
-from jobs.engines.embedded import matrix_products
-from jobs.engines.embedded.generation import score_sequences
-from jobs.engines.embedded.model import wrap_model
-from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
+from jobs.engines.embedded import decoder_weights
+from jobs.engines.embedded.model import score_sequences, wrap_model
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.update import PolicyUpdater
+from jobs.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
 from tests.jobs.engines.embedded.prompts import ragged_prompts
 from tests.jobs.engines.tiny_models import VOCABULARY_SIZE, build_policy
 
@@ -129,12 +127,12 @@ def test_gradients_are_those_of_a_padded_forward(architecture, variant, monkeypa
     assert_same_gradients(gradients_of(policy, batch, objective, monkeypatch, reference), expected)
 
 
-@pytest.mark.skipif(not matrix_products.has_packing(), reason="this torch has no oneDNN")
+@pytest.mark.skipif(not decoder_weights.has_packing(), reason="this torch has no oneDNN")
 def test_a_reference_with_packed_weights_changes_no_gradient(monkeypatch):
     policy, objective = build_policy(), build_objective(VARIANTS["kl"], is_replay_open=True)
     reference = nearby_reference(policy)
     expected = gradients_of(policy, mini_batch(), objective, monkeypatch, reference)
-    monkeypatch.setattr(matrix_products, "MIN_PACKED_ELEMENTS", 1)
+    monkeypatch.setattr(decoder_weights, "MIN_PACKED_ELEMENTS", 1)
     assert_same_gradients(gradients_of(policy, mini_batch(), objective, monkeypatch, reference), expected)
 
 

@@ -13,7 +13,7 @@ from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from jobs.engines.embedded.model import wrap_model
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.vocabulary import Scoring
+from jobs.engines.embedded.sampling import Scoring
 from jobs.specs.settings import apply_settings
 from tests.conftest import REPOSITORY
 from tests.jobs.engines.contract import stored, training_rows

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from jobs.engines.embedded.matrix_products import MIN_PACKED_ELEMENTS, linear, pack_matrix
+from jobs.engines.embedded.decoder_weights import MIN_PACKED_ELEMENTS, linear, pack_matrix
 from jobs.machine.hardware import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
 
 ROWS, INNER = 5, 256
@@ -50,7 +50,7 @@ def test_a_packed_weight_gives_the_same_product():
 
 def test_bfloat16_is_packed_where_the_processor_has_units_for_it(monkeypatch):
     x, weight, bias = (part.bfloat16() for part in operands())
-    monkeypatch.setattr("jobs.engines.embedded.matrix_products.uses_bfloat16", lambda _: False)
+    monkeypatch.setattr("jobs.engines.embedded.decoder_weights.uses_bfloat16", lambda _: False)
     assert pack_matrix(weight) is weight
     monkeypatch.undo()
     torch.testing.assert_close(linear(x, pack_matrix(weight), bias), torch.nn.functional.linear(x, weight, bias))
