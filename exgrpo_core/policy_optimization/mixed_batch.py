@@ -126,9 +126,11 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
     question = group.question
     # Replays with a baseline of their own come on top of K rollouts.
     num_rows = config.rollouts_per_question + (len(group.replays) if group.has_two_baselines else 0)
-    if group.advantages is None or group.advantages.shape != (num_rows,):
-        got = None if group.advantages is None else group.advantages.shape
-        raise ValueError(f"group of question {question.index}: expected {num_rows} advantages, got {got}.")
+    if group.advantages is None or not group.num_trajectories == group.advantages.size == num_rows:
+        got = f"{group.num_trajectories}, advantages {group.advantages}"
+        raise ValueError(
+            f"group of question {question.index}: expected {num_rows} trajectories with advantages, got {got}."
+        )
     advantages = group.advantages.tolist()
     rows = [
         TrainingRow(
