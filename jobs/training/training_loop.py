@@ -4,6 +4,7 @@ A resume also says what it does with the experience of steps after its checkpoin
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class AttemptLoop:
+class AttemptLoop(ABC):
     """One attempt of one run, from its newest whole checkpoint (or the start) to its last step."""
 
     def __init__(
@@ -49,13 +50,13 @@ class AttemptLoop:
         self.checkpoints = run_directory / "checkpoints"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
+    @abstractmethod
     def take_step(self, step: int) -> None:
         """Do step number `step`, record it and log it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, checkpoint: Checkpoint) -> None:
         """Write what a later attempt needs to continue after the last step."""
-        raise NotImplementedError
 
     def train(self, step: int, *, is_new: bool) -> RunStatus:
         """Train on after `step` until the last one or until a stop is requested; return `finished` or `stopped`."""
