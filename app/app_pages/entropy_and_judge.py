@@ -18,11 +18,8 @@ def _entropy(row: RunRow, judge: str | None) -> None:
     sample = ask(code_analysis.entropy_points, row.run_id, judge)
     lines = analyses.tabulate_validity(sample.points)
     if not any(line.num_valid or line.num_invalid for line in lines):
-        notice.show_empty(
-            "gavel",
-            "No verdict yet",
-            "Start a judge under **Judges**; on built-in tasks the oracle judges by itself.",
-        )
+        text = "Start a judge under **Judges**; on built-in tasks the oracle judges by itself."
+        notice.show_empty("gavel", "No verdict yet", text)
         return
     thought_charts.show_sampling(sample)
     figures.show_cards(
@@ -63,9 +60,7 @@ def _verdicts(row: RunRow, judge: str | None) -> None:
         return
     judged = ask(judging.get_verdicts, row.run_id, opened, judge)
     if judged is None:
-        notice.show_empty(
-            "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
-        )
+        notice.show_no_such_trajectory()
     else:
         verdicts.show(judged)
 
@@ -86,10 +81,11 @@ def _judges(row: RunRow, judge: str | None) -> None:
 
 
 def _issues(judge: str) -> None:
-    for title, counts in (
-        ("Issues named", ask(judging.count_issues, judge)),
-        ("Votes without a verdict", ask(judging.count_reasons, judge)),
-    ):
+    by_title = {
+        "Issues named": ask(judging.count_issues, judge),
+        "Votes without a verdict": ask(judging.count_reasons, judge),
+    }
+    for title, counts in by_title.items():
         if counts:
             st.markdown(f"**{title}**")
             st.text(", ".join(f"{name} {count:,}" for name, count in counts.items()))

@@ -11,8 +11,16 @@ from app.components.runs import job_results, run_controls, run_details, run_head
 from app.components.trajectories import audit_view, playground
 from app.components.widgets import address_choice, curve_view, notice, own_charts, page_frame, run_state, shown_text
 from app.queries.answers import ask
-from app.queries.runs import TRAINING_RUNS, axis_points, list_judge_results, list_runs, metric_series, wrong_choices
-from app.queries.workbench import has_folder, read_log_tail
+from app.queries.runs import (
+    TRAINING_RUNS,
+    axis_points,
+    has_folder,
+    list_judge_results,
+    list_runs,
+    metric_series,
+    read_log_tail,
+    wrong_choices,
+)
 from db.queries import benchmarks, buffer, judging, metrics, runs
 from db.queries.run_filter import RunFilter
 from db.rows.runs import RunRow

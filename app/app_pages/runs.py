@@ -33,25 +33,15 @@ def _chosen() -> tuple[RunFilter, str | None, bool]:
     """Show search, states and groups; return the filter, what to group by, and whether the bin is open."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs-filter"):
         words = st.text_input(
-            "Search runs",
-            placeholder="Search, or seed=3",
+            "Search runs", placeholder="Search, or seed=3", icon=":material/search:", width=168,
+            key="q", bind="query-params", label_visibility="collapsed",
             help="Words of name, method, model, data or tags, and conditions on fields: `seed=3`, "
             "`optim.learning_rate<1e-5`, `algorithm.experience_ratio!=0`",
-            key="q",
-            bind="query-params",
-            label_visibility="collapsed",
-            icon=":material/search:",
-            width=168,
-        )
+        )  # fmt: skip
         state = st.segmented_control(
-            "State",
-            [*STATES, ARCHIVED, BIN],
-            default="All",
-            required=True,
-            key="state",
-            bind="query-params",
-            label_visibility="collapsed",
-        )
+            "State", [*STATES, ARCHIVED, BIN], default="All", required=True,
+            key="state", bind="query-params", label_visibility="collapsed",
+        )  # fmt: skip
         kind = st.selectbox(
             "Kind", list(KINDS), key="kind", bind="query-params", label_visibility="collapsed", width=130
         )
@@ -79,12 +69,8 @@ def _list(was_live: bool) -> None:
     if _has_live(counts) != was_live:
         st.rerun(scope="app")
     if not sum(counts.values()):
-        notice.show_empty(
-            "replay",
-            "No runs yet",
-            "Set up your first one under **New run**, or let the demo train with ExGRPO and with on-policy Dr.GRPO.",
-            "exgrpo demo",
-        )
+        text = "Set up your first one under **New run**, or let the demo train with ExGRPO and with on-policy Dr.GRPO."
+        notice.show_empty("replay", "No runs yet", text, "exgrpo demo")
         return
     system_view.show_line(counts)
     columns = run_table.columns_of_address()
@@ -105,16 +91,12 @@ def _list(was_live: bool) -> None:
     if group is not None and opened_group is None:
         run_groups.show(rows, sum(num_runs.values()), group)
         return
-    num_active = sum(num_runs.get(state, 0) for state in LIVE_STATES)
-    _show_table(
-        rows if opened_group is None else opened_group,
-        f"{len(rows):,} of {sum(num_runs.values()):,} runs, {num_active:,} active"
-        if opened_group is None
-        else f"{len(opened_group):,} runs of this group",
-        columns,
-        order,
-    )
-    if opened_group is None and len(rows) < sum(num_runs.values()):
+    if opened_group is not None:
+        _show_table(opened_group, f"{len(opened_group):,} runs of this group", columns, order)
+        return
+    num_active, num_all = sum(num_runs.get(state, 0) for state in LIVE_STATES), sum(num_runs.values())
+    _show_table(rows, f"{len(rows):,} of {num_all:,} runs, {num_active:,} active", columns, order)
+    if len(rows) < num_all:
         st.button("Show more runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
 
 

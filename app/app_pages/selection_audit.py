@@ -100,9 +100,8 @@ def _checks(row: RunRow, algorithm: dict[str, Any]) -> None:
     if opened is not None:
         audit_view.show_one(opened)
     elif wanted:
-        notice.show_empty(
-            "search_off", "Not drawn in this step", "This step did not replay the question in the address."
-        )
+        text = "This step did not replay the question in the address."
+        notice.show_empty("search_off", "Not drawn in this step", text)
 
 
 def _replays(row: RunRow) -> None:
@@ -126,11 +125,9 @@ def _is_an_experiment(question_selection: str) -> bool:
 
 def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
     if not _is_an_experiment(algorithm["question_selection"]):
-        notice.show_empty(
-            "balance",
-            "No experiment",
-            f"`{algorithm['question_selection']}` does not draw by chance within a bucket, so drawn questions differ.",
-        )
+        rule = algorithm["question_selection"]
+        text = f"`{rule}` does not draw by chance within a bucket, so drawn questions differ."
+        notice.show_empty("balance", "No experiment", text)
         return
     with st.spinner("Comparing questions", show_time=False):
         num_rollouts = None if has_continuous_rewards(algorithm) else algorithm["rollouts_per_question"]

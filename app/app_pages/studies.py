@@ -81,11 +81,8 @@ def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
         if keys or name == VIEWS[-1]:
             st.fragment(views[name], run_every=REFRESH_SECONDS if name == VIEWS[0] else None)(study, scale, keys)
         else:
-            notice.show_empty(
-                "science_off",
-                "Not possible at this scale",
-                "No cell of this study can run at this scale; see the notes.",
-            )
+            text = "No cell of this study can run at this scale; see the notes."
+            notice.show_empty("science_off", "Not possible at this scale", text)
 
 
 with st.container(horizontal=True, vertical_alignment="center"):

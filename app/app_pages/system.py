@@ -8,10 +8,10 @@ from app.components.system import system_view
 from app.components.widgets import address_choice, data_table, figures, page_frame, ray_cluster, run_state
 from app.formats import ago, byte_size, duration, escape_control_characters, exact
 from app.queries.answers import ask
-from app.queries.runs import list_runs
-from app.queries.workbench import (
+from app.queries.runs import (
     SUPERVISOR_LOST_SECONDS,
     current_runs_root,
+    list_runs,
     supervisor_age_seconds,
     supervisor_heartbeat,
 )
@@ -30,13 +30,10 @@ def _overview() -> None:
     is_alive = age is not None and age <= SUPERVISOR_LOST_SECONDS
     facts = ask(database_facts)
     tiles = st.columns(4, gap="small")
-    figures.show_tile(
-        tiles[0],
-        "Supervisor",
-        "running" if is_alive else "not running" if heartbeat else "never ran",
-        f"heartbeat {duration(age)} ago" if age is not None else None,
-        f"Process {heartbeat.pid}, started {exact(heartbeat.since)}" if heartbeat else "Start it with: exgrpo up",
-    )
+    state = "running" if is_alive else "not running" if heartbeat else "never ran"
+    beat = f"heartbeat {duration(age)} ago" if age is not None else None
+    process = f"Process {heartbeat.pid}, started {exact(heartbeat.since)}" if heartbeat else "Start it with: exgrpo up"
+    figures.show_tile(tiles[0], "Supervisor", state, beat, process)
     num_listed = f"{facts.num_runs:,} runs that are not archived"
     figures.show_tile(tiles[1], "Database", facts.kind, byte_size(facts.num_bytes), num_listed)
     is_newest = facts.schema == facts.newest_schema

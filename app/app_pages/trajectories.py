@@ -16,13 +16,12 @@ PAGE_SIZE = 50
 
 def _list_snippets(facets: TrajectoryFacets, num_pages: int = 1) -> list[SnippetRow]:
     """Return the first pages of matching trajectories, newest first."""
-    return ask_pages(
-        lambda last: ask(
-            trajectory_list.list_snippets, facets, before=last.trajectory_key if last else None, limit=PAGE_SIZE,
-        ),
-        PAGE_SIZE,
-        num_pages,
-    )  # fmt: skip
+
+    def page_after(last: SnippetRow | None) -> list[SnippetRow]:
+        before = last.trajectory_key if last else None
+        return ask(trajectory_list.list_snippets, facets, before=before, limit=PAGE_SIZE)
+
+    return ask_pages(page_after, PAGE_SIZE, num_pages)
 
 
 def _pages() -> dict[TrajectoryFacets, int]:
@@ -71,9 +70,7 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
 def _detail(run_id: str, trajectory_id: int) -> None:
     row = ask(trajectories.get_trajectory, run_id, trajectory_id)
     if row is None:
-        notice.show_empty(
-            "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
-        )
+        notice.show_no_such_trajectory()
     else:
         trajectory_detail.show(row)
 

@@ -1,18 +1,22 @@
-"""Runs: lists, curves over any x axis, and reads that combine several queries."""
+"""Runs: lists, curves over any x axis, reads that combine several queries, their logs, and the supervisor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 
 import streamlit as st
 
+from app import settings
+from app.formats import as_utc
 from app.queries.answers import ask, ask_outside_pages, ask_pages
-from app.queries.workbench import current_runs_root
 from db.queries import judging, metrics, runs, selections
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
 from db.rows.judging import JudgeRow
 from db.rows.replays import WrongChoiceRow
 from db.rows.runs import MetricPoint, RunRow
+from exgrpo_core.bounded_json import open_plain, read_json
 
 RUNS_PAGE_SIZE = 100
 MAX_CHART_POINTS = 300
@@ -23,11 +27,11 @@ RECHECKED_STEPS = 20
 
 def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIRST) -> list[RunRow]:
     """Return the first pages of matching runs."""
-    return ask_pages(
-        lambda last: ask(runs.list_runs, where, order=order, after=last.run_id if last else None, limit=RUNS_PAGE_SIZE),
-        RUNS_PAGE_SIZE,
-        num_pages,
-    )
+
+    def page_after(last: RunRow | None) -> list[RunRow]:
+        return ask(runs.list_runs, where, order=order, after=last.run_id if last else None, limit=RUNS_PAGE_SIZE)
+
+    return ask_pages(page_after, RUNS_PAGE_SIZE, num_pages)
 
 
 def training_names(words: str = "", *, has_steps: bool = False) -> list[runs.RunName]:
@@ -105,3 +109,66 @@ def _checked() -> dict[tuple[str, str], _Checked]:
 def list_judge_results(judge_run_id: str) -> list[JudgeRow]:
     """Return the counts of a judge's votes, none before the first vote."""
     return [row for row in ask(judging.list_judges) if row.judge_run_id == judge_run_id]
+
+
+SUPERVISOR_LOST_SECONDS = 15.0
+_LOG_BYTES = 128 * 1024
+
+
+def current_runs_root() -> str:
+    """Return the folder that holds the runs, part of the key of kept answers."""
+    return str(settings.current().runs_root)
+
+
+def has_folder(run_id: str) -> bool:
+    """Return whether the runs root has a run of this id, even if the database does not know it yet."""
+    return _run_file(run_id, "spec.json") is not None
+
+
+def read_log_tail(run_id: str, num_lines: int) -> list[str]:
+    """Return the last lines of a run's log, unchanged; none if there is no log yet."""
+    path = _run_file(run_id, "log.txt")
+    if path is None or ask(runs.get_run, run_id) is None:
+        return []
+    try:
+        with open_plain(path) as file:
+            file.seek(max(0, path.stat().st_size - _LOG_BYTES))
+            return file.read().decode("utf-8", errors="replace").splitlines()[-num_lines:]
+    except OSError:
+        return []
+
+
+def _run_file(run_id: str, name: str) -> Path | None:
+    """Return a file of a run; None if it does not exist or lies outside the runs root, by id or by a link."""
+    root = settings.current().runs_root.resolve()
+    try:
+        path = (root / run_id / name).resolve()
+        return path if path.parent.parent == root and path.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorHeartbeat:
+    """The newest heartbeat of a supervisor; `since` is its start, None if the file lacks it."""
+
+    pid: int
+    at: datetime
+    since: datetime | None
+
+
+def supervisor_heartbeat() -> SupervisorHeartbeat | None:
+    """Return the newest heartbeat of a supervisor, or None if none ever ran here."""
+    path = settings.current().runs_root / "workbench" / "supervisor.json"
+    try:
+        record = read_json(path)
+        since = datetime.fromisoformat(record["since"]) if "since" in record else None
+        return SupervisorHeartbeat(int(record["pid"]), datetime.fromisoformat(record["at"]), since)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return None
+
+
+def supervisor_age_seconds() -> float | None:
+    """Return the seconds since the supervisor's last heartbeat, or None if it never ran here."""
+    heartbeat = supervisor_heartbeat()
+    return None if heartbeat is None else (datetime.now(UTC) - as_utc(heartbeat.at)).total_seconds()

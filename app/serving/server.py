@@ -23,7 +23,7 @@ from app import settings, theme
 from app.formats import with_code
 from app.queries.answers import UnavailableError
 from app.serving import shell, streamlit_changes
-from app.serving.gate import LOOPBACK_NAMES, MAX_HEADER_BYTES, TOKEN_PARAMETER, Gate, GateSettings
+from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
 from app.serving.sign_in import SignIn, read_sign_in
 from app.serving.streamlit_changes import ChangedChartScript
 from db import DATABASE_URL_VARIABLE
@@ -60,6 +60,8 @@ FIRST_PAGE = ("app.components.widgets.page_frame", "app.components.runs.run_tabl
 _MAX_MEMORY_POOLS = 2
 _M_ARENA_MAX = -8
 DEFAULT_PORT = 8501
+MAX_HEADER_BYTES = 1 << 16
+"""More than a browser sends; all headers of a request together."""
 PING_TIMEOUT_SECONDS = 120.0
 """A browser that is busy for so long without an answer counts as gone; the default of 20 s cuts busy ones off."""
 TOKEN_VARIABLE = "EXGRPO_TOKEN"

@@ -19,50 +19,13 @@ WITH_CHARTS = frozenset({"/run", "/compare", "/replay_buffer"})
 WITH_TABLES = frozenset({"/", "/trajectories", "/benchmarks"})
 """Pages whose first view has charts or tables."""
 _STATIC = Path(streamlit.__file__).parent / "static"
-_SCRIPT_FILES = ("busy_buttons.js", "connection.js", "keyboard.js", "lazy_charts.js", "row_keys.js", "shared_zoom.js")
+_SCRIPT_FILES = (
+    "history.js", "recovery.js", "busy_buttons.js", "connection.js", "keyboard.js", "lazy_charts.js", "row_keys.js",
+    "shared_zoom.js",
+)  # fmt: skip
 _RUNS_PATH = "/_workbench/runs"
 _MAX_RUNS = 8
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
-
-_HISTORY_SCRIPT = """<script>
-(() => {
-  const push = history.pushState.bind(history), replace = history.replaceState.bind(history);
-  let hasActed = false;
-  for (const kind of ["pointerdown", "keydown", "click"]) {
-    addEventListener(kind, () => { hasActed = true; }, true);
-  }
-  addEventListener("popstate", () => { hasActed = false; }, true);
-  const change = (state, title, url) => {
-    (hasActed ? push : replace)(state, title, url);
-    hasActed = false;
-  };
-  history.pushState = change;
-  history.replaceState = (state, title, url) => {
-    const isChoice = typeof url === "string" && url.startsWith(location.origin) && url !== location.href;
-    (isChoice ? change : replace)(state, title, url);
-  };
-})();
-</script>"""
-"""Makes one entry in the browser's history for each user action, so that the back button undoes it.
-
-Left to itself, Streamlit replaces the entry when a widget that is bound to the address changes (it gives the whole
-address then, and a path where scripts change it), and makes three to five of one change of pages.
-"""
-
-_RECOVERY_SCRIPT = """<script>
-addEventListener("error", ({message}) => {
-  const times = Number(sessionStorage.getItem("times-recovered"));
-  if (/delta path/.test(message) && times < 5) {
-    sessionStorage.setItem("times-recovered", times + 1);
-    location.reload();
-  }
-});
-</script>"""
-"""Loads the page again where Streamlit's front end lost count of the page's parts, which leaves it white for good.
-
-`app/serving/streamlit_changes.py` repairs the known causes; this catches the rest. The address keeps the choices; a
-text that was not sent yet is lost with the white page. A tab tries at most five times.
-"""
 
 
 @cache
@@ -72,7 +35,7 @@ def html(path: str = "/") -> str:
     A page with charts or tables loads their scripts at once, not after its script has run: plotly has 5 MB.
     """
     text = (_STATIC / "index.html").read_text(encoding="utf-8")
-    text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_HISTORY_SCRIPT}{_RECOVERY_SCRIPT}{_scripts()}", 1)
+    text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_scripts()}", 1)
     text = text.replace("</head>", f"{_preloads(path)}</head>", 1)
     return text.replace("<title>Streamlit<", f"<title>{TITLE}<", 1)
 

@@ -1,11 +1,20 @@
-"""Clicks on what takes them only once it is drawn: tables, which are canvases, and popovers."""
+"""Clicks on what takes them only once it is drawn: tables, which are canvases, downloads, and refreshes to wait for."""
 
 import re
 import time
+from pathlib import Path
+
+from streamlit.proto.BackMsg_pb2 import BackMsg
 
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 GIVE_UP_SECONDS = 90.0
-TRY_MS = 20_000
+TRY_MS = 5_000
+
+
+def wait_for_table(page, table=0):
+    """Wait until a table is drawn and no script runs."""
+    page.get_by_test_id("stDataFrame").nth(table).locator("canvas [role=grid]").first.wait_for(state="attached")
+    page.locator(IDLE).wait_for()
 
 
 def click_until(page, x, y, address, table=0):
@@ -14,9 +23,7 @@ def click_until(page, x, y, address, table=0):
 
     give_up_at = time.monotonic() + GIVE_UP_SECONDS
     while True:
-        page.locator(IDLE).wait_for()
-        page.get_by_test_id("stDataFrame").nth(table).locator("canvas").first.wait_for()
-        page.wait_for_timeout(1000)
+        wait_for_table(page, table)
         page.get_by_test_id("stDataFrame").nth(table).click(position={"x": x, "y": y})
         try:
             return page.wait_for_url(re.compile(address), timeout=TRY_MS)
@@ -24,15 +31,49 @@ def click_until(page, x, y, address, table=0):
             assert time.monotonic() < give_up_at, f"no click led to {address}"
 
 
-def open_popover(page, name, content):
-    """Click the popover's button until its content is there; a page that is still drawn may lose a click."""
-    from playwright.sync_api import TimeoutError as NothingOpenedError
+def download(page, label: str) -> tuple[str, str]:
+    """Click the button, whose name ends in the label, and return what the file says and its suggested name."""
+    with page.expect_download() as started:
+        page.get_by_role("button", name=re.compile(rf"(^|\W|_){label}$")).click()
+    assert started.value.failure() is None
+    return Path(started.value.path()).read_text(encoding="utf-8"), started.value.suggested_filename
 
-    give_up_at = time.monotonic() + GIVE_UP_SECONDS
-    while True:
-        page.locator(IDLE).wait_for()
-        page.get_by_role("button", name=name).first.click()
-        try:
-            return content.wait_for(timeout=TRY_MS)
-        except NothingOpenedError:
-            assert time.monotonic() < give_up_at, f"no click opened {name}"
+
+class Between:
+    """Stands between a page and its server: it remembers the refreshes, and may hold what the page sends."""
+
+    def __init__(self, page) -> None:
+        self.page = page
+        self.refreshes: list[bytes] = []
+        self.held: list[bytes] = []
+        self.is_holding = False
+        """Whether what the page sends is kept here, but for refreshes."""
+        page.route_web_socket(re.compile("/_stcore/stream"), self._connect)
+        page.reload()
+
+    def _connect(self, socket) -> None:
+        server = socket.connect_to_server()
+
+        def pass_on(message) -> None:
+            is_refresh = BackMsg.FromString(message).rerun_script.is_auto_rerun
+            if is_refresh:
+                self.refreshes.append(message)
+            if self.is_holding and not is_refresh:
+                self.held.append(message)
+            else:
+                server.send(message)
+
+        self.send = server.send
+        socket.on_message(pass_on)
+
+    def wait_for_refreshes(self, number: int) -> None:
+        """Wait until the page has asked for so many more refreshes."""
+        goal = len(self.refreshes) + number
+        while len(self.refreshes) < goal:
+            self.page.wait_for_timeout(100)
+
+    def release(self) -> None:
+        """Send on what was held, and hold no more."""
+        self.is_holding = False
+        for message in self.held:
+            self.send(message)

@@ -24,6 +24,13 @@ NUM_CHECKS = 8
 """Twice as many as lead to the page being loaded again."""
 
 
+@pytest.fixture(scope="module")
+def runs_root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("lost")
+    recorded.record(root, recorded.FINISHED)
+    return root
+
+
 @pytest.fixture
 def page(browser):
     """A page of a browser that knows no workbench yet."""
@@ -35,55 +42,32 @@ def page(browser):
 
 def open_log(page, served):
     """Sign in at the log of a run and wait for its last line."""
-    page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={TOKEN}")
+    page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={served.token}")
     page.get_by_text("step 300 of exgrpo whole").wait_for()
 
 
-def test_a_lost_connection_is_said_and_the_page_comes_back_by_itself(page, tmp_path):
-    recorded.record(tmp_path, recorded.FINISHED)
+def test_a_lost_connection_is_said_and_the_page_comes_back_by_itself_or_says_what_to_open(page, runs_root):
     port = str(free_port())
-    served = web_server.start(tmp_path, "--port", port, token=TOKEN)
-    try:
-        open_log(page, served)
-        served.stop()
-        page.get_by_role("alert").filter(has_text="Connection lost").wait_for()
-        served = web_server.start(tmp_path, "--port", port, token=TOKEN)
-        page.locator("#connection-lost").wait_for(state="detached")
-        page.get_by_text("step 300 of exgrpo whole").wait_for()
-        page.wait_for_function(HAS_OPENED_ATTEMPTS, polling=2_000)
-    finally:
-        served.stop()
-
-
-def test_a_browser_that_comes_back_after_a_day_to_another_token_is_told_what_to_open(page, tmp_path):
-    recorded.record(tmp_path, recorded.FINISHED)
-    port = str(free_port())
-    served = web_server.start(tmp_path, "--port", port, token=TOKEN)
-    try:
-        page.clock.install()
-        open_log(page, served)
-        served.stop()
-        page.clock.fast_forward(DAY)
-        served = web_server.start(tmp_path, "--port", port, token="the-token-of-the-next-day")
-        page.get_by_text("This workbench is locked").wait_for()
-        assert "run=run-finished" in page.url
-        page.goto(f"{page.url}&token={served.token}")
-        page.get_by_text("step 300 of exgrpo whole").wait_for()
-    finally:
-        served.stop()
-
-
-def test_a_page_is_live_after_a_day_in_which_browser_and_server_were_asleep(page, tmp_path):
-    recorded.record(tmp_path, recorded.FINISHED)
-    served = web_server.start(tmp_path, token=TOKEN)
+    served = web_server.start(runs_root, "--port", port, token=TOKEN)
     try:
         page.clock.install()
         open_log(page, served)
         served.process.send_signal(signal.SIGSTOP)
         page.clock.fast_forward(DAY)
-        served.process.send_signal(signal.SIGCONT)
+        served.process.send_signal(signal.SIGCONT)  # both were asleep
         page.wait_for_function(HAS_OPENED_ATTEMPTS, polling=2_000)
         page.locator("#connection-lost").wait_for(state="detached")
+        served.stop()
+        page.get_by_role("alert").filter(has_text="Connection lost").wait_for()
+        served = web_server.start(runs_root, "--port", port, token=TOKEN)
+        page.locator("#connection-lost").wait_for(state="detached")
+        page.wait_for_function(HAS_OPENED_ATTEMPTS, polling=2_000)
+        served.stop()
+        page.clock.fast_forward(DAY)
+        served = web_server.start(runs_root, "--port", port, token="the-token-of-the-next-day")
+        page.get_by_text("This workbench is locked").wait_for()
+        assert "run=run-finished" in page.url
+        open_log(page, served)
     finally:
         served.stop()
 
@@ -122,10 +106,9 @@ def slow_to_sign_out(port):
         server.server_close()
 
 
-def test_a_sign_out_that_takes_long_is_not_undone_by_loading_the_page_again(page, tmp_path):
-    recorded.record(tmp_path, recorded.FINISHED)
+def test_a_sign_out_that_takes_long_is_not_undone_by_loading_the_page_again(page, runs_root):
     port = free_port()
-    served = web_server.start(tmp_path, "--port", str(port), token=TOKEN)
+    served = web_server.start(runs_root, "--port", str(port), token=TOKEN)
     try:
         open_log(page, served)
     finally:

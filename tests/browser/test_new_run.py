@@ -1,3 +1,14 @@
+"""New run in a browser: what one types is kept, and a clicked button answers at once."""
+
+import re
+
+import pytest
+
+from tests.browser.clicks import IDLE, Between
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
 def test_changes_survive_a_reload_and_the_launch_stays_in_view(open_page):
     watched = open_page("/new_run?section=Algorithm")
     page = watched.page
@@ -40,3 +51,23 @@ def test_a_text_field_whose_code_comes_after_the_first_change_keeps_its_value(op
     assert name.input_value() == "chains ExGRPO"
     assert "set=name" not in page.url
     assert watched.errors == []
+
+
+def test_a_clicked_button_is_busy_before_the_server_hears_of_it_and_takes_no_second_click(open_page):
+    page = open_page("/new_run").page
+    between = Between(page)
+    save = page.locator(".st-key-save-draft button")
+    save.wait_for()
+    page.locator(IDLE).wait_for()
+    save.evaluate(
+        "button => button.addEventListener('click', () => { window.numClicks = (window.numClicks ?? 0) + 1; })"
+    )
+    between.is_holding = True
+    save.click()
+    page.locator(".st-key-save-draft button[aria-busy=true]").wait_for()
+    box = save.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert page.evaluate("numClicks") == 1
+    between.release()
+    page.locator(".st-key-save-draft button:not([aria-busy])").wait_for()
+    page.get_by_role("button", name=re.compile("Drafts")).wait_for()

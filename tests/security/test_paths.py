@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app import requests, settings
-from app.queries.workbench import has_folder, read_log_tail
+from app.queries.runs import has_folder, read_log_tail
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
 from exgrpo_core.bounded_json import seal

@@ -12,7 +12,7 @@ from app.components.trajectories import selection_audit
 from app.components.trajectories.selection_audit import Check
 from app.components.widgets import data_table, figures, notice
 from app.queries.answers import ask
-from app.queries.workbench import current_runs_root
+from app.queries.runs import current_runs_root
 from db.queries import buffer, selections
 from db.rows.replays import SelectionRow, WrongChoiceRow, age
 from db.rows.runs import CandidateRow

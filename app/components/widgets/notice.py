@@ -73,6 +73,11 @@ def show_no_such_run() -> None:
     )
 
 
+def show_no_such_trajectory() -> None:
+    """Show that the run has no trajectory of the address."""
+    show_empty("search_off", "No such trajectory", "This run has no trajectory with the number in the address.")
+
+
 def show_no_replay(row: RunRow) -> None:
     """Show the reason in place of what a run that replays would show."""
     if row.is_adopted:

@@ -5,7 +5,7 @@ import streamlit as st
 from app import settings
 from app.components.widgets import notice
 from app.formats import duration, escape_control_characters
-from app.queries.workbench import SUPERVISOR_LOST_SECONDS, supervisor_age_seconds
+from app.queries.runs import SUPERVISOR_LOST_SECONDS, supervisor_age_seconds
 from app.settings import current_person
 
 

@@ -47,6 +47,8 @@ def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(o
     assert len(page.get("plotly_chart")) == 1
     compare = next(link for link in page.get("page_link") if link.proto.label == "Compare")
     assert "runs=run-finished%2Crun-on-policy" in compare.proto.query_string
+    method = open_page("paper", figure="method", beside="Chosen runs", runs="run-finished")
+    assert any('href="selection_audit?run=run-finished"' in element.proto.body for element in method.get("html"))
 
 
 @pytest.mark.usefixtures("recorded_shared")

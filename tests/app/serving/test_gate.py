@@ -1,10 +1,10 @@
-import asyncio
+"""The gate; requests without proof are in `tests/security/test_without_proof.py`."""
+
 import http.client
 
 import httpx2
 import pytest
 
-from app.serving.gate import Gate, GateSettings
 from tests.app import web_server
 
 
@@ -51,36 +51,7 @@ def test_request_without_token_gets_a_page_that_says_to_use_the_printed_link(wor
     response = get(workbench)
     assert response.status_code == 403
     assert "printed" in response.text
-    assert "set-cookie" not in response.headers
-
-
-@pytest.mark.parametrize(
-    "path", ["/static/js/index.js", "/_stcore/host-config", "/media/x", "/new_run", "/favicon.png"]
-)
-def test_nothing_but_the_health_check_answers_without_token(workbench, path):
-    assert get(workbench, path).status_code == 403
-
-
-@pytest.mark.parametrize(
-    "cookies",
-    ['a="' + "\\" * 60_000, '"' + "\\" * 30_000 + '";' * 2, "a=" * 30_000, ";" * 60_000, 'a="\\";' * 10_000],
-)
-def test_cookies_without_proof_cost_no_more_than_their_length(cookies, monkeypatch):
-    def fail(*_):
-        raise AssertionError("the quadratic parser was called")
-
-    monkeypatch.setattr("http.cookies.SimpleCookie.load", fail)
-    monkeypatch.setattr("http.cookies._unquote", fail)
-    gate = Gate(fail, GateSettings(token="t" * 32, port=1))
-    status = []
-
-    async def send(message):
-        status.append(message.get("status"))
-
-    headers = [(b"host", b"localhost:1"), (b"cookie", cookies.encode())]
-    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
-    asyncio.run(gate(scope, None, send))
-    assert status[0] == 403
+    assert not {"set-cookie", "server"} & set(response.headers)
 
 
 def test_headers_that_no_browser_sends_are_refused(workbench):
@@ -88,14 +59,6 @@ def test_headers_that_no_browser_sends_are_refused(workbench):
         assert get(workbench, Cookie="a" * 70_000).status_code in {400, 431}
     except httpx2.ReadError:  # closed before all of them were read
         assert get(workbench, "/_stcore/health").text == "ok"
-
-
-def test_health_check_answers_without_token(workbench):
-    assert get(workbench, "/_stcore/health").text == "ok"
-
-
-def test_wrong_token_is_refused(workbench):
-    assert get(workbench, f"/?token={workbench.token}x").status_code == 403
 
 
 def test_token_sets_a_strict_http_only_cookie_and_leads_on_without_the_token(workbench):
@@ -112,17 +75,6 @@ def test_token_sets_a_strict_http_only_cookie_and_leads_on_without_the_token(wor
 def test_link_cannot_lead_on_to_another_site(workbench):
     response = httpx2.get(f"{workbench.origin}//foreign.example/?token={workbench.token}", timeout=60)
     assert 'url=/foreign.example/"' in response.text
-
-
-def test_cookie_opens_the_pages(workbench, cookie):
-    response = get(workbench, Cookie=cookie)
-    assert response.status_code == 200
-    assert "<title>ExGRPO Workbench</title>" in response.text
-
-
-def test_forged_cookie_is_refused(workbench, cookie):
-    name = cookie.partition("=")[0]
-    assert get(workbench, Cookie=f"{name}={'0' * 64}").status_code == 403
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8501", "127.0.0.1@evil", ""])
@@ -175,7 +127,9 @@ def test_localhost_is_as_good_as_the_address(workbench, cookie):
 
 @pytest.mark.parametrize("is_signed_in", [True, False])
 def test_every_answer_carries_the_security_headers(workbench, cookie, is_signed_in):
-    headers = get(workbench, **({"Cookie": cookie} if is_signed_in else {})).headers
+    response = get(workbench, **({"Cookie": cookie} if is_signed_in else {}))
+    assert (response.status_code == 200) is is_signed_in
+    headers = response.headers
     assert headers["x-frame-options"] == "DENY"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
@@ -184,7 +138,3 @@ def test_every_answer_carries_the_security_headers(workbench, cookie, is_signed_
     assert policy["frame-ancestors"] == "'none'"
     assert "unsafe" not in policy["script-src"].replace("'wasm-unsafe-eval'", "")
     assert all("http:" not in sources and "*" not in sources for sources in policy.values())
-
-
-def test_server_does_not_name_itself(workbench):
-    assert "server" not in get(workbench).headers

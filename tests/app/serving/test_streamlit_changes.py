@@ -1,7 +1,6 @@
 """Faults of Streamlit, and their repair. A test of `streamlit_itself` that fails says that a repair can go."""
 
 import re
-from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
@@ -48,24 +47,27 @@ def finished():
     return ForwardMsg(script_finished=ForwardMsg.FINISHED_SUCCESSFULLY)
 
 
-def test_streamlit_itself_drops_what_a_refreshed_fragment_drew_in_a_page_that_was_not_sent_yet():
-    queue = ForwardMsgQueue()
-    page = [block([0, 0], FRAGMENT), text([0, 0, 0], "then", FRAGMENT), block([0, 1]), finished()]
-    for message in page:
+PAGE = [block([0, 0], FRAGMENT), text([0, 0, 0], "then", FRAGMENT), block([0, 1]), finished()]
+
+
+def refresh_before_it_was_sent(queue):
+    for message in PAGE:
         queue.enqueue(message)
     queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=[FRAGMENT])
-    assert queue.flush() == page[2:]
+
+
+def test_streamlit_itself_drops_what_a_refreshed_fragment_drew_in_a_page_that_was_not_sent_yet():
+    queue = ForwardMsgQueue()
+    refresh_before_it_was_sent(queue)
+    assert queue.flush() == PAGE[2:]
 
 
 def test_a_refresh_takes_nothing_out_of_a_whole_page_that_was_not_sent_yet(queue):
-    page = [block([0, 0], FRAGMENT), text([0, 0, 0], "then", FRAGMENT), block([0, 1]), finished()]
     refresh = [block([0, 0], FRAGMENT), text([0, 0, 0], "now", FRAGMENT)]
-    for message in page:
-        queue.enqueue(message)
-    queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=[FRAGMENT])
+    refresh_before_it_was_sent(queue)
     for message in refresh:
         queue.enqueue(message)
-    assert queue.flush() == page + refresh
+    assert queue.flush() == PAGE + refresh
 
 
 def test_a_run_of_the_whole_page_still_takes_the_place_of_what_was_not_sent(queue):
@@ -147,39 +149,6 @@ def test_a_fragment_of_a_page_that_the_session_has_left_is_not_run(session):
     assert session.refresh("") == []
     ((page, _),) = session.refresh("shown")
     assert page == session.hashes["shown"]
-
-
-@pytest.fixture
-def served(monkeypatch):
-    """What is run of what a browser asks for."""
-    served = []
-    monkeypatch.setattr(ScriptRunner, "_run_script", lambda _runner, asked: served.append(asked))
-    monkeypatch.setattr(ScriptRunContext, "set_mpa_v2_page", lambda _context, _page: None)
-    streamlit_changes.ignore_refreshes_of_other_pages()
-    return served
-
-
-def test_what_the_page_before_asks_for_late_is_left_out(served):
-    pages, pages_of_another = PagesManager("main.py"), PagesManager("main.py")
-    late = RerunData(page_script_hash="before", fragment_id_queue=[FRAGMENT])
-    timely = RerunData(page_script_hash="shown", fragment_id_queue=[FRAGMENT])
-    whole = RerunData(page_script_hash="next")
-
-    def ask(asked, pages=pages):
-        ScriptRunner._run_script(SimpleNamespace(_pages_manager=pages), asked)
-
-    ask(late)
-    ScriptRunContext.set_mpa_v2_page(SimpleNamespace(pages_manager=pages), "before")
-    ask(late)
-    ScriptRunContext.set_mpa_v2_page(SimpleNamespace(pages_manager=pages), "shown")
-    ask(late)
-    pages.set_current_page_script_hash("before")
-    ask(late)
-    assert served == [late, late]
-    ask(timely)
-    ask(whole)
-    ask(late, pages_of_another)
-    assert served[2:] == [timely, whole, late]
 
 
 ALWAYS_THERE = {"scatter"}

@@ -1,3 +1,0 @@
-from tests.browser.conftest import browser
-
-__all__ = ["browser"]
