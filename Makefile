@@ -85,7 +85,7 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must 
 QUICK := not (slow or browser or postgres or $(ELSEWHERE))
 
 test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before each commit, in two minutes
-	@$(PYTEST) -m '$(QUICK)' --ignore=tests/faults --ignore=tests/app/app_pages $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m '$(QUICK)' --ignore=tests/faults --ignore=tests/browser $(ARGS)
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \

@@ -9,7 +9,6 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from app.formats import with_code
 from app.queries.answers import UnavailableError
 from app.serving import shell, streamlit_changes
 from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
-from app.serving.sign_in import SignIn, read_sign_in
+from app.serving.sign_in import read_sign_in
 from app.serving.streamlit_changes import ChangedChartScript
 from db import DATABASE_URL_VARIABLE
 from exgrpo_core.durable_files import keep_private
@@ -85,41 +84,34 @@ class _AnnouncingServer(uvicorn.Server):
             print(self._link, flush=True)  # noqa: T201 - the link is what the launcher waits for
 
 
-def serve(
-    app_settings: settings.AppSettings,
-    host: str,
-    port: int,
-    token: str | None,
-    *,
-    allows_remote: bool = False,
-    allowed_hosts: Iterable[str] = (),
-    sign_in: SignIn | None = None,
-) -> None:
+def _serve(options: argparse.Namespace) -> None:
     """Serve until a signal comes; prints `http://HOST:PORT/?token=...` as soon as the server answers.
 
-    With `sign_in` people sign in, and the address is printed without a token.
-
-    `port` 0 means a free one, `token` None a new one. `allowed_hosts` are further host names of the server, for a
-    reverse proxy.
+    Where people sign in, the address is printed without a token.
 
     Raises:
         ServerError: The host is not loopback, the port is taken, the token is too short or the folder is missing.
+        SignInError: The sign-in file cannot be used.
     """
-    if not app_settings.runs_root.is_dir():
-        raise ServerError(f"runs root {app_settings.runs_root}: expected a folder; create it or give another one.")
-    check_host(host, allows_remote)
-    token = secrets.token_urlsafe(32) if token is None else token
+    host, runs_root = options.host, options.runs_root.absolute()
+    sign_in = None if options.sign_in is None else read_sign_in(options.sign_in)
+    if not runs_root.is_dir():
+        raise ServerError(f"runs root {runs_root}: expected a folder; create it or give another one.")
+    check_host(host, options.allow_remote)
+    token = os.environ.get(TOKEN_VARIABLE, secrets.token_urlsafe(32))
     if len(token) < MIN_TOKEN_LENGTH:
         raise ServerError(f"{TOKEN_VARIABLE}: expected at least {MIN_TOKEN_LENGTH} characters, got {len(token)}.")
-    listener = _listen(host, port)
+    listener = _listen(host, options.port)
     port = listener.getsockname()[1]
-    settings.configure(app_settings)
-    secret_files = [] if sign_in is None else [str(sign_in.path)]
+    database_url = options.database_url or os.environ.get(DATABASE_URL_VARIABLE)
+    settings.configure(settings.AppSettings(runs_root, database_url, sign_in.roles if sign_in else None))
+    secret_files = [str(sign_in.path)] if sign_in else []
     bootstrap.load_config_options(theme.streamlit_options(host, port) | {"secrets.files": secret_files})
+    further = [sign_in.host] if sign_in else []
     gate = GateSettings(
         token=token,
         port=port,
-        allowed_hosts=LOOPBACK_NAMES | {host.lower()} | {name.lower() for name in allowed_hosts},
+        allowed_hosts=LOOPBACK_NAMES | {name.lower() for name in [host, *options.allow_host, *further]},
         inline_script_hashes=shell.inline_script_hashes(),
         sign_in=sign_in,
     )
@@ -209,18 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     keep_private()
     try:
-        sign_in = None if options.sign_in is None else read_sign_in(options.sign_in)
-        roles = None if sign_in is None else sign_in.roles
-        database_url = options.database_url or os.environ.get(DATABASE_URL_VARIABLE)
-        serve(
-            settings.AppSettings(options.runs_root.absolute(), database_url, roles),
-            options.host,
-            options.port,
-            os.environ.get(TOKEN_VARIABLE),
-            allows_remote=options.allow_remote,
-            allowed_hosts=[*options.allow_host, *([] if sign_in is None else [sign_in.host])],
-            sign_in=sign_in,
-        )
+        _serve(options)
     except UserError as error:
         print(error, file=sys.stderr)  # noqa: T201 - the one sentence a user sees
         return 2

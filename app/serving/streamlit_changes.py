@@ -1,7 +1,6 @@
 """What Streamlit 1.67 should do: refresh fragments without loss, and start and draw charts in a fraction of the time.
 
-A fragment's refresh loses no unsent message, and empties no new page. Neither fault has an issue at Streamlit;
-`tests/app/serving/test_streamlit_changes.py` reproduces both with Streamlit alone.
+A fragment's refresh loses no unsent message, and empties no new page. Neither fault has an issue at Streamlit.
 
 Its script of charts brings all of plotly: maps, 3D and other kinds that no page has take most of the time that it
 needs to start. And a chart is drawn before its width is known, out of sight, then again when it is, also where nobody

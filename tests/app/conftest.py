@@ -47,14 +47,24 @@ def _copy_of(name: str):
     return runs
 
 
+@pytest.fixture(scope="session")
+def share():
+    """`share(root)` lets the pages of this test read a root that other tests read, too, with a live supervisor."""
+
+    def shared(root: Path) -> Path:
+        recorded.beat(root, datetime.now(UTC))
+        settings.configure(settings.AppSettings(root))
+        return root
+
+    return shared
+
+
 def _shared(name: str):
     """The root with those runs that all tests share, for tests that only read; none of its caches is cleared."""
 
     @pytest.fixture(name=f"{name}_shared")
-    def root(seeded_root):
-        recorded.beat(seeded_root(name), datetime.now(UTC))
-        settings.configure(settings.AppSettings(seeded_root(name)))
-        return seeded_root(name)
+    def root(seeded_root, share):
+        return share(seeded_root(name))
 
     return root
 

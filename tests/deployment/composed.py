@@ -5,7 +5,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,15 +26,13 @@ class Composed:
 
 
 @contextmanager
-def composed_workbench(
-    runs_root: Path, before: tuple[str, ...] = (), command: Sequence[str] = (), **variables: str
-) -> Iterator[Composed]:
-    """Run the command of the compose file's workbench, or another one, with SQLite in place of its database.
+def composed_workbench(runs_root: Path, before: tuple[str, ...] = (), **variables: str) -> Iterator[Composed]:
+    """Run the command of the compose file's workbench with SQLite in place of its database.
 
     `before` comes before the command, to change what it runs in.
     """
     declared = service("workbench")
-    program, *words = command or declared["command"]
+    program, *words = declared["command"]
     assert program == "exgrpo"
     line = [*before, sys.executable, "-P", "-B", "-m", "jobs.cli", *words, "--port", "0"]
     environment = os.environ | {name: declared["environment"][name] for name in _OWN_VARIABLES}

@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tests.deployment.composed import composed_workbench
-from tests.deployment.image_files import HOST_NAME, REPOSITORY, TOKEN, health_check, service
+from tests.deployment.image_files import HOST_NAME, REPOSITORY, TOKEN, health_check
 from tests.tools import free_port
 
 pytestmark = pytest.mark.slow
@@ -22,16 +22,6 @@ pytestmark = pytest.mark.slow
 PROXY_HEADERS = {"Host": HOST_NAME, "X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.7"}
 ORIGIN = f"https://{HOST_NAME}"
 STREAM = "/_stcore/stream"
-SIGN_IN = f"""
-[auth]
-redirect_uri = "{ORIGIN}/oauth2callback"
-cookie_secret = "{"0123456789abcdef" * 3}"
-client_id = "workbench"
-client_secret = "not a secret"
-server_metadata_url = "https://127.0.0.1:1/.well-known/openid-configuration"
-[roles]
-viewer = ["*"]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -90,26 +80,6 @@ def test_the_image_s_health_check_holds_while_the_pages_answer_and_fails_without
         assert asked != program
         finished = subprocess.run([sys.executable, option, asked], capture_output=True, check=False)
         assert (finished.returncode == 0) is is_healthy
-
-
-def test_with_the_sign_in_file_nothing_but_the_sign_in_and_the_health_check_answers(tmp_path):
-    pytest.importorskip("authlib", reason="needs Authlib: the extra oidc")
-    path = tmp_path / "sign-in.toml"
-    path.touch(mode=0o600)
-    path.write_text(SIGN_IN)
-    declared = service("workbench", REPOSITORY / "deploy" / "compose.sign-in.yaml")["command"]
-    command = [str(path) if word == "/srv/sign-in.toml" else word for word in declared]
-    (tmp_path / "runs").mkdir()
-    with composed_workbench(tmp_path / "runs", command=command) as running:
-        for address in ("/", f"/?token={TOKEN}", "/static/js/index.js"):
-            answer = get(running, address)
-            assert answer.status_code == 403
-            assert "set-cookie" not in answer.headers
-        assert "Sign in" in get(running).text
-        assert get(running, Host="evil.example").status_code == 400
-        _, option, program = health_check("workbench")
-        asked = [sys.executable, option, program.replace("8501", str(running.port))]
-        assert subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
 @contextmanager

@@ -88,6 +88,13 @@ def test_only_the_proxy_is_reachable_and_the_database_has_no_way_out():
     assert networks["data"] == {"internal": True}
 
 
+def test_services_and_volumes_of_the_document_are_those_of_compose():
+    text = (REPOSITORY / "docs" / "deployment.md").read_text(encoding="utf-8")
+    declared = yaml.safe_load((REPOSITORY / "compose.yaml").read_text(encoding="utf-8"))
+    assert set(re.findall(r"^\| `(\w+)` ", text, re.MULTILINE)) == set(declared["services"])
+    assert all(f"`{volume}`" in text for volume in declared["volumes"])
+
+
 def test_secrets_come_from_the_user_s_file_and_are_asked_for():
     text = (REPOSITORY / "compose.yaml").read_text()
     for name in ("WORKBENCH_NAME", "EXGRPO_TOKEN", "POSTGRES_PASSWORD"):

@@ -14,7 +14,7 @@ from jobs.cli.main import app as command_line
 from jobs.specs.train import parse_spec, preset_names
 from tests.house.tracked import PACKAGES, REPOSITORY, read, tracked_files
 
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/deployment.md")
 FENCE = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 TREE_LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w.-]+)/(?: +(?P<what>\S.*))?$")

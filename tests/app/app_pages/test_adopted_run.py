@@ -1,16 +1,13 @@
 """A run adopted from verl's rollout dumps: pages say unknown where nothing is known, and offer what works."""
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 
-from app import settings
 from jobs.actions.adoption import adopt
 from jobs.actions.run_actions import clone
 from jobs.runs.lookup import CommandError
 from jobs.supervisor.open_index import open_fresh_index
-from tests.app import recorded
 from tests.app.page_texts import has_text
 
 
@@ -30,12 +27,10 @@ def adopted(tmp_path_factory):
 
 
 @pytest.fixture
-def adopted_shared(adopted):
+def adopted_shared(adopted, share):
     """The run's id."""
-    root, run_id = adopted
-    recorded.beat(root, datetime.now(UTC))
-    settings.configure(settings.AppSettings(root))
-    return run_id
+    share(adopted[0])
+    return adopted[1]
 
 
 def test_run_page_invents_no_method_time_or_buffer_and_offers_neither_score_nor_branch_nor_clone(

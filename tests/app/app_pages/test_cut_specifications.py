@@ -1,10 +1,7 @@
 """Pages of jobs whose spec.json is cut: they show what was recorded, and claim nothing about the settings."""
 
-from datetime import UTC, datetime
-
 import pytest
 
-from app import settings
 from tests.app import played, recorded
 from tests.app.app_pages import test_other_jobs as other_jobs
 from tests.app.page_texts import has_text
@@ -26,9 +23,8 @@ def cut_root(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def cut_shared(cut_root):
-    recorded.beat(cut_root, datetime.now(UTC))
-    settings.configure(settings.AppSettings(cut_root))
+def cut_shared(cut_root, share):
+    share(cut_root)
 
 
 @pytest.mark.parametrize("view", ["Curves", "Replay buffer", "Log", "Configuration", "Attempts"])

@@ -1,11 +1,9 @@
 """Evaluations and judges on the pages of a run and of all runs, and what people write to any job."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
-from app import settings
 from app.components.system import system_view
 from db.connections.opening import open_database
 from db.ingest import events
@@ -56,9 +54,8 @@ def jobs_root(tmp_path_factory):
 
 
 @pytest.fixture
-def jobs_shared(jobs_root):
-    recorded.beat(jobs_root, datetime.now(UTC))
-    settings.configure(settings.AppSettings(jobs_root))
+def jobs_shared(jobs_root, share):
+    share(jobs_root)
 
 
 @pytest.mark.usefixtures("jobs_shared")

@@ -1,10 +1,7 @@
 """A run of supervised fine-tuning on the pages: no rewards and no buffer, but a loss."""
 
-from datetime import UTC, datetime
-
 import pytest
 
-from app import settings
 from app.queries.answers import ask
 from db.queries.runs import get_run
 from exgrpo_core.step_report import StepReport
@@ -15,7 +12,6 @@ from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import rebuild_index
-from tests.app import recorded
 from tests.app.form_fields import field
 from tests.step_reports import make_questions
 
@@ -42,9 +38,8 @@ def tuned_root(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def tuned_shared(tuned_root):
-    recorded.beat(tuned_root, datetime.now(UTC))
-    settings.configure(settings.AppSettings(tuned_root))
+def tuned_shared(tuned_root, share):
+    share(tuned_root)
 
 
 def test_run_shows_its_loss_and_held_out_score_and_is_not_blamed_for_having_no_rewards(open_page):

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 import streamlit as st
 
-from app import settings
 from app.analyses import (
     ComparedRow,
     MeanInterval,
@@ -60,9 +59,8 @@ def study_runs(runs_root, study_root):
 
 
 @pytest.fixture
-def study_shared(study_root):
-    recorded.beat(study_root, datetime.now(UTC))
-    settings.configure(settings.AppSettings(study_root))
+def study_shared(study_root, share):
+    share(study_root)
 
 
 def test_studies_are_shown_before_anything_ran(open_page):

@@ -1,4 +1,4 @@
-"""Faults of Streamlit, and their repair. A test of `streamlit_itself` that fails says that a repair can go."""
+"""Repairs of Streamlit's faults."""
 
 import re
 from unittest.mock import MagicMock
@@ -47,27 +47,15 @@ def finished():
     return ForwardMsg(script_finished=ForwardMsg.FINISHED_SUCCESSFULLY)
 
 
-PAGE = [block([0, 0], FRAGMENT), text([0, 0, 0], "then", FRAGMENT), block([0, 1]), finished()]
-
-
-def refresh_before_it_was_sent(queue):
-    for message in PAGE:
+def test_a_refresh_takes_nothing_out_of_a_whole_page_that_was_not_sent_yet(queue):
+    page = [block([0, 0], FRAGMENT), text([0, 0, 0], "then", FRAGMENT), block([0, 1]), finished()]
+    refresh = [block([0, 0], FRAGMENT), text([0, 0, 0], "now", FRAGMENT)]
+    for message in page:
         queue.enqueue(message)
     queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=[FRAGMENT])
-
-
-def test_streamlit_itself_drops_what_a_refreshed_fragment_drew_in_a_page_that_was_not_sent_yet():
-    queue = ForwardMsgQueue()
-    refresh_before_it_was_sent(queue)
-    assert queue.flush() == PAGE[2:]
-
-
-def test_a_refresh_takes_nothing_out_of_a_whole_page_that_was_not_sent_yet(queue):
-    refresh = [block([0, 0], FRAGMENT), text([0, 0, 0], "now", FRAGMENT)]
-    refresh_before_it_was_sent(queue)
     for message in refresh:
         queue.enqueue(message)
-    assert queue.flush() == PAGE + refresh
+    assert queue.flush() == page + refresh
 
 
 def test_a_run_of_the_whole_page_still_takes_the_place_of_what_was_not_sent(queue):
@@ -134,13 +122,6 @@ def session(tmp_path, monkeypatch):
     monkeypatch.setattr(ScriptRunner, "_run_script", ScriptRunner._run_script)
     monkeypatch.setattr(ScriptRunContext, "set_mpa_v2_page", ScriptRunContext.set_mpa_v2_page)
     return Session(tmp_path / "main.py")
-
-
-def test_streamlit_itself_runs_a_fragment_as_part_of_a_page_that_the_session_has_left(session):
-    session.ask(page_script_hash=session.hashes["shown"])
-    ((page, fragments),) = session.refresh("")
-    assert page == session.hashes[""]
-    assert len(fragments) == 1
 
 
 def test_a_fragment_of_a_page_that_the_session_has_left_is_not_run(session):
