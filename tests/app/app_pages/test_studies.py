@@ -29,7 +29,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.studies.matrix import key_from_tags
 from jobs.supervisor.open_index import ingest_all, open_fresh_index
 from tests.app import recorded
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import has_text, select, texts
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run
 
@@ -231,27 +231,17 @@ def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
     assert state("queued", "missing", "missing") == ("queued", "queued")
 
 
+@pytest.mark.usefixtures("study_shared")
 @pytest.mark.parametrize(
-    ("column", "page_name", "address"),
-    [
-        ("Seed 1", "app_pages/run.py", {"run": "run-of-seed-1"}),
-        ("Cell", "app_pages/runs.py", {"q": "study:repo scale:chains cell:repo"}),
-    ],
+    ("column", "name", "value"), [("Seed 1", "run", ""), ("Cell", "q", "study:repo scale:chains cell:repo")]
 )
-def test_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(monkeypatch, column, page_name, address):
-    keys = tuple(key("repo", seed) for seed in range(2))
-    run = SimpleNamespace(run_id="run-of-seed-1")
-    cell = study_matrix.CellState("repo", (), keys, ("missing", "running"), (None, run))
-    asked = []
-
-    def lead_on(page, query_params):
-        asked.append((page, query_params))
-        raise StopIteration
-
-    monkeypatch.setattr(study_matrix.st, "switch_page", lead_on)
-    with pytest.raises(StopIteration):
-        study_matrix._open(cell, column)
-    assert asked == [(page_name, address)]
+def test_a_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(open_page, column, name, value):
+    page = open_page("studies", study="repo", **{"seeds-chains": "2"})
+    matrix = page.dataframe[0]
+    row = list(matrix.value["Cell"]).index("repo")
+    select(page, matrix.proto.id, cells=[[row, column]])
+    assert not [element.value for element in page.title if element.value == "Studies"]
+    assert page.query_params[name] in (value, [value]) or not value
 
 
 def test_figures_of_a_run_are_beside_the_columns_that_name_them(runs_root, open_page):
