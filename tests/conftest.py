@@ -37,9 +37,9 @@ SLOW_FILES = frozenset(
     """
     address alert_watch annotations append_file backup calibration demonstrators disk_estimate doctor dry_run evaluate
     evaluation_fit evaluation_loop event_codec event_reader events import_rules journal judge_loop measures metrics
-    mixed_batch model_export named_entries opening queueing query question_set question_stream ray_cluster recorded_answers report
-    run_actions run_bin run_summary running server server_generator session state steps step_log streamlit_changes
-    study_report study_results synthetic_runs trajectories verdicts
+    mixed_batch model_export named_entries opening query question_set question_stream queueing ray_cluster
+    recorded_answers report run_actions run_bin run_summary running server server_generator session state step_log
+    steps streamlit_changes study_report study_results synthetic_runs trajectories verdicts
     """.split()  # noqa: SIM905 - a list would be a screen of lines
 )
 """The names of further files, `test_NAME.py`, that take seconds in all."""
