@@ -1,4 +1,4 @@
-"""A real Ray cluster of one machine: loopback, ports of its own, a token, and a folder that it cannot see."""
+"""A real Ray cluster of one machine: loopback, ports of its own, and a token."""
 
 import os
 import shutil
@@ -39,9 +39,6 @@ class RayCluster:
         self._folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets have short paths only
         self._ports = free_ports(4)
         self.address = f"http://127.0.0.1:{self._ports[1]}"
-        self.hidden = self._folder / "hidden"
-        self.hidden.mkdir()
-        self.has_hidden = can_hide()
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -62,9 +59,6 @@ class RayCluster:
         }
         command = [str(self._ray), "start", "--head", "--include-dashboard=true", "--disable-usage-stats", "--block"]
         command += [f"{name}={value}" for name, value in options.items()]
-        if self.has_hidden:
-            script = 'mount -t tmpfs none "$0" && exec "$@"'
-            command = ["unshare", "--mount", "sh", "-c", script, str(self.hidden), *command]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "COV_"))}
         environment |= {
             MARK: self._mark,
@@ -131,10 +125,3 @@ class RayCluster:
     def remove(self) -> None:
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def can_hide() -> bool:
-    """Whether this user may have mounts of its own, with which a folder is hidden from the cluster."""
-    unshare = shutil.which("unshare")
-    command = [unshare or "", "--mount", "sh", "-c", "mount -t tmpfs none /mnt"]
-    return unshare is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -126,21 +126,6 @@ def test_stop_while_the_cluster_is_asked_starts_nothing(ray_bench: RayBench, clu
     api.close()
 
 
-@pytest.mark.usefixtures("ray_bench")
-def test_runs_root_that_the_cluster_does_not_see_is_refused(cluster: RayCluster):
-    if not cluster.has_hidden:
-        pytest.skip("This user may have no mounts of its own, so no folder can be hidden from the cluster.")
-    bench = RayBench(cluster.hidden / "runs")
-    run_id = bench.submit(ray_spec(cluster.address))
-    supervisor = bench.start()
-    try:
-        bench.look_until(run_id, RunStatus.FAILED)
-        assert f"{bench.runs_root}: the runs root is not shared with" in bench.reason_of(run_id)
-        assert "storage-check" not in os.listdir(bench.run_of(run_id).attempt_path(1))
-    finally:
-        supervisor.close()
-
-
 @pytest.mark.timeout(3600)
 def test_verl_itself_trains_on_the_cluster_on_two_ranks_with_a_kl_penalty_until_it_is_stopped(
     ray_bench: RayBench, cluster: RayCluster

@@ -117,6 +117,17 @@ def test_cluster_elsewhere_that_lets_in_everyone_is_refused_even_with_a_token(ra
     launcher.api.close()
 
 
+@pytest.mark.parametrize("nonce", ["", "of another file"])
+def test_runs_root_that_a_machine_does_not_see_is_refused_by_its_name(ray_bench, open_server, monkeypatch, nonce):
+    report = {"host": "machine-2", "free_gpus": 8, "free_cpus": 64, "error": "", "nonce": nonce}
+    monkeypatch.setattr(RayJobsLauncher, "_probe", lambda *_: [report])
+    launcher = make_launcher(ray_bench, open_server)
+    with pytest.raises(LaunchError, match="machine-2"):
+        launcher.prepare(lambda: True)
+    assert "storage-check" not in os.listdir(launcher.attempt_path)
+    launcher.api.close()
+
+
 def test_a_proxy_that_the_environment_names_is_not_asked(open_server, monkeypatch):
     for name in ("HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, open_server)
