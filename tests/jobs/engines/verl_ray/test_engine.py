@@ -34,14 +34,11 @@ OBJECTIVES = {
 }
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["1-rank", "2-ranks"])
-def running(request, tmp_path_factory):
-    """An engine whose Ray runs for all tests of a number of ranks, and the checkpoint of its first state.
-
-    On one rank it makes no rollouts: the runs of test_runs.py do.
-    """
-    folder = tmp_path_factory.mktemp(f"ranks-{request.param}")
-    with open_engine(folder, request.param, has_rollouts=request.param > 1) as engine:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    """An engine on two ranks whose Ray runs for all tests, and the checkpoint of its first state."""
+    folder = tmp_path_factory.mktemp("ranks")
+    with open_engine(folder, 2) as engine:
         engine.save(folder / "first")
         yield engine, folder / "first"
 
@@ -63,11 +60,6 @@ def questions():
     return make_questions()
 
 
-on_two_ranks = pytest.mark.parametrize("running", [2], indirect=True, ids=["2-ranks"])
-"""All but scores and updates, which are asked for on one rank too."""
-
-
-@on_two_ranks
 class TestVerlEngine(PolicyEngineContract):
     """The contract of every engine."""
 
@@ -77,7 +69,6 @@ def test_scores_loss_and_an_optimizer_step_are_those_of_the_embedded_engine(engi
     check_parity(make_engine(), engine, OBJECTIVES[name], STEPS_TOLERANCE)
 
 
-@pytest.mark.parametrize("running", [1], indirect=True, ids=["1-rank"])
 @pytest.mark.parametrize("name", METHODS)
 def test_five_steps_of_each_replay_method_are_those_of_the_embedded_engine(engine, name, tmp_path):
     changes = SMALL | METHODS[name]
@@ -89,7 +80,6 @@ def test_five_steps_of_each_replay_method_are_those_of_the_embedded_engine(engin
     pair.assert_equal(STEPS_TOLERANCE)
 
 
-@on_two_ranks
 @pytest.mark.parametrize("num_rows", [1, 3])
 def test_any_number_of_rows_works_on_two_ranks(engine, questions, num_rows):
     (group,) = engine.rollout([RolloutRequest(questions[0], num_rows)])
@@ -99,7 +89,6 @@ def test_any_number_of_rows_works_on_two_ranks(engine, questions, num_rows):
     assert metrics["optim/num_updated_tokens"] == sum(trajectory.token_ids.size for trajectory in group.trajectories)
 
 
-@on_two_ranks
 def test_mini_batch_without_advantage_changes_nothing_but_moments(engine, questions):
     groups = engine.rollout([RolloutRequest(question, 2) for question in questions[:2]])
     metrics = engine.update([MiniBatch(training_rows(groups, [0.0] * 4), 0)], OBJECTIVES["experiential"])
@@ -107,7 +96,6 @@ def test_mini_batch_without_advantage_changes_nothing_but_moments(engine, questi
     assert metrics["optim/num_updated_tokens"] == 0.0
 
 
-@on_two_ranks
 @pytest.mark.usefixtures("engine")
 def test_processes_of_verl_collect_rarely():
     import ray
@@ -116,7 +104,6 @@ def test_processes_of_verl_collect_rarely():
     assert threshold == NEW_OBJECTS
 
 
-@on_two_ranks
 def test_evaluation_depends_on_its_seed_alone_and_disturbs_no_rollout(engine, questions, running):
     def evaluate(seed):
         responses = engine.generate_for_evaluation(questions[:3], 2, 0.6, 8, seed)
@@ -135,7 +122,6 @@ def test_evaluation_depends_on_its_seed_alone_and_disturbs_no_rollout(engine, qu
     assert [item.token_ids.tolist() for item in again] == tokens
 
 
-@on_two_ranks
 def test_rollouts_that_stay_in_transfer_queue_are_trained_as_those_that_are_sent_again(
     engine, running, monkeypatch, tmp_path
 ):
@@ -181,7 +167,6 @@ def test_rollouts_that_stay_in_transfer_queue_are_trained_as_those_that_are_sent
     assert not any((tq.kv_list() or {}).values())
 
 
-@on_two_ranks
 def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, questions, monkeypatch):
     from exgrpo_core.verl_plugin import trainer
 
@@ -199,7 +184,6 @@ def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, quest
         engine.update([mini_batch], OBJECTIVES["experiential"])
 
 
-@on_two_ranks
 def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypatch):
     from exgrpo_core.verl_plugin import trainer
 
@@ -216,7 +200,6 @@ def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypat
         engine.entropies(*stored([group]))
 
 
-@on_two_ranks
 def test_too_long_prompt_and_foreign_checkpoint_are_refused(engine, questions, tmp_path):
     long = dataclasses.replace(questions[0], prompt_ids=np.arange(17, dtype=np.int32))
     with pytest.raises(EngineError, match=questions[0].question_id):
@@ -228,7 +211,6 @@ def test_too_long_prompt_and_foreign_checkpoint_are_refused(engine, questions, t
         engine.restore(tmp_path / "nothing")
 
 
-@on_two_ranks
 def test_failed_rollout_is_tried_again_then_its_group_is_left_out_up_to_a_share(engine, questions, tmp_path):
     once = dataclasses.replace(questions[1], answer=str(tmp_path / "seen"))
     never = dataclasses.replace(questions[2], answer="fail")
@@ -246,7 +228,6 @@ def test_failed_rollout_is_tried_again_then_its_group_is_left_out_up_to_a_share(
     assert [len(group.trajectories) for group in engine.rollout(requests[:1])] == [2]
 
 
-@on_two_ranks
 def test_death_of_the_agent_loop_is_an_error_not_a_wait(engine, questions, monkeypatch):
     """Last: the engine is of no use afterwards."""
     import ray
