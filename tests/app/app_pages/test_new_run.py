@@ -9,8 +9,7 @@ from app.components.new_run.where import Where
 from app.settings import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from tests.app.form_fields import field
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import field, has_text, texts
 
 PRESET_FORM = "preset-chains-exgrpo"
 

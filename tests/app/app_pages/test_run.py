@@ -21,8 +21,7 @@ from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
-from tests.app.form_fields import field
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import field, has_text, texts
 from tests.jobs.training.killed_runs import killed_run
 
 

@@ -12,7 +12,7 @@ from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import rebuild_index
-from tests.app.form_fields import field
+from tests.app.page_texts import field
 from tests.step_reports import make_questions
 
 RUN_ID = "tuned"

@@ -2,18 +2,8 @@ import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
-from app.components.new_run.field_shapes import (
-    HIDDEN,
-    OPTIONAL_PARTS,
-    InputKind,
-    attribute_docs,
-    part_defaults,
-    section_of,
-    sections,
-    split_symbol,
-)
+from app.components.new_run import field_shapes
+from app.components.new_run.field_shapes import HIDDEN, OPTIONAL_PARTS, InputKind, part_defaults, section_of, sections
 from app.components.widgets.spec_text import flatten
 from app.requests import TrainSpec
 
@@ -37,25 +27,18 @@ def test_symbols_and_explanations_are_read_from_the_docstrings():
     symbols = {path: shape.symbol for path, shape in SHAPES.items() if shape.symbol}
     fields = ("experience_ratio", "bucket_center", "bucket_spread", "shaping_beta", "rollouts_per_question")
     assert "".join(symbols[f"algorithm.{name}"] for name in fields) == "\u03c1\u03bc\u03c3\u03b2K"
-    assert split_symbol("rho: share of groups.")[1] == "Share of groups."
+    assert field_shapes.split_symbol("rho: share of groups.")[1] == "Share of groups."
     assert [shape.path for shape in sections()["algorithm"] if not shape.explanation and shape.label != "Seed"] == []
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "is_optional"),
-    [
-        ("num_steps", InputKind.WHOLE_NUMBER, False),
-        ("validation.interval", InputKind.OPTIONAL_NUMBER, True),
-        ("algorithm.shapes_policy", InputKind.SWITCH, False),
-        ("algorithm.mask_range", InputKind.CORRECTNESS_RANGE, True),
-        ("recording.loggers", InputKind.CHOICES, False),
-        ("algorithm.clipping", InputKind.CHOICE, False),
-        ("tags", InputKind.WORDS, False),
-        ("external_experience", InputKind.TEXT, True),
-    ],
-)
-def test_types_choose_the_widgets(path, kind, is_optional):
-    assert (SHAPES[path].kind, SHAPES[path].is_optional) == (kind, is_optional)
+def test_types_choose_the_widgets():
+    kinds = {
+        "num_steps": (InputKind.WHOLE_NUMBER, False), "validation.interval": (InputKind.OPTIONAL_NUMBER, True),
+        "algorithm.shapes_policy": (InputKind.SWITCH, False), "tags": (InputKind.WORDS, False),
+        "algorithm.mask_range": (InputKind.CORRECTNESS_RANGE, True), "recording.loggers": (InputKind.CHOICES, False),
+        "algorithm.clipping": (InputKind.CHOICE, False), "external_experience": (InputKind.TEXT, True),
+    }  # fmt: skip
+    assert {path: (SHAPES[path].kind, SHAPES[path].is_optional) for path in kinds} == kinds
 
 
 def test_pages_of_several_browsers_read_the_fields_at_once():
@@ -67,7 +50,7 @@ def test_pages_of_several_browsers_read_the_fields_at_once():
     gc.callbacks.append(let_another_thread_continue)
     try:
         with ThreadPoolExecutor(4) as threads:
-            assert all(docs["name"] for docs in threads.map(attribute_docs, [TrainSpec] * 40))
+            assert all(docs["name"] for docs in threads.map(field_shapes.attribute_docs, [TrainSpec] * 40))
     finally:
         gc.callbacks.remove(let_another_thread_continue)
         gc.set_threshold(*thresholds)

@@ -73,8 +73,6 @@ def test_estimators_choose_by_recorded_scores(estimator, expected):
     assert what_if.rechoose(scored[3:], rule, None) is None
     assert what_if.rechoose(scored, None, 2) == scored[1]
     assert what_if.rechoose(scored, None, None) is None
-
-
-def test_rules_that_do_not_follow_from_recorded_scores_are_not_offered():
+    # Rules that do not follow from recorded scores are not offered.
     assert not what_if.estimators(ALGORITHM).keys() & {"lowest_sampled_entropy", "random"}
     assert what_if.selector_of(ALGORITHM, "elsewhere:Rule") is None

@@ -25,16 +25,13 @@ def test_runs_whose_settings_differ_by_seed_only_are_one_group():
     assert comparison.groups(names, specs) == [Group("exgrpo", ("a", "b")), Group("other", ("c",))]
 
 
-def test_runs_whose_settings_cannot_be_read_are_in_no_group():
+def test_only_settings_that_differ_are_listed_and_those_that_cannot_be_read_are_in_no_group():
+    settings = comparison.differing({"a": spec(1e-4, 0), "b": spec(2e-4, 0)})
+    assert settings == {"optim.learning_rate": {"a": 1e-4, "b": 2e-4}}
     specs = {key: {"kind": "train", "is_unreadable": True} for key in ("a", "b")}
     assert comparison.differing(specs | {"c": {"kind": "train"}}) == {}
     names = [group.name for group in comparison.groups({"a": "run", "b": "run"}, specs)]
     assert names == ["run (1)", "run (2)"]
-
-
-def test_only_settings_that_differ_are_listed_and_names_are_none():
-    settings = comparison.differing({"a": spec(1e-4, 0), "b": spec(2e-4, 0)})
-    assert settings == {"optim.learning_rate": {"a": 1e-4, "b": 2e-4}}
 
 
 def test_curve_is_placed_by_what_the_axis_says_of_its_steps():
@@ -85,12 +82,9 @@ def test_smoothing_starts_at_the_first_value_and_leaves_out_what_is_not_finite()
     assert smoothed(line, 0.0) is line
 
 
-def test_a_window_keeps_its_points_and_one_at_each_side():
+def test_a_window_keeps_one_point_at_each_side_and_a_metric_over_another_the_steps_of_both():
     line = Line(np.arange(6, dtype=np.float32), np.arange(6, dtype=np.float32) * 10)
     assert cut(line, (1.5, 3.0)).x.tolist() == [1, 2, 3, 4]
     assert cut(line, None) is line
-
-
-def test_a_metric_over_another_has_the_steps_of_both():
     line = paired(points((1, 0.5), (2, 0.6), (3, 0.7)), points((2, 20.0), (3, 30.0), (4, 40.0)))
     assert (line.x.tolist(), line.y.tolist()) == ([20.0, 30.0], pytest.approx([0.6, 0.7]))
