@@ -53,7 +53,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
         )  # fmt: skip
     with right:
         figures.show_card(
-            "Difference", "points; to the right: the second is better", chart(rows), "difference-chart",
+            "Difference", "points; to the right: the second is better", _chart(rows), "difference-chart",
             "Differences with their 95% intervals by benchmark",
         )  # fmt: skip
     _items(first, second, scheme, [row.benchmark for row in rows if row.benchmark not in AVERAGES])
@@ -80,8 +80,7 @@ def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:
     return frame
 
 
-def chart(rows: Sequence[ComparisonRow]) -> go.Figure:
-    """Return the differences with their intervals, the first benchmark on top."""
+def _chart(rows: Sequence[ComparisonRow]) -> go.Figure:
     colours = theme.palette()
     figure = figures.new_figure(height=max(figures.HEIGHT, _BAR_HEIGHT * len(rows) + 60))
     drawn = list(rows)[::-1]

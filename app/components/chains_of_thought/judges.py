@@ -70,7 +70,7 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
     """Show which judge voted with which version of the prompt, and the words of the newest version."""
     st.markdown("**Prompt versions**")
     if rows:
-        frame = prompt_table(rows)
+        frame = _prompt_table(rows)
         data_table.show(
             frame, "judge-prompts", "Judges and prompt versions with the number of jobs, responses and tokens",
             dict.fromkeys(("Jobs", *_COUNTS), st.column_config.NumberColumn(format="localized")),
@@ -83,8 +83,7 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
         shown_text.show_raw(prompt.template)
 
 
-def prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
-    """Return one row for each judge and prompt over all runs of the workbench."""
+def _prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
     by_prompt: dict[tuple[str, str], list[JudgeRow]] = {}
     for row in rows:
         by_prompt.setdefault((row.prompt, row.judge), []).append(row)
@@ -221,11 +220,10 @@ def show_agreement(rows: Sequence[AgreementRow]) -> None:
         )
         return
     alt = "Agreement of the judge with the oracle and with users: share, kappa and the four counts"
-    data_table.show(agreement_table(rows), "judge-agreement", alt)
+    data_table.show(_agreement_table(rows), "judge-agreement", alt)
 
 
-def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
-    """Return one row for each source of verdicts that the judge is compared with."""
+def _agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
     rates = [wilson(row.num_both_valid + row.num_both_invalid, row.num_compared) for row in rows]
     return pd.DataFrame(
         {

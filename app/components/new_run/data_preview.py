@@ -37,7 +37,7 @@ def _show(preview: DataPreview, max_prompt_tokens: int) -> None:
     unit = "tokens" if preview.is_in_tokens else "characters"
     figures.show_card(
         "Length of prompts", f"{unit}, of the first {len(preview.lengths):,} questions",
-        histogram(preview, max_prompt_tokens), "prompt-lengths", f"Histogram of prompt lengths in {unit}",
+        _histogram(preview, max_prompt_tokens), "prompt-lengths", f"Histogram of prompt lengths in {unit}",
     )  # fmt: skip
     if preview.notice:
         st.caption(preview.notice)
@@ -46,8 +46,7 @@ def _show(preview: DataPreview, max_prompt_tokens: int) -> None:
         st.code(escape_control_characters(question.prompt), language=None, wrap_lines=True)
 
 
-def histogram(preview: DataPreview, max_prompt_tokens: int) -> go.Figure:
-    """Return how many prompts are how long, with the longest allowed where lengths are in tokens."""
+def _histogram(preview: DataPreview, max_prompt_tokens: int) -> go.Figure:
     colours = theme.palette()
     lengths = np.array(preview.lengths, dtype=np.int32)
     counts, edges = np.histogram(lengths, bins=min(40, max(1, int(np.ptp(lengths)) + 1)))

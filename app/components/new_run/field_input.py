@@ -56,10 +56,6 @@ def value_of(shape: FieldShape, raw: object, before: object) -> object:
     return _VALUES[shape.kind](shape, raw) if shape.kind in _VALUES else raw
 
 
-def _switch_of(_shape: FieldShape, value: object) -> bool:
-    return value is not None and value is not False
-
-
 def _number_of(shape: FieldShape, value: object) -> float | int | None:
     is_whole = shape.kind is InputKind.WHOLE_NUMBER
     largest = LARGEST_WHOLE_NUMBER if is_whole else sys.float_info.max
@@ -74,19 +70,11 @@ def _option_of(shape: FieldShape, value: object) -> str:
     return NOT_SET if shape.is_optional else shape.options[0]
 
 
-def _options_of(shape: FieldShape, value: object) -> list[str]:
-    return [word for word in _words_of(value) if word in shape.options]
-
-
 def _lines_of(shape: FieldShape, value: object) -> str:
     if shape.kind is InputKind.MAPPING:
         items = value.items() if isinstance(value, dict) else ()
         return "\n".join(f"{name}={_item_text(item)}" for name, item in items)
     return (", " if shape.kind is InputKind.WORDS else "\n").join(_words_of(value))
-
-
-def _range_of(_shape: FieldShape, value: object) -> str:
-    return next((name for name, known in RANGES.items() if known == value), AS_GIVEN)
 
 
 def _text_of(_shape: FieldShape, value: object) -> str:
@@ -218,15 +206,15 @@ _WIDGETS: dict[InputKind, Callable[[FieldShape, object, str], None]] = {
     InputKind.MAPPING: _lines,
 }
 _RAW: dict[InputKind, Callable[[FieldShape, object], object]] = {
-    InputKind.SWITCH: _switch_of,
+    InputKind.SWITCH: lambda _shape, value: value is not None and value is not False,
     InputKind.WHOLE_NUMBER: _number_of,
     InputKind.NUMBER: _number_of,
     InputKind.CHOICE: _option_of,
-    InputKind.CHOICES: _options_of,
+    InputKind.CHOICES: lambda shape, value: [word for word in _words_of(value) if word in shape.options],
     InputKind.WORDS: _lines_of,
     InputKind.LINES: _lines_of,
     InputKind.MAPPING: _lines_of,
-    InputKind.CORRECTNESS_RANGE: _range_of,
+    InputKind.CORRECTNESS_RANGE: lambda _, value: next((name for name, of in RANGES.items() if of == value), AS_GIVEN),
 }
 """What a widget holds for a value, by the kind of field; others hold text."""
 _VALUES: dict[InputKind, Callable[[FieldShape, object], object]] = {

@@ -68,7 +68,7 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
     with right:
         nats = st.column_config.NumberColumn(format="%.4f")
         data_table.show(
-            table(outcomes, step), f"what-if-step-{step}", "Questions with the recorded and the other choice",
+            _table(outcomes, step), f"what-if-step-{step}", "Questions with the recorded and the other choice",
             {"Entropy": nats, "NLL": nats}, most=8, key="what-if",
         )  # fmt: skip
     st.caption(
@@ -95,8 +95,7 @@ def chart(recorded: RecordedDraw, draw: QuestionDraw, meaning: str) -> go.Figure
     return figure
 
 
-def table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
-    """Return one row per question: the replayed trajectory, the other choice, and the age of its scores."""
+def _table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Question": [row.question_index for row in outcomes],

@@ -48,7 +48,7 @@ def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, 
 
 def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group: bool) -> None:
     """Show the final metrics of every run, or the means of every group of seeds."""
-    single = {run_id: result(row) for run_id, row in runs.items()}
+    single = {run_id: _result(row) for run_id, row in runs.items()}
     rows = pd.DataFrame(
         [
             group_result(group, single)
@@ -70,8 +70,7 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
     data_table.show_titled("Final metrics", rows, "comparison", "Newest scores and figures of every run", columns)
 
 
-def result(row: RunRow) -> dict[str, object]:
-    """Return the final metrics of a run: shares in percent, gain in points since its first evaluation."""
+def _result(row: RunRow) -> dict[str, object]:
     held_out = held_out_rows(row.run_id)
     last = ask(metrics.last_metrics, row.run_id)
     spent = axis_points(row.run_id, Axis.TIME)

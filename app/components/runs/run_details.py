@@ -45,7 +45,7 @@ def show_curves(
         elif title == curves.RATIO_GROUP and ratios is not None:
             cards.append(lambda: buffer_over_steps.show_ratios(ratios, f"{key}-ratio-bands", view))
         if cards:
-            show_cards(title, cards)
+            _show_cards(title, cards)
 
 
 def show_own(charts: Sequence[OwnChart], series: Series, view: CurveView) -> None:
@@ -56,11 +56,10 @@ def show_own(charts: Sequence[OwnChart], series: Series, view: CurveView) -> Non
 
     cards = [partial(own_charts.show, chart, [""], line_of, view, f"own-{index}") for index, chart in enumerate(charts)]
     if cards:
-        show_cards("Own charts", cards)
+        _show_cards("Own charts", cards)
 
 
-def show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
-    """Show charts under a heading, two a row."""
+def _show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
     st.subheader(title, anchor=False)
     columns = st.columns(2, gap="small")
     for index, card in enumerate(cards):

@@ -66,7 +66,7 @@ _BUSY_PERCENT = 5.0
 
 def show_line(num_runs: Mapping[str, int]) -> None:
     """Show the queue, counted from the runs in each state, and the GPUs."""
-    st.caption(f"{queue_sentence(num_runs)} · {gpu_sentence()}", width="content")
+    st.caption(f"{queue_sentence(num_runs)} · {_gpu_sentence()}", width="content")
 
 
 def queue_sentence(num_runs: Mapping[str, int]) -> str:
@@ -79,8 +79,7 @@ def queue_sentence(num_runs: Mapping[str, int]) -> str:
     return f"{running:,} running, {waiting:,} queued, next: {literal(queued[-1].name)}"
 
 
-def gpu_sentence() -> str:
-    """Return how many of the GPUs are busy, and how full their memory is."""
+def _gpu_sentence() -> str:
     gpus = _gpus()
     if not gpus:
         return "no GPU on this machine"

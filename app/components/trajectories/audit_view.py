@@ -69,7 +69,11 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
     """Show a red banner if anything is wrong in this step or in the run, else what was checked."""
     bad = [row for row in rows if row.violations]
     if bad:
-        named = [f"question {row.selection.question_index}: {_named(row.violations)}" for row in bad[:MAX_NAMED]]
+        named = [
+            f"question {row.selection.question_index}: "
+            + ", ".join(f"{check.name} ({check.message})" for check in row.violations)
+            for row in bad[:MAX_NAMED]
+        ]
         more = f"; and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
         notice.show("error", f"{len(bad)} of {len(rows)} selections of this step are wrong", "; ".join(named) + more)
     show_banner(wrong)
@@ -89,7 +93,7 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
         "NLL recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats per token"),
         "Mean ratio": st.column_config.NumberColumn(format="%.3f"),
     }
-    frame = table(rows)
+    frame = _table(rows)
     data_table.choose(
         frame, f"audit-{step}-{len(rows)}",
         "Selections of the step with recorded and recomputed scores and the result of the checks",
@@ -99,8 +103,7 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
     data_table.export(frame, f"selections-step-{step}", "selections")
 
 
-def table(rows: Sequence[Audited]) -> pd.DataFrame:
-    """Return one row per selection."""
+def _table(rows: Sequence[Audited]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Question": [row.selection.question_index for row in rows],
@@ -184,10 +187,6 @@ def _result(row: Audited) -> str:
     num_bad = len(row.violations)
     num_made = sum(check.is_good is not None for check in row.checks)
     return f"{num_bad} VIOLATED" if num_bad else f"{num_made} of {num_made} pass"
-
-
-def _named(checks: Sequence[Check]) -> str:
-    return ", ".join(f"{check.name} ({check.message})" for check in checks)
 
 
 def _recomputed(row: Audited, name: str) -> float | None:

@@ -46,7 +46,7 @@ def show(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointR
     if not checkpoints:
         notice.show_empty("forum", "No checkpoint yet", "Once there is one, it answers prompts here.")
         return
-    question = show_form(row, spec, checkpoints)
+    question = _show_form(row, spec, checkpoints)
     key = f"playground-answers-{row.run_id}"
     if question is not None:
         st.session_state[key] = question.steps, _ask(row.run_id, question)
@@ -101,8 +101,7 @@ def _show_answer(record: Record, top: float) -> None:
         shown_text.show_marked(token_heatmap.parts(values, "Entropy", entropies, slice(None), top))
 
 
-def show_form(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointRow]) -> Question | None:
-    """Show the form; return what is asked when it is sent."""
+def _show_form(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointRow]) -> Question | None:
     steps = [str(checkpoint.step) for checkpoint in reversed(checkpoints)]
     algorithm = algorithm_settings(spec)
     usual = max(0.0, float(algorithm["temperature"]))

@@ -53,7 +53,7 @@ def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
         return
     figures.show_card(
         "Drawn against undrawn", "percent points of correctness at the next attempt, with 95% intervals",
-        chart(effects), "draw-effects", "Points with intervals: difference of drawn and undrawn questions by group",
+        _chart(effects), "draw-effects", "Points with intervals: difference of drawn and undrawn questions by group",
     )  # fmt: skip
     number = st.column_config.NumberColumn
     counts = dict.fromkeys(("Drawn", "Undrawn", "Retired"), number(format="localized"))
@@ -88,8 +88,7 @@ def table(effects: Sequence[DrawEffect], value: str) -> pd.DataFrame:
     )
 
 
-def chart(effects: Sequence[DrawEffect]) -> go.Figure:
-    """Return both differences of each group with their intervals."""
+def _chart(effects: Sequence[DrawEffect]) -> go.Figure:
     colours = theme.palette()
     figure = figures.new_figure(height=70 + 34 * len(effects))
     groups = [row.group for row in effects]
