@@ -1,8 +1,7 @@
 """Evaluations as users ask for them: which model a target means, and what is checked before one is queued."""
 
-import re
 from collections.abc import Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from exgrpo_core.errors import InputError
 from jobs.evaluation.benchmark_questions import load_benchmark
@@ -26,7 +25,6 @@ from jobs.training.templates import TemplateName, render_prompt
 _SHARED = frozenset({"template", "temperature"})
 """Fields of an evaluation that a benchmark's declaration gives too; one that is asked for counts for all."""
 BEST = "best"
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ._+@-]+")
 
 
 def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
@@ -100,10 +98,7 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
         code_parts(spec.reward_parts)
     except InputError as error:
         raise CommandError(f"reward_parts: {error}") from None
-    if "name" in fields:
-        return spec
-    scored = f"{run.name}@{model.step}" if run is not None else PurePath(model.source).name
-    return spec.model_copy(update={"name": _readable_name(scored, spec)})
+    return spec
 
 
 def _template_of(run: TrainSpec, policy: str) -> str:
@@ -116,12 +111,6 @@ def _tokenizer_source(policy: str) -> str:
     """Return where the tokenizer of a model is: beside verl's shards, or with the model."""
     shards = find_shards(Path(policy))
     return policy if shards is None else str(shards / "huggingface")
-
-
-def _readable_name(scored: str, spec: EvalSpec) -> str:
-    """Return what is scored on what, in the characters of names."""
-    text = f"{scored} on {' '.join(choice.name for choice in spec.benchmarks)}"
-    return _NOT_IN_NAMES.sub("-", text).lstrip("-._+@ ")[:80].rstrip()
 
 
 def plan_evaluation_after(run: RunDirectory, content: Mapping[str, object], origin: str) -> EvalSpec:

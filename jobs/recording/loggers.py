@@ -106,15 +106,6 @@ _LOGGERS: dict[str, Callable[[RunDirectory, int, TrainSpec], MetricLogger]] = {
 }
 
 
-def open_loggers(run: RunDirectory, attempt: int, spec: TrainSpec) -> list[MetricLogger]:
-    """Open the loggers that `spec.recording.loggers` names.
-
-    Raises:
-        SpecError: One is not installed.
-    """
-    return [_open(name, run, attempt, spec) for name in spec.recording.loggers]
-
-
 def _open(name: str, run: RunDirectory, attempt: int, spec: TrainSpec) -> MetricLogger:
     try:
         return _LOGGERS[name](run, attempt, spec)
@@ -183,11 +174,15 @@ class FanOutRecorder:
 
 
 def open_recorder(run: RunDirectory, attempt: int, spec: JobSpec) -> RunRecorder:
-    """Return the recorder of an attempt: the run directory, and the loggers that a training run names."""
+    """Return the recorder of an attempt: the run directory, and the loggers that a training run names.
+
+    Raises:
+        SpecError: A logger is not installed.
+    """
     from jobs.recording.file_recorder import FileRecorder
 
     if not isinstance(spec, TrainSpec):
         return FileRecorder(run, attempt, RecordingSpec())
     recorder = FileRecorder(run, attempt, spec.recording)
-    loggers = open_loggers(run, attempt, spec)
+    loggers = [_open(name, run, attempt, spec) for name in spec.recording.loggers]
     return FanOutRecorder(recorder, loggers) if loggers else recorder

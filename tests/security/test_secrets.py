@@ -1,6 +1,5 @@
 """Canaries in every place a secret may come from, looked for in every place that it must not reach."""
 
-import gzip
 import json
 import os
 import signal
@@ -19,7 +18,6 @@ from typer.testing import CliRunner
 from app import settings
 from db.connections.opening import open_database
 from db.connections.session import url_without_password
-from jobs.actions.archive import export_run
 from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
 from jobs.evaluation.generation import PromptedQuestion
@@ -60,10 +58,8 @@ def echo(_body):
 def command_lines(process: psutil.Process) -> str:
     lines = []
     for item in [process, *process.children(recursive=True)]:
-        try:
+        with suppress(psutil.Error):
             lines += item.cmdline()
-        except psutil.Error:
-            continue
     return "\n".join(lines)
 
 
@@ -74,10 +70,6 @@ def environments_of_workers(process: psutil.Process) -> list[dict[str, str]]:
             if "jobs.worker" in child.cmdline():
                 found.append(child.environ())
     return found
-
-
-def contents_of(folder: Path) -> dict[str, str]:
-    return {str(path): path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()}
 
 
 def dump(url: str, runs_root: Path) -> str:
@@ -132,29 +124,22 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres):
     assert keys == {f"Bearer {CANARIES[JUDGE_KEY]}"}
     assert "jobs.worker" in lines
     seen = {"process arguments": lines}
-    seen["run directories, events, logs"] = "\n".join(contents_of(runs_root).values())
+    seen["run directories, events, logs"] = "\n".join(
+        path.read_bytes().decode("latin-1") for path in runs_root.rglob("*") if path.is_file()
+    )
     seen["database"] = dump(postgres, runs_root)
-    archive = gzip.decompress(export_run(judged, tmp_path / "run.tar.gz").read_bytes())
-    seen["export"] = archive.decode("latin-1")
     seen["printed"] = "\n".join(line for line in printed.splitlines() if not line.startswith("http://127.0.0.1"))
-    for words in (
-        ["doctor"],
-        ["query", "journal"],
-        ["show", judged.run_id],
-        ["query", "verdicts", "trained"],
-        ["query", "judges"],
-    ):
+    for words in (["doctor"], ["show", judged.run_id]):
         finished = subprocess.run(
             [sys.executable, "-m", "jobs.cli", *words, "--runs-root", str(runs_root)],
             cwd=REPOSITORY, env=os.environ | secrets, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        seen[f"exgrpo {' '.join(words[:2])}"] = finished.stdout + finished.stderr
+        seen[words[0]] = finished.stdout + finished.stderr
     settings.configure(settings.AppSettings(runs_root, postgres))
-    for page in ("system", "entropy_and_judge"):
-        page_test = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
-        page_test.switch_page(f"app_pages/{page}.py").run()
-        assert not page_test.exception
-        seen[f"page {page}"] = repr(page_test)
+    page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
+    page.switch_page("app_pages/system.py").run()
+    assert not page.exception
+    seen["page"] = repr(page)
     assert {name: found for name, text in seen.items() if (found := found_in(text))} == {}
     assert "[key]" in seen["database"], "the echoed key must have been there to be taken out"
     assert environments

@@ -77,29 +77,25 @@ def test_disk_that_is_full_at_the_journal_leaves_no_folder_of_any_kind_of_job(ro
     assert run.path in set(root.iterdir()) - before
 
 
-def test_local_data_file_is_named_absolutely_since_workers_run_elsewhere(tmp_path, monkeypatch):
-    row = {
-        "data_source": "math",
-        "prompt": [{"role": "user", "content": "1 + 1?"}],
-        "reward_model": {"ground_truth": "2"},
-    }
-    (tmp_path / "questions.jsonl").write_text(json.dumps(row))
+def test_local_files_are_named_absolutely_since_workers_run_elsewhere(tmp_path, monkeypatch):
+    prompt, answer = [{"role": "user", "content": "1 + 1?"}], {"ground_truth": "2"}
+    row = {"data_source": "math", "prompt": prompt, "reward_model": answer}
+    for name in ("questions.jsonl", "labelled.jsonl"):
+        (tmp_path / name).write_text(json.dumps(row))
+    for name in ("chains", "chains-warm"):  # folders that happen to be called like made questions change nothing
+        (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
-    run_id = queue_job(tmp_path, TrainSpec(data=DataSpec(source="questions.jsonl")))
-    assert run_actions.clone(tmp_path, run_id).data.source == str(tmp_path / "questions.jsonl")
-
-
-def test_folder_that_happens_to_be_called_like_made_questions_changes_nothing(tmp_path, monkeypatch):
-    (tmp_path / "chains").mkdir()
-    (tmp_path / "chains-warm").mkdir()
-    monkeypatch.chdir(tmp_path)
+    spec = run_actions.clone(tmp_path, queue_job(tmp_path, TrainSpec(data=DataSpec(source="questions.jsonl"))))
+    assert spec.data.source == str(tmp_path / "questions.jsonl")
     spec = run_actions.clone(tmp_path, queue_job(tmp_path, TrainSpec()))
     assert (spec.data.source, spec.model.source) == ("chains", "chains-warm")
+    job_id = queue_job(tmp_path, server_spec("http://127.0.0.1:1/v1", judged={"file": "labelled.jsonl"}))
+    assert RunDirectory.open(tmp_path, job_id).job_spec().judged.file == tmp_path / "labelled.jsonl"
 
 
-def test_runs_root_that_cannot_be_written_is_one_sentence(tmp_path):
+def test_runs_root_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CommandError, match="nothing is queued"):
+    with pytest.raises(CommandError, match=str(tmp_path / "file")):
         queue_job(tmp_path / "file", TrainSpec())
 
 
@@ -116,30 +112,25 @@ def test_a_job_without_a_name_is_named_after_what_it_judges_or_scores(tmp_path):
     assert info["name"] == "score some-model on math500 + aime24"
 
 
-def test_the_oracle_judges_chains_only(tmp_path):
-    spec = TrainSpec(name="mathematics", data={"source": "some.parquet", "template": "paper"})
-    RunDirectory.create(tmp_path, spec, run_id="trained")
-    with pytest.raises(SpecError, match=r"trains on some.parquet and the oracle knows the built-in tasks only"):
+def test_what_is_not_there_or_no_training_run_of_chains_is_refused_before_anything_is_queued(tmp_path):
+    with pytest.raises(RunDirectoryError):
         queue_job(tmp_path, oracle_spec())
-    assert queue_job(tmp_path, server_spec("http://127.0.0.1:1/v1"))
-
-
-def test_what_is_not_there_or_no_training_run_is_refused_before_anything_is_queued(tmp_path):
-    with pytest.raises(RunDirectoryError, match="has no run trained"):
-        queue_job(tmp_path, oracle_spec())
-    with pytest.raises(SpecError, match="does not exist"):
-        queue_job(tmp_path, server_spec("http://127.0.0.1:1/v1", judged={"file": str(tmp_path / "none.jsonl")}))
     choice = BenchmarkChoice(name="math500", source="gone.parquet")
-    with pytest.raises(SpecError, match=r"benchmarks.math500.source: expected an existing file or folder"):
-        queue_job(tmp_path, EvalSpec(model=EvalModelSpec(source="owner/model"), benchmarks=(choice,)))
+    for spec in (
+        server_spec("http://127.0.0.1:1/v1", judged={"file": str(tmp_path / "none.jsonl")}),
+        EvalSpec(model=EvalModelSpec(source="owner/model"), benchmarks=(choice,)),
+    ):
+        with pytest.raises(SpecError):
+            queue_job(tmp_path, spec)
     RunDirectory.create(tmp_path, oracle_spec(), run_id="trained")
-    with pytest.raises(SpecError, match="expected train, got judge"):
+    with pytest.raises(SpecError, match="judge"):
         queue_job(tmp_path, oracle_spec())
     assert len(list(tmp_path.glob("*/run.json"))) == 1
 
 
-def test_a_file_to_judge_is_named_absolutely(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "labelled.jsonl").write_text("{}\n")
-    job_id = queue_job(tmp_path, server_spec("http://127.0.0.1:1/v1", judged={"file": "labelled.jsonl"}))
-    assert RunDirectory.open(tmp_path, job_id).job_spec().judged.file == tmp_path / "labelled.jsonl"
+def test_the_oracle_judges_chains_only(tmp_path):
+    spec = TrainSpec(name="mathematics", data={"source": "some.parquet", "template": "paper"})
+    RunDirectory.create(tmp_path, spec, run_id="trained")
+    with pytest.raises(SpecError, match=r"some\.parquet"):
+        queue_job(tmp_path, oracle_spec())
+    assert queue_job(tmp_path, server_spec("http://127.0.0.1:1/v1"))

@@ -11,11 +11,7 @@ from tests.jobs.preflight.test_data_preview import PANICS
 def test_texts_of_tokens_add_up_to_the_decoded_text(tmp_path):
     run = RunDirectory.create(tmp_path, TrainSpec(), run_id="one")
     tokenizer = make_tokenizer()
-
-    def save(checkpoint):
-        tokenizer.save_pretrained(checkpoint.path / "policy")
-
-    save_checkpoint(run.checkpoints_path, 3, save)
+    save_checkpoint(run.checkpoints_path, 3, lambda checkpoint: tokenizer.save_pretrained(checkpoint.policy) and None)
     ids = [*tokenizer.encode("6;a*2=2;\\boxed{9}"), tokenizer.eos_token_id]
     texts = token_texts(run, ids)
     assert len(texts) == len(ids)
@@ -23,16 +19,13 @@ def test_texts_of_tokens_add_up_to_the_decoded_text(tmp_path):
     assert texts[0] == "6"
 
 
-@pytest.mark.parametrize("content", [b"{}", PANICS])
-def test_a_damaged_tokenizer_gives_no_texts(tmp_path, content):
+@pytest.mark.parametrize("content", [b"{}", PANICS, None])
+def test_a_damaged_or_missing_tokenizer_gives_no_texts(tmp_path, content):
     (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "tokenizer.json").write_bytes(content)
+    if content is not None:
+        (tmp_path / "source" / "tokenizer.json").write_bytes(content)
     spec = TrainSpec(model=ModelSpec(source=str(tmp_path / "source")))
     assert token_texts(RunDirectory.create(tmp_path, spec, run_id="one"), [1, 2]) is None
-
-
-def test_run_without_a_checkpoint_has_no_texts(tmp_path):
-    assert token_texts(RunDirectory.create(tmp_path, TrainSpec(), run_id="one"), [1, 2]) is None
 
 
 def test_before_the_first_checkpoint_the_model_that_the_run_starts_from_has_the_tokenizer(tmp_path):
