@@ -1,7 +1,7 @@
 import pytest
 
 from db.connections.opening import open_database
-from jobs.analysis.report import analyse_run, find_calibration
+from jobs.analysis.report import analyse_run, find_calibration, summarize_judge
 from jobs.judging.calibration import LabelledVotes, group_votes
 from jobs.runs.control import TrainingError
 from tests.db.queries.test_judging import ingest_job, job_of_votes, oracle_job
@@ -57,6 +57,8 @@ def test_rates_are_corrected_by_the_newest_calibration_of_the_same_judge(databas
     line = {(line.group, line.has_code): line.rate for line in analysis.corrected}["medium", False]
     assert (line.value, line.observed.num_items) == (1.0, 1)
     assert find_calibration(database, "another judge", "cot-judge-1") is None
+    summary = summarize_judge(database, "calibrated")
+    assert (summary["num_valid"], summary["calibration"].specificity.value) == (9, 1.0)
 
 
 def test_a_judge_of_another_run_is_refused(database, tmp_path):

@@ -8,7 +8,7 @@ from jobs.judging.verdicts import PROMPT_FILE
 from jobs.runs.directory import RunDirectory
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.judging.chain_runs import record_chains
-from tests.jobs.judging.judge_server import completion, completions, judged_texts, serving
+from tests.jobs.judging.judge_server import completions, serving
 
 KINDS = ["valid", "lucky", "wrong", "code"]
 
@@ -21,16 +21,16 @@ def benchmark_file(tmp_path):
     return path
 
 
-def queued(runs_root, *words):
-    """Return the specification of the evaluation that the command queues."""
-    run_id = exgrpo(runs_root, "eval", "owner/model", *words, "--detach").strip()
+def queued(runs_root, command, *words):
+    """Return the specification of the job that the command queues."""
+    run_id = exgrpo(runs_root, command, *words, "--detach").strip()
     return RunDirectory.open(runs_root, run_id).job_spec()
 
 
 def test_specification_holds_what_the_command_was_given(tmp_path, benchmark_file):
     words = ["-b", f"aime24={benchmark_file}", "-b", "gpqa_diamond", "-b", f"mine={benchmark_file}"]
     words += ["--num-questions", "3", "--num-samples", "2", "--set", "temperature=0", "--set", "name=first try"]
-    spec = queued(tmp_path / "runs", *words)
+    spec = queued(tmp_path / "runs", "eval", "owner/model", *words)
     assert (spec.name, spec.temperature, spec.model.source) == ("first try", 0.0, "owner/model")
     named = {benchmark.name: benchmark.source for benchmark in spec.benchmarks}
     assert named == {"aime24": str(benchmark_file), "gpqa_diamond": None, "mine": str(benchmark_file)}
@@ -44,9 +44,9 @@ def test_declared_benchmarks_are_listed_and_scored_by_name_unless_a_setting_says
     (folder / "mine.yaml").write_text(f"sums: {{{fields}}}")
     rows = printed_json(tmp_path / "runs", "query", "benchmarks")
     assert [(row["name"], row["source"]) for row in rows][-1] == ("sums", str(benchmark_file))
-    (choice,) = queued(tmp_path / "runs", "-b", "sums").benchmarks
+    (choice,) = queued(tmp_path / "runs", "eval", "owner/model", "-b", "sums").benchmarks
     assert (choice.source, choice.samples_per_question, choice.temperature) == (str(benchmark_file), 4, 0.1)
-    spec = queued(tmp_path / "runs", "-b", "sums", "--set", "temperature=1")
+    spec = queued(tmp_path / "runs", "eval", "owner/model", "-b", "sums", "--set", "temperature=1")
     assert (spec.temperature, spec.benchmarks[0].temperature, spec.benchmarks[0].template) == (1.0, None, "chat")
 
 
@@ -107,18 +107,10 @@ def test_a_run_is_judged_analysed_and_rebuilt_from_the_command_line(tmp_path):
     assert (judge["judge_run_id"], judge["status"], judge["num_responses"]) == (summary["run_id"], "finished", 6)
 
 
-@pytest.mark.slow
-def test_a_judge_is_calibrated_on_labelled_solutions_from_the_command_line(tmp_path):
+def test_a_judge_of_labelled_solutions_is_asked_for_as_many_votes_as_the_command_was_given(tmp_path):
     labelled = tmp_path / "labelled.jsonl"
-    rows = [{"id": f"{n}", "problem": "p", "steps": ["good" if n % 2 else "bad"], "label": -(n % 2)} for n in range(8)]
-    labelled.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-
-    def judge_by_word(body):
-        return completion(f"\\boxed{{{'yes' if judged_texts(body)[1] == 'good' else 'no'}}}")
-
-    with serving(judge_by_word) as server:
-        summary = summary_of(tmp_path, "--labelled", str(labelled), "--server", server.address, "--votes", "2")
-        assert len(server.bodies) == 16
-    calibration = summary["calibration"]
-    assert (calibration["sensitivity"]["value"], calibration["specificity"]["value"]) == (1.0, 1.0)
-    assert (calibration["kappa"], calibration["flips"]["num_items"]) == (1.0, 8)
+    labelled.write_text('{"id": "1", "problem": "p", "steps": ["good"], "label": -1}\n')
+    words = ["--labelled", labelled, "--server", "http://127.0.0.1:9/v1", "--votes", 2, "--limit", 5]
+    spec = queued(tmp_path / "runs", "judge", *words)
+    assert (spec.judged.file, spec.judged.limit, spec.num_votes) == (labelled, 5, 2)
+    assert (spec.judge, spec.server.address) == ("server", "http://127.0.0.1:9/v1")

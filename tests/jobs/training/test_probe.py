@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from jobs.actions.probe_process import ProbeProcess
 from jobs.cli.main import app
+from jobs.specs.settings import apply_settings
 from jobs.specs.train import parse_spec
 from jobs.training.probe import probe
 from jobs.training.probe_report import ProbedAnswer, ProbeReport
@@ -69,7 +70,7 @@ def test_command_prints_prompt_answers_figures_and_advice(chat_model, tmp_path):
 
 def test_process_of_a_form_gives_the_same_report_or_one_sentence_and_ends_when_stopped(chat_model, tmp_path):
     spec = spec_of(chat_model)
-    gone = spec.model_copy(update={"model": spec.model.model_copy(update={"source": "/gone/model"})})
+    gone = apply_settings(spec, ["model.source=/gone/model"])
     stopped = ProbeProcess(spec, tmp_path)
     stopped.stop()
     assert stopped.result() == "The probe ended with code -9."

@@ -22,7 +22,7 @@ from jobs.training.answer_format import (
     write_answer,
 )
 from jobs.training.data_rows import DataError
-from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
+from jobs.training.imitation import ImitationSettings, make_small_policy, train_by_imitation
 from jobs.training.warm_start import (
     SHIPPED_WEIGHTS,
     WarmStartSettings,
@@ -135,21 +135,6 @@ def test_the_same_settings_make_the_same_weights_others_another_model_and_a_fail
     with pytest.raises(ZeroDivisionError):
         warm_model(TINY, tmp_path / "c", fail)
     assert list((tmp_path / "c").iterdir()) == []
-
-
-def test_imitation_learns_responses_and_not_prompts():
-    tokenizer = make_tokenizer()
-    policy = make_small_policy(tokenizer, 1, 32, 2, seed=0)
-    question = tokenizer.encode("Q6a*2:")
-    response = [*tokenizer.encode(r"6;a*2=2;\boxed{2}"), tokenizer.eos_token_id]
-    batch = [make_demonstration(question, response), make_demonstration(question[:2], response)] * 4
-    loss = train_by_imitation(policy, lambda _: batch, ImitationSettings(60, 1e-2))
-    assert loss < 0.1
-    with torch.no_grad():
-        logits = policy.model(torch.tensor([question + response])).logits[0]
-    predicted = logits.argmax(-1).tolist()
-    assert predicted[len(question) - 1 : -1] == response
-    assert predicted[: len(question) - 1] != question[1:]
 
 
 def test_chance_answers_use_every_label_of_the_prompts_line_starts_evenly():
