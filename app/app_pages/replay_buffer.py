@@ -129,8 +129,8 @@ def _flow(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
 
 
 def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
-    births = ask(buffer.births, view.run_id, view.step)
-    ages = {view.step - born: count for born, count in sorted(births.items(), reverse=True)}
+    counts = ask(buffer.count_by_rollout_step, view.run_id, view.step)
+    ages = {view.step - step: count for step, count in sorted(counts.items(), reverse=True)}
     replays = ask(buffer.replay_counts, view.run_id, view.step)
     figures.show_cards(
         ("Age of stored trajectories", "trajectories", buffer_charts.counts(ages, "age, steps", "age"), "ages",
@@ -140,7 +140,7 @@ def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
     )  # fmt: skip
     left, right = st.columns(2, gap="small")
     with left:
-        chosen_bar.choose("Show questions", [f"born:{born}" for born in sorted(births)], "bar-born")
+        chosen_bar.choose("Show questions", [f"rollout:{step}" for step in sorted(counts)], "bar-rollout")
     with right:
         chosen_bar.choose("Show questions", [f"replays:{count}" for count in replays], "bar-replays")
 

@@ -135,7 +135,7 @@ def count_other_questions(database: Database, run_id: str, other_id: str) -> int
         return connection.scalar(query) or 0
 
 
-def births(database: Database, run_id: str, step: int) -> dict[int, int]:
+def count_by_rollout_step(database: Database, run_id: str, step: int) -> dict[int, int]:
     """Return how many trajectories the buffer held after `step`, by the step that generated them."""
     by_step: Counter[int] = Counter()
     with database.read() as connection:
@@ -154,7 +154,7 @@ def replay_counts(database: Database, run_id: str, step: int) -> dict[int, int]:
     return dict(sorted(Counter(counts.get(number, 0) for number in stored).items()))
 
 
-def questions_born(database: Database, run_id: str, step: int, rollout_step: int) -> list[int]:
+def questions_by_rollout_step(database: Database, run_id: str, step: int, rollout_step: int) -> list[int]:
     """Return the questions of which the buffer held after `step` a trajectory generated in `rollout_step`."""
     with database.read() as connection:
         changes, questions = models.buffer_changes, set[int]()
@@ -224,14 +224,14 @@ def stored_candidates(database: Database, run_id: str, step: int, question_indic
         candidates: dict[int, StoredRow] = {}
         for run_key, _ in lineage:
             names = ("question_index", "trajectory_id", "step", "num_tokens", "mean_entropy", "mean_log_prob")
-            birth = select(*(trajectories.c[name] for name in names)).where(
+            rollouts = select(*(trajectories.c[name] for name in names)).where(
                 trajectories.c.run_key == run_key,
                 trajectories.c.question_index.in_(question_indices),
                 ~trajectories.c.is_superseded,
             )
-            for question, number, born, size, entropy, log_prob in connection.execute(birth):
+            for question, number, first, size, entropy, log_prob in connection.execute(rollouts):
                 if number in stored and number not in candidates:
-                    candidates[number] = StoredRow(question, number, born, born, size, entropy, -log_prob)
+                    candidates[number] = StoredRow(question, number, first, first, size, entropy, -log_prob)
         for run_key, until in reversed(lineage):
             for number, row in _newest_scores(connection, run_key, until, question_indices).items():
                 if number in candidates:

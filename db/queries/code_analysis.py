@@ -239,9 +239,9 @@ def share_timeline(
         for index, (run_key, until) in enumerate(lineage):
             if index and spreading is Spreading.INVALID and judge_run_id is not None:
                 break  # the judge saw this run only
-            born = _with_property(judged if index == 0 else judged_by_oracle(run_key), spreading)
-            _add_replayed(connection, lineage[0][0], born, until, replays)
-            _add_stored(connection, lineage[: index + 1], born, changes)
+            generated = _with_property(judged if index == 0 else judged_by_oracle(run_key), spreading)
+            _add_replayed(connection, lineage[0][0], generated, until, replays)
+            _add_stored(connection, lineage[: index + 1], generated, changes)
         steps = _steps_of(connection, lineage[0][0])
     buffer = changes.summed_up_to(steps)
     return [
@@ -267,14 +267,14 @@ def _with_property(judged: JudgedTrajectories, spreading: Spreading) -> Subquery
     )
 
 
-def _add_fresh(connection: Connection, born: Subquery, rollouts: _Counts, successes: _Counts) -> None:
+def _add_fresh(connection: Connection, generated: Subquery, rollouts: _Counts, successes: _Counts) -> None:
     query = select(
-        born.c.step,
+        generated.c.step,
         func.count(),
-        func.count().filter(born.c.has_property),
-        func.count().filter(born.c.is_correct),
-        func.count().filter(and_(born.c.is_correct, born.c.has_property)),
-    ).group_by(born.c.step)
+        func.count().filter(generated.c.has_property),
+        func.count().filter(generated.c.is_correct),
+        func.count().filter(and_(generated.c.is_correct, generated.c.has_property)),
+    ).group_by(generated.c.step)
     for step, num_known, num_with_property, num_correct, num_with_property_correct in connection.execute(query):
         rollouts.add(step, num_known, num_with_property)
         successes.add(step, num_correct, num_with_property_correct)
@@ -282,12 +282,14 @@ def _add_fresh(connection: Connection, born: Subquery, rollouts: _Counts, succes
 
 # SQLite would apply `step <= until` to the trajectories' step and scan that range instead of using the index; `+ 0`
 # prevents it.
-def _add_replayed(connection: Connection, run_key: int, born: Subquery, until: int, replayed: _Counts) -> None:
+def _add_replayed(connection: Connection, run_key: int, generated: Subquery, until: int, replayed: _Counts) -> None:
     replays = models.replays
     query = (
-        select(replays.c.step, func.count(), func.count().filter(born.c.has_property))
+        select(replays.c.step, func.count(), func.count().filter(generated.c.has_property))
         .join_from(
-            replays, born, and_(born.c.step == replays.c.rollout_step, born.c.trajectory_id == replays.c.trajectory_id)
+            replays,
+            generated,
+            and_(generated.c.step == replays.c.rollout_step, generated.c.trajectory_id == replays.c.trajectory_id),
         )
         .where(replays.c.run_key == run_key, ~replays.c.is_superseded, ~replays.c.is_external)
         .where(replays.c.rollout_step + 0 <= until)
@@ -297,14 +299,18 @@ def _add_replayed(connection: Connection, run_key: int, born: Subquery, until: i
         replayed.add(*row)
 
 
-def _add_stored(connection: Connection, lineage: _Lineage, born: Subquery, changes: _Counts) -> None:
+def _add_stored(connection: Connection, lineage: _Lineage, generated: Subquery, changes: _Counts) -> None:
     """Count what the lineage's last run stored, from its step to the retirement of its question."""
     retired = _retired(connection, lineage)
     stored = models.buffer_changes
     run_key, until = lineage[-1]
     query = (
-        select(stored.c.step, stored.c.question_index, func.count(), func.count().filter(born.c.has_property))
-        .join_from(stored, born, and_(born.c.step == stored.c.step, born.c.trajectory_id == stored.c.trajectory_id))
+        select(stored.c.step, stored.c.question_index, func.count(), func.count().filter(generated.c.has_property))
+        .join_from(
+            stored,
+            generated,
+            and_(generated.c.step == stored.c.step, generated.c.trajectory_id == stored.c.trajectory_id),
+        )
         .where(stored.c.run_key == run_key, stored.c.kind == "inserted", ~stored.c.is_superseded)
         .where(stored.c.step + 0 <= until)
         .group_by(stored.c.step, stored.c.question_index)

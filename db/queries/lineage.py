@@ -31,13 +31,15 @@ def get_question(database: Database, run_id: str, question_index: int) -> Questi
     return None if row is None else QuestionRow(*row)
 
 
-def lineage(database: Database, run_id: str, trajectory_id: int, question_index: int, born: int) -> list[LineageRow]:
+def lineage(
+    database: Database, run_id: str, trajectory_id: int, question_index: int, rollout_step: int
+) -> list[LineageRow]:
     """Return the events of a trajectory and of its question's buckets since it was generated, in order."""
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         if run_key is None:
             return []
-        rows = _changes(connection, run_key, trajectory_id, question_index, born)
+        rows = _changes(connection, run_key, trajectory_id, question_index, rollout_step)
         replays = _replays(connection, run_key, trajectory_id)
         scored = {row.step: row for row in _scores(connection, run_key, trajectory_id, question_index)}
     for replay in replays:
@@ -72,7 +74,7 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
             .limit(MAX_MEMBERS)
         )
         members = [GroupMemberRow(**row, is_replayed=False) for row in connection.execute(fresh).mappings()]
-        birth = and_(
+        is_rollout = and_(
             trajectories.c.run_key == replays.c.run_key,
             trajectories.c.trajectory_id == replays.c.trajectory_id,
             ~trajectories.c.is_superseded,
@@ -82,7 +84,7 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
                 *(replays.c[name] for name in names if name not in {"verdict", "is_valid"}),
                 replays.c.rollout_step, trajectories.c.verdict, trajectories.c.is_valid, *text_columns,
             )
-            .join_from(replays, trajectories, birth, isouter=True)
+            .join_from(replays, trajectories, is_rollout, isouter=True)
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key, isouter=True)
             .where(replays.c.run_key == run_key, replays.c.step == step, replays.c.question_index == question_index)
             .where(~replays.c.is_superseded)
@@ -148,7 +150,7 @@ def _attempted(run_id: str, name: str, spec: dict[str, Any], step: int, *numbers
 
 
 def _changes(
-    connection: Connection, run_key: int, trajectory_id: int, question_index: int, born: int
+    connection: Connection, run_key: int, trajectory_id: int, question_index: int, rollout_step: int
 ) -> list[LineageRow]:
     changes = models.buffer_changes
     is_of_trajectory = changes.c.trajectory_id == trajectory_id
@@ -157,7 +159,7 @@ def _changes(
         .where(
             changes.c.run_key == run_key,
             changes.c.question_index == question_index,
-            changes.c.step >= born,
+            changes.c.step >= rollout_step,
             changes.c.kind != "replayed",
             is_of_trajectory | changes.c.trajectory_id.is_(None),
             ~changes.c.is_superseded,

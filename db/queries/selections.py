@@ -30,20 +30,20 @@ def steps_with_selections(database: Database, run_id: str) -> list[int]:
 
 def list_selections(database: Database, run_id: str, step: int) -> list[SelectionRow]:
     """Return a step's selections, by question, with the record of each replay."""
-    chosen, replays, births = models.selections, models.replays, models.trajectories
+    chosen, replays, rolled_out = models.selections, models.replays, models.trajectories
     is_replay = and_(
         replays.c.run_key == chosen.c.run_key,
         replays.c.step == chosen.c.step,
         replays.c.attempt == chosen.c.attempt,
         replays.c.question_index == chosen.c.question_index,
     )
-    birth_file = (
-        select(births.c.file)
+    rollout_file = (
+        select(rolled_out.c.file)
         .where(
-            births.c.run_key == chosen.c.run_key,
-            births.c.question_index == chosen.c.question_index,
-            births.c.trajectory_id == chosen.c.chosen_trajectory_id,
-            ~births.c.is_superseded,
+            rolled_out.c.run_key == chosen.c.run_key,
+            rolled_out.c.question_index == chosen.c.question_index,
+            rolled_out.c.trajectory_id == chosen.c.chosen_trajectory_id,
+            ~rolled_out.c.is_superseded,
         )
         .limit(1)
         .scalar_subquery()
@@ -52,7 +52,7 @@ def list_selections(database: Database, run_id: str, step: int) -> list[Selectio
     query = (
         select(
             chosen.c.question_index, chosen.c.bucket, chosen.c.chosen_trajectory_id, replays.c.trajectory_id,
-            *(replays.c[name] for name in names), birth_file,
+            *(replays.c[name] for name in names), rollout_file,
         )
         .join_from(chosen, models.runs)
         .join(replays, is_replay, isouter=True)
@@ -148,12 +148,12 @@ def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> 
 
     Quarters are of the replayed trajectories.
     """
-    scored, births = models.candidates, models.trajectories
-    is_birth = and_(
-        births.c.run_key == scored.c.run_key,
-        births.c.trajectory_id == scored.c.trajectory_id,
-        births.c.step == scored.c.rollout_step,  # else its log-probs were refreshed
-        ~births.c.is_superseded,
+    scored, rolled_out = models.candidates, models.trajectories
+    is_rollout = and_(
+        rolled_out.c.run_key == scored.c.run_key,
+        rolled_out.c.trajectory_id == scored.c.trajectory_id,
+        rolled_out.c.step == scored.c.rollout_step,  # else its log-probs were refreshed
+        ~rolled_out.c.is_superseded,
     )
     query = (
         select(
@@ -161,10 +161,10 @@ def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> 
             scored.c.entropy,
             scored.c.is_chosen,
             scored.c.num_tokens,
-            -scored.c.nll - births.c.mean_log_prob,
+            -scored.c.nll - rolled_out.c.mean_log_prob,
         )
-        .join_from(scored, births, is_birth)
-        .where(scored.c.nll.is_not(None), births.c.mean_log_prob.is_not(None), ~scored.c.is_superseded)
+        .join_from(scored, rolled_out, is_rollout)
+        .where(scored.c.nll.is_not(None), rolled_out.c.mean_log_prob.is_not(None), ~scored.c.is_superseded)
         .order_by(scored.c.step.desc(), scored.c.question_index, scored.c.position)
         .limit(MAX_CANDIDATES)
     )

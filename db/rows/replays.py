@@ -95,7 +95,7 @@ class RetirementLine:
 class SelectionRow:
     """The record of one drawn question's replay; the replay's fields are None if no replay is recorded.
 
-    `birth_file` holds the chosen trajectory as it was generated; None if another run generated it.
+    `rollout_file` holds the chosen trajectory as it was generated; None if another run generated it.
     """
 
     question_index: int
@@ -108,7 +108,7 @@ class SelectionRow:
     mean_ratio: float | None
     max_ratio: float | None
     file: str | None
-    birth_file: str | None
+    rollout_file: str | None
 
 
 def age(step: int, rollout_step: int) -> int | None:

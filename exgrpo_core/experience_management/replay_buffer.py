@@ -1,4 +1,24 @@
-"""The replay buffer E: stored successes of each question, in buckets by the question's latest correctness."""
+"""The replay buffer E: stored successes of each question, in buckets by the question's latest correctness.
+
+How a trajectory is stored, moved, replayed and retired, for example one of question 7 in step 3, with K = 8:
+
+1. `insert` gets the success (20 tokens, their log-probs under the policy that wrote it, pi_past). Its token checksum is
+   compared with those of the rows that question 7 has already (`RowIndex.rows_with`), and equal ones byte by byte: a
+   twin would be a duplicate and is not stored again.
+2. It gets the next row, say 41: 160 bytes in `segment-000001.trajectories`, a record of 48 in `segment-000001.rows`,
+   which a thread writes, and 17 bytes in memory. The record names 12, the question's row before: rows of a question are
+   a chain from the newest back, 41 -> 12 -> none.
+3. Three of the question's eight rollouts were right, so `set_bucket(7, 3)` moves it from bucket 2 to 3; a question
+   that had no rows would come through bucket 0.
+4. `commit` writes what step 3 changed, one row and one move, to the log once the rows are on disk (`step_log.py`).
+5. In step 5 Algorithm 2 draws question 7 from bucket 3 (`record_draws`). `experiences([12, 41])` reads both candidates
+   and checks their checksums; their entropies under the current policy are kept (`record_entropies`), and the lowest,
+   41, is replayed (`record_replays`): its ratio is pi_theta / pi_past with the log-probs of step 3.
+6. In step 9 all eight are right: `retire(7)` takes the question out of its bucket and forgets its newest row. Rows 12
+   and 41 stay in the segments, since nothing in a file is ever rewritten, but nothing leads to them.
+7. `snapshot` writes the index and each segment's size; `restore` gives the same buffer from it, and with `keeps_later`
+   the steps of the log after it, done again (`step_replay.py`).
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -141,7 +161,7 @@ class ReplayBuffer:
         return list(map(InsertOutcome, rows, ids, is_duplicate))
 
     def refresh(self, rows: Sequence[int], log_probs: Sequence[Float32Array], step: int) -> int:
-        """Store trajectories again with the log-probs of `step`, their born step from now on, and return how many.
+        """Store trajectories again with the log-probs of `step`, their rollout step from now on, and return how many.
 
         The rows before are candidates no more. Of equal rows the last counts; rows of `step` itself stay as they are.
         """

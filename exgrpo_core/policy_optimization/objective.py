@@ -31,7 +31,7 @@ class LossInputs:
 
 
 @dataclass(frozen=True, slots=True)
-class LossScale:
+class MiniBatchSizes:
     """Sizes of the whole mini-batch, so that the losses of its micro-batches add up to its loss."""
 
     num_trajectories: int
@@ -46,7 +46,7 @@ class LossOutputs:
     sums: dict[str, torch.Tensor]
 
 
-def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossScale) -> LossOutputs:
+def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: MiniBatchSizes) -> LossOutputs:
     """Return this micro-batch's part of the mini-batch's loss: minus Eq. ExGRPO, entropy bonus, KL penalty.
 
     Fresh tokens contribute w A (with `fresh_objective`'s weight where `clips_fresh`), replayed tokens f(w*) A, with the

@@ -47,7 +47,7 @@ def gradient_weight_metrics(
 ) -> dict[str, float]:
     """Return the metrics `replay/gradient_weight_*` before the update; none without a replayed trajectory.
 
-    Ages split the replayed trajectories at their median step of birth; both halves need at least one trajectory.
+    Ages split the replayed trajectories at the median step of their rollouts; both halves need at least one trajectory.
     """
     pairs = [pair for group in groups for pair in _replays_with_advantages(group)]
     if not pairs:
@@ -69,8 +69,8 @@ def gradient_weight_metrics(
         "replay/gradient_weight_median": float(median),
         "replay/gradient_weight_p90": float(high),
     }
-    born = np.array([replay.experience.rollout_step for replay in replays])
-    is_young = born > np.median(born)
+    rollout_steps = np.array([replay.experience.rollout_step for replay in replays])
+    is_young = rollout_steps > np.median(rollout_steps)
     if is_young.any():
         is_young = np.repeat(is_young, [values.size for values in log_ratios])
         metrics["replay/gradient_weight_young"] = float(weights[is_young].mean())

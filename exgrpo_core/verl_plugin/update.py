@@ -15,7 +15,7 @@ from verl.workers.utils.padding import no_padding_2_padding
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
-from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, UpdateSums, exgrpo_loss
+from exgrpo_core.policy_optimization.objective import LossInputs, MiniBatchSizes, UpdateSums, exgrpo_loss
 from exgrpo_core.verl_plugin.rows import LOG_PROBS, STORED_LOG_PROBS, KeptRows, QueuedRow, TokenRow
 
 DECIDED_COLUMNS = ("advantages", "is_replayed", "is_behavior_stored")
@@ -63,7 +63,7 @@ def experience_loss(
         entropies=entropies,
         reference_log_probs=padded["reference_log_probs"] if objective.kl_coefficient > 0.0 else None,
     )
-    outputs = exgrpo_loss(inputs, objective, LossScale(int(data["num_trajectories"]), int(data["num_tokens"])))
+    outputs = exgrpo_loss(inputs, objective, MiniBatchSizes(int(data["num_trajectories"]), int(data["num_tokens"])))
     num_ranks = int(data["dp_size"])
     sums = outputs.sums | {BEHAVIOR_SUM: behavior.double()[mask].sum()}
     return outputs.loss * num_ranks, {name: _metric(name, value, num_ranks) for name, value in sums.items()}

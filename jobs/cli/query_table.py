@@ -58,7 +58,7 @@ def buffer_after(database: Database, run_id: str, step: Step = None) -> dict[str
         "buckets": state.buckets,
         "retired": sorted(state.retired),
         "draws": buffer.buckets_at(database, run_id, at),
-        "trajectories_by_birth": buffer.births(database, run_id, at),
+        "trajectories_by_rollout_step": buffer.count_by_rollout_step(database, run_id, at),
         "trajectories_by_replays": buffer.replay_counts(database, run_id, at),
     }
 

@@ -34,7 +34,7 @@ class Response:
 class Step:
     """One step: groups of responses by question, and what the buffer did.
 
-    Replays are (id, born step) by question; an id below 0 is that of an external response.
+    Replays are (id, rollout step) by question; an id below 0 is that of an external response.
     """
 
     groups: dict[int, list[Response]]

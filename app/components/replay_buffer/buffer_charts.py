@@ -1,4 +1,4 @@
-"""Charts of the replay buffer at one step: buckets, flow between two steps, births, replays and entropies."""
+"""Charts of the replay buffer at one step: buckets, flow between two steps, ages, replays and entropies."""
 
 from collections.abc import Mapping, Sequence
 

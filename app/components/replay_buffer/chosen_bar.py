@@ -99,8 +99,8 @@ def questions(view: View, bar: str) -> list[int]:
     if kind == "flow":
         start, _, end = value.partition(":")
         return sorted(index for index, way in view.ways().items() if way == (start, end))
-    if kind in {"born", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
-        query = buffer.questions_born if kind == "born" else buffer.questions_replayed
+    if kind in {"rollout", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
+        query = buffer.questions_by_rollout_step if kind == "rollout" else buffer.questions_replayed
         return ask(query, view.run_id, view.step, int(value))
     return []
 
@@ -114,7 +114,7 @@ def describe(bar: str) -> str:
     names = {
         "bucket": f"in bucket {value}",
         RETIRED: "retired",
-        "born": f"with a trajectory generated in step {value}",
+        "rollout": f"with a trajectory generated in step {value}",
         "replays": f"with a trajectory replayed {value} times",
     }
     return names.get(kind, "unknown bar")

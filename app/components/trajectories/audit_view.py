@@ -171,7 +171,7 @@ def _token_checks(
     _has_new_log_probs: bool,
 ) -> list[Check]:
     replayed = _tokens(_run_id, _selection.file, _selection.chosen_trajectory_id, replayed_in=_step)
-    at_rollout = _tokens(_run_id, _selection.birth_file, _selection.chosen_trajectory_id, replayed_in=None)
+    at_rollout = _tokens(_run_id, _selection.rollout_file, _selection.chosen_trajectory_id, replayed_in=None)
     return selection_audit.check_tokens(_selection, _chosen, replayed, at_rollout, _has_new_log_probs)
 
 

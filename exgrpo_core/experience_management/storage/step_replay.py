@@ -80,7 +80,7 @@ def apply_steps(
 ) -> None:
     """Do the steps again, with the changes of one in memory.
 
-    `columns_of_rows` are questions, chains, checksums and born steps of all rows.
+    `columns_of_rows` are questions, chains, checksums and rollout steps of all rows.
     """
     questions, _, token_checksums, rollout_steps = columns_of_rows
     for step in steps:

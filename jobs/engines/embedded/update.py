@@ -11,7 +11,7 @@ from torch import nn
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
-from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, UpdateSums, exgrpo_loss
+from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, MiniBatchSizes, UpdateSums, exgrpo_loss
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Scoring
@@ -222,7 +222,7 @@ class PolicyUpdater:
     def _step(self, mini_batch: MiniBatch, objective: ObjectiveSettings, tally: UpdateTally, is_first: bool) -> None:
         rows = rows_with_gradient(mini_batch, objective)
         sequences = [TokenSequence(row.prompt_ids, row.token_ids) for row in rows]
-        scale = LossScale(mini_batch.num_trajectories, mini_batch.num_tokens)
+        scale = MiniBatchSizes(mini_batch.num_trajectories, mini_batch.num_tokens)
         # Copies of the weights are stale after this step, and their memory is better used in it.
         self._policy.backend.weights_changed()
         self._optimizer.clear_gradients()

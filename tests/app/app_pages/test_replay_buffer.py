@@ -36,7 +36,7 @@ def test_flow_goes_forward_and_its_mark_names_its_questions(open_page, step, bas
 
 
 @pytest.mark.usefixtures("played_shared")
-@pytest.mark.parametrize("mark", ["born:2", "replays:1", "bucket:2", "retired:all"])
+@pytest.mark.parametrize("mark", ["rollout:2", "replays:1", "bucket:2", "retired:all"])
 def test_every_kind_of_mark_has_its_questions(open_page, mark):
     page = open_page("replay_buffer", run="play-finished", mark=mark)
     assert len(page.dataframe[0].value) > 0
@@ -44,7 +44,7 @@ def test_every_kind_of_mark_has_its_questions(open_page, mark):
 
 @pytest.mark.usefixtures("played_shared")
 @pytest.mark.parametrize(
-    "mark", ["born:x", "nonsense", "bucket:99", "born:99999999999999999999", "flow:**x** [a](http://evil)"]
+    "mark", ["rollout:x", "nonsense", "bucket:99", "rollout:99999999999999999999", "flow:**x** [a](http://evil)"]
 )
 def test_mark_that_says_nothing_is_a_designed_state_and_no_markup(open_page, mark):
     page = open_page("replay_buffer", run="play-finished", mark=mark)

@@ -85,16 +85,16 @@ def test_state_at_a_step_tells_buckets_and_the_retired(stored_run, step, buckets
 
 
 @pytest.mark.parametrize(
-    ("step", "births"), [(0, {}), (2, {1: 2, 2: 1}), (3, {1: 2, 2: 1, 3: 1}), (6, {1: 2, 3: 1, 5: 1})]
+    ("step", "expected"), [(0, {}), (2, {1: 2, 2: 1}), (3, {1: 2, 2: 1, 3: 1}), (6, {1: 2, 3: 1, 5: 1})]
 )
-def test_births_count_what_is_held_without_duplicates_and_the_retired(stored_run, step, births):
-    assert buffer.births(*stored_run, step) == births
+def test_counts_by_rollout_step_hold_what_is_held_without_duplicates_and_the_retired(stored_run, step, expected):
+    assert buffer.count_by_rollout_step(*stored_run, step) == expected
 
 
 def test_questions_behind_a_birth_and_behind_a_number_of_replays(stored_run):
     database, run_id = stored_run
-    assert buffer.questions_born(database, run_id, 6, 1) == [1]
-    assert buffer.questions_born(database, run_id, 6, 2) == []
+    assert buffer.questions_by_rollout_step(database, run_id, 6, 1) == [1]
+    assert buffer.questions_by_rollout_step(database, run_id, 6, 2) == []
     counts = buffer.replay_counts(database, run_id, 6)
     drawn = Counter(
         group.replays[0].experience.trajectory_id
@@ -109,8 +109,8 @@ def test_questions_behind_a_birth_and_behind_a_number_of_replays(stored_run):
 def test_branch_holds_what_its_parent_stored_until_it_retires_it(stored_run):
     database, _ = stored_run
     assert buffer.state_at(database, "child", 4).retired == {1}
-    assert buffer.births(database, "child", 3) == {1: 2, 2: 1, 3: 1}
-    assert buffer.births(database, "child", 4) == {2: 1}
+    assert buffer.count_by_rollout_step(database, "child", 3) == {1: 2, 2: 1, 3: 1}
+    assert buffer.count_by_rollout_step(database, "child", 4) == {2: 1}
     assert buffer.state_at(database, "child", 2).buckets == {1: 2, 2: 3}
     assert buffer.state_at(database, "child", 9).buckets == {2: 3}
 

@@ -60,7 +60,7 @@ def test_lineage_tells_birth_moves_scores_replays_and_retirement_in_order(replay
     assert replay.num_candidates == 2
     assert replay.file.endswith("step-00000005.parquet")
     assert (rows[4].bucket_from, rows[4].bucket_to) == (2, 5)
-    # What happened before its birth is not told.
+    # What happened before its rollout is not told.
     assert {row.step for row in lineage.lineage(database, run_id, STORED, QUESTION, 6)} == {3, 5, 7}
 
 

@@ -28,7 +28,7 @@ EMPTY = [
         replay_concentration.replay_concentration, replay_concentration.answer_diversity, lineage.attempts_at_question,
     )),
     *((question, ("none",), {}) for question in (metrics.last_metrics, metrics.replay_ratios)),
-    *((question, ("none", 5), {}) for question in (buffer.births, buffer.replay_counts)),
+    *((question, ("none", 5), {}) for question in (buffer.count_by_rollout_step, buffer.replay_counts)),
     *((question, ("none", 5), []) for question in (buffer.candidates, selections.list_selections)),
     (runs.list_runs, (), []), (runs.count_runs, (), {}), (runs.get_run, ("none",), None),
     (metrics.metric_series, ("none", ["reward/mean"]), {"reward/mean": []}),

@@ -45,7 +45,7 @@ def test_selections_come_with_their_replays(database, tmp_path):
         assert row.chosen_trajectory_id == row.replayed_trajectory_id == item.experience.trajectory_id
         assert row.mean_entropy == pytest.approx(float(item.entropies.mean()))
         assert row.file.endswith("step-00000004.parquet")
-        assert row.birth_file is None
+        assert row.rollout_file is None
 
 
 @pytest.mark.parametrize(

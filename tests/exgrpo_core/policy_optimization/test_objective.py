@@ -7,7 +7,7 @@ import torch
 from exgrpo_core import exgrpo_loss, importance_ratios, shape_ratio
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.methods.loading import build_objective
-from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, summarize_sums
+from exgrpo_core.policy_optimization.objective import LossInputs, MiniBatchSizes, summarize_sums
 from exgrpo_core.strategies.exgrpo import PolicyShaping
 
 SETTINGS = dataclasses.replace(
@@ -30,7 +30,7 @@ def packed(log_probs, behavior, advantages, is_replayed, index=None, **extra) ->
 
 
 def loss_of(inputs, num_trajectories=1, num_tokens=1, **changes):
-    return exgrpo_loss(inputs, dataclasses.replace(SETTINGS, **changes), LossScale(num_trajectories, num_tokens))
+    return exgrpo_loss(inputs, dataclasses.replace(SETTINGS, **changes), MiniBatchSizes(num_trajectories, num_tokens))
 
 
 def test_ratio_is_the_quotient_of_probabilities():

@@ -10,7 +10,7 @@ from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.importance import sampler_metrics, sampler_weights, stored_log_probs
 from exgrpo_core.policy_optimization.mixed_batch import group_rows
-from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
+from exgrpo_core.policy_optimization.objective import LossInputs, MiniBatchSizes, exgrpo_loss
 from exgrpo_core.types import RolloutGroup
 from tests.exgrpo_core.builders import question, small_config, trajectory
 from tests.exgrpo_core.toy_engine import ToyEngine
@@ -92,7 +92,7 @@ def test_planted_mismatch_is_corrected_in_the_gradient(correction, limit, expect
     objective = build_objective(
         dataclasses.replace(config, max_response_tokens=1, policy_loss_factor=2.0), is_replay_open=True
     )
-    exgrpo_loss(inputs, objective, LossScale(2, 2)).loss.backward()
+    exgrpo_loss(inputs, objective, MiniBatchSizes(2, 2)).loss.backward()
     draws = torch.tensor([0.8, 0.2])
     assert float((-log_probs.grad * draws).sum()) == pytest.approx(expected, abs=1e-6)
 

@@ -11,7 +11,7 @@ import torch
 from exgrpo_core.config import Clipping, ExGRPOConfig, LossAggregation
 from exgrpo_core.methods.loading import CORRECTION, build_objective, build_part
 from exgrpo_core.methods.protocols import TokenRatios
-from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
+from exgrpo_core.policy_optimization.objective import LossInputs, MiniBatchSizes, exgrpo_loss
 from exgrpo_core.policy_optimization.replay_effects import differentiated_weights, gradient_weights
 
 LIMITS = {"clip_epsilon": 0.2, "clip_epsilon_high": 0.28, "shaping_beta": 0.1}
@@ -85,7 +85,7 @@ def test_gspo_has_the_gradient_of_a_fixed_sequence_ratio_times_the_log_probs(agg
         log_probs, torch.zeros(3), torch.tensor([1.0, 1.0, -0.5]), torch.tensor([False] * 3), torch.tensor([True] * 3),
         torch.tensor([0, 0, 1]),
     )  # fmt: skip
-    exgrpo_loss(inputs, objective, LossScale(2, 3)).loss.backward()
+    exgrpo_loss(inputs, objective, MiniBatchSizes(2, 3)).loss.backward()
     # s = sqrt(1.5 * .9) and 1.1; each token's gradient is -s A over its sequence's length or the longest, over 2.
     lengths = [2, 2, 1] if aggregation is LossAggregation.TOKEN_MEAN else [4, 4, 4]
     ratios = [math.sqrt(1.35), math.sqrt(1.35), -0.5 * 1.1]
@@ -125,7 +125,7 @@ def test_objectives_of_fresh_tokens_apply_where_clipping_does():
 
     def loss(**changes):
         objective = build_objective(dataclasses.replace(base, **changes), is_replay_open=True)
-        return float(exgrpo_loss(inputs, objective, LossScale(1, 2)).loss)
+        return float(exgrpo_loss(inputs, objective, MiniBatchSizes(1, 2)).loss)
 
     # Sums of w A over 2: A = 1 is held to the upper limit, A = -1 at w = 1.5 is not.
     assert loss() == pytest.approx(-(1.2 - 1.5) / 2)

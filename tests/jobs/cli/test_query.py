@@ -70,7 +70,7 @@ def test_buffer_and_curves_are_printed_as_asked(runs_root):
     early, late = query(runs_root, "buffer", RUN, "--step", "3"), query(runs_root, "buffer", RUN)
     assert (early["step"], late["step"]) == (3, 14)
     assert len(late["retired"]) > len(early["retired"])
-    assert sum(late["trajectories_by_birth"].values()) == sum(late["trajectories_by_replays"].values()) > 0
+    assert sum(late["trajectories_by_rollout_step"].values()) == sum(late["trajectories_by_replays"].values()) > 0
     printed = query(runs_root, "curves", RUN, "-m", "reward/mean")
     assert [step for step, _ in printed["reward/mean"]] == list(range(1, 15))
     assert len(query(runs_root, "curves", RUN)) > 5

@@ -9,7 +9,7 @@ from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
-from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
+from exgrpo_core.policy_optimization.objective import LossInputs, MiniBatchSizes, exgrpo_loss
 from jobs.engines.embedded import decoder_weights
 from jobs.engines.embedded.model import score_sequences, wrap_model
 from jobs.engines.embedded.packing import TokenSequence
@@ -107,7 +107,7 @@ def naive_gradients(policy, batch, objective, reference=None):
         None if reference is None else forward(reference.model)[0].detach(),
     )
     policy.model.zero_grad()
-    exgrpo_loss(inputs, objective, LossScale(batch.num_trajectories, batch.num_tokens)).loss.backward()
+    exgrpo_loss(inputs, objective, MiniBatchSizes(batch.num_trajectories, batch.num_tokens)).loss.backward()
     return {name: parameter.grad.clone() for name, parameter in policy.model.named_parameters()}
 
 
