@@ -7,7 +7,8 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -17,7 +18,78 @@ from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from tests.verl_on_cpu.hf_sampling import SampleRequest, sample_responses
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """One response to sample; temperature 0 is greedy."""
+
+    prompt_ids: list[int]
+    temperature: float
+    max_new_tokens: int
+    seed: int
+    end_token_ids: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Row:
+    request: SampleRequest
+    generator: torch.Generator
+    token_ids: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    is_over: bool = False
+
+
+@torch.inference_mode()
+def sample_responses(model: Any, requests: Sequence[SampleRequest]) -> list[tuple[list[int], list[float]]]:
+    """Return token ids (T,) and log-probs (T,) of a response a request, end-of-sequence token included.
+
+    A row's draws depend on its request alone, up to rounding in batches of different shape.
+    """
+    rows = [_Row(request, torch.Generator().manual_seed(request.seed)) for request in requests]
+    input_ids, attention_mask = _pad_left([request.prompt_ids for request in requests])
+    positions = (attention_mask.cumsum(1) - 1).clamp(min=0)
+    temperatures = torch.tensor([request.temperature or 1.0 for request in requests])[:, None]
+    cache = None
+    while not all(row.is_over for row in rows):
+        output = model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        cache = output.past_key_values
+        log_probs = torch.log_softmax(output.logits[:, -1].float() / temperatures, dim=-1)
+        input_ids = torch.tensor([[_draw(row, prob)] for row, prob in zip(rows, log_probs, strict=True)])
+        attention_mask = torch.cat([attention_mask, attention_mask.new_ones(len(rows), 1)], dim=1)
+        positions = positions[:, -1:] + 1
+    return [(row.token_ids, row.log_probs) for row in rows]
+
+
+def _draw(row: _Row, log_probs: torch.Tensor) -> int:
+    if row.is_over:
+        return 0
+    if row.request.temperature == 0.0:
+        token = int(log_probs.argmax())
+    else:
+        token = int(torch.multinomial(log_probs.exp(), 1, generator=row.generator))
+    row.token_ids.append(token)
+    row.log_probs.append(float(log_probs[token]))
+    row.is_over = token in row.request.end_token_ids or len(row.token_ids) >= row.request.max_new_tokens
+    return token
+
+
+def _pad_left(prompts: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return token ids and attention mask, each (rows, longest prompt)."""
+    longest = max(len(prompt) for prompt in prompts)
+    input_ids = torch.zeros(len(prompts), longest, dtype=torch.long)
+    attention_mask = torch.zeros_like(input_ids)
+    for row, prompt in enumerate(prompts):
+        input_ids[row, longest - len(prompt) :] = torch.tensor(prompt)
+        attention_mask[row, longest - len(prompt) :] = 1
+    return input_ids, attention_mask
+
 
 logger = logging.getLogger(__name__)
 
@@ -73,32 +145,20 @@ class HfServer:
         return TokenOutput(token_ids=token_ids, log_probs=log_probs, stop_reason="completed", extra_fields=fields)
 
     async def load_weights(self, weights: dict[str, torch.Tensor], step: int | None) -> None:
-        """Load the trained weights.
-
-        Raises:
-            ValueError: They are not exactly those of this model.
-        """
+        """Load the trained weights, which are exactly those of this model."""
         parameters = self._model.state_dict()
         tied = {"lm_head.weight"} if self._model.config.tie_word_embeddings else set()
-        if weights.keys() | tied != parameters.keys() | tied:
-            raise ValueError(
-                f"weights: expected those of the model, differing in {sorted(weights.keys() ^ parameters.keys())}."
-            )
+        assert weights.keys() | tied == parameters.keys() | tied, sorted(weights.keys() ^ parameters.keys())
         with torch.no_grad():
             for name, tensor in weights.items():
                 parameters[name].copy_(tensor)
         self._step = step
 
     async def do_nothing(self, *_arguments: Any, **_options: Any) -> None:
-        """Answer a call that concerns GPU memory."""
+        """Answer a call that concerns GPU memory, or once the model is loaded."""
 
     async def set_global_steps(self, step: int) -> None:
-        """Record the step of the weights."""
         self._step = step
-
-    def is_ready(self) -> bool:
-        """Answer once the model is loaded."""
-        return True
 
     async def _serve(self) -> None:
         while True:
@@ -136,7 +196,7 @@ class HfReplica(RolloutReplica):
         num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         actor = ray.remote(HfServer).options(name=name, num_cpus=1, max_concurrency=MAX_CONCURRENCY)
         server = actor.remote(self.model_config.path, num_threads, self.config.response_length)
-        await server.is_ready.remote()
+        await server.do_nothing.remote()
         self.servers = [server]
         self._server_handle, self._server_address = server, name
 
@@ -155,7 +215,7 @@ class HfAdapter(BaseRollout):
         """Do nothing: weights and cache stay in memory."""
 
     async def release(self) -> None:
-        """Do nothing: weights and cache stay in memory."""
+        """Do nothing likewise."""
 
     async def update_weights(
         self, weights: AsyncIterator[tuple[str, torch.Tensor]], global_steps: int | None = None, **_options: Any

@@ -16,6 +16,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import loop_name
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import TrainSpec, load_preset
+from tests.jobs.supervisor.toy_bench import TOY_WORKER
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_verl_has_the_environment_beside_the_project_by_default(tmp_path, monkey
 
 
 def test_a_job_starts_with_the_interpreter_of_its_engine(tmp_path, other_python):
-    launcher = LocalLauncher("tests.jobs.supervisor.sleeper")
+    launcher = LocalLauncher(TOY_WORKER)
     for engine, is_other in (("verl", True), ("embedded", False)):
         run = RunDirectory.create(tmp_path / "runs", TrainSpec.model_validate({"engine": engine}))
         worker = launcher.start(run, 1)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,13 @@ import pytest
 from db.connections.opening import open_database
 from db.queries.runs import get_run
 from jobs.actions import run_actions
-from jobs.launchers.local import LocalLauncher
-from jobs.runs.attempts import read_heartbeat, write_heartbeat
+from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.processes import identify
 from jobs.runs.state import read_state
 from jobs.supervisor.instance import SupervisorRunningError
-from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
+from tests.jobs.supervisor.toy_bench import Bench, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -137,16 +138,11 @@ def test_broken_folders_hold_up_no_other_run_and_are_listed(bench: Bench):
 
 def test_worker_of_an_earlier_boot_is_gone_even_if_its_pid_lives(bench: Bench):
     run_id = bench.submit(toy_spec(2))
-    run = bench.run_of(run_id)
-    run.claim_attempt(1)
-    identity = LocalLauncher("tests.jobs.supervisor.sleeper").start(run, 1)
-    wait_until(lambda: (run.attempt_path(1) / "heartbeat.json").exists(), "the sleeper's heartbeat")
-    heartbeat = read_heartbeat(run.attempt_path(1))
-    assert heartbeat is not None
-    write_heartbeat(run.attempt_path(1), replace(heartbeat, worker=replace(identity, boot_id="another")))
+    path = bench.run_of(run_id).attempt_path(bench.run_of(run_id).claim_attempt(1))
+    identity = replace(identify(os.getpid()), boot_id="another")
+    write_heartbeat(path, Heartbeat(identity, RunStatus.RUNNING, 0, datetime.now(UTC)))
     bench.start()
     bench.look_until(run_id, RunStatus.LOST)
-    assert identity.pid in processes_of(bench.runs_root)
 
 
 def test_a_copied_folder_of_a_living_run_ends_nothing_of_the_original(bench: Bench, orphaned):

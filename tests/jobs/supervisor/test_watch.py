@@ -11,16 +11,16 @@ from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.supervisor import watch
 from jobs.supervisor.watch import AttemptWatch, StopClock, StopPolicy
-from tests.jobs.supervisor.toy_bench import toy_spec
+from tests.jobs.supervisor.toy_bench import TOY_WORKER, toy_spec
 
 
 @pytest.mark.parametrize("looks_before_the_exit_code", [True, False])
 def test_a_killed_childs_reason_names_the_signal_whichever_comes_first(
     tmp_path, monkeypatch, looks_before_the_exit_code
 ):
-    run = RunDirectory.create(tmp_path, toy_spec(1))
+    run = RunDirectory.create(tmp_path, toy_spec(1, "stuck"))
     run.claim_attempt(1)
-    launcher = LocalLauncher("tests.jobs.supervisor.sleeper")
+    launcher = LocalLauncher(TOY_WORKER)
     attempt = AttemptWatch(run, 1, StopPolicy(), launcher)
     attempt.start()
     worker = attempt._find_worker()
