@@ -173,10 +173,10 @@ class Supervisor:
         attempt = self._waiting[run.run_id]
         is_over = run.newest_attempt() >= attempt or run.stop_requested()
         hold = None if is_over else find_hold(run, self._waits_for)
-        if hold is not None and not hold.reason:
+        if hold == "":
             return
-        if hold is not None:
-            self._refuse(run, hold.reason)
+        if hold:
+            self._refuse(run, hold)
         elif not is_over:
             if len(self._watches) >= self._settings.max_running:
                 return
@@ -244,15 +244,8 @@ def _is_run(path: Path) -> bool:
     return (path / "run.json").exists() and not path.is_symlink()
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Why a queued job does not start now; with a `reason` it never will."""
-
-    reason: str = ""
-
-
-def find_hold(run: RunDirectory, names: dict[str, str | None]) -> Hold | None:
-    """Return what keeps a queued job from starting, None where nothing does.
+def find_hold(run: RunDirectory, names: dict[str, str | None]) -> str | None:
+    """Return None for a queued job that may start, "" for one that waits for another, else why it never can.
 
     Args:
         run: The queued job.
@@ -265,14 +258,14 @@ def find_hold(run: RunDirectory, names: dict[str, str | None]) -> Hold | None:
         return None
     other = _open(run.path.parent, name)
     if other is None:
-        return Hold(f"It waited for {name}, which is gone; start it again without waits_for.")
+        return f"It waited for {name}, which is gone; start it again without waits_for."
     state = read_state(other)
     if not state.is_ended:
-        return Hold()
+        return ""
     if state.status is RunStatus.FINISHED:
         return None
     reason = f": {state.reason}" if state.reason else "."
-    return Hold(f"It waited for {name}, which was {state.status}{reason} Resume that one, then this one.")
+    return f"It waited for {name}, which was {state.status}{reason} Resume that one, then this one."
 
 
 def _open(runs_root: Path, run_id: str) -> RunDirectory | None:
