@@ -9,7 +9,7 @@ from itertools import product
 from sqlalchemy import Connection, Engine, RowMapping, Table, insert, select, text
 
 from db.connections.session import Database
-from db.ingest.trajectory_blocks import INSERTED, pack_facts, pack_ids
+from db.ingest.event_rows import INSERTED, pack_facts, pack_ids
 from db.tables import models
 
 FIRST_SHARE = 0.7

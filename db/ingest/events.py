@@ -12,6 +12,14 @@ From a run directory to rows, for a run of two attempts whose worker was killed 
 4. Attempt 2 resumes from the checkpoint at step 5, so its first step is 6. That says where it resumed
    (`Supersession`): rows of attempt 1 after step 5 stay, with `is_superseded` set, and every query leaves them out.
    The marks depend on the set of events alone, not on their order: a rebuilt database has the same.
+
+       (attempt, seq)  event      rows
+       (1, 2)          status     attempts (1, running), the run's row: running
+       (1, 9)          step 6     steps (6, 1), metrics (6, 1, "reward/mean"), trajectories, replays, buffer_changes
+       (1, 10)         step 7     the same with (7, 1)
+       (2, 3)          step 6     the same with (6, 2); attempts (2, resumed_from_step=5); (6, 1) and (7, 1) superseded
+       (1, 9) again    step 6     none
+
 5. The run's summary is computed again from rows that are not superseded (`refresh_summary`), and its state follows the
    newest attempt, always forward (`_record_statuses`). What no event can say, such as an end by a kill, the supervisor
    sets (`set_status`).
@@ -157,7 +165,7 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
         supersession = Supersession(connection, run_key)
         supersession.note(new)
         collector = RowCollector(run_key, supersession.is_superseded)
-        for event in _without_repeated_steps(connection, run_key, new):
+        for event in new:
             try:
                 collector.add(event)
             except (KeyError, TypeError, ValueError) as error:
@@ -203,28 +211,6 @@ def _unseen(connection: Connection, run_key: int, events: Sequence[Event]) -> li
     for attempt, seq in connection.execute(seen):
         offered.pop((attempt, seq), None)
     return [offered[key] for key in sorted(offered)]
-
-
-def _without_repeated_steps(connection: Connection, run_key: int, events: Sequence[Event]) -> list[Event]:
-    """Leave out steps that their attempt recorded before, so that rows of two records of a step are not mixed."""
-    recorded = {(event["attempt"], event["step"]) for event in events if event["kind"] == "step"}
-    if not recorded:
-        return [*events]
-    steps = models.steps
-    numbers = [step for _, step in recorded]
-    query = select(steps.c.attempt, steps.c.step).where(
-        steps.c.run_key == run_key, steps.c.step.between(min(numbers), max(numbers))
-    )
-    known = {(attempt, step) for attempt, step in connection.execute(query)}
-    kept = []
-    for event in events:
-        if event["kind"] == "step":
-            key = (event["attempt"], event["step"])
-            if key in known:
-                continue
-            known.add(key)
-        kept.append(event)
-    return kept
 
 
 def _ensure_attempts(connection: Connection, run_key: int, events: Sequence[Event]) -> None:

@@ -25,9 +25,6 @@ def find_cases(
 
     A valid chain of thought beside an invalid one comes first, then code in the uncertain one alone, then a wide gap
     in entropy; `only_telling` keeps the first kind only.
-
-    Raises:
-        UnknownRunError: There is no such run.
     """
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)

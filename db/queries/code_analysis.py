@@ -36,9 +36,6 @@ def code_lines(database: Database, run_id: str, judge_run_id: str | None = None)
 
     Verdicts are those of a judge's job, or without one the oracle's; a user's verdict counts before both. Trajectories
     that were not checked for code are left out.
-
-    Raises:
-        UnknownRunError: There is no such run.
     """
     trajectories = models.trajectories
     with database.read() as connection:
@@ -74,11 +71,7 @@ def code_lines(database: Database, run_id: str, judge_run_id: str | None = None)
 
 
 def rule_counts(database: Database, run_id: str) -> list[RuleCount]:
-    """Return how many trajectories of a run fit which rules; empty if no rules were applied.
-
-    Raises:
-        UnknownRunError: There is no such run.
-    """
+    """Return how many trajectories of a run fit which rules; empty if no rules were applied."""
     trajectories = models.trajectories
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, None)
@@ -97,11 +90,7 @@ def rule_counts(database: Database, run_id: str) -> list[RuleCount]:
 
 
 def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, limit: int = 50) -> list[RuleHit]:
-    """Return trajectories that fit a rule, newest first; without a bit those with a Python block.
-
-    Raises:
-        UnknownRunError: There is no such run.
-    """
+    """Return trajectories that fit a rule, newest first; without a bit those with a Python block."""
     trajectories, texts = models.trajectories, models.trajectory_texts
     fits = trajectories.c.has_python_block if rule_bit is None else trajectories.c.code_rules.bitwise_and(rule_bit) != 0
     with database.read() as connection:
@@ -130,11 +119,7 @@ def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, lim
 def entropy_points(
     database: Database, run_id: str, judge_run_id: str | None = None, max_points: int = MAX_POINTS
 ) -> EntropyPoints:
-    """Return the answer-correct trajectories of a run; of more than `max_points` an evenly spread part.
-
-    Raises:
-        UnknownRunError: There is no such run.
-    """
+    """Return the answer-correct trajectories of a run; of more than `max_points` an evenly spread part."""
     trajectories = models.trajectories
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
@@ -161,11 +146,7 @@ def entropy_points(
 
 
 def group_rates(database: Database, run_id: str) -> list[float]:
-    """Return the correctness rate of the fresh rollouts of every group that is not superseded.
-
-    Raises:
-        UnknownRunError: There is no such run.
-    """
+    """Return the correctness rate of the fresh rollouts of every group that is not superseded."""
     trajectories = models.trajectories
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, None)
@@ -227,9 +208,6 @@ def share_timeline(
 
     Trajectories whose property is not known (from a file, or without a verdict) are left out of every share. A branch's
     buffer begins with its parent's.
-
-    Raises:
-        UnknownRunError: There is no such run.
     """
     rollouts, successes, replays, changes = _Counts(), _Counts(), _Counts(), _Counts()
     with database.read() as connection:

@@ -53,9 +53,6 @@ def draw_effects(database: Database, run_id: str, num_rollouts: int | None) -> l
     """Return the effect of a replay over all, by bucket, by time since the last attempt and by the replay's entropy.
 
     `num_rollouts` is K, or None where buckets are not of correct rollouts: changes are then from 0.
-
-    Raises:
-        UnknownRunError: There is no such run.
     """
     with database.read() as connection:
         seen = _observations(connection, run_id)

@@ -204,11 +204,7 @@ def list_verdicts(
     before: int | None = None,
     limit: int = 50,
 ) -> list[JudgedRow]:
-    """Return a page of answer-correct trajectories with their verdicts, newest first; `before` is the last row's key.
-
-    Raises:
-        UnknownRunError: There is no such run, or no such judge.
-    """
+    """Return a page of correct trajectories with their verdicts, newest first; `before` is the last row's key."""
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         query = _rows(judged).where(*_conditions(connection, judged, run_id, judge_run_id, which))
@@ -222,11 +218,7 @@ def list_verdicts(
 def get_verdicts(
     database: Database, run_id: str, trajectory_id: int, judge_run_id: str | None = None
 ) -> JudgedRow | None:
-    """Return one trajectory with its verdicts, None if the run has none of this id.
-
-    Raises:
-        UnknownRunError: There is no such run, or no such judge.
-    """
+    """Return one trajectory with its verdicts, None if the run has none of this id."""
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         is_it = models.trajectories.c.trajectory_id == trajectory_id
@@ -235,11 +227,7 @@ def get_verdicts(
 
 
 def count_verdicts(database: Database, run_id: str, judge_run_id: str | None = None) -> dict[VerdictFilter, int]:
-    """Return how many answer-correct trajectories each filter lists, at most `MAX_COUNT` + 1.
-
-    Raises:
-        UnknownRunError: There is no such run, or no such judge.
-    """
+    """Return how many answer-correct trajectories each filter lists, at most `MAX_COUNT` + 1."""
     key = models.trajectories.c.trajectory_key
     counts = {}
     with database.read() as connection:
@@ -252,11 +240,7 @@ def count_verdicts(database: Database, run_id: str, judge_run_id: str | None = N
 
 
 def agreement(database: Database, run_id: str, judge_run_id: str | None = None) -> list[AgreementRow]:
-    """Return how a judge agrees with the oracle and with users; without a judge, how the oracle agrees with users.
-
-    Raises:
-        UnknownRunError: There is no such run, or no such judge.
-    """
+    """Return how a judge agrees with the oracle and with users; without a judge, how the oracle agrees with users."""
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         others: list[tuple[str, Any]] = [("users", judged.user)]

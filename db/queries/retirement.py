@@ -58,11 +58,7 @@ class Attempts(NamedTuple):
 
 
 def retirement_lines(database: Database, run_id: str, rollouts_per_question: int) -> list[RetirementLine]:
-    """Return attempts and later attempts by bucket, those in no bucket first; a branch's parent does not count.
-
-    Raises:
-        UnknownRunError: There is no such run.
-    """
+    """Return attempts and later attempts by bucket, those in no bucket first; a branch's parent does not count."""
     with database.read() as connection:
         attempts = _attempts(connection, run_id, require_run_key(connection, run_id))
     buckets = sorted({*attempts.buckets.tolist(), *attempts.retired_from.tolist()} - {_NEVER})
@@ -90,9 +86,6 @@ def retired_questions(database: Database, run_id: str) -> list[tuple[str, str]]:
     """Return question and answer of every retired question, by index.
 
     Questions of built-in tasks are their prompts; of others it is the question without its template where recorded.
-
-    Raises:
-        UnknownRunError: There is no such run.
     """
     changes, questions = models.buffer_changes, models.questions
     with database.read() as connection:

@@ -88,11 +88,7 @@ def list_ends(database: Database) -> dict[str, tuple[str, str, int]]:
 
 
 def run_spec(database: Database, run_id: str) -> dict[str, Any]:
-    """Return the specification that a run was started with.
-
-    Raises:
-        UnknownRunError: There is no such run.
-    """
+    """Return the specification that a run was started with."""
     with database.read() as connection:
         run_key = require_run_key(connection, run_id)
         spec: dict[str, Any] = connection.scalars(

@@ -9,6 +9,13 @@ from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import MarkCount, MarkedRow, MarkedTrajectory
 from db.tables import models
 
+IS_ITS_QUESTION = and_(
+    models.questions.c.run_key == models.trajectories.c.run_key,
+    models.questions.c.question_set == "training",
+    models.questions.c.question_index == models.trajectories.c.question_index,
+)
+"""Joins a trajectory with the question that it answers."""
+
 
 def get_trajectory(database: Database, run_id: str, trajectory_id: int) -> TrajectoryRow | None:
     """Return one trajectory, that of the attempt that is not superseded, or None if there is none of this id."""
@@ -57,14 +64,7 @@ def _rows() -> Select[Any]:
     source: FromClause = (
         table.join(models.runs)
         .join(texts, texts.c.trajectory_key == table.c.trajectory_key)
-        .outerjoin(
-            questions,
-            and_(
-                questions.c.run_key == table.c.run_key,
-                questions.c.question_set == "training",
-                questions.c.question_index == table.c.question_index,
-            ),
-        )
+        .outerjoin(questions, IS_ITS_QUESTION)
     )
     return select(
         table, models.runs.c.run_id, texts.c.text, questions.c.question_id, replay_count().label("num_replays")
@@ -111,11 +111,6 @@ def marked_trajectories(database: Database, mark: str, *, limit: int = 500) -> l
         trajectories.c.attempt == marks.c.attempt,
         trajectories.c.trajectory_id == marks.c.trajectory_id,
     )
-    is_asked = and_(
-        questions.c.run_key == trajectories.c.run_key,
-        questions.c.question_set == "training",
-        questions.c.question_index == trajectories.c.question_index,
-    )
     query = (
         select(
             runs.c.run_id, marks.c.attempt, marks.c.trajectory_id, marks.c.mark, marks.c.comment,
@@ -123,7 +118,7 @@ def marked_trajectories(database: Database, mark: str, *, limit: int = 500) -> l
             questions.c.answer, trajectories.c.reward, trajectories.c.mean_entropy, trajectories.c.num_tokens,
             texts.c.text,
         )
-        .select_from(marks.join(runs).join(trajectories, is_it).join(questions, is_asked))
+        .select_from(marks.join(runs).join(trajectories, is_it).join(questions, IS_ITS_QUESTION))
         .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
         .where(marks.c.mark == mark)
         .order_by(marks.c.at.desc(), trajectories.c.trajectory_key.desc())

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, Engine, Integer, cast, func, select
 
-from db.ingest.event_rows import trajectory_key
-from db.ingest.trajectory_blocks import FACTS, IDS, NONE, VERDICTS
+from db.ingest.event_rows import FACTS, IDS, NONE, VERDICTS, trajectory_key
 from db.queries.text_search import Keys, all_matching
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models

@@ -6,7 +6,7 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from db.connections.session import Database
-from db.ingest.trajectory_blocks import VERDICTS
+from db.ingest.event_rows import VERDICTS
 from db.queries.text_search import Keys, all_matching, newest_matching, split_words
 from db.queries.trajectories import replay_count
 from db.queries.trajectory_columns import FLAGS, TrajectoryColumns, code_of, columns_of_run, read_columns

@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from db.connections.session import Database
+from db.queries.trajectories import IS_ITS_QUESTION
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty, OutcomeCell, WrongAnswer
 from db.tables import models
 from db.tables.shared_reads import require_run_key
@@ -42,11 +43,7 @@ class JudgedTrajectories:
 
 
 def judged_trajectories(connection: Connection, run_id: str, judge_run_id: str | None) -> JudgedTrajectories:
-    """Return a run's trajectories with the verdicts of a judge's job, or without one of the task's oracle.
-
-    Raises:
-        UnknownRunError: There is no such run, or no such judge.
-    """
+    """Return a run's trajectories with the verdicts of a judge's job, or without one of the task's oracle."""
     run_key = require_run_key(connection, run_id)
     if judge_run_id is None:
         return judged_by_oracle(run_key)
@@ -118,11 +115,7 @@ def _with_overrides(run_key: int, by_judge: ColumnElement[bool | None], votes: S
 
 
 def outcome_cells(database: Database, run_id: str, judge_run_id: str | None = None) -> list[OutcomeCell]:
-    """Return a run's trajectories by answer and verdict, right answers first; cells without any are left out.
-
-    Raises:
-        UnknownRunError: There is no such run.
-    """
+    """Return a run's trajectories by answer and verdict, right answers first; cells without any are left out."""
     trajectories = models.trajectories
     is_correct, entropy = trajectories.c.reward >= 1.0, trajectories.c.mean_entropy
     with database.read() as connection:
@@ -145,17 +138,8 @@ def outcome_cells(database: Database, run_id: str, judge_run_id: str | None = No
 
 
 def wrong_answers(database: Database, run_id: str) -> list[WrongAnswer]:
-    """Return the newest `MAX_WRONG_ANSWERS` wrong answers with their questions, newest first.
-
-    Raises:
-        UnknownRunError: There is no such run.
-    """
+    """Return the newest `MAX_WRONG_ANSWERS` wrong answers with their questions, newest first."""
     trajectories, texts, questions = models.trajectories, models.trajectory_texts, models.questions
-    is_its_question = and_(
-        questions.c.run_key == trajectories.c.run_key,
-        questions.c.question_index == trajectories.c.question_index,
-        questions.c.question_set == "training",
-    )
     of_trajectory = ("trajectory_id", "step", "question_index", "mean_entropy", "correctness_rate")
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, None)
@@ -167,7 +151,7 @@ def wrong_answers(database: Database, run_id: str) -> list[WrongAnswer]:
                 texts.c.text,
             )
             .join_from(trajectories, texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
-            .join(questions, is_its_question)
+            .join(questions, IS_ITS_QUESTION)
             .where(*judged.conditions, trajectories.c.reward < 1.0)
             .order_by(trajectories.c.step.desc(), trajectories.c.trajectory_id.desc())
             .limit(MAX_WRONG_ANSWERS)

@@ -173,7 +173,7 @@ trajectory_blocks = Table(
     Column("replayed", LargeBinary, nullable=False),
     Column("facts", LargeBinary, nullable=False),
 )
-"""The facts that lists filter by, one packed row per step; see `db.ingest.trajectory_blocks`."""
+"""The facts that lists filter by, one packed row per step; see `db.ingest.event_rows`."""
 
 replays = Table(
     "replays",

@@ -2,12 +2,11 @@ import pytest
 import typer
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 from typer.testing import CliRunner
 
 from bench import synthetic_runs
 from bench.synthetic_runs import SyntheticRunsError, SyntheticSize, add_synthetic_runs
-from bench.synthetic_trajectories import make_blocks
 from db.connections.opening import open_database
 from db.queries import lineage, metrics, runs, trajectory_list
 from db.rows.trajectories import TrajectoryFacets
@@ -99,17 +98,3 @@ def test_the_program_fills_the_database_once_and_marks_what_it_made(runs_root):
     again = CliRunner().invoke(app, options)
     assert again.exit_code == 1
     assert isinstance(again.exception, SyntheticRunsError)
-
-
-@pytest.mark.usefixtures("template")
-def test_blocks_made_of_other_tables_are_those_of_an_ingest(database):
-    before = blocks(database)
-    database.write(lambda connection: connection.execute(delete(models.trajectory_blocks)))
-    database.write(lambda connection: make_blocks(connection, [1]))
-    assert blocks(database) == before
-    assert len(before) == 11
-
-
-def blocks(database):
-    with database.read() as connection:
-        return sorted(map(tuple, connection.execute(select(models.trajectory_blocks))))

@@ -4,7 +4,6 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ from tests.faults import recorded
 from tests.faults.phased_training import PhasedNumbers
 from tests.faults.small_disk import SmallDisk, mounted
 from tests.faults.small_training import small_spec, train
-from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec
+from tests.jobs.supervisor.toy_bench import toy_spec
 
 pytestmark = pytest.mark.fault_row(4)
 
@@ -38,41 +37,6 @@ DISK_FULL = "The disk is full; free some space and resume the run."
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     with mounted(tmp_path / "disk") as disk:
         yield disk
-
-
-@pytest.fixture
-def small_bench(disk: SmallDisk) -> Iterator[Bench]:
-    """A supervisor, its runs and its database on the small disk."""
-    bench = Bench(disk.path / "runs")
-    bench.runs_root.mkdir()
-    bench.start()
-    yield bench
-    disk.free()
-    bench.supervisor.close()
-    assert processes_of(bench.runs_root) == []
-
-
-def test_a_run_on_a_full_disk_fails_with_a_sentence_and_goes_on_with_room(small_bench, disk, is_long, figure):
-    num_times = 20 if is_long else 1
-    run_id = small_bench.submit(toy_spec(500 * num_times, checkpoint_interval=5))
-    for time in range(num_times):
-        small_bench.look_until(run_id, RunStatus.RUNNING)
-        small_bench.wait_for_step(run_id, 20 * time + 3)
-        disk.fill()
-        small_bench.look_until(run_id, RunStatus.FAILED)
-        assert small_bench.supervisor.state_of(run_id).reason == DISK_FULL
-        disk.free()
-        run_actions.resume(small_bench.runs_root, run_id)
-    small_bench.look_until(run_id, RunStatus.RUNNING)
-    small_bench.wait_for_step(run_id, 20 * num_times + 3)
-    run_actions.stop(small_bench.runs_root, run_id)
-    small_bench.look_until(run_id, RunStatus.STOPPED)
-    run = small_bench.run_of(run_id)
-    with closing(DatabaseIndex(None, small_bench.runs_root)) as index:
-        index.record_state(run, read_state(run))
-        index.refresh(60.0)
-    assert steps_in(None, run) == list(range(1, small_bench.step_of(run_id) + 1))
-    figure("runs that reported a full disk and continued with space", f"{num_times} of {num_times}")
 
 
 @pytest.mark.fault_row(16)

@@ -16,7 +16,6 @@ from db.queries.metrics import metric_series
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from jobs.cli.main import app as command_line
-from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.control import RunStatus
@@ -25,7 +24,7 @@ from jobs.runs.report import report_run
 from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.app.conftest import MAIN_SCRIPT
 from tests.db.conftest import KINDS, new_database, postgres_server, postgres_template, sqlite_template  # noqa: F401
-from tests.db.recorded_runs import contents_after, ingest_run, new_run, record_attempt
+from tests.db.recorded_runs import ingest_run
 from tests.step_reports import make_questions, make_report
 
 pytestmark = pytest.mark.fault_row(8)
@@ -36,38 +35,6 @@ COMMANDS = (
     "query trajectory RUN 0",
 )  # fmt: skip
 PAGES = ("runs", "run", "compare", "replay_buffer", "trajectories", "selection_audit", "snowball", "system")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_step_twice_counts_once_and_no_two_records_are_mixed(kind, tmp_path, new_database, figure):  # noqa: F811
-    run = new_run(tmp_path)
-    record_attempt(run, [1, 2, 3])
-    events = EventReader(run).read().events
-    again = [_differing(event, 100 + event["seq"]) for event in events if event["kind"] == "step"]
-    orders = ([events], [events + again], [[event] for event in events + again], [events, again, again, events])
-    found = [_steps(contents_after(new_database(kind, tmp_path), run, batches)) for batches in orders]
-    assert found == found[:1] * len(orders)
-    figure(f"a step twice in {kind}", "counts once")
-
-
-def _differing(event: dict[str, Any], seq: int) -> dict[str, Any]:
-    """Return another record of a step, with other numbers and with rows that the first has not."""
-    trajectories = [row | {"trajectory_id": row["trajectory_id"] + 1_000} for row in event["trajectories"]]
-    metrics = event["metrics"] | {"reward/mean": -1.0, "loss/total": 9.0}
-    return event | {"seq": seq, "metrics": metrics, "trajectories": trajectories}
-
-
-def _steps(found: dict[str, Any]) -> dict[str, Any]:
-    names = (
-        "steps",
-        "metrics",
-        "trajectories",
-        "trajectory_texts",
-        "buffer_changes",
-        "candidates",
-        "trajectory_blocks",
-    )
-    return {name: found[name] for name in names}
 
 
 ODD_NUMBERS = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, float(2**63))

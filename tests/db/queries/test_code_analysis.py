@@ -33,15 +33,10 @@ STEPS = [
 @pytest.mark.parametrize(
     ("rate", "difficulty"),
     [
-        (0.0, None),
-        (0.125, Difficulty.HARD),
-        (0.25, Difficulty.HARD),
-        (0.375, Difficulty.MEDIUM),
-        (0.75, Difficulty.MEDIUM),
-        (0.875, Difficulty.EASY),
-        (1.0, None),
+        (0.0, None), (0.125, Difficulty.HARD), (0.25, Difficulty.HARD), (0.375, Difficulty.MEDIUM),
+        (0.75, Difficulty.MEDIUM), (0.875, Difficulty.EASY), (1.0, None),
     ],
-)
+)  # fmt: skip
 def test_difficulty_follows_the_papers_brackets(database, tmp_path, rate, difficulty):
     group = [Response() if item < 8 * rate else WRONG for item in range(8)]
     ingest_run(database, record_steps(tmp_path, [Step({0: group})]))

@@ -19,7 +19,6 @@ from db.queries.judging import (
     list_verdicts,
     list_votes,
 )
-from db.queries.runs import list_runs
 from db.queries.verdicts import judged_trajectories
 from db.rows.chains_of_thought import AgreementRow
 from db.rows.judging import LabelledVoteRow, VerdictFilter
@@ -30,7 +29,7 @@ from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
-from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job, server_spec
+from tests.jobs.judging.chain_runs import new_job, record_chains, server_spec
 
 KINDS = ["valid", "lucky", "wrong", "code"]
 AT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -53,12 +52,6 @@ def ingest_job(database, job) -> int:
     return events.ingest_events(database, job.run_id, batch.events, batch.position)
 
 
-def oracle_job(runs_root):
-    job = new_job(runs_root, oracle_spec())
-    run_job(job)
-    return job
-
-
 def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirectory:
     """Record votes given as (item, trajectory, outcome, label), numbered by item."""
     judged = {"file": source} if source.endswith(".jsonl") else {"run_id": source}
@@ -77,19 +70,6 @@ def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirec
         writer.append(VOTES_EVENT, {"votes": [fields]})
     writer.close()
     return job
-
-
-def test_a_judges_verdicts_are_counted_beside_the_run_that_they_are_on(database, tmp_path):
-    ingest_run(database, record_chains(tmp_path, [KINDS, KINDS]))
-    ingest_job(database, oracle_job(tmp_path))
-    [judge] = list_judges(database, "trained")
-    assert (judge.judge_run_id, judge.judge, judge.prompt) == ("judged", "chains oracle", "none")
-    assert (judge.num_responses, judge.num_valid, judge.num_invalid, judge.num_unjudged) == (6, 2, 4, 0)
-    assert list_judges(database, "another") == []
-    assert list_judges(database) == [judge]
-    assert count_issues(database, "judged") == {"calculation": 2, "omission": 2}
-    assert count_reasons(database, "judged") == {}
-    assert {row.run_id: row.kind for row in list_runs(database)} == {"trained": "train", "judged": "judge"}
 
 
 @pytest.mark.parametrize("issues", [[[1]], [{"a": 1}], [None, "x"], {"a": 1}, "logical"])
@@ -119,6 +99,9 @@ def test_the_majority_of_several_votes_is_the_verdict(database, tmp_path):
     assert (judge.num_valid, judge.num_invalid, judge.num_unjudged) == (1, 1, 1)
     assert (judge.num_votes, judge.num_responses, judge.num_tokens) == (7, 3, 70)
     assert count_reasons(database, "voted") == {"no_box": 1}
+    assert count_issues(database, "voted") == {"logical": 3}
+    assert list_judges(database) == [judge]
+    assert list_judges(database, "another") == []
     rows = list_votes(database, "trained", 0)
     assert [(row.vote, row.outcome, row.issues) for row in rows] == [
         (0, "valid", ()),

@@ -1,13 +1,10 @@
-"""Two who claim the same job, and one who comes back after being given up: each job has one start and one voice."""
+"""Row 7: a worker that was given up and continues when its run was resumed: it ends itself and is not heard."""
 
-import multiprocessing
-import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import psutil
@@ -15,80 +12,16 @@ import pytest
 
 from db.connections.opening import open_database
 from db.queries import metrics, runs
-from jobs.actions.queueing import queue_job
-from jobs.launchers.local import LocalLauncher
 from jobs.runs.attempts import EXIT_NOT_MINE, read_heartbeat, read_outcome, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import ProcessIdentity, identify
-from jobs.supervisor import loop
-from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.open_index import ingest_all
 from tests.jobs.supervisor.toy_bench import TIMEOUT_SECONDS, toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]
 
-NUM_JOBS = {False: 20, True: 1000}
 NUM_STOPS = {False: 2, True: 10}
-NUM_SUPERVISORS = 2
 MORE_STEPS_THAN_ARE_DONE = 100_000
-FORK = multiprocessing.get_context("fork")
-
-
-class NoteLauncher(LocalLauncher):
-    """Starts nothing: notes the start, and the attempt is over."""
-
-    def start(self, run: RunDirectory, attempt: int) -> ProcessIdentity:
-        with (run.path / "starts").open("ab", buffering=0) as file:
-            file.write(b"x")
-        write_outcome(run.attempt_path(attempt), RunStatus.FINISHED, "")
-        identity = identify(os.getpid())
-        assert identity is not None
-        return identity
-
-
-class NoIndex:
-    """A database that nobody asks."""
-
-    def record_state(self, *_: object) -> None: ...
-    def refresh(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class NoLock:
-    """What two machines have of a lock that only one of them sees."""
-
-    def __init__(self, *_: object) -> None: ...
-    def beat(self) -> None: ...
-    def release(self) -> None: ...
-
-
-def look_until_all_started(runs_root: Path, num_jobs: int, barrier: Barrier) -> None:
-    loop.SingleInstance = NoLock  # type: ignore[assignment, misc]
-    supervisor = Supervisor(runs_root, NoIndex(), NoteLauncher(), SupervisorSettings(max_running=num_jobs))
-    barrier.wait()
-    while not all((path.parent / "starts").exists() for path in runs_root.glob("*/run.json")):
-        supervisor.poll()
-    supervisor.poll()
-    supervisor.close()
-
-
-def test_two_supervisors_without_a_lock_between_them_start_each_job_once(tmp_path, is_long, figure):
-    num_jobs = NUM_JOBS[is_long]
-    for _ in range(num_jobs):
-        queue_job(tmp_path, toy_spec())
-    barrier = FORK.Barrier(NUM_SUPERVISORS)
-    arguments = (tmp_path, num_jobs, barrier)
-    together = [FORK.Process(target=look_until_all_started, args=arguments) for _ in range(NUM_SUPERVISORS)]
-    for process in together:
-        process.start()
-    for process in together:
-        process.join()
-    assert [process.exitcode for process in together] == [0, 0]
-    starts = [path.stat().st_size for path in tmp_path.glob("*/starts")]
-    assert starts == [1] * num_jobs
-    assert {tuple(RunDirectory(path.parent).attempts()) for path in tmp_path.glob("*/run.json")} == {(1,)}
-    figure("jobs that two supervisors watched", f"{num_jobs:,}, one start each")
 
 
 def start_toy(program: str, *words: str) -> "subprocess.Popen[bytes]":
