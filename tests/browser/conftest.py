@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from tests.app import web_server
+from tests.app import played, recorded, web_server
 
 BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -56,9 +56,8 @@ def browser():
 def workbench(tmp_path_factory):
     """A server over a folder with recorded runs."""
     runs_root = tmp_path_factory.mktemp("runs")
-    recorded = pytest.importorskip("tests.app.recorded")
     recorded.record_all(runs_root)
-    pytest.importorskip("tests.app.played").record_all(runs_root)
+    played.record_all(runs_root)
     served = web_server.start(runs_root)
     yield served
     served.stop()

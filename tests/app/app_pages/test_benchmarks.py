@@ -160,7 +160,7 @@ def test_benchmark_of_ones_own_has_a_table_and_is_compared(scored_runs, open_pag
     assert (row["Benchmark"], row["Won"]) == ("sums", 1)
 
 
-def test_form_offers_ones_own_benchmarks_and_takes_a_file(runs_root, open_page, tmp_path):
+def test_form_offers_ones_own_benchmarks_takes_a_file_and_names_a_wrong_declaration(runs_root, open_page, tmp_path):
     folder = runs_root / "workbench" / "benchmarks"
     folder.mkdir(parents=True)
     rows = '{"problem": "1+1?", "answer": 2}\n'
@@ -175,11 +175,6 @@ def test_form_offers_ones_own_benchmarks_and_takes_a_file(runs_root, open_page, 
     sources = {choice.name: choice.source for choice in run.job_spec().benchmarks}
     assert sources == {"sums": str(folder / "sums.jsonl"), "other": f"{tmp_path}/data.jsonl"}
     assert run.job_spec().name == "model on sums other"
-
-
-def test_wrong_declaration_leaves_the_form_and_says_which_file(runs_root, open_page):
-    folder = runs_root / "workbench" / "benchmarks"
-    folder.mkdir(parents=True)
     (folder / "a.yaml").write_text("sums: {sauce: a}")
     page = open_page("benchmarks", start="true")
     assert has_text(page, "a.yaml: sums: sauce: there is no such field")
@@ -198,7 +193,7 @@ def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_
 
 
 @pytest.mark.usefixtures("scored_shared")
-def test_scores_over_the_number_of_answers_are_drawn_for_the_models_of_the_address(open_page):
+def test_scores_over_the_number_of_answers_are_drawn_for_the_models_and_the_difficulty_of_the_address(open_page):
     page = open_page("benchmarks", curves="true", of="math500", over="eval-early,eval-late")
     charts = [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
     over_k = [chart for chart in charts if chart["layout"]["xaxis"]["title"]["text"] == "k"]
@@ -211,10 +206,6 @@ def test_scores_over_the_number_of_answers_are_drawn_for_the_models_of_the_addre
     assert has_text(page, "Log-probs of answers are not recorded: ExGRPO")
     page = open_page("benchmarks", curves="true", of="aime24", over="eval-slice")
     assert has_text(page, "No answers to such questions are recorded")
-
-
-@pytest.mark.usefixtures("scored_shared")
-def test_scores_over_the_number_of_answers_are_drawn_by_difficulty(open_page):
     query = {"curves": "true", "of": "math500", "over": "eval-early,eval-late"}
     page = open_page("benchmarks", **query, difficulty="medium")
     assert has_text(page, "0 easy, 1 medium, 0 hard. Difficulty is")

@@ -5,8 +5,6 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunCon
 
 from tests.app import recorded
 
-SECONDS_BETWEEN_CHECKS = 5.0
-
 
 @pytest.fixture
 def intervals(monkeypatch):
@@ -23,14 +21,13 @@ def intervals(monkeypatch):
     return asked
 
 
-@pytest.mark.parametrize("name", ["runs", "benchmarks"])
-def test_without_live_runs_lists_are_checked_only(name, runs_root, open_page, intervals):
-    recorded.record(runs_root, recorded.FINISHED, recorded.FAILED)
+@pytest.mark.parametrize(
+    ("name", "run", "seconds"),
+    [("runs", recorded.FAILED, 5.0), ("benchmarks", recorded.FAILED, 5.0), ("runs", recorded.RUNNING, 2.0)],
+)
+def test_lists_are_read_often_beside_a_live_run_and_else_only_checked(
+    name, run, seconds, runs_root, open_page, intervals
+):
+    recorded.record(runs_root, recorded.FINISHED, run)
     open_page(name)
-    assert min(intervals) == SECONDS_BETWEEN_CHECKS
-
-
-def test_list_with_a_live_run_is_read_every_two_seconds(runs_root, open_page, intervals):
-    recorded.record(runs_root, recorded.FINISHED, recorded.RUNNING)
-    open_page("runs")
-    assert min(intervals) == 2.0
+    assert min(intervals) == seconds

@@ -34,7 +34,9 @@ def metric(page, label):
 
 
 @pytest.mark.usefixtures("recorded_shared")
-def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
+def test_a_running_run_shows_its_pace_a_finished_one_its_gain_and_a_failed_one_why_each_with_what_can_be_done(
+    open_page,
+):
     page = open_page("run", run="run-running")
     assert [element.value for element in page.title] == ["exgrpo live"]
     assert metric(page, "Time left").value == "3 s"
@@ -54,10 +56,6 @@ def test_run_that_was_made_up_says_so(recorded_runs, open_page):
         )
     assert has_text(open_page("run", run="run-finished"), "synthetic run")
     assert not has_text(open_page("run", run="run-failed"), "synthetic run")
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_finished_run_shows_time_taken_and_gain(open_page):
     page = open_page("run", run="run-finished")
     assert metric(page, "Time taken").value == "48 s"
     assert metric(page, "Held-out Avg@8").value == "56.2%"
@@ -66,10 +64,6 @@ def test_finished_run_shows_time_taken_and_gain(open_page):
     assert {"Clone", "Start branch"} <= set(labels(page.button))
     assert not {"Stop", "Resume"} & set(labels(page.button))
     assert len(page.get("plotly_chart")) == 14
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_failed_run_says_why_and_can_be_resumed(open_page):
     page = open_page("run", run="run-failed")
     assert recorded.FAILURE in texts(page)
     assert {"Resume", "Clone"} <= set(labels(page.button))
