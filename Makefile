@@ -21,7 +21,7 @@ USER_VENV := .venv-user
 LONG_startup := --python $(USER_VENV)/bin/python
 # It writes bench/results/learning.json itself, with its curves.
 RESULT_learning := $(VENV)/learning.txt
-NOT_IN_BENCH := crossover crossover_report document embedded_gpu engine_curves other_rollouts real_model_contender snowball snowball_report synthetic_runs \
+NOT_IN_BENCH := crossover crossover_report document embedded_gpu other_rollouts real_model_contender snowball snowball_report synthetic_runs \
     tool_process walks
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 # Files in the order of tests/conftest.py, the longest first.

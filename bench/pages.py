@@ -24,7 +24,7 @@ from sqlalchemy import update
 
 from app import settings
 from app.components.widgets import curves
-from bench import page_browser, page_scripts
+from bench import page_browser
 from bench.report import Figure, report
 from bench.stopwatch import Stopwatch
 from bench.synthetic_runs import SyntheticSize, add_made_up_runs, recorded_run
@@ -205,7 +205,7 @@ def _measure(runs_root: Path, database_url: str | None, measured: Sequence[View]
                 for query in view.queries:
                     query(database, item)
         figures |= watch.figures(f"{view.name}_database_ms")
-        watch = page_scripts.time_script(view.page, view.query, view.changes, repeats)
+        watch = page_browser.time_script(view.page, view.query, view.changes, repeats)
         figures |= watch.figures(f"{view.name}_server_ms")
     database.close()
     return figures
