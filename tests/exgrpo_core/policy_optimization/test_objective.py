@@ -75,7 +75,7 @@ def test_token_mean_averages_inside_a_trajectory_first():
     assert float(loss) == pytest.approx(-3.5)
 
 
-def test_loss_scale_multiplies_the_policy_term_only():
+def test_policy_loss_factor_multiplies_the_policy_term_only():
     inputs = packed([0.0], [0.0], [1.0], [False], entropies=torch.tensor([2.0], dtype=torch.float64))
     scaled = loss_of(inputs, policy_loss_factor=64.0, entropy_coefficient=0.5)
     assert float(scaled.loss) == pytest.approx(-64 / 10 - 0.5 * 2.0)
