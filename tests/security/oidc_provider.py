@@ -20,7 +20,6 @@ class OidcProvider:
 
     def __init__(self) -> None:
         self.claims: dict[str, object] = {}
-        self.audience = CLIENT_ID
         self.redirects: list[str] = []
         self._key = RSAKey.generate_key(2048, {"kid": "one"})
         self._granted: dict[str, dict[str, str]] = {}
@@ -97,7 +96,7 @@ class OidcProvider:
         challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest()).rstrip(b"=")
         assert challenge.decode() == query["code_challenge"]
         now = int(time.time())
-        claims = {"iss": self.issuer, "aud": self.audience, "iat": now, "exp": now + 600, "nonce": query.get("nonce")}
+        claims = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 600, "nonce": query.get("nonce")}
         id_token = jwt.encode({"alg": "RS256", "kid": "one"}, claims | self.claims, self._key)
         return {
             "access_token": secrets.token_urlsafe(12),

@@ -238,12 +238,3 @@ def test_somebody_without_a_role_sees_nothing_of_the_workbench(browser, provider
     page.get_by_text("No role for you here").wait_for()
     assert RUN not in page.content()
     page.context.close()
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-def test_a_token_for_another_client_signs_nobody_in(browser, provider, served, monkeypatch):
-    monkeypatch.setattr(provider, "audience", "another-client")
-    page = open_signed_in(browser, provider, served, ADMIN)
-    page.get_by_role("link", name="Sign in").wait_for()
-    page.context.close()

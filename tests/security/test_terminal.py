@@ -15,18 +15,10 @@ from tests.security import hostile
 CLI = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "200"})
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 COMMANDS = (
-    ["runs", "--all"],
-    ["show", hostile.RUN],
-    ["logs", hostile.RUN],
-    ["query", "trajectories", hostile.PLAYED],
-    ["query", "trajectory", hostile.PLAYED, "1"],
-    ["query", "marks"],
-    ["query", "scores"],
-    ["query", "journal"],
-    ["query", "candidates", hostile.PLAYED],
-    ["query", "verdicts", hostile.THOUGHTS],
-    ["case", "find", hostile.THOUGHTS],
-)
+    "runs --all", f"show {hostile.RUN}", f"logs {hostile.RUN}", f"query trajectories {hostile.PLAYED}",
+    f"query trajectory {hostile.PLAYED} 1", "query marks", "query scores", "query journal",
+    f"query candidates {hostile.PLAYED}", f"query verdicts {hostile.THOUGHTS}", f"case find {hostile.THOUGHTS}",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +29,9 @@ def runs_root(tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("words", COMMANDS)
 def test_no_command_prints_what_a_terminal_obeys(runs_root, words):
-    result = CLI.invoke(app, [*words, "--runs-root", str(runs_root)])
+    result = CLI.invoke(app, [*words.split(), "--runs-root", str(runs_root)])
     assert result.exit_code == 0, result.output
     assert OBEYED.findall(result.output) == []
 

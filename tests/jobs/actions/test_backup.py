@@ -1,13 +1,11 @@
 import json
 import os
 import shutil
-import subprocess
 import tarfile
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from db.connections.opening import open_database
@@ -22,14 +20,12 @@ from jobs.runs.journal import Journal
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.db.table_contents import contents
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
-from tests.postgres import running_server
-from tests.tools import require_tool
 
 BOOKKEEPING = {"ingest_positions", "alembic_version"}
 
 
-def shown(runs_root, database_url=None) -> dict[str, list]:
-    with closing(open_database(database_url, runs_root)) as database:
+def shown(runs_root) -> dict[str, list]:
+    with closing(open_database(None, runs_root)) as database:
         return {name: rows for name, rows in contents(database).items() if name not in BOOKKEEPING}
 
 
@@ -75,6 +71,9 @@ def test_a_restored_workbench_holds_the_same_runs_journal_and_database(bench, us
     assert names[0] == "workbench/workbench.db"
     assert max(checkpoints) < min(others)
     assert max(others) < names.index("workbench/journal.jsonl")
+    run_actions.tag(again, used, "later")
+    assert ingest_all(again, None)
+    assert len(shown(again)["tags"]) == len(before["tags"]) + 1
 
 
 def test_the_database_can_be_built_anew_from_a_backup_without_it(used, bench, tmp_path):
@@ -116,26 +115,6 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
             copy.supervisor.close()
         steps = {row[1] for row in shown(copy.runs_root)["steps"]}
         assert len(steps) == 60
-
-
-@pytest.mark.slow
-@pytest.mark.postgres
-def test_postgresql_comes_back_from_its_dump_and_takes_in_what_came_later(bench, used, tmp_path):
-    pg_dump, pg_restore = require_tool("pg_dump"), require_tool("pg_restore")
-    with running_server() as url:
-        assert ingest_all(bench.runs_root, url)
-        before = shown(bench.runs_root, url)
-        dump = tmp_path / "database.dump"
-        subprocess.run([pg_dump, "--format=custom", f"--file={dump}", f"--dbname={url}"], check=True)
-        assert not back_up(bench.runs_root, url, tmp_path / "runs.tar").has_database
-        restore(tmp_path / "runs.tar", tmp_path / "again")
-        subprocess.run([require_tool("createdb"), f"--maintenance-db={url}", "restored"], check=True)
-        restored_url = make_url(url).set(database="restored").render_as_string(hide_password=False)
-        subprocess.run([pg_restore, "--exit-on-error", f"--dbname={restored_url}", dump], check=True)
-        assert shown(tmp_path / "again", restored_url) == before
-        run_actions.tag(tmp_path / "again", used, "later")
-        assert ingest_all(tmp_path / "again", restored_url)
-        assert len(shown(tmp_path / "again", restored_url)["tags"]) == len(before["tags"]) + 1
 
 
 @pytest.mark.parametrize("place", ["there.tar", "runs/in.tar", "no/x"])
