@@ -56,14 +56,16 @@ class PairedEngines:
         self.log_prob_gap = max(self.log_prob_gap, *gaps)
 
 
-def check_parity(first: PolicyEngine, second: PolicyEngine, objective: ObjectiveSettings, tolerance: float) -> None:
-    """Fail unless two new engines score the same, and do so after an optimizer step with the same metrics."""
+def check_parity(first: PolicyEngine, second: PolicyEngine, objective: ObjectiveSettings) -> None:
+    """Fail unless two new engines score the same and take an optimizer step of the same metrics to the same policy."""
     pair = PairedEngines(first, second)
     candidates = stored(pair.rollout([RolloutRequest(question, 3) for question in make_questions()]))
     pair.entropies(*candidates)
     pair.update([make_mini_batch()], objective)
+    pair.assert_equal(1e-4)
+    # A first step of Adam follows the signs of gradients, those of near-zero ones included.
     pair.entropies(*candidates)
-    pair.assert_equal(tolerance)
+    assert pair.log_prob_gap < 0.02
 
 
 def make_mini_batch() -> MiniBatch:

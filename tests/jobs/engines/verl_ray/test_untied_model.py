@@ -14,4 +14,4 @@ ARCHITECTURE = "qwen2_untied"
 
 def test_scores_and_the_gradient_of_several_micro_batches_are_those_of_the_embedded_engine(tmp_path):
     with open_engine(tmp_path, 2, architecture=ARCHITECTURE, has_rollouts=False) as engine:
-        check_parity(make_engine(ARCHITECTURE), engine, build_objective(CONFIG, is_replay_open=True), 1e-3)
+        check_parity(make_engine(ARCHITECTURE), engine, build_objective(CONFIG, is_replay_open=True))
