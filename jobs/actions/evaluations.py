@@ -12,7 +12,7 @@ from jobs.preflight.chat_template import check_chat_template, read_chat_template
 from jobs.preflight.evaluation_fit import check_fit, refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
 from jobs.preflight.resolution import check_awaited_job
-from jobs.recording.event_reader import iterate_events
+from jobs.recording.event_reader import held_out_scores, iterate_events
 from jobs.runs.checkpoints import list_steps
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import NEWEST, CommandError, find_checkpoint, find_run_id, open_run
@@ -50,14 +50,19 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
 def _best_step(runs_root: Path, run_text: str) -> str:
     """Return RUN@STEP of the checkpoint with the highest held-out score."""
     run = open_run(runs_root, find_run_id(runs_root, run_text))
-    scores: dict[int, float] = {}
-    for event in iterate_events(run, "evaluation"):
-        if event["question_set"] == "held_out":
-            scores[event["step"]] = sum(event["num_correct"]) / event["samples_per_question"]
-    scored = [step for step in list_steps(run.checkpoints_path) if step in scores]
+    scores = held_out_scores(run)
+    written = {event["step"] for event in iterate_events(run, "checkpoint")}
+    there = list_steps(run.checkpoints_path)
+    scored = [step for step in sorted({*written, *there}) if step in scores]
     if not scored:
         raise CommandError(f"{run_text}@{BEST}: no checkpoint of {run.run_id} has a held-out score; name a step.")
-    return f"{run.run_id}@{max(scored, key=scores.__getitem__)}"
+    best = max(scored, key=scores.__getitem__)
+    if best not in there:
+        left = ", ".join(map(str, there)) or "none"
+        raise CommandError(
+            f"{run_text}@{BEST}: the checkpoint of the best held-out score, of step {best}, is gone; there are: {left}."
+        )
+    return f"{run.run_id}@{best}"
 
 
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:

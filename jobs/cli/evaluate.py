@@ -106,10 +106,10 @@ def _report_contamination(runs_root: Path, target: str, spec: "EvalSpec", data: 
     loaded = [load_benchmark(choice, protocol_of(choice)) for choice in spec.benchmarks]
     training_texts = [] if data is None else [row.question_text for row in read_rows(DataSource(data)).rows]
     from jobs.contamination.probes import probe_model
-    from jobs.engines.embedded.model import load_policy, resolve_device
+    from jobs.engines.embedded.first_look import open_model
     from jobs.pretrained.conversion import prepare_model
 
-    policy = load_policy(prepare_model(spec.model.source), resolve_device(spec.model.device), spec.model.revision)
+    policy = open_model(prepare_model(spec.model.source), spec.model.device, spec.model.revision)
     for benchmark in loaded:
         questions = [question.text for question in benchmark.questions]
         report = ContaminationReport(

@@ -1,11 +1,23 @@
 """The tokenizer of a model's files, on every engine."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from exgrpo_core.errors import EngineError, first_line
+
+
+def response_texts(
+    tokenizer: PreTrainedTokenizerBase, responses: Sequence[Sequence[int]], end_token_ids: Iterable[int] = ()
+) -> list[str]:
+    """Return what responses say: special tokens of the answer, such as think tags, stay; end and padding go."""
+    left_out = {*end_token_ids, tokenizer.eos_token_id, tokenizer.pad_token_id}
+    kept = [[token for token in response if token not in left_out] for response in responses]
+    texts: list[str] = tokenizer.batch_decode(kept, skip_special_tokens=False)
+    return texts
+
 
 _PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
 """Tokenizers that follow their tokenizer.json exactly; for some model types AutoTokenizer adds tokens to them."""

@@ -34,6 +34,8 @@ class AnsweredQuestion:
     """One finished question: its samples, their outcomes by every scheme, the seed, and the grader that decided."""
 
     question_id: str
+    question: str
+    gold: str
     seed: int
     samples: list[Sample]
     outcomes: list[SideBySide]
@@ -59,6 +61,8 @@ class AnswerLog:
                 try:
                     answered = AnsweredQuestion(
                         question_id=str(record["question_id"]),
+                        question=str(record["question"]),
+                        gold=str(record["gold"]),
                         seed=int(record["seed"]),
                         samples=[Sample(**sample) for sample in record["samples"]],
                         outcomes=[SideBySide(*map(Grade, names)) for names in record["outcomes"]],
@@ -70,12 +74,12 @@ class AnswerLog:
                     answers[answered.question_id] = answered
         return answers
 
-    def append(self, answered: AnsweredQuestion, question: BenchmarkQuestion) -> None:
-        """Write one finished question, with its text and gold answer for readers of the answers."""
+    def append(self, answered: AnsweredQuestion) -> None:
+        """Write one finished question, with its text and gold answer."""
         record = {
             "question_id": answered.question_id,
-            "question": question.text,
-            "gold": question.answer,
+            "question": answered.question,
+            "gold": answered.gold,
             "seed": answered.seed,
             "grader_version": answered.grader_version,
             "samples": [asdict(sample) for sample in answered.samples],

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from exgrpo_core.errors import first_line
 from exgrpo_core.types import Question
+from jobs.evaluation.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
 from jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.specs.train import TrainSpec
@@ -32,8 +33,6 @@ _HASH = re.compile(r"[0-9a-f]{16}")
 _MAX_ROWS = 5
 _MAX_ID_CHARS = 80
 """Longest question id that the database holds."""
-RawRow = Mapping[str, Any]
-_LETTERS = "ABCDEFGHIJ"
 logger = logging.getLogger(__name__)
 FIRST_INDEX = 1_000_000_000
 """Indices of these questions are beyond those of every data set."""
@@ -88,17 +87,56 @@ class _Reading:
 
     origin: str
     protocol: Protocol
+    index_from: Literal[0, 1] | None = None
     notices: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
 
-    def rows(self, source: str | None) -> Iterator[tuple[int, BenchmarkQuestion]]:
-        """Yield (row number from 1, question)."""
+    def rows(self, source: str | None) -> list[tuple[int, BenchmarkQuestion]]:
+        """Return (row number from 1, question); plain rows are read as the whole file shows."""
+        read: dict[int, BenchmarkQuestion | PlainRow] = {}
         for number, raw in iterate_rows(source, self.protocol.hub):
             if "reward_model" not in raw and "data_source" not in raw:
-                yield number, _from_columns(self.origin, number, raw, self.protocol, self.notices)
+                read[number] = read_row(number, raw, self.origin)
             elif self._is_meant(str(raw.get("data_source", ""))):
                 row = check_row(self.origin, number, raw, self.protocol.answer_kind)
-                yield number, BenchmarkQuestion(row.question_id, row.messages, row.answer, row.answer_kind)
+                read[number] = BenchmarkQuestion(row.question_id, row.messages, row.answer, row.answer_kind)
+        reading = self._decide([row for row in read.values() if isinstance(row, PlainRow)])
+        return [
+            (number, self._question(row, reading) if isinstance(row, PlainRow) else row) for number, row in read.items()
+        ]
+
+    def _decide(self, rows: Sequence[PlainRow]) -> GoldReading | None:
+        """Return how gold answers name options, and note how the first row is read."""
+        if not rows:
+            return None
+        first = next((row for row in rows if row.options), rows[0])
+        gold, reading = f"`{first.gold_field}`", None
+        if first.options and self.protocol.answer_kind != "math":
+            reading = decide_reading(rows, self.origin, self.index_from)
+            gold = f"{first.label(reading)}, read from {gold} as {reading.value}"
+        else:
+            gold = f"{first.gold!r:.60}, read from {gold}"
+        asked = f"options {first.options[0][0]} to {first.options[-1][0]}" if first.options else "no options"
+        self.notices.append(f"{self.origin}, row {first.number}: asked with {asked}; the gold answer is {gold}.")
+        return reading
+
+    def _question(self, row: PlainRow, reading: GoldReading | None) -> BenchmarkQuestion:
+        kind = self.protocol.answer_kind
+        if kind == "auto":
+            kind = "choice" if row.options else "math"
+        has_label = kind == "choice" and row.options and reading is not None
+        answer = (row.label(reading) or "") if has_label and reading else gold_text(row.gold)
+        where = f"{self.origin}, row {row.number}"
+        if not row.question.strip() or not answer:
+            raise DataError(f"{where}: expected a question and its gold answer, got {row.gold!r:.60}.")
+        if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
+            raise DataError(f"{where}: expected an option's label as gold answer, got {answer[:60]!r}.")
+        if row.odd:
+            self.notices.append(f"{where}: {row.odd}.")
+        identity = row.identity
+        if identity is None or len(identity) > _MAX_ID_CHARS:
+            identity = hash_question(self.protocol.name, row.text, answer)
+        return BenchmarkQuestion(identity, ({"role": "user", "content": row.text},), answer, kind)
 
     def _is_meant(self, data_source: str) -> bool:
         names = self.protocol.data_sources
@@ -116,7 +154,7 @@ def load_benchmark(choice: BenchmarkChoice, protocol: Protocol) -> LoadedBenchma
             unreadable source.
     """
     origin = Path(choice.source).name if choice.source else protocol.hub.name if protocol.hub else protocol.name
-    reading = _Reading(origin, protocol)
+    reading = _Reading(origin, protocol, choice.index_from)
     rows_of: dict[str, list[int]] = {}
     questions = _merge(origin, reading.rows(choice.source), rows_of)
     _check_repetition(origin, rows_of, protocol)
@@ -144,32 +182,6 @@ def _check_count(reading: _Reading, num_questions: int, choice: BenchmarkChoice)
         f"{reading.origin}: holds {num_questions:,} questions of {protocol.name}, expected {expected}{left_out}; "
         f"{advice}."
     )
-
-
-def _from_columns(origin: str, number: int, raw: RawRow, protocol: Protocol, notices: list[str]) -> BenchmarkQuestion:
-    row = f"{origin}, row {number}"
-    identity, text, gold, odd = read_plain_row(raw, row)
-    answer = _as_text(gold)
-    kind = protocol.answer_kind
-    if kind == "auto":
-        kind = "choice" if any(key in raw for key in ("options", "choices", "Correct Answer")) else "math"
-    if not text.strip() or not answer:
-        raise DataError(f"{row}: expected a question and its gold answer, got {gold!r}.")
-    if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
-        raise DataError(f"{row}: expected an option's label as gold answer, got {answer[:60]!r}.")
-    if odd:
-        notices.append(f"{row}: {odd}.")
-    if identity is None or len(identity) > _MAX_ID_CHARS:
-        identity = hash_question(protocol.name, text, answer)
-    messages: tuple[Message, ...] = ({"role": "user", "content": text},)
-    return BenchmarkQuestion(identity, messages, answer, kind)
-
-
-def _as_text(gold: object) -> str:
-    """Return a gold answer as text; data sets that hold whole numbers as floats mean whole numbers."""
-    if isinstance(gold, float) and gold.is_integer():
-        return str(int(gold))
-    return str(gold).strip() if isinstance(gold, (str, int, float)) and not isinstance(gold, bool) else ""
 
 
 def _merge(
@@ -232,50 +244,6 @@ def iterate_rows(source: str | None, hub: HubDataSet | None) -> Iterator[tuple[i
         yield from iterate_raw_rows(source, split)
     else:
         yield from _iterate_hub(HubDataSet(source, split))
-
-
-def read_plain_row(raw: RawRow, origin: str) -> tuple[str | None, str, object, str | None]:
-    """Return id, question, gold answer and what is odd about a row that is not in verl's schema.
-
-    Known are MATH-500's and AIME's columns (problem, answer), MMLU-Pro's (question, options, answer), ARC's (question,
-    choices, answerKey) and GPQA's (Question, Correct Answer, three incorrect ones, in an order drawn by the question).
-
-    Raises:
-        DataError: The columns are of no known layout; the message begins with `origin`.
-    """
-    identity = next((str(raw[key]) for key in ("question_id", "unique_id", "Record ID", "id") if raw.get(key)), None)
-    if "Question" in raw and "Correct Answer" in raw:
-        return (identity, *_gpqa(raw), None)
-    if "options" in raw and "question" in raw:
-        odd = _contradiction(raw)
-        return identity, _with_options(str(raw["question"]), list(raw["options"])), raw.get("answer"), odd
-    if "choices" in raw and "question" in raw:
-        labels, texts = raw["choices"]["label"], raw["choices"]["text"]
-        lines = "".join(f"{label}) {text}\n" for label, text in zip(labels, texts, strict=True))
-        return identity, f"{raw['question']}\n\n{lines}", raw.get("answerKey"), None
-    for key in ("problem", "question"):
-        if isinstance(raw.get(key), str):
-            return identity, str(raw[key]), raw.get("answer"), None
-    raise DataError(f"{origin}: expected columns of verl's schema or of a published layout, got {', '.join(raw)}.")
-
-
-def _gpqa(raw: RawRow) -> tuple[str, str]:
-    correct = str(raw["Correct Answer"]).strip()
-    options = [correct, *(str(raw[f"Incorrect Answer {number}"]).strip() for number in (1, 2, 3))]
-    random.Random(str(raw["Question"])).shuffle(options)
-    return _with_options(str(raw["Question"]).strip(), options), _LETTERS[options.index(correct)]
-
-
-def _with_options(question: str, options: list[str]) -> str:
-    lines = "".join(f"{letter}) {option}\n" for letter, option in zip(_LETTERS, options, strict=False))
-    return f"{question}\n\n{lines}"
-
-
-def _contradiction(raw: RawRow) -> str | None:
-    answer, index = raw.get("answer"), raw.get("answer_index")
-    if not isinstance(index, int) or not isinstance(answer, str) or _LETTERS[index : index + 1] == answer:
-        return None
-    return f"answer {answer} contradicts answer_index {index}; the answer counts"
 
 
 def _iterate_hub(hub: HubDataSet) -> Iterator[tuple[int, RawRow]]:

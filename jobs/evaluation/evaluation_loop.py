@@ -101,7 +101,7 @@ class EvaluationLoop:
             with self.control.phase(Phase.ANSWERS):
                 for sampled in self.generator.generate(prompted, frozenset(missing), num_samples, seed):
                     answered = self._grade(missing[sampled.question_id], sampled)
-                    log.append(answered, missing[sampled.question_id])
+                    log.append(answered)
                     answers[answered.question_id] = answered
                     self._num_done += 1
                     self._num_asked += 1
@@ -116,18 +116,30 @@ class EvaluationLoop:
         return True
 
     def _finished(self, benchmark: LoadedBenchmark, log: AnswerLog) -> dict[str, AnsweredQuestion]:
-        """Return the answers of earlier attempts; those graded by another version of the grader are graded again."""
-        finished = {
-            question_id: answered
-            for question_id, answered in log.read().items()
-            if len(answered.samples) == benchmark.samples_per_question
-        }
+        """Return the answers of earlier attempts; where the grader or the gold answer changed they are graded again.
+
+        Where the question itself changed it is asked again.
+        """
+        finished: dict[str, AnsweredQuestion] = {}
+        recorded, num_golds, num_texts = log.read(), 0, 0
         for question in benchmark.questions:
-            answered = finished.get(question.question_id)
-            if answered is not None and answered.grader_version != grader_version():
+            answered = recorded.get(question.question_id)
+            if answered is None or len(answered.samples) != benchmark.samples_per_question:
+                continue
+            if answered.question != question.text:
+                num_texts += 1
+                continue
+            if (answered.grader_version, answered.gold) != (grader_version(), question.answer):
+                num_golds += answered.gold != question.answer
                 sampled = SampledQuestion(answered.question_id, answered.seed, answered.samples)
-                finished[question.question_id] = self._grade(question, sampled)
-                log.append(finished[question.question_id], question)
+                answered = self._grade(question, sampled)
+                log.append(answered)
+            finished[question.question_id] = answered
+        if num_golds or num_texts:
+            logger.warning(
+                "%s: the file changed since these answers: %d gold answers, by which they are graded again, and %d "
+                "questions, which are asked again.", benchmark.protocol.name, num_golds, num_texts,
+            )  # fmt: skip
         return finished
 
     def _prompted(self, benchmark: LoadedBenchmark, question: BenchmarkQuestion) -> PromptedQuestion:
@@ -138,7 +150,15 @@ class EvaluationLoop:
     def _grade(self, question: BenchmarkQuestion, sampled: SampledQuestion) -> AnsweredQuestion:
         items = [GradeItem(question.answer, sample.text, question.answer_kind) for sample in sampled.samples]
         outcomes = self.grader.grade_side_by_side(items)
-        return AnsweredQuestion(question.question_id, sampled.seed, sampled.samples, outcomes, grader_version())
+        return AnsweredQuestion(
+            question.question_id,
+            question.text,
+            question.answer,
+            sampled.seed,
+            sampled.samples,
+            outcomes,
+            grader_version(),
+        )
 
     def _beat(self, name: str) -> None:
         """Report the progress in the heartbeat and, at times, in the log with the time left."""
@@ -173,8 +193,8 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
         from jobs.evaluation.local_generators import VllmGenerator
 
         return VllmGenerator(source, spec)
-    from jobs.engines.embedded.model import load_policy, resolve_device
+    from jobs.engines.embedded.first_look import open_model
     from jobs.evaluation.local_generators import EmbeddedGenerator
 
-    policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
+    policy = open_model(source, spec.model.device, spec.model.revision)
     return EmbeddedGenerator(policy, spec.max_response_tokens)

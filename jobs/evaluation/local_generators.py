@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from exgrpo_core.types import Int32Array
-from jobs.engines.embedded.model import PolicyModel, generate
+from jobs.engines.embedded.model import PolicyModel, decode_texts, generate
 from jobs.engines.embedded.sampling import Sampler
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
 from jobs.machine.engine_environments import VLLM_VARIABLES
@@ -40,9 +40,7 @@ class EmbeddedGenerator:
         repeated = [prompt for prompt in prompts for _ in range(num_samples)]
         sampler = Sampler(batch[0].temperature, torch.Generator(self._policy.device).manual_seed(seed))
         generated = generate(self._policy, repeated, self._max_response_tokens, sampler)
-        texts = self._policy.tokenizer.batch_decode(
-            [entry.token_ids.tolist() for entry in generated], skip_special_tokens=True
-        )
+        texts = decode_texts(self._policy, generated)
         samples = [
             Sample(text, item.token_ids.size, item.is_truncated, float(item.log_probs.sum()))
             for text, item in zip(texts, generated, strict=True)

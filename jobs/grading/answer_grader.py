@@ -3,10 +3,10 @@
 | Case | paper | training |
 |---|---|---|
 | no box | unparsed | unparsed |
-| several boxes | the last one | the last one |
+| several boxes | the last one | the last one, with those that commas, `and` or `or` join to it |
 | the last box never closes | unparsed | the last one that closes |
 | choice | the published rules on the letter | the label in the box |
-| mathematics | the published rules with Math-Verify | Math-Verify |
+| mathematics | the published rules with Math-Verify | Math-Verify, mended in `equality.py` |
 
 Choices are never guessed from prose. An answer longer than the cap is unparsed in both.
 """
@@ -26,13 +26,13 @@ from jobs.grading.boxed_answers import (
     closes_thought,
     grade_choice,
     grade_without_verifier,
-    last_boxed,
+    joined_boxes,
     last_boxed_as_published,
 )
 from jobs.grading.reward_function import Grade
 from jobs.grading.worker_process import Comparison, GradingProcess
 
-GRADING_RULES = 1
+GRADING_RULES = 2
 """Version of the rules: raise it when an answer is decided otherwise. Scores of different versions are not compared."""
 AnswerKind = Literal["math", "choice"]
 _LIBRARIES = ("math-verify", "latex2sympy2_extended", "sympy", "pylatexenc")
@@ -145,7 +145,7 @@ class AnswerGrader:
         is_training = scheme is Scheme.TRAINING
         if is_training and self._requires_think_end and not closes_thought(item.response):
             return Grade.UNPARSED
-        boxed = (last_boxed if is_training else last_boxed_as_published)(item.response)
+        boxed = (joined_boxes if is_training else last_boxed_as_published)(item.response)
         if boxed is None or len(boxed) > self._max_answer_chars:
             return Grade.UNPARSED
         if is_training and item.kind == "choice":

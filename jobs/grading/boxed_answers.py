@@ -16,6 +16,10 @@ _INVISIBLE = re.compile(r"\\[,!]|\\(?:left|right)(?![A-Za-z])|\$")
 _SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:,|\{,\})\d{3})+")
 _NUMBER = re.compile(r"[+-]?\d{1,400}(?:\.\d{0,400})?")
+_JOINT = re.compile(
+    r"(?:[\s,;&$~]|\\[()\[\],;!]|\\q?quad(?![a-z])|\band\b|\bor\b|\\text\{\s*(?:and|or|,)\s*\}|[a-z](?:_\{?\d\}?)?\s*=){1,40}"
+)
+"""What may be between two boxes of one answer."""
 THINK_END = "</think>"
 
 
@@ -25,19 +29,39 @@ def last_boxed(text: str) -> str | None:
     Escaped braces are content; a doubly escaped `\\boxed{` is a box too. Of nested boxes the inner one counts; a box
     that never closes does not.
     """
-    open_places: list[int | None] = []
-    best: tuple[int, int] | None = None
+    boxes = _closed_boxes(text)
+    return None if not boxes else text[boxes[-1][1] : boxes[-1][2]]
+
+
+def joined_boxes(text: str) -> str | None:
+    r"""Return the last box, with the boxes before it that only commas, signs or `and` and `or` part from it.
+
+    `\boxed{(2,2)} \text{ and } \boxed{(6,2)}` is `(2,2), (6,2)`: one answer, as Math-Verify reads it.
+    """
+    boxes = _closed_boxes(text)
+    if not boxes:
+        return None
+    first = len(boxes) - 1
+    while first and _JOINT.fullmatch(text[boxes[first - 1][2] + 1 : boxes[first][0]]):
+        first -= 1
+    return ", ".join(dict.fromkeys(text[start:end] for _, start, end in boxes[first:]))
+
+
+def _closed_boxes(text: str) -> list[tuple[int, int, int]]:
+    """Return for each box that closes and holds no other one where it begins, and where its content begins and ends."""
+    open_places: list[tuple[int, int] | None] = []
+    boxes: list[tuple[int, int, int]] = []
     for mark in _MARKS.finditer(text):
         token = mark.group()
         if mark.lastgroup == "box":
-            open_places.append(mark.end())
+            open_places.append((mark.start(), mark.end()))
         elif token == "{":
             open_places.append(None)
         elif token == "}" and open_places:
-            start = open_places.pop()
-            if start is not None and (best is None or start > best[0]):
-                best = (start, mark.start())
-    return None if best is None else text[best[0] : best[1]]
+            place = open_places.pop()
+            if place is not None and (not boxes or place[0] > boxes[-1][0]):
+                boxes.append((*place, mark.start()))
+    return boxes
 
 
 def last_boxed_as_published(text: str) -> str | None:

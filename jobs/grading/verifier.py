@@ -34,6 +34,7 @@ def load_rules() -> dict[str, Compare]:
     """Import Math-Verify and return for each rule its comparison of a gold answer with a given one."""
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
+    from jobs.grading.equality import are_equal
     from jobs.grading.published_rules import equals_by_published_rules
 
     logging.disable(logging.CRITICAL)
@@ -50,10 +51,11 @@ def load_rules() -> dict[str, Compare]:
         return found
 
     def compare_as_rewarded(gold: str, answer: str) -> str:
-        parsed = read(answer)
-        if not parsed:
-            return "unparsed"
-        return "correct" if verify(read(gold), parsed, timeout_seconds=None) else "wrong"
+        def is_verified(left: list[Any], right: list[Any]) -> bool:
+            return bool(verify(left, right, timeout_seconds=None))
+
+        is_equal = are_equal(gold, answer, read, is_verified)
+        return "unparsed" if is_equal is None else "correct" if is_equal else "wrong"
 
     def compare_as_published(gold: str, answer: str) -> str:
         def is_verified(left: str, right: str) -> bool:

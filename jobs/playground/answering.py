@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from exgrpo_core.errors import InputError
-from jobs.engines.embedded.model import GeneratedResponse, PolicyModel, generate, load_policy, resolve_device
+from jobs.engines.embedded.first_look import open_model
+from jobs.engines.embedded.model import GeneratedResponse, PolicyModel, decode_texts, generate
 from jobs.engines.embedded.sampling import Sampler
 from jobs.evaluation.model_folder import find_shards
 from jobs.preflight.local_sources import resolve_source
@@ -105,7 +106,7 @@ def answer(model: ChatModel, request: ChatRequest) -> Iterator[dict[str, object]
     """
     if request.prompt != request.prompt.encode(errors="ignore").decode():
         raise InputError("prompt: holds half of a character; remove it.")
-    policy = load_policy(prepare_model(model.source), resolve_device("auto"), model.revision)
+    policy = open_model(prepare_model(model.source), "auto", model.revision)
     limit = request.max_response_tokens or model.max_response_tokens
     try:
         messages = [{"role": "user", "content": request.prompt}]
@@ -129,7 +130,7 @@ def answer(model: ChatModel, request: ChatRequest) -> Iterator[dict[str, object]
 def _record(policy: PolicyModel, response: GeneratedResponse) -> dict[str, object]:
     ids = response.token_ids.tolist()
     return {
-        "text": policy.tokenizer.decode(ids, skip_special_tokens=True),
+        "text": decode_texts(policy, [response])[0],
         "is_truncated": response.is_truncated,
         "token_ids": ids,
         "entropies": response.entropies.tolist(),

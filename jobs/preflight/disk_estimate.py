@@ -75,7 +75,7 @@ def checkpoint_bytes(shape: ModelShape, spec: TrainSpec) -> int:
     num_written = -(-spec.num_steps // spec.checkpoint_interval)
     frozen = shape.parameters if spec.engine == "verl" and spec.model.lora is not None else 0
     each = shape.trained_parameters(spec.model) * CHECKPOINT_PARAMETER_BYTES + frozen * FROZEN_PARAMETER_BYTES
-    return each * min(num_written, spec.num_checkpoints_kept + 1)
+    return each * min(num_written, spec.num_checkpoints_kept + 1 + spec.keeps_best_checkpoint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,17 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
             check()
     with preflight.collecting(is_local=True, is_disk_space=True):
         check_disk(preflight.spec, runs_root)
+    preflight.notices += _schedule_notices(preflight.spec)
     return preflight
+
+
+def _schedule_notices(spec: TrainSpec) -> Iterator[str]:
+    updates = spec.num_steps * max(1, spec.algorithm.batch_size // spec.algorithm.mini_batch_size)
+    if spec.optim.warmup_steps >= updates:
+        yield (
+            f"optim.warmup_steps: the learning rate is still rising when the run ends ({spec.optim.warmup_steps:,} "
+            f"steps of warm-up, {updates:,} optimizer steps)."
+        )
 
 
 def _chat_fields(spec: TrainSpec) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NoReturn, Protocol
 
@@ -27,6 +27,10 @@ class ChatTokenizer(Protocol):
     def get_chat_template(self) -> str:
         """Return the template for messages alone."""
         ...
+
+
+_TODAY = datetime(2024, 7, 26, tzinfo=UTC)
+"""What templates get for today, so that a run that is resumed, or done again, has the same prompts."""
 
 
 class _GenerationBlocks(Extension):
@@ -68,7 +72,7 @@ def _compile(template: str) -> Template:
     )
     environment.filters["tojson"] = lambda value, **options: json.dumps(value, **({"ensure_ascii": False} | options))
     environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
+    environment.globals["strftime_now"] = _TODAY.strftime
     return environment.from_string(template)
 
 

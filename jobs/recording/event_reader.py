@@ -72,6 +72,12 @@ def iterate_events(run: RunDirectory, kind: str) -> Iterator[dict[str, Any]]:
                         yield event
 
 
+def held_out_scores(run: RunDirectory) -> dict[int, float]:
+    """Return the held-out score of each step that was evaluated: right answers over samples a question."""
+    events = (event for event in iterate_events(run, "evaluation") if event["question_set"] == "held_out")
+    return {event["step"]: sum(event["num_correct"]) / event["samples_per_question"] for event in events}
+
+
 class _Reading:
     """One call of `EventReader.read`."""
 

@@ -181,10 +181,11 @@ def _free_name(damaged: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def prune_checkpoints(checkpoints: Path, num_kept: int) -> None:
-    """Remove all but the newest `num_kept` checkpoints."""
+def prune_checkpoints(checkpoints: Path, num_kept: int, best: int | None = None) -> None:
+    """Remove all but the newest `num_kept` checkpoints and that of the step `best`."""
     for path in list_checkpoints(checkpoints)[num_kept:]:
-        shutil.rmtree(path)
+        if best is None or path != checkpoint_path(checkpoints, best):
+            shutil.rmtree(path)
 
 
 def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:

@@ -205,6 +205,8 @@ class TrainSpec(Spec):
     """Steps between checkpoints; the last step always has one."""
     num_checkpoints_kept: Positive = 3
     """Older checkpoints are removed."""
+    keeps_best_checkpoint: bool = True
+    """Keep the checkpoint of the best held-out score too, for `RUN@best`."""
     resume: ResumeSpec = ResumeSpec()
     recording: RecordingSpec = RecordingSpec()
     verl: VerlSpec = VerlSpec()
@@ -255,6 +257,10 @@ class TrainSpec(Spec):
         if num_external != int(self.algorithm.uses_external_experience):
             text = "expected one of them exactly when algorithm.uses_external_experience is true, and not both."
             yield Mistake(text, "external_experience", "external_column")
+        yield from self._data_mistakes()
+        yield from find_reward_mistakes(self.data.rewards, self.algorithm.reward_kind)
+
+    def _data_mistakes(self) -> Iterator[Mistake]:
         if self.data.source == CHAINS_SOURCE and self.data.template not in {"auto", "none"}:
             yield Mistake("expected auto or none for chains, whose questions are whole prompts.", "data.template")
         if self.data.source == CHAINS_SOURCE and self.validation.benchmarks:
@@ -263,9 +269,15 @@ class TrainSpec(Spec):
         if not is_made and (self.model.warm_seed or self.model.demonstrator_errors is not None):
             text = "expected none, except for chains-warm on chains."
             yield Mistake(text, "model.warm_seed", "model.demonstrator_errors")
+        if self.model.source == CHAINS_WARM_MODEL and self.data.source != CHAINS_SOURCE:
+            text = "expected a folder, GGUF file or hub name: chains-warm knows the letters of chains alone."
+            yield Mistake(text, "model.source")
+        num_questions, batch_size = self.data.num_questions, self.algorithm.batch_size
+        if self.sft is None and num_questions is not None and num_questions < batch_size:
+            text = f"expected at most data.num_questions ({num_questions}), got {batch_size}."
+            yield Mistake(text, "algorithm.batch_size", "data.num_questions")
         if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
             yield Mistake("expected 0, except for chains on the embedded engine.", "data.code_reward_rate")
-        yield from find_reward_mistakes(self.data.rewards, self.algorithm.reward_kind)
 
     def _sft_mistakes(self) -> Iterator[Mistake]:
         if self.sft is None:

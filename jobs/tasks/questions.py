@@ -24,8 +24,17 @@ def hash_question(source: str, text: str, answer: str) -> str:
 
 
 def encode_prompt(tokenizer: TextEncoder, prompt_text: str, adds_special_tokens: bool = False) -> list[int]:
-    """Return the prompt's token ids; `adds_special_tokens` lets the tokenizer put its start token, if any, in front."""
-    return list(tokenizer.encode(prompt_text, add_special_tokens=adds_special_tokens))
+    """Return the prompt's token ids; `adds_special_tokens` lets the tokenizer put its start token, if any, in front.
+
+    What it would put behind the text, such as an end token, is left out: the model has to continue the prompt.
+    """
+    plain = list(tokenizer.encode(prompt_text, add_special_tokens=False))
+    if not adds_special_tokens:
+        return plain
+    whole = list(tokenizer.encode(prompt_text, add_special_tokens=True))
+    starts = (start for start in range(len(whole) - len(plain) + 1) if whole[start : start + len(plain)] == plain)
+    start = next(starts, None)
+    return whole if start is None else whole[: start + len(plain)]
 
 
 def build_question(

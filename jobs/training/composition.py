@@ -11,8 +11,9 @@ import torch
 from exgrpo_core.errors import EngineError
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
+from jobs.engines.embedded.first_look import open_model
 from jobs.engines.embedded.lora import LoraSettings
-from jobs.engines.embedded.model import PolicyModel, load_policy, resolve_device, train_adapters
+from jobs.engines.embedded.model import PolicyModel, train_adapters
 from jobs.engines.embedded.update import OptimSettings
 from jobs.grading.reward_function import RewardFunction
 from jobs.recording.recorder import RunRecorder
@@ -119,7 +120,7 @@ def _load(
     source = data.model_source
     if checkpoints is not None and Path(source).is_absolute() and not Path(source).exists():
         source = _checkpointed_model(spec, checkpoints) or source
-    policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
+    policy = open_model(source, spec.model.device, spec.model.revision)
     if spec.model.lora is not None:
         train_adapters(policy, _lora_settings(spec.model.lora, source, spec.model.revision), spec.seed)
     questions, held_out = data.encode(policy.tokenizer)

@@ -1,6 +1,7 @@
 """Rows of a data set in verl's schema, read and checked one by one before a run starts."""
 
 import gzip
+import math
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -183,7 +184,21 @@ def _text(raw: RawRow, field: str, label: str) -> str:
     value = raw.get(field)
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{label}, {field}: expected a text, got {_short(value)}.")
-    return value
+    return check_text(value, f"{label}, {field}")
+
+
+def check_text(text: str, label: str) -> str:
+    """Return a text that can be encoded.
+
+    Raises:
+        DataError: It holds half of a character.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = text[error.start].encode("unicode_escape").decode()
+        raise DataError(f"{label}: holds half of a character ({half}, at {error.start}); remove it.") from None
+    return text
 
 
 def _messages(value: object, label: str) -> tuple[Message, ...]:
@@ -202,11 +217,11 @@ def _messages(value: object, label: str) -> tuple[Message, ...]:
 
 def _answer(reward_model: object, label: str) -> str:
     value = reward_model.get("ground_truth") if isinstance(reward_model, dict) else None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     answer = str(value).strip() if isinstance(value, str) or is_number else ""
-    if not answer:
+    if not answer or answer.casefold() == "nan":
         raise DataError(f"{label}, reward_model.ground_truth: expected a text or number, got {_short(value)}.")
-    return answer
+    return check_text(answer, f"{label}, reward_model.ground_truth")
 
 
 def _answer_kind(declared: DeclaredKind, data_source: str) -> Literal["math", "choice"]:

@@ -1,5 +1,6 @@
 """Training data: rows in verl's schema become the core's questions, or an error names the bad row."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Literal
 from exgrpo_core.types import Question
 from jobs.tasks.questions import build_question
 from jobs.training.data_rows import DataError, DataRow, DeclaredKind, check_row, iterate_raw_rows
-from jobs.training.templates import PromptTokenizer, TemplateName, encode_messages, render_prompt
+from jobs.training.templates import PromptTokenizer, TemplateName, control_token, encode_messages, render_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,11 @@ def encode_rows(
     for row in rows.rows:
         if len(questions) == num_wanted:
             break
+        if (token := control_token(row.messages, tokenizer)) is not None:
+            raise DataError(
+                f"{source.origin}, row {row.number}, prompt: holds {token!r}, which this model reads as a control "
+                "token; remove it."
+            )
         text, prompt_ids = encode_messages(source.template, row.messages, tokenizer)
         if len(prompt_ids) > max_prompt_tokens:
             too_long.append((len(prompt_ids), row.number))
@@ -84,6 +90,18 @@ def encode_rows(
         questions.append(_question(len(questions), row, text, prompt_ids))
         kept.append(row)
     notices = [*rows.notices, *_too_long_notice(source, too_long, max_prompt_tokens)]
+    if len(questions) + len(too_long) < len(rows.rows):
+        notices.append(
+            f"{source.origin}: {len(questions):,} of {len(rows.rows):,} questions are used, as data.num_questions and "
+            "data.num_held_out say."
+        )
+    is_chat = source.template.resolved(bool(getattr(tokenizer, "chat_template", None))) is TemplateName.CHAT
+    num_system = sum(len(row.messages) > 1 for row in kept)
+    if num_system and not is_chat:
+        notices.append(
+            f"{source.origin}: {num_system:,} questions have a system message, which the template {source.template} "
+            "does not use."
+        )
     if source.num_questions is not None and len(questions) < num_wanted:
         raise DataError(
             f"{source.origin}: has {len(questions):,} usable questions, expected {num_wanted:,}; "
@@ -115,11 +133,11 @@ def encode_made(
 
 
 def _merge_equal_rows(origin: str, rows: Iterable[DataRow]) -> tuple[list[DataRow], int]:
-    merged: dict[tuple[str, str], DataRow] = {}
+    merged: dict[str, DataRow] = {}
     num_rows = 0
     for row in rows:
         num_rows += 1
-        key = (row.data_source, row.question_text)
+        key = normalized(row.question_text)
         first = merged.get(key)
         if first is not None and first.answer != row.answer:
             raise DataError(
@@ -128,6 +146,11 @@ def _merge_equal_rows(origin: str, rows: Iterable[DataRow]) -> tuple[list[DataRo
             )
         merged[key] = row if first is None else replace(first, num_rows=first.num_rows + 1)
     return list(merged.values()), num_rows
+
+
+def normalized(text: str) -> str:
+    """Return a question as it is compared: without differences in white space and in Unicode's forms."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 def _question(index: int, row: DataRow, text: str, prompt_ids: list[int]) -> Question:

@@ -29,7 +29,7 @@ from jobs.training.templates import TemplateName, encode_messages
 logger = logging.getLogger(__name__)
 
 FACTS_MESSAGE = "Calculate."
-THOUGHT_START = "<think>\n"
+THOUGHT_START = "<think>"
 """If the template ends with it, it is removed from the beginning of a demonstration."""
 
 
@@ -139,8 +139,12 @@ def _response_text(value: object, label: str) -> str:
 
 def encode_response(question: Question, text: str, tokenizer: Any) -> TokenSequence:  # noqa: ANN401 (any Hugging Face tokenizer)
     """Return a response behind its question's prompt as tokens, end-of-sequence token included."""
-    if question.prompt_text.endswith(THOUGHT_START):
-        text = text.removeprefix(THOUGHT_START)
+    before = question.prompt_text
+    if before.rstrip().endswith(THOUGHT_START) and text.lstrip().startswith(THOUGHT_START):
+        text = text.lstrip().removeprefix(THOUGHT_START)
+        text = text.removeprefix("\n") if before.endswith("\n") else text
+    if tokenizer.eos_token_id is None:
+        raise DataError("model.source: its tokenizer names no eos_token, with which a demonstration ends; set one.")
     ids = [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]
     return TokenSequence(question.prompt_ids, np.asarray(ids, dtype=np.int32))
 
@@ -189,7 +193,7 @@ def load_external(path: Path, questions: Sequence[Question], tokenizer: Any, max
     Raises:
         TrainingError: The file, or a row, cannot be used; the message names file and row.
     """
-    index_of = {question.question_id: question.index for question in questions}
+    asked = {question.question_id: question for question in questions}
     external: dict[int, Experience] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -197,12 +201,12 @@ def load_external(path: Path, questions: Sequence[Question], tokenizer: Any, max
         raise TrainingError(f"external_experience: {path} cannot be read ({error}); give a JSON-lines file.") from None
     for number, line in enumerate(lines, start=1):
         question_id, response = _read_row(path, number, line)
-        if question_id not in index_of:
+        if question_id not in asked:
             continue
-        ids = np.asarray([*tokenizer.encode(response, add_special_tokens=False), tokenizer.eos_token_id], np.int32)
+        ids = encode_response(asked[question_id], response, tokenizer).token_ids
         if ids.size > max_tokens:
             raise TrainingError(f"{path}, row {number}: response has {ids.size} tokens, expected at most {max_tokens}.")
-        index = index_of[question_id]
+        index = asked[question_id].index
         external[index] = _experience(index, ids)
     if not external:
         raise TrainingError(f"{path}: no row's question_id is one of the run's questions; check the data set.")

@@ -5,7 +5,8 @@ import time
 import numpy as np
 import torch
 
-from jobs.engines.embedded.model import generate, load_policy, resolve_device
+from jobs.engines.embedded.first_look import open_model
+from jobs.engines.embedded.model import decode_texts, generate
 from jobs.engines.embedded.sampling import Sampler
 from jobs.grading.reward_function import Grade, Response
 from jobs.specs.train import TrainSpec
@@ -28,7 +29,7 @@ def probe(spec: TrainSpec, num_questions: int = NUM_QUESTIONS, num_samples: int 
     data_spec = spec.data.model_copy(update={"num_questions": num_questions, "num_held_out": 0})
     spec = spec.model_copy(update={"data": data_spec})
     data = open_data(spec)
-    policy = load_policy(data.model_source, resolve_device(spec.model.device), spec.model.revision)
+    policy = open_model(data.model_source, spec.model.device, spec.model.revision)
     questions, _ = data.encode(policy.tokenizer)
     repeated = [question for question in questions for _ in range(num_samples)]
     sampler = Sampler(spec.algorithm.temperature, torch.Generator(policy.device).manual_seed(spec.seed))
@@ -36,7 +37,7 @@ def probe(spec: TrainSpec, num_questions: int = NUM_QUESTIONS, num_samples: int 
     prompts = [question.prompt_ids for question in repeated]
     generated = generate(policy, prompts, spec.algorithm.max_response_tokens, sampler)
     seconds = time.perf_counter() - began_at
-    texts = policy.tokenizer.batch_decode([item.token_ids.tolist() for item in generated], skip_special_tokens=True)
+    texts = decode_texts(policy, generated)
     responses = [Response(text, item.token_ids, item.is_truncated) for text, item in zip(texts, generated, strict=True)]
     with open_reward(spec) as reward:
         verdicts = [verdict.outcome for verdict in reward.grade(repeated, responses)]

@@ -76,9 +76,19 @@ def render_chat_prompt(messages: Sequence[Message], tokenizer: ChatTokenizer) ->
     """Return the messages in the tokenizer's chat template, with the beginning of the assistant's turn.
 
     Raises:
-        FieldError: The tokenizer has no chat template, or it refuses the messages.
+        FieldError: The tokenizer has no chat template, or it refuses the messages or does not show the question.
     """
     try:
-        return render_conversation(tokenizer.get_chat_template(), tokenizer.special_tokens_map, messages)
+        text = render_conversation(tokenizer.get_chat_template(), tokenizer.special_tokens_map, messages)
     except ValueError as error:
         raise FieldError(f"the tokenizer's chat template cannot be used ({error}).", "template") from error
+    if messages[-1]["content"].strip() not in text:
+        raise FieldError("the tokenizer's chat template does not show the question; use another one.", "template")
+    return text
+
+
+def control_token(messages: Sequence[Message], tokenizer: object) -> str | None:
+    """Return a special token of the tokenizer that stands in the messages, where it would not be read as text."""
+    tokens = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    special = [token.content for token in tokens if token.special]
+    return next((token for token in special for message in messages if token in message["content"]), None)

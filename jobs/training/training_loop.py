@@ -17,12 +17,14 @@ from exgrpo_core.experience_management.storage.append_file import BufferCorrupti
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
+from jobs.recording.event_reader import held_out_scores
 from jobs.recording.log_damage import find_log_damage
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import (
     Checkpoint,
     DamagedCheckpointError,
     describe_later,
+    list_steps,
     open_newest,
     prune_checkpoints,
     save_checkpoint,
@@ -93,24 +95,32 @@ class AttemptLoop(ABC):
         return content
 
     def _save(self, step: int) -> None:
-        keep_checkpoint(self.checkpoints, step, self.write, self.spec.num_checkpoints_kept, self.recorder, self.control)
+        keep_checkpoint(self.checkpoints, step, self.write, self.spec, self.recorder, self.control)
 
 
 def keep_checkpoint(
     folder: Path,
     step: int,
     write: Callable[[Checkpoint], None],
-    num_kept: int,
+    spec: TrainSpec,
     recorder: RunRecorder,
     control: Control,
 ) -> None:
-    """Write a checkpoint once all steps before it are recorded, record it, and remove those beyond `num_kept`."""
+    """Write a checkpoint once all steps before it are recorded, record it, and remove those that are not kept."""
     with control.phase(Phase.CHECKPOINT):
         recorder.settle()
         checkpoint = save_checkpoint(folder, step, write)
         recorder.checkpoint(step, checkpoint.path)
-    prune_checkpoints(folder, num_kept)
+    best = best_checkpoint(RunDirectory(folder.parent)) if spec.keeps_best_checkpoint else None
+    prune_checkpoints(folder, spec.num_checkpoints_kept, best)
     logger.info("step %d: checkpoint written", step)
+
+
+def best_checkpoint(run: RunDirectory) -> int | None:
+    """Return the step with a checkpoint of the highest held-out score, of equal ones the first."""
+    scores = held_out_scores(run)
+    steps = [step for step in list_steps(run.checkpoints_path) if step in scores]
+    return max(steps, key=scores.__getitem__, default=None)
 
 
 class TrainingLoop(AttemptLoop):

@@ -197,9 +197,7 @@ class SftFollower:
             _link_tree(source, checkpoint.path / TRAINER_FOLDER, leaves_out=_MODEL_FOLDER)
             self._keep_tokenizer(checkpoint.policy)
 
-        keep_checkpoint(
-            self._run.checkpoints_path, step, write, self._spec.num_checkpoints_kept, self._recorder, self._control
-        )
+        keep_checkpoint(self._run.checkpoints_path, step, write, self._spec, self._recorder, self._control)
         self._saved_step = step
 
     def _keep_tokenizer(self, policy: Path) -> None:

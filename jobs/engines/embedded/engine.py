@@ -12,7 +12,14 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.engines.embedded.model import GeneratedResponse, PolicyModel, frozen_reference, generate, score_sequences
+from jobs.engines.embedded.model import (
+    GeneratedResponse,
+    PolicyModel,
+    decode_texts,
+    frozen_reference,
+    generate,
+    score_sequences,
+)
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.embedded.state_files import restore_engine, save_engine
@@ -132,9 +139,7 @@ class EmbeddedEngine:
     def _responses(self, generated: Sequence[GeneratedResponse]) -> list[Response]:
         if not generated:
             return []
-        texts = self.policy.tokenizer.batch_decode(
-            [entry.token_ids.tolist() for entry in generated], skip_special_tokens=True
-        )
+        texts = decode_texts(self.policy, generated)
         return [Response(text, item.token_ids, item.is_truncated) for text, item in zip(texts, generated, strict=True)]
 
 

@@ -35,7 +35,7 @@ from jobs.engines.embedded.lora import (
 )
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler, Scoring
-from jobs.engines.tokenizer import load_tokenizer
+from jobs.engines.tokenizer import load_tokenizer, response_texts
 from jobs.machine.hardware import uses_bfloat16
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.specs.model_code import named_code
@@ -247,6 +247,12 @@ def generate(
         decoded = policy.backend.decode(batch, max_new_tokens, sampler, policy.end_token_ids)
         responses += _ragged(decoded, policy.end_token_ids.cpu())
     return responses
+
+
+def decode_texts(policy: PolicyModel, responses: Sequence[GeneratedResponse]) -> list[str]:
+    """Return the text of each response."""
+    ids = [response.token_ids.tolist() for response in responses]
+    return response_texts(policy.tokenizer, ids, policy.end_token_ids.tolist())
 
 
 def _ragged(decoded: DecodedRows, end_token_ids: torch.Tensor) -> list[GeneratedResponse]:

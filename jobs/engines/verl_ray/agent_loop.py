@@ -11,7 +11,7 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, register
 
 from exgrpo_core.verl_plugin.agent_loop import PromptTokensLoop
-from jobs.engines.tokenizer import load_tokenizer
+from jobs.engines.tokenizer import load_tokenizer, response_texts
 from jobs.machine.process_memory import collect_as_usual
 from jobs.specs.verl import TEXT_AGENT_NAME
 
@@ -21,7 +21,7 @@ _load_once = cache(load_tokenizer)
 
 @register(TEXT_AGENT_NAME)
 class TextLoop(PromptTokensLoop):
-    """One request to the generating servers, and the text of the answer without special tokens."""
+    """One request to the generating servers, and the text of the answer."""
 
     def __init__(self, trainer_config: Any, **verl: Any) -> None:
         super().__init__(**verl)
@@ -30,7 +30,7 @@ class TextLoop(PromptTokensLoop):
     async def run(self, sampling_params: dict[str, Any], **prompt: Any) -> AgentLoopOutput:
         """Generate one response and decode it."""
         output = await super().run(sampling_params, **prompt)
-        output.extra_fields["text"] = self._tokenizer.decode(output.response_ids, skip_special_tokens=True)
+        output.extra_fields["text"] = response_texts(self._tokenizer, [output.response_ids])[0]
         return output
 
 

@@ -61,6 +61,16 @@ def test_best_checkpoint_is_that_of_the_highest_held_out_score_and_the_choice_is
     assert Path(last.source) == checkpoint_path(run.checkpoints_path, 10) / "policy"
 
 
+def test_a_best_checkpoint_that_is_gone_is_named(run):
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    for step, num_correct in ((3, 4), (5, 2)):
+        recorder.evaluation(EvaluationRecord(step, "held_out", ["a"], [num_correct], 4, 1.0, 0.0))
+    recorder.checkpoint(3, checkpoint_path(run.checkpoints_path, 3))
+    recorder.close()
+    with pytest.raises(CommandError, match=r"of step 3, is gone; there are: 5, 10"):
+        resolve_target(run.path.parent, "mine@best")
+
+
 def test_folder_and_hub_name_are_models_of_no_run(run, tmp_path):
     folder = tmp_path / "model@best"
     folder.mkdir()

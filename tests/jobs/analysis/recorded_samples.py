@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
-from jobs.evaluation.benchmark_questions import BenchmarkQuestion
 from jobs.evaluation.generation import Sample
 from jobs.grading.answer_grader import SideBySide
 from jobs.grading.reward_function import Grade
@@ -23,6 +22,5 @@ def append(
     correct = [Grade.CORRECT if boxed == "4" else Grade.WRONG for boxed, _ in answers]
     outcomes = [SideBySide(outcome, Grade.WRONG) for outcome in correct]
     log = AnswerLog(run_path, benchmark, attempt)
-    question = BenchmarkQuestion(question_id, ({"role": "user", "content": "?"},), "4", "math")
-    log.append(AnsweredQuestion(question_id, 1, samples, outcomes, "g"), question)
+    log.append(AnsweredQuestion(question_id, "?", "4", 1, samples, outcomes, "g"))
     log.close()

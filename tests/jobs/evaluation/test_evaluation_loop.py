@@ -112,6 +112,19 @@ def test_answers_of_an_older_grader_are_graded_again_but_not_asked_again(tmp_pat
     assert [line["grader_version"] for line in answer_lines(run)] == ["older"] * 3 + [grader_version()] * 3
 
 
+def test_answers_to_a_file_that_changed_are_graded_by_its_new_golds_or_asked_again(tmp_path, benchmark_file):
+    with evaluated_by(tmp_path, benchmark_file, num_questions=4) as (run, server):
+        attempt(run)
+        rows = [json.loads(line) for line in benchmark_file.read_text().splitlines()]
+        rows[0] |= {"answer": 1}
+        rows[2] |= {"problem": "What is 6+6?", "answer": 12}
+        benchmark_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert attempt(run) is RunStatus.FINISHED
+    assert len(server.asked) == 4 + 1
+    scores = [json.loads(line)["num_correct"]["training"] for line in events(run)]
+    assert scores == [[32, 0, 32, 0], [0, 0, 32, 0]]
+
+
 def test_server_that_fails_midway_keeps_what_it_answered(tmp_path, benchmark_file):
     def sometimes(body):
         return Reply("", 500) if "What is 7+7?" in body["prompt"] else right_or_wrong(body)

@@ -9,7 +9,9 @@ from jobs.evaluation.protocols import (
 )
 from jobs.specs.evaluation import BenchmarkChoice
 from jobs.specs.mistakes import SpecError
-from jobs.specs.train import DataSpec, TrainSpec, ValidationSpec
+from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
+
+OF_OTHERS = {"model": ModelSpec(source="mine"), "data": DataSpec(source="hub/data")}
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_validation_takes_a_whole_declared_benchmark_by_its_name(folder, tmp_pat
     (folder / "hard.yaml").write_text("hard: {source: sums.jsonl, title: Hard sums, temperature: 0, template: chat}")
     (folder / "sums.yaml").write_text("sums: {source: sums.jsonl}")
     spec = TrainSpec(
-        data=DataSpec(source="hub/data"),
+        **OF_OTHERS,
         validation=ValidationSpec(
             benchmarks={"sums": None, "hard": {"samples_per_question": 2}, "aime24": None, "other": "hub/other"}
         ),
@@ -85,13 +87,19 @@ def test_validation_takes_a_whole_declared_benchmark_by_its_name(folder, tmp_pat
         "other": "hub/other",
     }  # fmt: skip
     (folder / "a.yaml").write_text("- mine")
-    spec = TrainSpec(data=DataSpec(source="hub/data"), validation=ValidationSpec(benchmarks={"mine": None}))
+    spec = TrainSpec(
+        **OF_OTHERS,
+        validation=ValidationSpec(benchmarks={"mine": None}),
+    )
     with pytest.raises(SpecError, match=r"^validation.benchmarks: .*, sums, got 'mine'.*a.yaml: "):
         with_declared_benchmarks(spec, tmp_path)
 
 
 def test_title_of_a_benchmark_of_the_papers_is_refused_before_a_run_is_queued(tmp_path):
-    spec = TrainSpec(data=DataSpec(source="hub/data"), validation=ValidationSpec(benchmarks={"amc": {"title": "AMC"}}))
+    spec = TrainSpec(
+        **OF_OTHERS,
+        validation=ValidationSpec(benchmarks={"amc": {"title": "AMC"}}),
+    )
     with pytest.raises(SpecError, match=r"^validation.benchmarks.amc.title: "):
         with_declared_benchmarks(spec, tmp_path)
 

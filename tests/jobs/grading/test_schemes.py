@@ -8,6 +8,7 @@ from bench.grading import verify_alone
 from jobs.grading import answer_grader
 from jobs.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, Scheme, grader_version
 from jobs.grading.reward_function import Grade
+from tests.jobs.grading.test_equality import DIFFERENT, SAME
 
 C, W, U = Grade.CORRECT, Grade.WRONG, Grade.UNPARSED
 # Gold answer, response, and what the schemes `paper` and `training` say.
@@ -85,7 +86,7 @@ def test_no_scheme_runs_an_answer(tmp_path, monkeypatch, answer):
     assert C not in (own.paper, own.training)
 
 
-OUTCOMES = {1: "e577c955340da909"}
+OUTCOMES = {2: "89faed16a4b00a65"}
 # Math-Verify's own tests, as far as they compare one gold answer with the content of one box.
 SUITE = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(encoding="utf-8"))["cases"]
 
@@ -102,10 +103,11 @@ def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(g
 
 
 def test_changed_outcomes_raise_the_version_of_the_rules(grader):
-    """On the cases above and those of Math-Verify's own tests."""
+    """On the cases above, those of Math-Verify's own tests and those that it gets wrong."""
     items = [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in SUITE]
     items += [GradeItem(gold, text, "math") for gold, text, _ in MATH]
     items += [GradeItem(gold, text, "choice") for gold, text, _ in CHOICES]
+    items += [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer in DIFFERENT + SAME]
     found = [[item.paper, item.training] for item in grader.grade_side_by_side(items)]
     digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
     assert OUTCOMES.get(GRADING_RULES) == digest, "raise GRADING_RULES in jobs/grading/answer_grader.py"

@@ -22,6 +22,7 @@ PANICS = (
     b'"vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]]}}'
 )
 """On this content the reader of the tokenizers library does not raise an error but panics."""
+FOUR_QUESTIONS = ["data.num_questions=4", "algorithm.batch_size=4", "algorithm.mini_batch_size=4"]
 CONFIG = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
     "max_position_embeddings": 4096,
@@ -141,7 +142,7 @@ def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path):
     (tmp_path / "set").mkdir()
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set" / "train.parquet")
     preview = preview_data(
-        apply_settings(spec_of(tmp_path, []), [f"data.source={tmp_path}/set", "data.num_questions=4"])
+        apply_settings(spec_of(tmp_path, []), ["model.source=mine", f"data.source={tmp_path}/set", *FOUR_QUESTIONS])
     )
     assert len(preview.lengths) == 4
     assert "question 0" in preview.questions[0].prompt

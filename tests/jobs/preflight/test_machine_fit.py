@@ -83,7 +83,7 @@ def test_vllm_has_to_be_in_verls_environment_to_generate_with_it(tmp_path, monke
 def test_mistake_in_the_first_rows_of_a_file_is_named_before_anything_starts(tmp_path):
     path = tmp_path / "questions.jsonl"
     path.write_text("{}\n")
-    spec = apply_settings(TrainSpec(), [f"data.source={path}", "data.template=paper"])
+    spec = apply_settings(TrainSpec(), [f"data.source={path}", "data.template=paper", "model.source=mine"])
     assert refuses(check_first_rows, spec) == ("data.source",)
 
 

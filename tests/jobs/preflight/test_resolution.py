@@ -13,7 +13,11 @@ from jobs.specs.train import TrainSpec
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 BAD_SPECS = {
-    "missing data file": ({"source": "chains-warm"}, "gone.jsonl", "data.source: expected an existing file or folder"),
+    "missing data file": (
+        {"source": "Qwen/Qwen2.5-1.5B"},
+        "gone.jsonl",
+        "data.source: expected an existing file or folder",
+    ),
     "unknown checkpoint": ({"source": "mine@7"}, "chains", "has no checkpoint at step 7; there are: none."),
     "unknown run": ({"source": "nobody@last"}, "chains", "no run"),
     "too short context": ({"source": "Qwen/Qwen2.5-Math-7B"}, "chains", "has a context of 4,096 tokens"),
@@ -64,7 +68,11 @@ def test_a_benchmark_of_the_users_own_is_validated_on_by_its_name(runs_root):
     folder.mkdir(parents=True)
     (folder / "sums.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
     (folder / "sums.yaml").write_text("sums: {source: sums.jsonl, samples_per_question: 4}")
-    content = {"data": {"source": "word_problems", "template": "chat"}, "validation": {"benchmarks": {"sums": None}}}
+    content = {
+        "model": {"source": "mine"},
+        "data": {"source": "word_problems", "template": "chat"},
+        "validation": {"benchmarks": {"sums": None}},
+    }
     preflight = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True)
     assert preflight.spec.validation.benchmarks == {
         "sums": ValidationBenchmark(source=str(folder / "sums.jsonl"), samples_per_question=4)

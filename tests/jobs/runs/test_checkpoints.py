@@ -26,8 +26,10 @@ def save(folder, step, content=b"weights" * 100):
 
 def test_newest_checkpoint_is_found_and_only_the_newest_are_kept(tmp_path):
     assert open_newest(tmp_path, lambda it: it.step) is None
-    for step in (10, 9, 100):
+    for step in (10, 9, 100, 8, 7):
         save(tmp_path, step)
+    prune_checkpoints(tmp_path, 3, best=7)
+    assert [path.name for path in list_checkpoints(tmp_path)][3:] == ["step-00000007"]
     checkpoint, step = open_newest(tmp_path, lambda it: it.step)
     assert checkpoint.step == step == 100
     prune_checkpoints(tmp_path, 2)

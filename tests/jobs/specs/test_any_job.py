@@ -6,11 +6,13 @@ from jobs.runs import lookup
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import load_any_spec, loop_name, parse_any_spec, shape_mistakes
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec, ServerSpec
-from jobs.specs.train import DataSpec, SpecError, TrainSpec, dump_spec
+from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, dump_spec
 
 EVALUATION = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="math500"),))
 CONTENT = {"kind": "eval", "model": {"source": "a-model"}, "benchmarks": [{"name": "math500"}]}
-ODDLY_NAMED = TrainSpec(data=DataSpec(source="data-\N{GRINNING FACE}.parquet", template="paper"))
+ODDLY_NAMED = TrainSpec(
+    data=DataSpec(source="data-\N{GRINNING FACE}.parquet", template="paper"), model=ModelSpec(source="m")
+)
 
 
 @pytest.mark.parametrize("spec", [TrainSpec(name="mine", num_steps=7), EVALUATION, ODDLY_NAMED])

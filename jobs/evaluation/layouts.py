@@ -1,0 +1,195 @@
+"""Published layouts of benchmarks: where a row has its question, options and gold answer.
+
+A gold answer names an option by label, by text or by number; whether numbers count from 0 or from 1 is decided over the
+whole file, and asked of the user where both fit.
+"""
+
+import math
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from jobs.grading.boxed_answers import last_boxed
+from jobs.training.data_rows import DataError
+
+RawRow = Mapping[str, Any]
+LETTERS = "ABCDEFGHIJ"
+"""Labels that graders know."""
+_QUESTIONS = ("problem", "question", "Question", "input", "query", "question_stem", "sent1")
+_IDENTITIES = ("question_id", "unique_id", "Record ID", "id")
+_GOLDS = ("answer", "answerKey", "Answer", "answer_idx", "answer_index", "target", "label", "gold", "correct", "cop")
+_COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index", "label", "cop"})
+"""Fields whose numbers count options from 0 wherever they are published; so does `answer` beside a list `choices`."""
+_OPTION_COLUMN = re.compile(r"(?:option|choice|ending|op)_?([a-j]|\d)")
+_FINAL_ANSWER = re.compile(r"####\s*(\S.*)")
+
+
+class GoldReading(StrEnum):
+    """How the gold answers of a file name their options."""
+
+    LABEL = "the option's label"
+    FROM_0 = "the option's number, counted from 0"
+    FROM_1 = "the option's number, counted from 1"
+    TEXT = "the option's text"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRow:
+    """A row that is not in verl's schema. `options` are labels and texts; a free answer has none."""
+
+    number: int
+    identity: str | None
+    question: str
+    options: tuple[tuple[str, str], ...]
+    gold: object
+    gold_field: str
+    counts_from_0: bool = False
+    """Numbers do in this layout wherever it is published."""
+    odd: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The question with its options, as it is asked."""
+        if not self.options:
+            return self.question
+        lines = "".join(f"{label}) {text}\n" for label, text in self.options)
+        return f"{self.question}\n\n{lines}"
+
+    def label(self, reading: GoldReading) -> str | None:
+        """Return the label of the gold option, None where the gold answer names none in this reading."""
+        gold = gold_text(self.gold)
+        labels = [label for label, _ in self.options]
+        if reading is GoldReading.LABEL:
+            bare = gold.strip("(). ")
+            return next((label for label in labels if label == bare or label == bare.upper()), None)
+        if reading is GoldReading.TEXT:
+            same = [label for label, text in self.options if text.strip() == gold]
+            return same[0] if len(same) == 1 else None
+        if not re.fullmatch(r"\d+", gold):
+            return None
+        index = int(gold) - (reading is GoldReading.FROM_1)
+        return labels[index] if 0 <= index < len(labels) else None
+
+
+def read_row(number: int, raw: RawRow, origin: str) -> PlainRow:
+    """Return a row of a known layout.
+
+    Raises:
+        DataError: Its columns are of none, or it has more options than can be graded.
+    """
+    where = f"{origin}, row {number}"
+    identity = next((str(raw[key]) for key in _IDENTITIES if raw.get(key)), None)
+    if "Question" in raw and "Correct Answer" in raw:
+        return _gpqa(number, identity, raw)
+    if isinstance(raw.get("question"), dict):  # ARC as JSON lines, OpenBookQA
+        raw = {**raw, **raw["question"], "question": raw["question"].get("stem")}
+    field = next((key for key in _QUESTIONS if isinstance(raw.get(key), str)), None)
+    if field is None:
+        raise DataError(f"{where}: expected columns of verl's schema or of a published layout, got {', '.join(raw)}.")
+    options = _options(raw, where)
+    gold_field = next((key for key in _GOLDS if raw.get(key) is not None), "answer")
+    gold = raw.get(gold_field)
+    if isinstance(gold, list) and len(gold) == 1:
+        gold = gold[0]
+    if not options and isinstance(gold, str) and (final := _FINAL_ANSWER.findall(gold)):
+        gold = final[-1].replace(",", "")  # GSM8K: the solution, then `#### 1,234`
+    is_list = isinstance(raw.get("choices"), list)
+    is_counted = gold_field in _COUNTS_FROM_0 or (is_list and isinstance(gold, int))
+    if gold is None and isinstance(raw.get("solution"), str):  # MATH: the answer is in the solution's box
+        gold, gold_field = last_boxed(raw["solution"]), "solution"
+    index, odd = raw.get("answer_index"), None
+    if isinstance(index, int) and f"{gold}" in LETTERS and LETTERS[index : index + 1] != gold:  # MMLU-Pro has both
+        odd = f"answer {gold} contradicts answer_index {index}; the answer counts"
+    return PlainRow(number, identity, str(raw[field]), options, gold, gold_field, is_counted, odd)
+
+
+def decide_reading(rows: Iterable[PlainRow], origin: str, index_from: int | None) -> GoldReading:
+    """Return how the gold answers of a file's rows with options name them.
+
+    Raises:
+        DataError: A gold answer names no option, or numbers may count from 0 or from 1 and `index_from` does not say.
+    """
+    asked = [row for row in rows if row.options]
+    fits = {way: [row for row in asked if row.label(way) is not None] for way in GoldReading}
+    best = max(GoldReading, key=lambda way: len(fits[way]))
+    if len(fits[best]) < len(asked):
+        odd = next(row for row in asked if row.label(best) is None)
+        labels = f"{odd.options[0][0]} to {odd.options[-1][0]}"
+        raise DataError(
+            f"{origin}, row {odd.number}, {odd.gold_field}: expected {best.value}, of {labels}, as in other rows, got "
+            f"{odd.gold!r:.60}."
+        )
+    ways = [way for way in GoldReading if len(fits[way]) == len(asked)]
+    numbers = [way for way in ways if way in {GoldReading.FROM_0, GoldReading.FROM_1}]
+    if ways[0] is GoldReading.LABEL:
+        return ways[0]
+    if index_from is not None and numbers:
+        return GoldReading.FROM_1 if index_from else GoldReading.FROM_0
+    if GoldReading.FROM_0 in numbers and all(row.counts_from_0 for row in asked):
+        return GoldReading.FROM_0
+    if len(ways) == 1:
+        return ways[0]
+    row = asked[0]
+    meanings = " or ".join(f"{row.label(way)} ({way.value})" for way in ways)
+    raise DataError(
+        f"{origin}, row {row.number}, {row.gold_field}: {row.gold!r:.60} may mean option {meanings}, as in all rows: "
+        "say `index_from: 0` or `index_from: 1` in the benchmark's entry, or write labels."
+    )
+
+
+def gold_text(gold: object) -> str:
+    """Return a gold answer as text; data sets that hold whole numbers as floats mean whole numbers."""
+    if isinstance(gold, float) and gold.is_integer():
+        return str(int(gold))
+    is_number = isinstance(gold, int | float) and not isinstance(gold, bool) and math.isfinite(gold)
+    return str(gold).strip() if isinstance(gold, str) or is_number else ""
+
+
+def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
+    field = next((key for key in ("options", "choices") if raw.get(key) is not None), None)
+    value: Any = raw[field] if field else _option_columns(raw)
+    if not value:
+        return ()
+    if isinstance(value, Mapping) and {"label", "text"} <= value.keys():
+        pairs = list(zip(value["label"], value["text"], strict=True))
+    elif isinstance(value, Mapping):
+        pairs = [item for item in value.items() if item[1] is not None]
+    elif isinstance(value, Sequence) and all(isinstance(item, Mapping) for item in value):
+        pairs = [(item.get("label", item.get("key")), item.get("text", item.get("value"))) for item in value]
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        pairs = list(zip(LETTERS, value, strict=False)) if len(value) <= len(LETTERS) else [("", "")] * len(value)
+    else:
+        raise DataError(f"{where}, {field}: expected a list or an object of options, got {value!r:.60}.")
+    if not 2 <= len(pairs) <= len(LETTERS):
+        raise DataError(f"{where}, {field or 'options'}: has {len(pairs)} options, expected 2 to {len(LETTERS)}.")
+    labelled = [(str(label).strip(), str(text).strip()) for label, text in pairs]
+    prefixes = [re.match(rf"\(?{re.escape(label)}[).:]\s*", text) for label, text in labelled]
+    if all(prefixes):  # AQuA: "A)21"
+        labelled = [
+            (label, text[match.end() :]) for (label, text), match in zip(labelled, prefixes, strict=True) if match
+        ]
+    return tuple(labelled)
+
+
+def _option_columns(raw: RawRow) -> dict[str, object]:
+    """Return options that have a column each: A to D, opa to opd, ending0 to ending3, option_1 to option_4."""
+    letters = {letter: raw[letter] for letter in LETTERS if raw.get(letter) is not None}
+    if {"A", "B"} <= letters.keys():
+        return letters
+    named = {
+        match[1]: raw[key] for key in raw if (match := _OPTION_COLUMN.fullmatch(key.lower())) and raw[key] is not None
+    }
+    return dict(zip(LETTERS, (named[key] for key in sorted(named)), strict=False)) if len(named) > 1 else {}
+
+
+def _gpqa(number: int, identity: str | None, raw: RawRow) -> PlainRow:
+    """Return a row of GPQA, whose options are in an order that is drawn by the question."""
+    correct = str(raw["Correct Answer"]).strip()
+    texts = [correct, *(str(raw[f"Incorrect Answer {index}"]).strip() for index in (1, 2, 3))]
+    random.Random(str(raw["Question"])).shuffle(texts)
+    label = LETTERS[texts.index(correct)]
+    options = tuple(zip(LETTERS, texts, strict=False))
+    return PlainRow(number, identity, str(raw["Question"]).strip(), options, label, "Correct Answer")

@@ -1,0 +1,187 @@
+r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways that can be told for sure.
+
+| Math-Verify alone | Here |
+|---|---|
+| letters are multiplied: `BAC` = `ABC`, `listen` = `silent` | words, points and numbers such as 0x1F are texts |
+| case is lost: `v/V` = 1 | letters that occur in both cases are two symbols |
+| numbers are rounded to six decimals: 1e-34 = 1e-33 | equal within a hundred thousandth of their size |
+| Unicode signs, currency, `0.\overline{3}`, `\varnothing` | written as LaTeX first |
+| `x<2 or x>3` is no set | written as intervals where the other answer is one |
+"""
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from jobs.grading.boxed_answers import read_choice
+
+RELATIVE_TOLERANCE = 1e-5
+Parse = Callable[[str], list[Any]]
+Verify = Callable[[list[Any], list[Any]], bool]
+
+_SIGNS = {
+    "−": "-",  # noqa: RUF001 - what models write
+    "–": "-",  # noqa: RUF001 - as above
+    "—": "-",
+    "×": r"\times ",  # noqa: RUF001 - as above
+    "∪": r"\cup ",  # noqa: RUF001 - as above
+    "％": r"\%",  # noqa: RUF001 - as above
+    "∞": r"\infty ", "π": r"\pi ", "·": r"\cdot ", "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ",
+    "√": r"\sqrt ", "°": r"^\circ ", "∅": r"\emptyset ", "∩": r"\cap ", "∈": r"\in ", "½": r"\frac{1}{2}",
+    "⅓": r"\frac{1}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "²": "^2", "³": "^3", r"\varnothing": r"\emptyset",
+    r"\{\}": r"\emptyset", r"\degree": r"^\circ",
+}  # fmt: skip
+_CURRENCY = re.compile(r"(?:\\text\{\s*)?([€£¥₹₩])(?:\s*\})?")
+_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{?(\d+)\}?")
+_TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit)\s*\{([^{}]*)\}")
+_WORDS = re.compile(r"[A-Za-z]+(?:[\s-]+[A-Za-z]+)*\.?")
+_POINTS = re.compile(
+    r"\\(angle|triangle|overline|overrightarrow|overleftrightarrow|widehat)\s*\{?\s*([A-Z]{2,5})\s*\}?"
+)
+_COMPUTER_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]+|0[bB][01]+|0[oO][0-7]+")
+_OPERANDS = re.compile(r"[A-Z](?:\s*\\(?:cup|cap)\s*[A-Z])+")
+_LETTER = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
+_SET = re.compile(r"\\cup|[\[(][^,()\[\]]+,[^,()\[\]]+[\])]")
+_NUMBER = r"(-?[^<>=,|a-zA-Z]*(?:\\(?:infty|frac|pi|sqrt)[^<>=,|a-zA-Z]*)*)"
+_ORDER = r"(<|>|\\le(?:q|qslant)?(?![a-z])|\\ge(?:q|qslant)?(?![a-z])|\\lt(?![a-z])|\\gt(?![a-z]))"
+_ONE_SIDED = re.compile(rf"\s*[a-z]\s*{_ORDER}\s*{_NUMBER}\s*")
+_TWO_SIDED = re.compile(rf"\s*{_NUMBER}\s*{_ORDER}\s*[a-z]\s*{_ORDER}\s*{_NUMBER}\s*")
+_OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
+
+
+def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
+    """Return whether two answers are equal; None where Math-Verify reads nothing in the given one."""
+    left_currency, right_currency = set(_CURRENCY.findall(gold)), set(_CURRENCY.findall(answer))
+    if left_currency and right_currency and left_currency != right_currency:
+        return False
+    as_given = (gold, answer)
+    gold, answer = as_latex(gold), as_latex(answer)
+    by_text = _compare_texts(gold, answer)
+    if by_text is not None:
+        return by_text
+    is_equal = _compute((gold, answer), parse, verify)
+    return is_equal or (_compute(as_given, parse, verify) if as_given != (gold, answer) else is_equal)
+
+
+def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | None:
+    gold, answer = texts
+    gold, answer = _with_intervals(gold, answer), _with_intervals(answer, gold)
+    mixed = _in_both_cases(f"{gold} {answer}")
+    parsed_gold, parsed = (parse(_rename(text, mixed)) for text in (gold, answer))
+    if not parsed:
+        return None
+    has_percent = "%" in gold + answer  # 28% and 28 are the same answer to Math-Verify
+    return verify(parsed_gold, parsed) and (has_percent or not _differ_as_numbers(parsed_gold, parsed))
+
+
+def as_latex(text: str) -> str:
+    """Return an answer with signs, currency and repeating decimals as LaTeX that Math-Verify reads."""
+    for sign, latex in _SIGNS.items():
+        text = text.replace(sign, latex)
+    return _REPEATING.sub(_as_fraction, _CURRENCY.sub("", text)).strip()
+
+
+def _as_fraction(match: re.Match[str]) -> str:
+    whole, fixed, repeated = match.groups()
+    base = 10 ** len(fixed)
+    value = Fraction(int(whole or 0)) + Fraction(int(fixed or 0), base)
+    value += Fraction(int(repeated), base * (10 ** len(repeated) - 1))
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+def _compare_texts(gold: str, answer: str) -> bool | None:
+    """Return whether words, points, letters of options or of sets agree; None where both have to be computed."""
+    if re.fullmatch(r"[A-J]", gold) and len(answer) > 1 and read_choice(answer) == gold:
+        return True
+    computer_numbers = [_COMPUTER_NUMBER.fullmatch(text) for text in (gold, answer)]
+    if any(computer_numbers):
+        values = [_read_integer(text) for text in (gold, answer)]
+        return None not in values and values[0] == values[1]
+    points = [_POINTS.fullmatch(text) for text in (gold, answer)]
+    if points[0] and points[1]:
+        return _are_same_points(*points[0].groups(), *points[1].groups())
+    if _OPERANDS.fullmatch(gold) and _OPERANDS.fullmatch(answer):
+        signs = {sign for text in (gold, answer) for sign in re.findall(r"\\cup|\\cap", text)}
+        return len(signs) == 1 and set(re.findall("[A-Z]", gold)) == set(re.findall("[A-Z]", answer))
+    words = [_TEXT.sub(r"\1", text).strip() for text in (gold, answer)]
+    if all(_WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1:
+        return _are_same_words(*words)
+    return None
+
+
+def _read_integer(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+def _are_same_points(kind: str, points: str, other_kind: str, other: str) -> bool:
+    if kind != other_kind:
+        return False
+    if kind == "triangle":
+        return sorted(points) == sorted(other)
+    return points == other or (kind != "overrightarrow" and points == other[::-1])
+
+
+def _are_same_words(gold: str, answer: str) -> bool | None:
+    left, right = ("".join(text.casefold().split()).removesuffix(".") for text in (gold, answer))
+    if left == right:
+        return gold == answer or None if max(len(left), len(right)) < 3 else True
+    # Products of letters commute: xy is yx. Points and words do not.
+    is_anagram = sorted(left) == sorted(right)
+    are_words = len(left) > 3 or (gold.isupper() and answer.isupper())
+    return False if is_anagram and are_words else None
+
+
+def _in_both_cases(text: str) -> set[str]:
+    letters = {item for item in _LETTER.findall(text) if len(item) == 1}
+    return {letter for letter in letters if letter.isupper() and letter.lower() in letters}
+
+
+def _rename(text: str, letters: set[str]) -> str:
+    """Return the text with each of these capital letters as a symbol of its own: Math-Verify lowers all letters."""
+    return (
+        _LETTER.sub(lambda match: f"{match[0]}_{{99}}" if match[0] in letters else match[0], text) if letters else text
+    )
+
+
+def _with_intervals(text: str, other: str) -> str:
+    """Return inequalities of one variable as intervals where the other answer is one, any other text unchanged."""
+    if not _SET.search(other) or r"\in" in other.replace(r"\infty", "") or not re.search(_ORDER, text):
+        return text
+    intervals = [_interval(part) for part in _OR.split(text)]
+    return r"\cup ".join(item for item in intervals if item) if all(intervals) else text
+
+
+def _interval(text: str) -> str | None:
+    if match := _ONE_SIDED.fullmatch(text):
+        order, value = match.groups()
+        is_open = order in {"<", ">", r"\lt", r"\gt"}
+        if order.startswith(("<", r"\l")):
+            return rf"(-\infty,{value}{')' if is_open else ']'}"
+        return rf"{'(' if is_open else '['}{value},\infty)"
+    if match := _TWO_SIDED.fullmatch(text):
+        low, first, second, high = match.groups()
+        if first.startswith(("<", r"\l")) and second.startswith(("<", r"\l")):
+            left, right = (order in ("<", r"\lt") for order in (first, second))
+            return f"{'(' if left else '['}{low},{high}{')' if right else ']'}"
+    return None
+
+
+def _differ_as_numbers(gold: list[Any], answer: list[Any]) -> bool:
+    """Return whether both are numbers that differ by more than Math-Verify's rounding should hide."""
+    values = [_value(parsed[0]) for parsed in (gold, answer) if parsed]
+    if len(values) < 2 or values[0] is None or values[1] is None:
+        return False
+    left, right = values
+    return bool(abs(left - right) > RELATIVE_TOLERANCE * max(abs(left), abs(right)))
+
+
+def _value(expression: Any) -> Any:  # noqa: ANN401 - sympy's numbers
+    try:
+        value = expression.doit().evalf(30) if expression.is_number else None
+        return value if value is not None and value.is_finite else None
+    except (AttributeError, TypeError, ValueError):
+        return None

@@ -1,0 +1,111 @@
+import json
+
+import pytest
+
+from jobs.evaluation.benchmark_questions import load_benchmark
+from jobs.evaluation.protocols import protocol_of
+from jobs.specs.evaluation import BenchmarkChoice
+from jobs.training.data_rows import DataError
+
+OPTIONS = ["red", "green", "blue"]
+ASKED = "Q?\n\nA) red\nB) green\nC) blue\n"
+LAST = {"question": "R?", "options": OPTIONS}
+LAYOUTS = {
+    "MMLU": {"question": "Q?", "subject": "s", "choices": OPTIONS, "answer": 1},
+    "MMLU-Pro": {"question": "Q?", "options": OPTIONS, "answer": "B", "answer_index": 1},
+    "ARC": {"question": "Q?", "choices": {"label": ["A", "B", "C"], "text": OPTIONS}, "answerKey": "B"},
+    "ARC as JSON lines": {
+        "question": {"stem": "Q?", "choices": [{"label": x, "text": y} for x, y in zip("ABC", OPTIONS, strict=True)]},
+        "answerKey": "B",
+    },
+    "MedQA": {
+        "question": "Q?",
+        "options": dict(zip("ABC", OPTIONS, strict=True)),
+        "answer": "green",
+        "answer_idx": "B",
+    },
+    "MedQA with endings": {"sent1": "Q?", "ending0": "red", "ending1": "green", "ending2": "blue", "label": 1},
+    "MedMCQA": {"question": "Q?", "opa": "red", "opb": "green", "opc": "blue", "cop": 1},
+    "CMMLU": {"Question": "Q?", "A": "red", "B": "green", "C": "blue", "Answer": "B"},
+    "AQuA": {"question": "Q?", "options": ["A)red", "B)green", "C)blue"], "rationale": "r", "correct": "B"},
+    "Inspect": {"input": "Q?", "choices": OPTIONS, "target": "B"},
+    "Inspect by text": {"input": "Q?", "choices": OPTIONS, "target": ["green"]},
+    "numbered columns": {
+        "question": "Q?",
+        "option_1": "red",
+        "option_2": "green",
+        "option_3": "blue",
+        "answer": "green",
+    },
+}
+
+
+def load(tmp_path, rows, **fields):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    choice = BenchmarkChoice(name="mine", source=str(path), **fields)
+    return load_benchmark(choice, protocol_of(choice))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_published_layout_is_asked_with_its_options_and_has_its_gold(tmp_path, name):
+    (question,) = load(tmp_path, [LAYOUTS[name]]).questions
+    assert (question.text, question.answer, question.answer_kind) == (ASKED, "B", "choice")
+
+
+@pytest.mark.parametrize(
+    ("row", "answer"),
+    [
+        ({"question": "Q?", "answer": "He has 1,200 + 34.\n#### 1,234"}, "1234"),
+        ({"problem": "Q?", "solution": "So $x = \\boxed{\\frac12}$.", "level": "1"}, "\\frac12"),
+        ({"problem": "Q?", "answer": 7.0}, "7"),
+    ],
+)
+def test_a_free_answer_is_read_from_where_its_layout_has_it(tmp_path, row, answer):
+    (question,) = load(tmp_path, [row]).questions
+    assert (question.text, question.answer, question.answer_kind) == ("Q?", answer, "math")
+
+
+@pytest.mark.parametrize(("golds", "answers"), [((0, 1), "AB"), ((1, 3), "AC")])
+def test_whether_numbers_count_from_0_or_1_is_read_off_the_whole_file(tmp_path, golds, answers):
+    rows = [LAST | {"question": f"{gold}?", "answer": gold} for gold in golds]
+    assert "".join(item.answer for item in load(tmp_path, rows).questions) == answers
+
+
+def test_numbers_that_may_count_from_0_or_1_are_asked_for(tmp_path):
+    with pytest.raises(DataError, match=r"mine\.jsonl, row 1, answer: .*index_from"):
+        load(tmp_path, [LAST | {"answer": 1}])
+    for index_from, answer in ((0, "B"), (1, "A")):
+        assert load(tmp_path, [LAST | {"answer": 1}], index_from=index_from).questions[0].answer == answer
+
+
+def test_an_option_that_is_a_number_is_no_index_where_one_row_says_so(tmp_path):
+    rows = [{"question": f"{gold}?", "options": ["1", "4", "9"], "answer": gold} for gold in ("1", "9")]
+    assert [item.answer for item in load(tmp_path, rows).questions] == ["A", "C"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"answer": "purple"}, {"answer": None}, {"answer": float("nan")}, {"options": list("abcdefghijkl")}]
+)
+def test_a_row_that_cannot_be_asked_or_graded_is_refused_by_row(tmp_path, change):
+    with pytest.raises(DataError, match=r"mine\.jsonl, row 2"):
+        load(tmp_path, [LAST | {"answer": "A"}, LAST | {"question": "S?", "answer": "B"} | change])
+
+
+def test_the_first_question_is_said_as_it_is_asked_and_its_gold_as_it_is_read(tmp_path):
+    (notice,) = load(tmp_path, [LAYOUTS["MMLU"]]).notices
+    assert "options A to C" in notice
+    assert "B, read from `answer`" in notice
+
+
+@pytest.mark.parametrize("name", ["choices_as_list", "options_as_dict", "columns_a_to_d", "zero_based_index"])
+def test_each_shared_layout_has_the_right_gold_or_is_refused(shared_dir, name):
+    choice = BenchmarkChoice(name="mine", source=str(shared_dir / "cases" / "benchmarks" / f"{name}.jsonl"))
+    if name == "zero_based_index":  # as three rows show it, the numbers may count from 1
+        with pytest.raises(DataError, match="row 1, answer"):
+            load_benchmark(choice, protocol_of(choice))
+        choice = choice.model_copy(update={"index_from": 0})
+    questions = load_benchmark(choice, protocol_of(choice)).questions
+    assert len(questions) == 3
+    for number, question in enumerate(questions, start=1):
+        assert f"{question.answer}) {number}\n" in question.text
