@@ -4,9 +4,9 @@ from db.connections.opening import open_database
 from jobs.analysis.report import analyse_run, find_calibration, summarize_judge
 from jobs.judging.calibration import LabelledVotes, group_votes
 from jobs.runs.control import TrainingError
-from tests.db.queries.test_judging import ingest_job, job_of_votes, oracle_job
+from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
-from tests.jobs.judging.chain_runs import PROBLEM, WRITINGS, record_chains
+from tests.jobs.judging.chain_runs import PROBLEM, WRITINGS, new_job, oracle_spec, record_chains, run_job
 
 KINDS = ["valid", "lucky", "wrong", "code"]
 
@@ -63,7 +63,9 @@ def test_rates_are_corrected_by_the_newest_calibration_of_the_same_judge(databas
 
 def test_a_judge_of_another_run_is_refused(database, tmp_path):
     ingest_run(database, record_chains(tmp_path, [KINDS]))
-    ingest_job(database, oracle_job(tmp_path))
+    job = new_job(tmp_path, oracle_spec())
+    run_job(job)
+    ingest_job(database, job)
     with pytest.raises(TrainingError):
         analyse_run(database, "trained", "missing")
     assert analyse_run(database, "trained", "judged").judge == "chains oracle"
