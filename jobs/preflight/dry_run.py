@@ -16,6 +16,7 @@ from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.preflight.machine_fit import UNNAMED_RUN
 from jobs.preflight.memory_estimate import ASSUMED_GPU_BYTES, MemoryEstimate, estimate_memory, estimate_peak
+from jobs.preflight.model_look import first_look
 from jobs.preflight.model_shapes import model_file, model_shape
 from jobs.preflight.resolution import resolve
 from jobs.specs.train import TrainSpec
@@ -77,7 +78,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         notices.append(_describe_precision(spec, shape.parameters))
     if shape is None:
         notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
-    notices += _generation_notices(spec)
+    notices += [*_generation_notices(spec), *filter(None, [first_look(spec)])]
     prompt = _first_prompt(spec, notices)
     return RunPlan(
         spec=spec.model_dump(mode="json"),

@@ -4,6 +4,8 @@ Its weights are numbers; what it generates with its cache is scored the same wit
 read again. A model that keeps its state elsewhere (Mamba, RWKV) generates without memory: the gap shows it.
 """
 
+import json
+import sys
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -99,3 +101,16 @@ def _check_files(policy: PolicyModel) -> None:
             f"model.source: the tokenizer of {policy.source} gives other tokens once it is saved and read again; "
             "take a model with a tokenizer.json of its own."
         )
+
+
+def main() -> None:
+    """Look at the model that is named and write what was found as a line of JSON."""
+    try:
+        found: dict[str, object] = {"gap": look_at(load_policy(sys.argv[1], resolve_device("cpu")))}
+    except EngineError as error:
+        found = {"error": str(error)}
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
