@@ -119,14 +119,14 @@ def test_a_disk_that_may_become_full_is_said_beside_other_mistakes_and_blocks_no
     runs_root, open_page, monkeypatch
 ):
     monkeypatch.setattr("jobs.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
-    page = open_page("new_run", section="Data")
+    page = open_page("new_run", section="Model")
     assert has_text(page, "Ready to launch")
     assert has_text(page, "or use another disk\\: `--runs-root FOLDER`")
-    field(page, "data.source").set_value("gone.jsonl").run()
-    assert any(text.startswith("data.source: expected an existing file or folder") for text in mistakes(page))
+    field(page, "model.source").set_value("./gone").run()
+    assert any(text.startswith("model.source: expected an existing file or folder") for text in mistakes(page))
     assert has_text(page, "The disk may become full")
     assert page.button(key="launch").disabled
-    assert "--set data.source=gone.jsonl" in page.code[-1].value
+    assert "--set model.source=./gone" in page.code[-1].value
     page = open_page("new_run")
     page.button(key="launch").click().run()
     assert (runs_root / page.query_params["run"] / "spec.json").is_file()
@@ -155,7 +155,7 @@ def test_a_run_for_gpus_that_this_machine_lacks_has_scripts_for_others(open_page
     assert "run `make verl-env`" in reasons
     assert "needs 8 NVIDIA GPUs and this machine has 0" in reasons
     assert has_text(page, "to fix")
-    assert has_text(page, "Disk: about 14.5 GB of recordings and 365.5 GB of checkpoints")
+    assert has_text(page, "Disk: about 14.5 GB of recordings and 456.9 GB of checkpoints")
     labels = [element.proto.label for element in page.get("download_button")]
     assert labels == ["Shell script", "Slurm script", "Dry run", "Download run.yaml"]
     assert page.code[0].value.startswith("ray job submit --address http://HEAD:8265")

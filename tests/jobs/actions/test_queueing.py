@@ -85,7 +85,8 @@ def test_local_files_are_named_absolutely_since_workers_run_elsewhere(tmp_path, 
     for name in ("chains", "chains-warm"):  # folders that happen to be called like made questions change nothing
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
-    spec = run_actions.clone(tmp_path, queue_job(tmp_path, TrainSpec(data=DataSpec(source="questions.jsonl"))))
+    of_others = TrainSpec(model=ModelSpec(source="hub/model"), data=DataSpec(source="questions.jsonl"))
+    spec = run_actions.clone(tmp_path, queue_job(tmp_path, of_others))
     assert spec.data.source == str(tmp_path / "questions.jsonl")
     spec = run_actions.clone(tmp_path, queue_job(tmp_path, TrainSpec()))
     assert (spec.data.source, spec.model.source) == ("chains", "chains-warm")
@@ -129,7 +130,9 @@ def test_what_is_not_there_or_no_training_run_of_chains_is_refused_before_anythi
 
 
 def test_the_oracle_judges_chains_only(tmp_path):
-    spec = TrainSpec(name="mathematics", data={"source": "some.parquet", "template": "paper"})
+    spec = TrainSpec(
+        name="mathematics", model=ModelSpec(source="mine"), data={"source": "some.parquet", "template": "paper"}
+    )
     RunDirectory.create(tmp_path, spec, run_id="trained")
     with pytest.raises(SpecError, match=r"some\.parquet"):
         queue_job(tmp_path, oracle_spec())

@@ -73,7 +73,8 @@ def test_each_retention_setting_takes_less_than_the_one_that_keeps_more():
 
 def test_checkpoints_are_those_kept_and_the_one_being_written_and_verls_hold_the_model_beside_adapters():
     spec = TrainSpec(num_steps=100, checkpoint_interval=25, num_checkpoints_kept=2)
-    assert checkpoint_bytes(TINY, spec) == 348 * 12 * 3
+    assert checkpoint_bytes(TINY, spec) == 348 * 12 * 4
+    assert checkpoint_bytes(TINY, spec.model_copy(update={"keeps_best_checkpoint": False})) == 348 * 12 * 3
     assert checkpoint_bytes(TINY, spec.model_copy(update={"num_steps": 26})) == 348 * 12 * 2
     spec = TrainSpec(num_steps=1, model=ModelSpec(lora=LoraSpec(rank=3, target_modules=("k_proj", "down_proj"))))
     assert checkpoint_bytes(TINY, spec) == 108 * 12

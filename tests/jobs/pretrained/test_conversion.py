@@ -68,7 +68,8 @@ def test_file_is_converted_once_and_again_when_it_changes(model, gguf_file, cach
 
 def test_data_and_preflight_take_a_gguf_file_for_its_model(gguf_file):
     data = {"source": "word_problems", "num_questions": 2, "num_held_out": 0}
-    spec = parse_spec({"model": {"source": str(gguf_file)}, "data": data}, "test")
+    batches = {"batch_size": 2, "mini_batch_size": 2}
+    spec = parse_spec({"model": {"source": str(gguf_file)}, "data": data, "algorithm": batches}, "test")
     assert model_shape(spec.model.source) is None
     assert "if it has one" in preview_data(spec).notice
     folder = open_data(spec).model_source

@@ -76,7 +76,8 @@ def test_parts_that_cannot_be_are_refused(rewards, field):
 
 @pytest.mark.parametrize("engine", ["embedded", "verl"])
 def test_several_parts_need_continuous_rewards_on_both_engines(engine):
-    several = {"engine": engine, "data": {"source": "word_problems", "rewards": {"answer": 1.0, "format": 0.2}}}
+    data = {"source": "word_problems", "rewards": {"answer": 1.0, "format": 0.2}}
+    several = {"engine": engine, "model": {"source": "mine"}, "data": data}
     continuous = several | {"algorithm": {"reward_kind": "continuous", "start_pass_rate": None}}
     assert parse_spec(continuous, "test").data.rewards == {"answer": 1.0, "format": 0.2}
     with pytest.raises(SpecError) as refused:
@@ -98,7 +99,8 @@ SHORTNESS, ODD = f"{MODULE}:shortness", f"{MODULE}:odd"
 
 def spec(rewards):
     algorithm = {"reward_kind": "continuous", "start_pass_rate": None}
-    return parse_spec({"algorithm": algorithm, "data": {"source": "word_problems", "rewards": rewards}}, "test")
+    data = {"source": "word_problems", "rewards": rewards}
+    return parse_spec({"model": {"source": "mine"}, "algorithm": algorithm, "data": data}, "test")
 
 
 def test_code_is_refused_where_the_machine_does_not_allow_its_module(monkeypatch):
