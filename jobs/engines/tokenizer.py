@@ -12,9 +12,14 @@ from exgrpo_core.errors import EngineError, first_line
 def response_texts(
     tokenizer: PreTrainedTokenizerBase, responses: Sequence[Sequence[int]], end_token_ids: Iterable[int] = ()
 ) -> list[str]:
-    """Return what responses say: special tokens of the answer, such as think tags, stay; end and padding go."""
+    """Return what responses say: special tokens of the answer, such as think tags, stay; end and padding go.
+
+    A special token that comes last has ended its response, whether or not the tokenizer names it as an end token.
+    """
     left_out = {*end_token_ids, tokenizer.eos_token_id, tokenizer.pad_token_id}
-    kept = [[token for token in response if token not in left_out] for response in responses]
+    special = set(tokenizer.all_special_ids)
+    ended = [response[:-1] if response and response[-1] in special else response for response in responses]
+    kept = [[token for token in response if token not in left_out] for response in ended]
     texts: list[str] = tokenizer.batch_decode(kept, skip_special_tokens=False)
     return texts
 

@@ -27,6 +27,7 @@ from jobs.grading.boxed_answers import (
     grade_choice,
     grade_without_verifier,
     joined_boxes,
+    last_boxed,
     last_boxed_as_published,
 )
 from jobs.grading.reward_function import Grade
@@ -145,7 +146,8 @@ class AnswerGrader:
         is_training = scheme is Scheme.TRAINING
         if is_training and self._requires_think_end and not closes_thought(item.response):
             return Grade.UNPARSED
-        boxed = (joined_boxes if is_training else last_boxed_as_published)(item.response)
+        find = last_boxed if item.kind == "choice" else joined_boxes
+        boxed = (find if is_training else last_boxed_as_published)(item.response)
         if boxed is None or len(boxed) > self._max_answer_chars:
             return Grade.UNPARSED
         if is_training and item.kind == "choice":

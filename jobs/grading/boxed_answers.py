@@ -42,9 +42,13 @@ def joined_boxes(text: str) -> str | None:
     if not boxes:
         return None
     first = len(boxes) - 1
-    while first and _JOINT.fullmatch(text[boxes[first - 1][2] + 1 : boxes[first][0]]):
+    while first and _are_joined(text[boxes[first - 1][2] + 1 : boxes[first][0]]):
         first -= 1
     return ", ".join(dict.fromkeys(text[start:end] for _, start, end in boxes[first:]))
+
+
+def _are_joined(between: str) -> bool:
+    return re.search(r"[,;=]|and|or", between) is not None and _JOINT.fullmatch(between) is not None
 
 
 def _closed_boxes(text: str) -> list[tuple[int, int, int]]:

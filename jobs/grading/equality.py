@@ -22,13 +22,11 @@ Verify = Callable[[list[Any], list[Any]], bool]
 
 _SIGNS = {
     "−": "-",  # noqa: RUF001 - what models write
-    "–": "-",  # noqa: RUF001 - as above
-    "—": "-",
     "×": r"\times ",  # noqa: RUF001 - as above
     "∪": r"\cup ",  # noqa: RUF001 - as above
     "％": r"\%",  # noqa: RUF001 - as above
     "∞": r"\infty ", "π": r"\pi ", "·": r"\cdot ", "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ",
-    "√": r"\sqrt ", "°": r"^\circ ", "∅": r"\emptyset ", "∩": r"\cap ", "∈": r"\in ", "½": r"\frac{1}{2}",
+    "√": r"\sqrt", "°": r"^\circ ", "∅": r"\emptyset ", "∩": r"\cap ", "∈": r"\in ", "½": r"\frac{1}{2}",
     "⅓": r"\frac{1}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "²": "^2", "³": "^3", r"\varnothing": r"\emptyset",
     r"\{\}": r"\emptyset", r"\degree": r"^\circ",
 }  # fmt: skip
@@ -41,12 +39,17 @@ _POINTS = re.compile(
 )
 _COMPUTER_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]+|0[bB][01]+|0[oO][0-7]+")
 _OPERANDS = re.compile(r"[A-Z](?:\s*\\(?:cup|cap)\s*[A-Z])+")
-_LETTER = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
+_LETTER = re.compile(
+    r"\\(?:text|mathrm|mathbb|mathbf|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]{3,}|(?<=\d)[eE](?=[-+\d])|"
+    r"(?P<letter>[A-Za-z])"
+)
+"""A letter that is a symbol by itself, among what is none."""
+_DASH = re.compile(r"(^|[=(\[{,+*/<>])\s*[\u2013\u2014]")
+"""A dash that is a sign, not a range."""
+_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
 _SET = re.compile(r"\\cup|[\[(][^,()\[\]]+,[^,()\[\]]+[\])]")
-_NUMBER = r"(-?[^<>=,|a-zA-Z]*(?:\\(?:infty|frac|pi|sqrt)[^<>=,|a-zA-Z]*)*)"
-_ORDER = r"(<|>|\\le(?:q|qslant)?(?![a-z])|\\ge(?:q|qslant)?(?![a-z])|\\lt(?![a-z])|\\gt(?![a-z]))"
-_ONE_SIDED = re.compile(rf"\s*[a-z]\s*{_ORDER}\s*{_NUMBER}\s*")
-_TWO_SIDED = re.compile(rf"\s*{_NUMBER}\s*{_ORDER}\s*[a-z]\s*{_ORDER}\s*{_NUMBER}\s*")
+_ORDER = re.compile(r"(<|>|\\(?:leqslant|leq|le|lt|geqslant|geq|ge|gt)(?![a-z]))")
+_COMMANDS = re.compile(r"\\(?:infty|d?frac|pi|sqrt)(?![a-z])")
 _OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
 
 
@@ -67,7 +70,7 @@ def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | No
 def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | None:
     gold, answer = texts
     gold, answer = _with_intervals(gold, answer), _with_intervals(answer, gold)
-    mixed = _in_both_cases(f"{gold} {answer}")
+    mixed = _in_both_cases(gold) | _in_both_cases(answer)
     parsed_gold, parsed = (parse(_rename(text, mixed)) for text in (gold, answer))
     if not parsed:
         return None
@@ -77,6 +80,7 @@ def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | Non
 
 def as_latex(text: str) -> str:
     """Return an answer with signs, currency and repeating decimals as LaTeX that Math-Verify reads."""
+    text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}", _DASH.sub(r"\1-", text))
     for sign, latex in _SIGNS.items():
         text = text.replace(sign, latex)
     return _REPEATING.sub(_as_fraction, _CURRENCY.sub("", text)).strip()
@@ -131,43 +135,51 @@ def _are_same_words(gold: str, answer: str) -> bool | None:
         return gold == answer or None if max(len(left), len(right)) < 3 else True
     # Products of letters commute: xy is yx. Points and words do not.
     is_anagram = sorted(left) == sorted(right)
-    are_words = len(left) > 3 or (gold.isupper() and answer.isupper())
+    are_words = len(left) > 3 or (len(left) > 2 and gold.isupper() and answer.isupper())
     return False if is_anagram and are_words else None
 
 
 def _in_both_cases(text: str) -> set[str]:
-    letters = {item for item in _LETTER.findall(text) if len(item) == 1}
+    """Return the capital letters that stand for a symbol beside their small ones."""
+    letters = {match["letter"] for match in _LETTER.finditer(text) if match["letter"]}
     return {letter for letter in letters if letter.isupper() and letter.lower() in letters}
 
 
 def _rename(text: str, letters: set[str]) -> str:
     """Return the text with each of these capital letters as a symbol of its own: Math-Verify lowers all letters."""
-    return (
-        _LETTER.sub(lambda match: f"{match[0]}_{{99}}" if match[0] in letters else match[0], text) if letters else text
-    )
+    return _LETTER.sub(lambda match: f"{match[0]}_{{99}}" if match["letter"] in letters else match[0], text)
 
 
 def _with_intervals(text: str, other: str) -> str:
     """Return inequalities of one variable as intervals where the other answer is one, any other text unchanged."""
-    if not _SET.search(other) or r"\in" in other.replace(r"\infty", "") or not re.search(_ORDER, text):
+    if not _SET.search(other) or r"\in" in other.replace(r"\infty", "") or not _ORDER.search(text):
         return text
     intervals = [_interval(part) for part in _OR.split(text)]
     return r"\cup ".join(item for item in intervals if item) if all(intervals) else text
 
 
 def _interval(text: str) -> str | None:
-    if match := _ONE_SIDED.fullmatch(text):
-        order, value = match.groups()
-        is_open = order in {"<", ">", r"\lt", r"\gt"}
-        if order.startswith(("<", r"\l")):
-            return rf"(-\infty,{value}{')' if is_open else ']'}"
-        return rf"{'(' if is_open else '['}{value},\infty)"
-    if match := _TWO_SIDED.fullmatch(text):
-        low, first, second, high = match.groups()
-        if first.startswith(("<", r"\l")) and second.startswith(("<", r"\l")):
-            left, right = (order in ("<", r"\lt") for order in (first, second))
-            return f"{'(' if left else '['}{low},{high}{')' if right else ']'}"
-    return None
+    """Return `x < 2` or `1 < x < 2` as an interval, None where it is neither."""
+    parts = [part.strip() for part in _ORDER.split(text)]
+    numbers, orders = parts[::2], parts[1::2]
+    variables = [index for index, part in enumerate(numbers) if re.fullmatch("[a-z]", part)]
+    others = [_COMMANDS.sub("", part) for index, part in enumerate(numbers) if index not in variables]
+    if len(variables) != 1 or not all(others) or any(re.search("[A-Za-z,]", part) for part in others):
+        return None
+    is_less = ["<" in order or order.startswith(r"\l") for order in orders]
+    is_open = [order in {"<", ">", r"\lt", r"\gt"} for order in orders]
+    if len(numbers) == 3 and variables == [1] and is_less == [True, True]:
+        return _bounds(numbers[0], numbers[2], is_open[0], is_open[1])
+    if len(numbers) != 2:
+        return None
+    value = numbers[1 - variables[0]]
+    if is_less[0] == (variables[0] == 0):
+        return _bounds(r"-\infty", value, True, is_open[0])
+    return _bounds(value, r"\infty", is_open[0], True)
+
+
+def _bounds(low: str, high: str, is_left_open: bool, is_right_open: bool) -> str:
+    return f"{'(' if is_left_open else '['}{low},{high}{')' if is_right_open else ']'}"
 
 
 def _differ_as_numbers(gold: list[Any], answer: list[Any]) -> bool:

@@ -68,7 +68,7 @@ def _check_weights(policy: PolicyModel) -> None:
 def _measure_gap(policy: PolicyModel) -> float:
     numbers = np.random.default_rng(0)
     prompts = [numbers.integers(len(policy.tokenizer), size=size).astype(np.int32) for size in _PROMPT_TOKENS]
-    sampler = Sampler(1.0, torch.Generator().manual_seed(0))
+    sampler = Sampler(1.0, torch.Generator(policy.device).manual_seed(0))
     length = min(_RESPONSE_TOKENS, (policy.context_tokens or 1024) - max(_PROMPT_TOKENS))
     try:
         responses = generate(policy, prompts, length, sampler)

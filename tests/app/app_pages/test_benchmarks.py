@@ -174,7 +174,7 @@ def test_form_offers_ones_own_benchmarks_takes_a_file_and_names_a_wrong_declarat
     (run,) = list_run_directories(runs_root)
     sources = {choice.name: choice.source for choice in run.job_spec().benchmarks}
     assert sources == {"sums": str(folder / "sums.jsonl"), "other": f"{tmp_path}/data.jsonl"}
-    assert run.job_spec().name == "model on sums other"
+    assert run.job_spec().name == "score model on sums + other"
     (folder / "a.yaml").write_text("sums: {sauce: a}")
     page = open_page("benchmarks", start="true")
     assert has_text(page, "a.yaml: sums: sauce: there is no such field")

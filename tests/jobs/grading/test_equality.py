@@ -22,11 +22,22 @@ DIFFERENT = [
     (r"0.1\overline{6}", r"0.\overline{16}"),
     (r"(-\infty,2)\cup(3,\infty)", r"x \le 2 \text{ or } x>3"),
     ("[1,2)", r"1 < x < 2"),
+    ("6", "√16"),
+    ("-4", "1\N{EN DASH}5"),
 ]
 SAME = [
     (r"6.02 \times 10^{-23}", r"0.602 \times 10^{-22}"),
     (r"\frac13", "0.333333"),
     ("xy", "yx"),
+    ("AB", "BA"),
+    ("1.5E3", r"1.5 \times 10^3 \text{ meters}"),
+    ("Quadrant 2", "quadrant 2"),
+    (r"\mathbb{R}", r"r \in \mathbb{R}"),
+    ("V=IR", "v=IR"),
+    ("4", "√16"),
+    (r"\sqrt{12}", "√12"),
+    ("[1,2)", r"1 \leq x < 2"),
+    (r"(-\infty,2)", "2 > x"),
     ("3xy", "3yx"),
     (r"\frac{V}{2}", "V/2"),
     (r"\text{Yes}", "yes"),
@@ -76,6 +87,7 @@ def test_what_is_the_same_is_right(is_right, gold, answer):
         (r"$x_1 = \boxed{5} \quad x_2 = \boxed{7}$", "5, 7"),
         (r"First \boxed{4}. Then we add one, so \boxed{5}", "5"),
         (r"\boxed{5}, \boxed{5}", "5"),
+        ("$\\boxed{12}$\n$\\boxed{13}$", "13"),
         (r"\boxed{1 + \boxed{2}}", "2"),
         ("no box", None),
     ],
@@ -87,6 +99,12 @@ def test_boxes_that_are_joined_are_one_answer(response, answer):
 def test_a_list_in_several_boxes_is_graded_as_a_list(is_right):
     assert is_right("(6,2), (2,2)", r"\boxed{(2,2)} and \boxed{(6,2)}")
     assert not is_right("(6,2)", r"\boxed{(2,2)} and \boxed{(6,2)}")
+
+
+def test_a_choice_is_the_last_box_however_often_it_is_boxed():
+    with AnswerGrader() as grader:
+        item = GradeItem("B", "\\boxed{B}, \\boxed{\\text{B}}", "choice")
+        assert grader.grade([item]) == [Grade.CORRECT]
 
 
 def test_disputed_answers_have_the_right_verdict(is_right, shared_dir):
