@@ -73,6 +73,7 @@ class EvalSpec(Spec):
     """The generator: this project's engine, a running server, or vLLM inside the evaluation's process."""
     model: EvalModelSpec
     benchmarks: tuple[BenchmarkChoice, ...] = Field(min_length=1)
+    """What the model is scored on."""
     template: TemplateChoice = "paper"
     """Prompt template."""
     temperature: float = Field(0.6, ge=0)

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from app.components.new_run.field_shapes import attribute_docs
+from db.queries.retirement import BUILT_IN_TASKS
+from exgrpo_core.config import ExGRPOConfig
+from jobs.grading.rewards import TASKS
 from jobs.judging import judge_loop
+from jobs.specs.base import Spec
 from jobs.specs.train import ORACLE_SOURCES
 from tests.house.tracked import PACKAGES, read, source_files, tracked_files
 
@@ -76,4 +81,26 @@ def test_new_python_is_checked_before_git_tracks_it(tmp_path):
 
 
 def test_every_task_that_offers_an_oracle_has_one():
-    assert set(judge_loop.ORACLES) == ORACLE_SOURCES, "ORACLE_SOURCES of jobs/specs/train.py, ORACLES of judge_loop.py."
+    places = (
+        "ORACLE_SOURCES of jobs/specs/train.py, ORACLES of judge_loop.py, BUILT_IN_TASKS of db/queries/retirement.py"
+    )
+    assert set(judge_loop.ORACLES) == ORACLE_SOURCES == BUILT_IN_TASKS, places
+    assert set(TASKS) >= ORACLE_SOURCES, "TASKS of jobs/grading/rewards.py"
+
+
+def test_every_field_of_a_specification_says_what_it_is():
+    """The form shows it; sections and a job's kind, tags and seeds need no words."""
+    untold = [
+        f"{cls.__name__}.{name}"
+        for cls in every_spec(Spec)
+        if cls.__module__.startswith("jobs.specs")
+        for name, field in cls.model_fields.items()
+        if name in cls.__annotations__ and name not in {"kind", "tags", "seed"}
+        if not attribute_docs(cls).get(name)
+        and not (isinstance(field.annotation, type) and issubclass(field.annotation, Spec | ExGRPOConfig))
+    ]
+    assert untold == [], "jobs/specs: write below each field what it is."
+
+
+def every_spec(cls: type[Spec]) -> list[type[Spec]]:
+    return [found for child in cls.__subclasses__() for found in (child, *every_spec(child))]

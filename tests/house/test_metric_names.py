@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exgrpo_core.step_report import METRIC_LABELS, METRICS
+from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 from tests.house.tracked import read, source_files
 
 AREAS = {name.split("/")[0] for name in METRICS}
@@ -51,6 +51,11 @@ def test_every_declared_metric_is_written_by_some_code():
 
 def test_every_metric_has_a_label_of_its_own():
     assert len(set(METRIC_LABELS.values())) == len(METRICS)
+
+
+def test_every_metric_called_a_share_is_shown_as_one():
+    called = {key for key in METRICS if key.endswith(("_share", "/share"))}
+    assert called <= SHARES, f"SHARES of exgrpo_core/step_report.py: add {called - SHARES}."
 
 
 def test_metric_names_are_area_and_snake_case_name():

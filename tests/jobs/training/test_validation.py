@@ -49,7 +49,9 @@ def spec(tmp_path):
     path = write_lines(tmp_path / "rows.jsonl", [row(str(number), gold) for number, gold in enumerate(golds)])
     data = {"source": str(path), "num_questions": 1, "num_held_out": 3}
     validation = {"interval": 2, "samples_per_question": NUM_SAMPLES, "num_training_questions": 0}
-    return parse_spec({"data": data, "validation": validation}, "test")
+    algorithm = {"batch_size": 1, "mini_batch_size": 1}
+    content = {"model": {"source": "mine"}, "data": data, "algorithm": algorithm, "validation": validation}
+    return parse_spec(content, "test")
 
 
 def validate(spec, run, step, benchmarks=()):
