@@ -62,6 +62,16 @@ class AnswerGenerator(Protocol):
         ...
 
 
+def num_asked(question: PromptedQuestion, num_samples: int) -> int:
+    """Return how many answers to ask a server or vLLM for: they refuse several greedy ones, which are all the same."""
+    return 1 if question.temperature == 0 else num_samples
+
+
+def repeat_greedy(samples: list[Sample], num_samples: int) -> list[Sample]:
+    """Return as many samples as are graded, from those that `num_asked` asked for."""
+    return samples * num_samples if len(samples) == 1 else samples
+
+
 def derive_seed(seed: int, *parts: str) -> int:
     """Return a seed of 31 bits that follows from a seed and names."""
     content = "\x1f".join((str(seed), *parts))

@@ -10,7 +10,14 @@ import torch
 from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.model import PolicyModel, decode_texts, generate
 from jobs.engines.embedded.sampling import Sampler
-from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
+from jobs.evaluation.generation import (
+    PromptedQuestion,
+    Sample,
+    SampledQuestion,
+    derive_seed,
+    num_asked,
+    repeat_greedy,
+)
 from jobs.machine.engine_environments import VLLM_VARIABLES
 from jobs.runs.control import TrainingError
 from jobs.specs.base import numpy_seed
@@ -54,11 +61,7 @@ class EmbeddedGenerator:
         """Do nothing: the process ends and frees the model."""
 
     def _encode(self, question: PromptedQuestion) -> Int32Array:
-        tokenizer = self._policy.tokenizer
-        if question.prompt_text is None:
-            ids = encode_prompt(tokenizer, render_chat_prompt(question.messages, tokenizer))
-        else:
-            ids = encode_prompt(tokenizer, question.prompt_text, adds_special_tokens=True)
+        ids = encode_question(question, self._policy.tokenizer)
         limit = self._policy.context_tokens
         if limit is not None and len(ids) + self._max_response_tokens > limit:
             raise TrainingError(
@@ -71,21 +74,28 @@ class EmbeddedGenerator:
         return np.asarray(ids, dtype=np.int32)
 
 
-def vllm_prompts(questions: Sequence[PromptedQuestion], tokenizer: PromptTokenizer) -> list[str | dict[str, list[int]]]:
-    """Return prompts as vLLM takes them: texts, and for messages the token ids of the model's chat template.
+def encode_question(question: PromptedQuestion, tokenizer: PromptTokenizer) -> list[int]:
+    """Return the token ids of a text to continue, or of messages in the model's chat template.
 
-    The template runs here and not in vLLM, which sets it no limits of time and memory.
+    Raises:
+        FieldError: The chat template cannot be used.
+    """
+    if question.prompt_text is None:
+        return encode_prompt(tokenizer, render_chat_prompt(question.messages, tokenizer))
+    return encode_prompt(tokenizer, question.prompt_text, adds_special_tokens=True)
+
+
+def vllm_prompts(questions: Sequence[PromptedQuestion], tokenizer: PromptTokenizer) -> list[dict[str, list[int]]]:
+    """Return prompts as token ids for vLLM.
+
+    The chat template runs here and not in vLLM, which sets it no limits of time and memory, and would let the tokenizer
+    put its end token behind a text.
 
     Raises:
         TrainingError: The chat template cannot be used.
     """
     try:
-        return [
-            {"prompt_token_ids": encode_prompt(tokenizer, render_chat_prompt(question.messages, tokenizer))}
-            if question.prompt_text is None
-            else question.prompt_text
-            for question in questions
-        ]
+        return [{"prompt_token_ids": encode_question(question, tokenizer)} for question in questions]
     except ValueError as error:
         raise TrainingError(str(error)) from error
 
@@ -134,22 +144,23 @@ class VllmGenerator:
                 Sample(answer.text, len(answer.token_ids), answer.finish_reason == "length", answer.cumulative_logprob)
                 for answer in output.outputs
             ]
-            yield SampledQuestion(question.question_id, question_seed, samples)
+            yield SampledQuestion(question.question_id, question_seed, repeat_greedy(samples, num_samples))
 
     def sampling_settings(
         self, questions: Sequence[PromptedQuestion], seeds: Sequence[int], num_samples: int
     ) -> list[Any]:
-        """Return vLLM's settings of each question, with the log-prob of each sampled token asked for."""
+        """Return vLLM's settings of each question: log-probs of sampled tokens, and think tags in the text."""
         from vllm import SamplingParams
 
         return [
             SamplingParams(
-                n=num_samples,
+                n=num_asked(question, num_samples),
                 temperature=question.temperature,
                 top_p=self._spec.top_p,
                 max_tokens=self._spec.max_response_tokens,
                 seed=seed,
                 logprobs=0,
+                skip_special_tokens=False,
             )
             for question, seed in zip(questions, seeds, strict=True)
         ]

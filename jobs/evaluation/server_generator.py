@@ -8,7 +8,14 @@ from typing import Any
 
 import httpx2
 
-from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
+from jobs.evaluation.generation import (
+    PromptedQuestion,
+    Sample,
+    SampledQuestion,
+    derive_seed,
+    num_asked,
+    repeat_greedy,
+)
 from jobs.machine.model_server import RETRIABLE_STATUSES, AddressRefusedError, check_address, without_key
 from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import API_KEY_VARIABLE, EvalSpec, ServerSpec
@@ -17,6 +24,10 @@ FIRST_WAIT_SECONDS = 0.5
 """Wait before the second try; each further one is twice as long."""
 QUESTIONS_AHEAD = 8
 """Batches hold so many questions for each request that may be under way."""
+
+
+THINK_TAGS = "skip_special_tokens"
+"""A setting of vLLM and SGLang that keeps think tags that are special tokens; strict servers refuse it by name."""
 
 
 class ServerGenerator:
@@ -70,25 +81,27 @@ class ServerGenerator:
         self._http.close()
 
     def _ask(self, question: PromptedQuestion, num_samples: int, seed: int) -> SampledQuestion:
+        num_wanted = num_asked(question, num_samples)
         body = {
             "model": self._server.model,
-            "n": num_samples,
+            "n": num_wanted,
             "temperature": question.temperature,
             "top_p": self._spec.top_p,
             "max_tokens": self._spec.max_response_tokens,
             "seed": seed,
+            THINK_TAGS: False,
         }
         is_chat = question.prompt_text is None
         prompt = {"messages": list(question.messages)} if is_chat else {"prompt": question.prompt_text}
         choices, usage = self._post("chat/completions" if is_chat else "completions", body | prompt)
-        if len(choices) != num_samples:
+        if len(choices) != num_wanted:
             raise TrainingError(
-                f"{self._server.address}: gave {len(choices)} answers where {num_samples} were asked for; the server "
+                f"{self._server.address}: gave {len(choices)} answers where {num_wanted} were asked for; the server "
                 "does not sample several answers a request (n)."
             )
-        mean_tokens = usage // num_samples
+        mean_tokens = usage // num_wanted
         samples = [self._sample(choice, is_chat, mean_tokens) for choice in choices]
-        return SampledQuestion(question.question_id, seed, samples)
+        return SampledQuestion(question.question_id, seed, repeat_greedy(samples, num_samples))
 
     def _post(self, path: str, body: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
         """Return choices and the number of their tokens in all."""
@@ -105,6 +118,8 @@ class ServerGenerator:
                 failure = (
                     f"status {response.status_code}: {without_key(' '.join(response.text.split()), self._key)[:200]}"
                 )
+                if THINK_TAGS in response.text and body.pop(THINK_TAGS, None) is not None:
+                    continue
                 if response.status_code not in RETRIABLE_STATUSES:
                     break
             time.sleep(wait)

@@ -30,7 +30,8 @@ class TextLoop(PromptTokensLoop):
     async def run(self, sampling_params: dict[str, Any], **prompt: Any) -> AgentLoopOutput:
         """Generate one response and decode it."""
         output = await super().run(sampling_params, **prompt)
-        output.extra_fields["text"] = response_texts(self._tokenizer, [output.response_ids])[0]
+        ends = map(int, prompt["end_token_ids"])
+        output.extra_fields["text"] = response_texts(self._tokenizer, [output.response_ids], ends)[0]
         return output
 
 

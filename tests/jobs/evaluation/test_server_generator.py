@@ -55,6 +55,26 @@ def test_answers_that_hold_a_key_which_is_no_secret_are_graded_as_they_are(monke
         assert {sample.text for item in ask(server.address).values() for sample in item.samples} == {answer}
 
 
+def test_greedy_answers_are_asked_for_once_and_count_as_often_as_wanted():
+    batch = [PromptedQuestion("a", "prompt a", (), 0.0)]
+    with serving(lambda body: completions(*["1"] * body["n"])) as server:
+        found = ask(server.address, batch=batch, wanted="a", num_samples=4)
+    assert [body["n"] for _, body in server.asked] == [1]
+    assert [sample.text for sample in found["a"].samples] == ["1"] * 4
+    assert len({sample.num_tokens for sample in found["a"].samples}) == 1
+
+
+def test_think_tags_are_asked_for_where_the_server_knows_the_setting():
+    def strict(body):
+        if "skip_special_tokens" in body:
+            return Reply({"error": "Unrecognized request argument supplied: skip_special_tokens"}, 400)
+        return completions("1", "2")
+
+    with serving(strict) as server:
+        assert [sample.text for sample in ask(server.address, wanted="a")["a"].samples] == ["1", "2"]
+    assert server.asked[0][1]["skip_special_tokens"] is False
+
+
 def test_chat_template_is_left_to_the_server():
     choice = {"message": {"content": "hello"}, "finish_reason": "stop"}
     batch = [PromptedQuestion("a", None, ({"role": "user", "content": "hi"},), 0.6)]

