@@ -18,8 +18,10 @@ from jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.specs.train import TrainSpec
 from jobs.tasks.questions import build_question, hash_question
+from jobs.training import templates
 from jobs.training.data_rows import (
     FILE_SUFFIXES,
+    NO_NUMBERS,
     OPTION_LABEL,
     DataError,
     check_row,
@@ -27,7 +29,7 @@ from jobs.training.data_rows import (
     iterate_raw_rows,
     load_data_set,
 )
-from jobs.training.templates import Message, PromptTokenizer, TemplateName, encode_messages
+from jobs.training.templates import ControlTokenError, Message, PromptTokenizer, TemplateName, encode_messages
 
 _HASH = re.compile(r"[0-9a-f]{16}")
 _MAX_ROWS = 5
@@ -127,7 +129,7 @@ class _Reading:
         has_label = kind == "choice" and row.options and reading is not None
         answer = (row.label(reading) or "") if has_label and reading else gold_text(row.gold)
         where = f"{self.origin}, row {row.number}"
-        if not row.question.strip() or not answer:
+        if not row.question.strip() or not answer or (kind == "math" and answer.casefold() in NO_NUMBERS):
             raise DataError(f"{where}: expected a question and its gold answer, got {row.gold!r:.60}.")
         if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
             raise DataError(f"{where}: expected an option's label as gold answer, got {answer[:60]!r}.")
@@ -259,6 +261,20 @@ def _iterate_hub(hub: HubDataSet) -> Iterator[tuple[int, RawRow]]:
     yield from enumerate(rows, start=1)
 
 
+def refuse_control_tokens(benchmarks: Iterable[LoadedBenchmark], tokenizer: PromptTokenizer) -> None:
+    """Refuse benchmarks with a question that holds a control token of the model.
+
+    Raises:
+        DataError: The message names benchmark and question.
+    """
+    for benchmark in benchmarks:
+        for question in benchmark.questions:
+            try:
+                templates.refuse_control_tokens(question.messages, tokenizer)
+            except ControlTokenError as error:
+                raise DataError(f"{benchmark.protocol.name}, question {question.question_id}: {error}") from None
+
+
 def read_validation_questions(spec: TrainSpec, tokenizer: PromptTokenizer) -> dict[str, list[Question]]:
     """Return the questions of `validation.benchmarks`, each in its own template, else in that of the training data.
 
@@ -279,6 +295,8 @@ def read_validation_questions(spec: TrainSpec, tokenizer: PromptTokenizer) -> di
         template = TemplateName(spec.validation.benchmarks[name].template or spec.data.template)
         try:
             text, prompt_ids = encode_messages(template, item.messages, tokenizer)
+        except ControlTokenError as error:
+            raise DataError(f"{name}, question {item.question_id}: {error}") from None
         except ValueError as error:
             raise DataError(f"validation.benchmarks.{name}.{error}") from error
         if len(prompt_ids) > spec.algorithm.max_prompt_tokens:

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from exgrpo_core.errors import EngineError, InputError
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog, benchmark_event, reward_means
-from jobs.evaluation.benchmark_questions import BenchmarkQuestion, LoadedBenchmark, load_benchmark
+from jobs.evaluation.benchmark_questions import (
+    BenchmarkQuestion,
+    LoadedBenchmark,
+    load_benchmark,
+    refuse_control_tokens,
+)
 from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import protocol_of
@@ -190,11 +195,14 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
                 "generator: the checkpoint holds low-rank adapters, which vLLM is not given; write the model with "
                 "`exgrpo export RUN@STEP FOLDER` and score FOLDER, or choose embedded."
             )
+        from jobs.engines.tokenizer import load_tokenizer
         from jobs.evaluation.local_generators import VllmGenerator
 
+        refuse_control_tokens(benchmarks, load_tokenizer(source, spec.model.revision))
         return VllmGenerator(source, spec)
     from jobs.engines.embedded.first_look import open_model
     from jobs.evaluation.local_generators import EmbeddedGenerator
 
     policy = open_model(source, spec.model.device, spec.model.revision)
+    refuse_control_tokens(benchmarks, policy.tokenizer)
     return EmbeddedGenerator(policy, spec.max_response_tokens)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from jobs.grading.boxed_answers import last_boxed
-from jobs.training.data_rows import DataError
+from jobs.training.data_rows import DataError, check_text
 
 RawRow = Mapping[str, Any]
 LETTERS = "ABCDEFGHIJ"
@@ -83,7 +83,7 @@ def read_row(number: int, raw: RawRow, origin: str) -> PlainRow:
     where = f"{origin}, row {number}"
     identity = next((str(raw[key]) for key in _IDENTITIES if raw.get(key)), None)
     if "Question" in raw and "Correct Answer" in raw:
-        return _gpqa(number, identity, raw)
+        return _gpqa(number, identity, raw, where)
     if isinstance(raw.get("question"), dict):  # ARC as JSON lines, OpenBookQA
         raw = {**raw, **raw["question"], "question": raw["question"].get("stem")}
     field = next((key for key in _QUESTIONS if isinstance(raw.get(key), str)), None)
@@ -103,7 +103,10 @@ def read_row(number: int, raw: RawRow, origin: str) -> PlainRow:
     index, odd = raw.get("answer_index"), None
     if isinstance(index, int) and f"{gold}" in LETTERS and LETTERS[index : index + 1] != gold:  # MMLU-Pro has both
         odd = f"answer {gold} contradicts answer_index {index}; the answer counts"
-    return PlainRow(number, identity, str(raw[field]), options, gold, gold_field, is_counted, odd)
+    question = check_text(str(raw[field]), f"{where}, {field}")
+    if isinstance(gold, str):
+        check_text(gold, f"{where}, {gold_field}")
+    return PlainRow(number, identity, question, options, gold, gold_field, is_counted, odd)
 
 
 def decide_reading(rows: Iterable[PlainRow], origin: str, index_from: int | None) -> GoldReading:
@@ -149,8 +152,8 @@ def gold_text(gold: object) -> str:
 
 
 def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
-    field = next((key for key in ("options", "choices") if raw.get(key) is not None), None)
-    value: Any = raw[field] if field else _option_columns(raw)
+    field = next((key for key in ("options", "choices") if raw.get(key) is not None), "options")
+    value: Any = raw[field] if raw.get(field) is not None else _option_columns(raw)
     if not value:
         return ()
     if isinstance(value, Mapping) and {"label", "text"} <= value.keys():
@@ -164,13 +167,15 @@ def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
     else:
         raise DataError(f"{where}, {field}: expected a list or an object of options, got {value!r:.60}.")
     if not 2 <= len(pairs) <= len(LETTERS):
-        raise DataError(f"{where}, {field or 'options'}: has {len(pairs)} options, expected 2 to {len(LETTERS)}.")
+        raise DataError(f"{where}, {field}: has {len(pairs)} options, expected 2 to {len(LETTERS)}.")
     labelled = [(str(label).strip(), str(text).strip()) for label, text in pairs]
     prefixes = [re.match(rf"\(?{re.escape(label)}[).:]\s*", text) for label, text in labelled]
     if all(prefixes):  # AQuA: "A)21"
         labelled = [
             (label, text[match.end() :]) for (label, text), match in zip(labelled, prefixes, strict=True) if match
         ]
+    for pair in labelled:
+        check_text("".join(pair), f"{where}, {field}")
     return tuple(labelled)
 
 
@@ -185,11 +190,13 @@ def _option_columns(raw: RawRow) -> dict[str, object]:
     return dict(zip(LETTERS, (named[key] for key in sorted(named)), strict=False)) if len(named) > 1 else {}
 
 
-def _gpqa(number: int, identity: str | None, raw: RawRow) -> PlainRow:
+def _gpqa(number: int, identity: str | None, raw: RawRow, where: str) -> PlainRow:
     """Return a row of GPQA, whose options are in an order that is drawn by the question."""
-    correct = str(raw["Correct Answer"]).strip()
-    texts = [correct, *(str(raw[f"Incorrect Answer {index}"]).strip() for index in (1, 2, 3))]
-    random.Random(str(raw["Question"])).shuffle(texts)
+    columns = ("Question", "Correct Answer", *(f"Incorrect Answer {index}" for index in (1, 2, 3)))
+    question, correct, *wrong = (check_text(str(raw[name]), f"{where}, {name}") for name in columns)
+    correct = correct.strip()
+    texts = [correct, *(text.strip() for text in wrong)]
+    random.Random(question).shuffle(texts)
     label = LETTERS[texts.index(correct)]
     options = tuple(zip(LETTERS, texts, strict=False))
-    return PlainRow(number, identity, str(raw["Question"]).strip(), options, label, "Correct Answer")
+    return PlainRow(number, identity, question.strip(), options, label, "Correct Answer")

@@ -1,24 +1,27 @@
 """Local files that a specification names: checked and made absolute before a run is queued; code in them is refused."""
 
 import os
-from itertools import islice
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.grading.rewards import TASKS
-from jobs.preflight.model_shapes import model_file
+from jobs.preflight.chat_template import read_chat_template
+from jobs.preflight.model_shapes import CONFIG_FILE, model_file
 from jobs.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.specs.base import BenchmarkFields
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
-from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
+from jobs.training.data_rows import DataError
+from jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
+from jobs.training.templates import TemplateName
 
 AnyBenchmark = TypeVar("AnyBenchmark", bound=BenchmarkFields)
 _MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
 """Sources that are made here, not read from files."""
-_NUM_FIRST_ROWS = 20
 _PATH_BEGINNINGS = ("/", "./", "../", "~")
 _FILE_ENDINGS = (GGUF_SUFFIX, ".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
 
@@ -49,20 +52,42 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
     return spec.model_copy(update=changes)
 
 
-def check_first_rows(spec: TrainSpec) -> None:
-    """Refuse a file of questions that cannot be read, or with a mistake in its first rows; hub data is not read.
+def check_rows(spec: TrainSpec) -> list[str]:
+    """Return what a user should know about a file of questions, every row of which is checked; hub data is not read.
 
     Raises:
-        SpecError: One sentence names file, row and field.
+        SpecError: It has a bad row, or too few questions; one sentence names file, row and field.
     """
-    source = spec.data.source
-    if not os.path.isfile(source):
-        return
+    data = spec.data
+    if not os.path.isfile(data.source):
+        return []
+    num_all = None if data.num_questions is None else data.num_questions + data.num_held_out
+    template = TemplateName(data.template)
+    source = DataSource(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
+    file = os.stat(data.source)
     try:
-        for number, row in islice(iterate_raw_rows(source, spec.data.split), _NUM_FIRST_ROWS):
-            check_row(Path(source).name, number, row, spec.data.answer_kind)
+        rows = _read_once(replace(source, num_questions=None), file.st_mtime_ns, file.st_size)
+        check_count(source, len(rows.rows))
     except DataError as error:
         raise SpecError(str(error), "data.source") from None
+    num_left = len(rows.rows) - data.num_held_out
+    if data.num_questions is None and num_left < (1 if spec.sft else spec.algorithm.batch_size):
+        raise SpecError(
+            f"expected at most the questions to train on ({max(0, num_left)} of {source.origin}).",
+            "algorithm.batch_size", "data.num_held_out",
+        )  # fmt: skip
+    is_here = model_file(spec.model.source, CONFIG_FILE, spec.model.revision) is not None
+    has_chat = not is_here or read_chat_template(spec.model.source, spec.model.revision) is not None
+    is_chat = template.resolved(has_chat) is TemplateName.CHAT
+    used = rows.rows[:num_all]
+    num_system = 0 if is_chat else sum(bool(row.system_text) for row in used)
+    return [*rows.notices, *use_notices(source, len(used), len(rows.rows)), *system_notices(source, num_system)]
+
+
+@lru_cache(maxsize=1)
+def _read_once(source: DataSource, _modified_at: int, _size: int) -> Rows:
+    """Return a file's rows, kept while the file stays as it is: a form asks after each change."""
+    return read_rows(source)
 
 
 def with_model_source(spec: TrainSpec, source: str) -> TrainSpec:

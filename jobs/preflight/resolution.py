@@ -11,7 +11,7 @@ from exgrpo_core.errors import FieldError, Mistake, UserError
 from jobs.evaluation.protocols import with_declared_benchmarks
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.preflight.chat_template import check_chat_template
-from jobs.preflight.local_sources import check_first_rows, with_absolute_sources, with_model_source
+from jobs.preflight.local_sources import check_rows, with_absolute_sources, with_model_source
 from jobs.preflight.machine_fit import (
     UNNAMED_RUN,
     check_disk,
@@ -135,6 +135,8 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
     for check in _machine_checks(preflight.spec):
         with preflight.collecting(is_local=True):
             check()
+    with preflight.collecting(is_local=True):
+        preflight.notices += check_rows(preflight.spec)
     with preflight.collecting(is_local=True, is_disk_space=True):
         check_disk(preflight.spec, runs_root)
     preflight.notices += _schedule_notices(preflight.spec)
@@ -169,7 +171,7 @@ def _refuse_adapters(spec: TrainSpec, start: NamedCheckpoint) -> None:
 
 
 def _machine_checks(spec: TrainSpec) -> Iterator[Callable[[], None]]:
-    """Yield the checks of this machine: its GPUs, packages, memory and data."""
+    """Yield the checks of this machine: its GPUs, packages and memory."""
     if spec.engine == "verl":
         yield partial(check_machine, spec)
     if spec.engine == "embedded":
@@ -179,7 +181,6 @@ def _machine_checks(spec: TrainSpec) -> Iterator[Callable[[], None]]:
         yield partial(check_rollout, spec)
         yield partial(check_gpu_needs, spec)
         yield partial(check_memory, spec)
-    yield partial(check_first_rows, spec)
 
 
 def check_awaited_job(runs_root: Path, run_id: str) -> None:

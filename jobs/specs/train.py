@@ -32,6 +32,8 @@ from jobs.specs.verl import RewardModelSpec, VerlSpec
 
 CHAINS_SOURCE = "chains"
 WORD_PROBLEMS_SOURCE = "word_problems"
+DEFAULT_NUM_MADE = 512
+"""Made questions of a specification that asks for all of them."""
 ORACLE_SOURCES = frozenset({CHAINS_SOURCE, WORD_PROBLEMS_SOURCE})
 """Built-in tasks, whose oracle knows which chains of thought are valid."""
 MAX_STORY_OPERATIONS = 6
@@ -272,7 +274,8 @@ class TrainSpec(Spec):
         if self.model.source == CHAINS_WARM_MODEL and self.data.source != CHAINS_SOURCE:
             text = "expected a folder, GGUF file or hub name: chains-warm knows the letters of chains alone."
             yield Mistake(text, "model.source")
-        num_questions, batch_size = self.data.num_questions, self.algorithm.batch_size
+        num_made = DEFAULT_NUM_MADE if self.data.source in ORACLE_SOURCES else None
+        num_questions, batch_size = self.data.num_questions or num_made, self.algorithm.batch_size
         if self.sft is None and num_questions is not None and num_questions < batch_size:
             text = f"expected at most data.num_questions ({num_questions}), got {batch_size}."
             yield Mistake(text, "algorithm.batch_size", "data.num_questions")

@@ -26,7 +26,7 @@ from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations, read_external
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
-from jobs.training.run_data import log_first_prompt, open_data, open_reward
+from jobs.training.run_data import log_first_prompt, log_leaks, open_data, open_reward
 from jobs.training.sft_loop import SftLoop
 from jobs.training.training_loop import TrainingLoop
 
@@ -125,7 +125,9 @@ def _load(
         train_adapters(policy, _lora_settings(spec.model.lora, source, spec.model.revision), spec.seed)
     questions, held_out = data.encode(policy.tokenizer)
     log_first_prompt(questions, policy.tokenizer)
-    return _Loaded(policy, questions, held_out, read_benchmarks(spec, policy.tokenizer))
+    benchmarks = read_benchmarks(spec, policy.tokenizer)
+    log_leaks(questions, benchmarks)
+    return _Loaded(policy, questions, held_out, benchmarks)
 
 
 def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:

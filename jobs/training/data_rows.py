@@ -42,6 +42,8 @@ CHOICE_SOURCES = frozenset(
     {"arc_c", "arc_challenge", "mmlu", "mmlu_pro", "gpqa", "gpqa_diamond", "gpqa_main", "gpqa_extended"}
 )
 
+NO_NUMBERS = frozenset({"nan", "inf", "-inf"})
+"""Texts that programs write for a gold answer that is missing or was not computed."""
 OPTION_LABEL = re.compile(r"[A-J1-9]")
 
 RawRow = Mapping[str, Any]
@@ -72,6 +74,11 @@ class DataRow:
     def question_text(self) -> str:
         """The user's message."""
         return self.messages[-1]["content"]
+
+    @property
+    def system_text(self) -> str:
+        """The system message, "" where there is none."""
+        return self.messages[0]["content"] if len(self.messages) > 1 else ""
 
 
 def iterate_raw_rows(
@@ -116,7 +123,7 @@ def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind
         number=number,
         question_id=hash_question(data_source, messages[-1]["content"], answer),
         data_source=data_source,
-        ability=ability if isinstance(ability, str) else "",
+        ability=check_text(ability, f"{label}, ability") if isinstance(ability, str) else "",
         messages=messages,
         answer=answer,
         answer_kind=kind,
@@ -219,7 +226,7 @@ def _answer(reward_model: object, label: str) -> str:
     value = reward_model.get("ground_truth") if isinstance(reward_model, dict) else None
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     answer = str(value).strip() if isinstance(value, str) or is_number else ""
-    if not answer or answer.casefold() == "nan":
+    if not answer or answer.casefold() in NO_NUMBERS:
         raise DataError(f"{label}, reward_model.ground_truth: expected a text or number, got {_short(value)}.")
     return check_text(answer, f"{label}, reward_model.ground_truth")
 

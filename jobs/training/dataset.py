@@ -1,7 +1,8 @@
 """Training data: rows in verl's schema become the core's questions, or an error names the bad row."""
 
+import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -9,7 +10,11 @@ from typing import Literal
 from exgrpo_core.types import Question
 from jobs.tasks.questions import build_question
 from jobs.training.data_rows import DataError, DataRow, DeclaredKind, check_row, iterate_raw_rows
-from jobs.training.templates import PromptTokenizer, TemplateName, control_token, encode_messages, render_prompt
+from jobs.training.templates import ControlTokenError, PromptTokenizer, TemplateName, encode_messages, render_prompt
+
+_RAISED = re.compile(r"([\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215e\u2189]+)")
+"""Superscripts, subscripts and fractions."""
+_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,38 +83,57 @@ def encode_rows(
     for row in rows.rows:
         if len(questions) == num_wanted:
             break
-        if (token := control_token(row.messages, tokenizer)) is not None:
-            raise DataError(
-                f"{source.origin}, row {row.number}, prompt: holds {token!r}, which this model reads as a control "
-                "token; remove it."
-            )
-        text, prompt_ids = encode_messages(source.template, row.messages, tokenizer)
+        try:
+            text, prompt_ids = encode_messages(source.template, row.messages, tokenizer)
+        except ControlTokenError as error:
+            raise DataError(f"{source.origin}, row {row.number}, prompt: {error}") from None
         if len(prompt_ids) > max_prompt_tokens:
             too_long.append((len(prompt_ids), row.number))
             continue
         questions.append(_question(len(questions), row, text, prompt_ids))
         kept.append(row)
     notices = [*rows.notices, *_too_long_notice(source, too_long, max_prompt_tokens)]
-    if len(questions) + len(too_long) < len(rows.rows):
-        notices.append(
-            f"{source.origin}: {len(questions):,} of {len(rows.rows):,} questions are used, as data.num_questions and "
-            "data.num_held_out say."
-        )
-    is_chat = source.template.resolved(bool(getattr(tokenizer, "chat_template", None))) is TemplateName.CHAT
-    num_system = sum(len(row.messages) > 1 for row in kept)
-    if num_system and not is_chat:
-        notices.append(
-            f"{source.origin}: {num_system:,} questions have a system message, which the template {source.template} "
-            "does not use."
-        )
-    if source.num_questions is not None and len(questions) < num_wanted:
-        raise DataError(
-            f"{source.origin}: has {len(questions):,} usable questions, expected {num_wanted:,}; "
-            "lower data.num_questions and data.num_held_out."
-        )
+    notices += use_notices(source, len(questions), len(rows.rows) - len(too_long))
+    prompts = zip(kept, questions, strict=True)
+    num_system = sum(row.system_text.strip() not in question.prompt_text for row, question in prompts)
+    notices += system_notices(source, num_system)
+    check_count(source, len(questions))
     if not questions:
         raise DataError(f"{source.origin}: no prompt fits into max_prompt_tokens = {max_prompt_tokens}.")
     return questions, Rows(kept, notices)
+
+
+def use_notices(source: DataSource, num_used: int, num_questions: int) -> list[str]:
+    """Return a notice where not all questions are used."""
+    if num_used >= num_questions:
+        return []
+    return [
+        f"{source.origin}: {num_used:,} of {num_questions:,} questions are used, as data.num_questions and "
+        "data.num_held_out say."
+    ]
+
+
+def system_notices(source: DataSource, num_questions: int) -> list[str]:
+    """Return a notice on so many questions whose system message is not in the prompt."""
+    if not num_questions:
+        return []
+    return [
+        f"{source.origin}: {num_questions:,} questions have a system message, which the template {source.template} "
+        "does not use."
+    ]
+
+
+def check_count(source: DataSource, num_usable: int) -> None:
+    """Refuse a source with fewer questions than are asked for.
+
+    Raises:
+        DataError: It has fewer.
+    """
+    if source.num_questions is not None and num_usable < source.num_questions:
+        raise DataError(
+            f"{source.origin}: has {num_usable:,} usable questions, expected {source.num_questions:,}; "
+            "lower data.num_questions and data.num_held_out."
+        )
 
 
 def encode_made(
@@ -149,8 +173,29 @@ def _merge_equal_rows(origin: str, rows: Iterable[DataRow]) -> tuple[list[DataRo
 
 
 def normalized(text: str) -> str:
-    """Return a question as it is compared: without differences in white space and in Unicode's forms."""
-    return " ".join(unicodedata.normalize("NFKC", text).split())
+    """Return a question as it is compared: without differences in white space and in Unicode's forms.
+
+    Powers, indices and fractions stay as they are: three squared is not 32.
+    """
+    if text.isascii():
+        return " ".join(text.split())
+    parts = _RAISED.split(text.translate(_INVISIBLE))
+    forms = (unicodedata.normalize("NFC" if index % 2 else "NFKC", part) for index, part in enumerate(parts))
+    return " ".join("".join(forms).split())
+
+
+def leak_notices(questions: Sequence[Question], benchmarks: Mapping[str, Sequence[Question]]) -> list[str]:
+    """Return for each benchmark of a run's validation how many of its questions are trained on."""
+    trained = {normalized(str(question.metadata.get("question", ""))) for question in questions} - {""}
+    found = {
+        name: sum(normalized(str(item.metadata["question"])) in trained for item in items)
+        for name, items in benchmarks.items()
+    }
+    return [
+        f"validation.benchmarks.{name}: {count:,} of {len(benchmarks[name]):,} questions are trained on too."
+        for name, count in found.items()
+        if count
+    ]
 
 
 def _question(index: int, row: DataRow, text: str, prompt_ids: list[int]) -> Question:

@@ -23,7 +23,7 @@ from jobs.tasks.chains.question_set import read_problem
 from jobs.tasks.word_problems import demonstrators as word_problems
 from jobs.tasks.word_problems.demonstrators import make_facts
 from jobs.tasks.word_problems.story import Story
-from jobs.training.data_rows import DataError, iterate_raw_rows
+from jobs.training.data_rows import DataError, check_text, iterate_raw_rows
 from jobs.training.templates import TemplateName, encode_messages
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ def _response_text(value: object, label: str) -> str:
             f"{label}: expected a response, a text or a list of messages with the assistant's; name its column in "
             "sft.response_column or external_column."
         )
-    return value
+    return check_text(value, label)
 
 
 def encode_response(question: Question, text: str, tokenizer: Any) -> TokenSequence:  # noqa: ANN401 (any Hugging Face tokenizer)
@@ -225,4 +225,4 @@ def _read_row(path: Path, number: int, line: str) -> tuple[str, str]:
         raise TrainingError(f"{path}, row {number}: expected an object with question_id and response.") from None
     if not isinstance(question_id, str) or not isinstance(response, str) or not response:
         raise TrainingError(f"{path}, row {number}: question_id and response must be non-empty strings.")
-    return question_id, response
+    return question_id, check_text(response, f"{path}, row {number}, response")

@@ -1,7 +1,7 @@
 """A run's questions, read or made, its initial model and reward function, for every engine."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from jobs.specs.train import (
     ANSWER_FORMAT_MODEL,
     CHAINS_SOURCE,
     CHAINS_WARM_MODEL,
+    DEFAULT_NUM_MADE,
     WORD_PROBLEMS_SOURCE,
     DataSpec,
     TrainSpec,
@@ -26,12 +27,9 @@ from jobs.tasks.word_problems.question_set import make_question, make_stories
 from jobs.tasks.word_problems.story import Story
 from jobs.training.answer_format import AnswerFormatSettings
 from jobs.training.data_rows import DataError
-from jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, read_rows
+from jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, leak_notices, read_rows
 from jobs.training.templates import PromptTokenizer, TemplateName
 from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
-
-DEFAULT_NUM_MADE = 512
-"""Made questions of a specification that asks for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,18 @@ class FileData:
             logger.warning("%s", notice)
         data = self.spec
         num_questions = len(loaded) - data.num_held_out if data.num_questions is None else data.num_questions
+        if num_questions < 1:
+            raise DataError(
+                f"{self.source.origin}: has {len(loaded):,} usable questions, expected more than data.num_held_out "
+                f"({data.num_held_out:,})."
+            )
         return loaded[:num_questions], loaded[num_questions:]
+
+
+def log_leaks(questions: Sequence[Question], benchmarks: Mapping[str, Sequence[Question]]) -> None:
+    """Log how many questions of a run's benchmarks are trained on."""
+    for notice in leak_notices(questions, benchmarks):
+        logger.warning("%s", notice)
 
 
 def log_first_prompt(questions: Sequence[Question], tokenizer: Any) -> None:  # noqa: ANN401 (any Hugging Face tokenizer)

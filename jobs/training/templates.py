@@ -1,19 +1,20 @@
 """Prompt templates: from a question's messages to the text that a model continues."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Protocol
 
 import yaml
 
-from exgrpo_core.errors import FieldError
+from exgrpo_core.errors import FieldError, InputError
 from jobs.pretrained.chat_templates import ChatTokenizer, render_conversation
 from jobs.tasks.questions import TextEncoder, encode_prompt
 
 TEMPLATES_FILE = Path(__file__).parent / "prompt_templates.yaml"
 QUESTION_MARK = "{Question}"
+_THOUGHT_MARKS = frozenset({"<think>", "</think>"})
 
 Message = dict[str, str]
 
@@ -64,7 +65,9 @@ def encode_messages(
 
     Raises:
         FieldError: The template is `chat` and the tokenizer has none, or refuses the messages.
+        ControlTokenError: The messages hold one of the tokenizer's control tokens.
     """
+    refuse_control_tokens(messages, tokenizer)
     if name.resolved(bool(getattr(tokenizer, "chat_template", None))) is TemplateName.CHAT:
         text = render_chat_prompt(messages, tokenizer)
         return text, encode_prompt(tokenizer, text)
@@ -82,13 +85,35 @@ def render_chat_prompt(messages: Sequence[Message], tokenizer: ChatTokenizer) ->
         text = render_conversation(tokenizer.get_chat_template(), tokenizer.special_tokens_map, messages)
     except ValueError as error:
         raise FieldError(f"the tokenizer's chat template cannot be used ({error}).", "template") from error
-    if messages[-1]["content"].strip() not in text:
+    question = messages[-1]["content"]
+    if question.strip() not in text and text == _render_another(messages, tokenizer):
         raise FieldError("the tokenizer's chat template does not show the question; use another one.", "template")
     return text
 
 
-def control_token(messages: Sequence[Message], tokenizer: object) -> str | None:
-    """Return a special token of the tokenizer that stands in the messages, where it would not be read as text."""
-    tokens = getattr(tokenizer, "added_tokens_decoder", {}).values()
-    special = [token.content for token in tokens if token.special]
-    return next((token for token in special for message in messages if token in message["content"]), None)
+def _render_another(messages: Sequence[Message], tokenizer: ChatTokenizer) -> str:
+    """Return the conversation with another question of the same length: a template may write texts in its own way."""
+    other = {**messages[-1], "content": "x" * len(messages[-1]["content"])}
+    return render_conversation(tokenizer.get_chat_template(), tokenizer.special_tokens_map, [*messages[:-1], other])
+
+
+class ControlTokenError(InputError, ValueError):
+    """A text of a user with a token that the model would not read as text."""
+
+
+def refuse_control_tokens(messages: Sequence[Message], tokenizer: object) -> None:
+    """Refuse messages that hold a special token of the tokenizer, such as `<|im_end|>`; marks of thoughts are allowed.
+
+    Raises:
+        ControlTokenError: They do.
+    """
+    tokens = _control_tokens(tokenizer)
+    found = next((token for token in tokens for message in messages if token in message["content"]), None)
+    if found is not None:
+        raise ControlTokenError(f"holds {found!r}, which this model reads as a control token; remove it.")
+
+
+@lru_cache(maxsize=2)
+def _control_tokens(tokenizer: Hashable) -> tuple[str, ...]:
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    return tuple(token.content for token in added if token.special and token.content not in _THOUGHT_MARKS)

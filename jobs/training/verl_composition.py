@@ -19,7 +19,7 @@ from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_external
 from jobs.training.reward_parts import open_reward_parts
 from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
-from jobs.training.run_data import RunData, log_first_prompt, open_data, open_reward
+from jobs.training.run_data import RunData, log_first_prompt, log_leaks, open_data, open_reward
 from jobs.training.training_loop import TrainingLoop
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def _open(
         has_parts = spec.data.rewards != ANSWER_ALONE
         engine.weigh = rewards.weigh if has_parts else None
         benchmarks = read_benchmarks(spec, tokenizer)
+        log_leaks(questions, benchmarks)
         take_metrics = rewards.take_metrics if has_parts else dict
         yield RunComponents(engine, reward, questions, held_out, external, benchmarks, take_metrics)
 

@@ -26,6 +26,8 @@ class FormCheck:
     mistakes: tuple[Mistake, ...]
     disk_shortage: str = ""
     """Why the disk may become full, which is no reason against a launch."""
+    notices: tuple[str, ...] = ()
+    """What a user should know of data and settings."""
 
 
 def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGenerator]:
@@ -43,6 +45,8 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
         _list_mistakes(check.mistakes, state)
         if check.disk_shortage:
             notice.show("warning", "The disk may become full", check.disk_shortage)
+        for text in check.notices:
+            st.caption(with_code(text))
         form_state.show_save_draft(state.content)
         if spec is not None:
             st.caption(estimate(spec))
@@ -73,7 +77,7 @@ def check(content: dict[str, object], text_mistake: str) -> FormCheck:
     others = (Mistake(text_mistake),) if text_mistake else ()
     try:
         preflight = requests.check(content)
-        return FormCheck(preflight.requested, others, preflight.disk_shortage)
+        return FormCheck(preflight.requested, others, preflight.disk_shortage, tuple(preflight.notices))
     except RunRefusedError as error:
         return FormCheck(error.spec, (*others, *error.mistakes), error.disk_shortage)
     except SpecError as error:

@@ -1,16 +1,25 @@
 import json
+import math
+from dataclasses import replace
 
 import pytest
 
-from jobs.evaluation.benchmark_questions import FIRST_INDEX, load_benchmark, read_validation_questions
+from jobs.evaluation.benchmark_questions import (
+    FIRST_INDEX,
+    load_benchmark,
+    read_validation_questions,
+    refuse_control_tokens,
+)
 from jobs.evaluation.layouts import read_row
 from jobs.evaluation.protocols import Protocol, find_protocol, load_protocols, protocol_of
 from jobs.specs.evaluation import BenchmarkChoice
 from jobs.specs.train import SpecError, parse_spec
+from jobs.training.answer_format import make_format_tokenizer
 from jobs.training.data_rows import DataError
 
 SMALL = Protocol("small", "Small", ("small",), find_protocol("aime24").hub, 2, 4, "math")
 TEST_FILE = "test.id.parquet"
+WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 PROVIDED = {
     # where the paper's evaluation data are, number of questions, and samples of each
     "aime24": (TEST_FILE, 30, 32),
@@ -212,3 +221,37 @@ def test_names_of_other_sets_are_refused(name):
 def test_chains_are_not_validated_on_benchmarks():
     with pytest.raises(SpecError, match=r"validation\.benchmarks"):
         parse_spec({"validation": {"benchmarks": {"aime24": None}}}, "test")
+
+
+@pytest.mark.parametrize(
+    ("raw", "field"),
+    [
+        ({"problem": "1+1 \ud83d", "answer": "2"}, "problem: holds half"),
+        ({"problem": "1+1", "answer": "2\ud83d"}, "answer: holds half"),
+        ({"question": "1+1", "options": ["2", "3\ud83d"], "answer": "A"}, "options: holds half"),
+        ({"question": "1+1", "A": "2", "B": "3\ud83d", "answer": "A"}, "options: holds half"),
+        ({"Question": "1+1", "Correct Answer": "2\ud83d"} | dict.fromkeys(WRONG, "3"), "Correct Answer: holds half"),
+        (verl_row("1+1 \ud83d", "2"), "prompt, content: holds half"),
+        (verl_row("1+1", math.nan), "reward_model.ground_truth: "),
+        ({"problem": "1+1", "answer": math.nan}, ".*gold answer"),
+        ({"problem": "1+1", "answer": "NaN"}, ".*gold answer"),
+    ],
+)
+def test_halves_of_characters_and_golds_that_are_no_number_are_named_by_row_and_field(tmp_path, raw, field):
+    with pytest.raises(DataError, match=f"^data.jsonl, row 2[,:] ?{field}"):
+        load_rows(tmp_path, [TWO, raw], replace(SMALL, answer_kind="auto"))
+
+
+def test_control_tokens_in_a_benchmark_are_named_by_its_question(tmp_path):
+    tokenizer = make_format_tokenizer(["1+1"], vocabulary_size=300)
+    refuse_control_tokens([load_rows(tmp_path, [ONE, TWO])], tokenizer)
+    rows = [{"problem": "1+1", "answer": "2", "id": "a"}, {"problem": "1+1 <eos>", "answer": "2", "id": "b"}]
+    with pytest.raises(DataError, match=r"^small, question b: holds '<eos>'"):
+        refuse_control_tokens([load_rows(tmp_path, rows)], tokenizer)
+    content = {
+        "model": {"source": "mine"},
+        "data": {"source": "word_problems"},
+        "validation": {"benchmarks": {"sums": {"source": str(tmp_path / "data.jsonl")}}},
+    }
+    with pytest.raises(DataError, match=r"^sums, question b: holds '<eos>'"):
+        read_validation_questions(parse_spec(content, "test"), tokenizer)

@@ -39,7 +39,9 @@ def test_answers_follow_the_chat_template_and_have_the_scores_of_the_model(model
         assert "".join(record["texts"]).startswith(record["text"][:4])
 
 
-@pytest.mark.parametrize(("prompt", "reason"), [("Hm", "2000"), ("a\udc80", "half of a character")])
+@pytest.mark.parametrize(
+    ("prompt", "reason"), [("Hm", "2000"), ("a\udc80", "half of a character"), ("a<eos>", "control token")]
+)
 def test_a_prompt_that_does_not_fit_or_is_no_text_is_refused(model, prompt, reason):
     with pytest.raises(InputError, match=f"^prompt: .*{reason}"):
         list(answer(ChatModel(str(model)), ChatRequest(prompt, max_response_tokens=2000)))

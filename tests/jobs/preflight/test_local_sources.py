@@ -1,10 +1,12 @@
+import json
+import math
 from pathlib import Path
 
 import pytest
 
 from exgrpo_core.config import ExGRPOConfig
-from jobs.preflight.local_sources import resolve_source, with_absolute_sources
-from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec
+from jobs.preflight.local_sources import check_rows, resolve_source, with_absolute_sources
+from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, parse_spec
 
 
 @pytest.fixture
@@ -57,3 +59,66 @@ def test_missing_file_of_trajectories_is_refused_whatever_its_name():
     with pytest.raises(SpecError) as refused:
         with_absolute_sources(TrainSpec(external_experience=Path("gone"), algorithm=algorithm))
     assert refused.value.fields == ("external_experience",)
+
+
+SMALL = {"num_questions": 2, "num_held_out": 1}
+
+
+def row(text, answer="4", system=()):
+    prompt = [*({"role": "system", "content": each} for each in system), {"role": "user", "content": text}]
+    return {"data_source": "sums", "prompt": prompt, "reward_model": {"ground_truth": answer}}
+
+
+ROWS = [row(f"What is {number}?") for number in range(100)]
+
+
+def check(path, rows, batch_size=2, **data):
+    if rows is not None:
+        path.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    content = {
+        "model": {"source": "mine"},
+        "data": {"source": str(path), "template": "paper"} | data,
+        "algorithm": {"batch_size": batch_size, "mini_batch_size": batch_size},
+    }
+    return check_rows(parse_spec(content, "test"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "data", "text"),
+    [
+        ([*ROWS, row("Why? \ud83d")], SMALL, r"a.jsonl, row 101, prompt, content: holds half of a character"),
+        ([*ROWS, row("Why?", math.nan)], SMALL, r"a.jsonl, row 101, reward_model.ground_truth: "),
+        ([*ROWS, row("What is  7?", "5")], SMALL, r"row 101, reward_model.ground_truth: '5' contradicts '4' of row 8"),
+        (ROWS[:2], SMALL, "has 2 usable questions, expected 3"),
+        (ROWS[:2], {"num_questions": None, "num_held_out": 1}, r"^algorithm.batch_size, data.num_held_out: .*\(1 of"),
+        (ROWS[:2], {"num_questions": None, "num_held_out": 9}, "questions to train on \\(0 of a.jsonl"),
+    ],
+)
+def test_every_row_of_a_file_and_their_number_are_checked_before_anything_starts(tmp_path, rows, data, text):
+    with pytest.raises(SpecError, match=text):
+        check(tmp_path / "a.jsonl", rows, **data)
+
+
+def test_what_is_merged_used_and_left_out_of_a_file_is_said_and_said_anew_when_it_changes(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [row("One?", system=["Be terse."]), *ROWS, row("What is 7? ")]
+    assert check(path, rows, **SMALL) == [
+        "a.jsonl: 102 rows hold 101 questions; equal rows were merged.",
+        "a.jsonl: 3 of 101 questions are used, as data.num_questions and data.num_held_out say.",
+        "a.jsonl: 1 questions have a system message, which the template paper does not use.",
+    ]
+    assert check(path, ROWS[:3], **SMALL) == []
+
+
+def test_published_cases_are_refused_or_noticed(shared_dir):
+    cases = shared_dir / "cases" / "data"
+    for name, text in (("half_an_emoji", "row 2, prompt, content"), ("gold_nan", "row 4, reward_model.ground_truth")):
+        with pytest.raises(SpecError, match=rf"^data.source: {name}.jsonl, {text}: "):
+            check(cases / f"{name}.jsonl", None, **SMALL)
+    both = {"num_questions": 2, "num_held_out": 0}
+    assert check(cases / "same_question_with_a_space.jsonl", None, **both) == [
+        "same_question_with_a_space.jsonl: 4 rows hold 2 questions; equal rows were merged."
+    ]
+    assert check(cases / "system_messages.jsonl", None, **both) == [
+        "system_messages.jsonl: 2 questions have a system message, which the template paper does not use."
+    ]

@@ -4,12 +4,13 @@ import pytest
 from typer.testing import CliRunner
 
 from app import requests, settings
+from app.components.new_run import spec_summary
 from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.runs.lookup import CommandError
 from jobs.specs.base import ValidationBenchmark
-from jobs.specs.train import TrainSpec
+from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 BAD_SPECS = {
@@ -94,3 +95,47 @@ def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root
         "data.template",
         "validation.benchmarks.math500.template",
     ]
+
+
+def test_data_of_ones_own_asks_for_a_model_in_dry_run_file_and_form(runs_root, tmp_path):
+    data = tmp_path / "my.jsonl"
+    data.write_text('{"data_source": "a"}\n')
+    expected = "model.source: expected a folder, GGUF file or hub name"
+    words = ["train", "--preset", "chains-exgrpo", "--set", f"data.source={data}", "--runs-root", str(runs_root)]
+    for word in ("--dry-run", "--detach"):
+        result = CliRunner().invoke(app, [*words, word])
+        assert (result.exit_code != 0, expected in " ".join(result.output.split())) == (True, True), result.output
+    content = load_preset("chains-exgrpo").model_dump(mode="json")
+    content["data"]["source"] = str(data)
+    with pytest.raises(SpecError, match=expected) as of_form:
+        requests.check(content)
+    assert of_form.value.fields == ("model.source",)
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"extends: chains-exgrpo\ndata: {{source: {data}}}\n")
+    with pytest.raises(SpecError, match=expected):
+        load_spec(path)
+
+
+def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tmp_path):
+    data = tmp_path / "my.jsonl"
+    row = {"data_source": "a", "reward_model": {"ground_truth": "4"}}
+    rows = [row | {"prompt": [{"role": "user", "content": f"What is {number}?"}]} for number in range(9)]
+    data.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    content = {
+        "model": {"source": str(save_tiny_model(tmp_path / "model"))},
+        "data": {"source": str(data), "num_questions": 4, "num_held_out": 2, "template": "compact"},
+        "algorithm": {"batch_size": 4, "mini_batch_size": 2, "max_prompt_tokens": 100, "max_response_tokens": 16},
+        "num_steps": 5,
+        "optim": {"warmup_steps": 10},
+    }
+    expected = ["6 of 9 questions are used", "10 steps of warm-up, 10 optimizer steps"]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(content))
+    output = CliRunner().invoke(app, ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]).output
+    shown = spec_summary.check(content, "")
+    assert shown.mistakes == ()
+    for text in expected:
+        assert text in output
+        assert any(text in notice for notice in shown.notices)
+    content["optim"] = {"warmup_steps": 9}
+    assert not any("warm-up" in notice for notice in spec_summary.check(content, "").notices)

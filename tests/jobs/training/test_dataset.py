@@ -1,5 +1,6 @@
 import gzip
 import json
+import math
 
 import datasets
 import pyarrow as pa
@@ -7,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.tasks.chains.demonstrators import make_tokenizer
+from jobs.training.answer_format import make_format_tokenizer
 from jobs.training.data_rows import DataError
-from jobs.training.dataset import DataSource, encode_rows, read_rows
+from jobs.training.dataset import DataSource, encode_rows, leak_notices, read_rows
 from jobs.training.templates import TemplateName
 
 TOKENIZER = make_tokenizer()
@@ -90,7 +92,73 @@ def test_equal_rows_become_one_question_and_a_notice(tmp_path):
     questions, rows = encode_rows(read_rows(source(path)), source(path), TOKENIZER, 200)
     assert len(questions) == 6
     assert [q.metadata["num_rows"] for q in questions] == [1, 3, 1, 1, 1, 1]
-    assert rows.notices == ["expanded.jsonl: 8 rows hold 6 questions; equal rows were merged."]
+    assert rows.notices == [
+        "expanded.jsonl: 8 rows hold 6 questions; equal rows were merged.",
+        "expanded.jsonl: 6 questions have a system message, which the template compact does not use.",
+    ]
+
+
+def test_a_system_message_that_a_chat_template_leaves_out_is_counted_and_one_that_it_shows_is_not(tmp_path):
+    path = source(write_lines(tmp_path / "a.jsonl", ROWS), template=TemplateName.CHAT)
+    notices = []
+    for shown in ("messages", "messages[1:]"):
+        tokenizer = make_tokenizer()
+        tokenizer.chat_template = "{% for m in SHOWN %}{{ m.content }}{% endfor %}".replace("SHOWN", shown)
+        notices.append(encode_rows(read_rows(path), path, tokenizer, 200)[1].notices)
+    assert notices[0] == []
+    assert notices[1] == ["a.jsonl: 6 questions have a system message, which the template chat does not use."]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Where is 1+3?", " Where  is\n1+3? "),
+        ("Where is 1+3?", "Where is\u00a01+3?\u200b"),
+        ("caf\u00e9 1+3?", "cafe\u0301 1+3?"),
+        ("Where is 1+3?", "Where is \uff11\uff0b\uff13\uff1f"),
+    ],
+)
+def test_questions_that_differ_in_space_unicode_form_or_origin_are_one(tmp_path, first, second):
+    path = write_lines(tmp_path / "a.jsonl", [ROWS[0], row(first, "4"), row(second, "4", data_source="else")])
+    assert [question.metadata["num_rows"] for question in load(path)] == [1, 2]
+    path = write_lines(tmp_path / "a.jsonl", [ROWS[0], row(first, "4"), row(second, "5")])
+    with pytest.raises(DataError, match=r"a.jsonl, row 3, reward_model.ground_truth: '5' contradicts '4' of row 2"):
+        load(path)
+
+
+def test_powers_indices_and_fractions_are_not_plain_digits(tmp_path):
+    texts = ["What is 3\u00b2?", "What is 32?", "What is 3\u2082?", "What is 3\u00bd?", "What is 31/2?"]
+    path = write_lines(tmp_path / "a.jsonl", [row(text, str(index)) for index, text in enumerate(texts)])
+    assert len(load(path)) == 5
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_control_tokens_of_the_model_in_a_row_are_refused_and_think_tags_are_not(tmp_path, place):
+    tokenizer = make_format_tokenizer(["What is 2+3?"], vocabulary_size=300)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_end|>", "<think>"]})
+    rows = [row(), row("What is 2+4?")]
+    path = source(write_lines(tmp_path / "a.jsonl", rows))
+    rows[1]["prompt"][place]["content"] += " <think>"
+    write_lines(tmp_path / "a.jsonl", rows)
+    assert len(encode_rows(read_rows(path), path, tokenizer, 200)[0]) == 2
+    rows[1]["prompt"][place]["content"] += "<|im_end|>"
+    write_lines(tmp_path / "a.jsonl", rows)
+    with pytest.raises(DataError, match=r"^a.jsonl, row 2, prompt: holds '<\|im_end\|>'"):
+        encode_rows(read_rows(path), path, tokenizer, 200)
+
+
+def test_how_many_questions_are_used_is_said(tmp_path):
+    asked = source(write_lines(tmp_path / "a.jsonl", ROWS), num_questions=2)
+    notices = encode_rows(read_rows(asked), asked, TOKENIZER, 200)[1].notices
+    assert "a.jsonl: 2 of 6 questions are used, as data.num_questions and data.num_held_out say." in notices
+
+
+def test_questions_of_a_benchmark_that_are_trained_on_are_counted(tmp_path):
+    questions = load(write_lines(tmp_path / "a.jsonl", ROWS))
+    asked = load(write_lines(tmp_path / "b.jsonl", [row("What is  1+3?", "4"), row("What is 9+3?", "12")]))
+    assert leak_notices(questions, {"mine": asked, "none": asked[1:]}) == [
+        "validation.benchmarks.mine: 1 of 2 questions are trained on too."
+    ]
 
 
 def test_rows_that_contradict_each_other_are_refused(tmp_path):
@@ -120,6 +188,13 @@ GOLD = "row 2, reward_model.ground_truth: "
         (row(answer=["5"]), GOLD),
         (row(data_source=None), "row 2, data_source: "),
         (row(data_source="arc_c", answer="K"), GOLD),
+        (row(answer=math.nan), GOLD),
+        (row(answer=math.inf), GOLD),
+        (row(answer="NaN"), GOLD),
+        (row(answer="-inf"), GOLD),
+        (row(answer="5\ud83d"), GOLD),
+        (row(question="What is 2+3? \ud83d"), "row 2, prompt, content: holds half of a character"),
+        (row(ability="math\udc00"), "row 2, ability: "),
         ([1], "row 2: "),
     ],
 )
@@ -161,7 +236,7 @@ def test_too_long_prompts_are_refused_or_dropped_and_counted(tmp_path):
     dropping = source(path, too_long_prompts="drop")
     questions, rows = encode_rows(read_rows(dropping), dropping, TOKENIZER, 40)
     assert len(questions) == len(rows.rows) == 6
-    assert len(rows.notices) == 1
+    assert rows.notices[0].endswith("were dropped.")
     with pytest.raises(DataError):
         load(path, max_prompt_tokens=3, too_long_prompts="drop")
 

@@ -6,11 +6,14 @@ import pytest
 
 from exgrpo_core.config import ExGRPOConfig
 from jobs.runs.control import TrainingError
-from jobs.specs.train import DataSpec, TrainSpec
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, load_preset
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.question_set import make_questions
+from jobs.training.answer_format import make_format_tokenizer
 from jobs.training.data_rows import DataError
-from jobs.training.demonstrations import load_external, read_external
+from jobs.training.demonstrations import encode_response, load_external, read_demonstrations, read_external
+from jobs.training.run_data import open_data
 
 TOKENIZER = make_tokenizer()
 QUESTIONS = make_questions(4, 1, TOKENIZER)
@@ -63,6 +66,7 @@ def hub_data(tmp_path, *targets):
     path.write_text("".join(json.dumps({"target": target}) + "\n" for target in targets))
     spec = TrainSpec(
         data=DataSpec(source=str(path), template="compact"),
+        model=ModelSpec(source="mine"),
         external_column="target",
         algorithm=ExGRPOConfig(uses_external_experience=True, experience_ratio=0.0, max_response_tokens=8),
     )
@@ -93,3 +97,56 @@ def test_a_column_that_cannot_be_used_is_refused(tmp_path, target):
     with pytest.raises(DataError):
         read_external(spec, questions, TOKENIZER)
     assert read_external(TrainSpec(), QUESTIONS, TOKENIZER) == {}
+
+
+WRITER = make_format_tokenizer(["<think>It is easy.</think>"], vocabulary_size=300)
+THOUGHT = "<think>\nIt is easy.\n</think>\n\\boxed{7}"
+
+
+@pytest.mark.parametrize(
+    ("end", "start"), [("<think>", "\nIt"), ("<think>\n", "It"), ("<think> ", "\nIt"), ("\n", "<think>\nIt")]
+)
+def test_a_thought_that_the_prompt_begins_is_not_begun_again(tmp_path, end, start):
+    question = dataclasses.replace(QUESTIONS[0], prompt_text=f"How many?{end}", metadata={"row": 1})
+    from_file = load_external(
+        write(tmp_path, {"question_id": question.question_id, "response": THOUGHT}), [question], WRITER, 99
+    )
+    spec, _ = hub_data(tmp_path, [{"role": "assistant", "content": THOUGHT}])
+    algorithm = dataclasses.replace(spec.algorithm, max_response_tokens=99)
+    from_column = read_external(spec.model_copy(update={"algorithm": algorithm}), [question], WRITER)
+    written = [encode_response(question, THOUGHT, WRITER), from_file[question.index], from_column[question.index]]
+    for item in written:
+        assert WRITER.decode(item.token_ids) == start + THOUGHT.removeprefix("<think>\nIt") + "<eos>"
+
+
+def test_a_tokenizer_without_an_end_token_is_named():
+    tokenizer = make_tokenizer()
+    tokenizer.eos_token = None
+    with pytest.raises(DataError, match=r"^model\.source: .*eos_token"):
+        encode_response(QUESTIONS[0], "7", tokenizer)
+
+
+def test_half_of_a_character_in_a_response_is_named_by_its_row(tmp_path):
+    path = write(tmp_path, {"question_id": QUESTIONS[0].question_id, "response": "\ud83d"})
+    with pytest.raises(DataError, match=r"row 1, response: holds half"):
+        load_external(path, QUESTIONS, TOKENIZER, 16)
+    spec, questions = hub_data(tmp_path, "7", "\ud83d")
+    with pytest.raises(DataError, match=r"row 2, target: holds half"):
+        read_external(spec, questions, TOKENIZER)
+
+
+def test_demonstrations_of_the_papers_preset_have_one_think_tag(shared_dir, chat_model):
+    spec = load_preset("paper-sft")
+    spec = apply_settings(
+        spec,
+        [
+            f"data.source={shared_dir / 'cases/data/demonstrations_with_think.jsonl'}", f"model.source={chat_model}",
+            "data.num_questions=3", "data.num_held_out=0", "algorithm.batch_size=3", "algorithm.mini_batch_size=3",
+            "sft.response_column=target", "verl.gpus_per_node=1",
+        ],
+    )  # fmt: skip
+    questions, _ = open_data(spec).encode(WRITER)
+    texts = [
+        WRITER.decode([*item.prompt_ids, *item.token_ids]) for item in read_demonstrations(spec, questions, WRITER)
+    ]
+    assert [text.split("Assistant: ")[-1].count("<think>") for text in texts] == [1, 1, 1]

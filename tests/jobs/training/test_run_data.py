@@ -174,12 +174,23 @@ def test_the_oracle_as_a_judge_names_the_class_of_the_first_fault(chat_model):
 
 
 def test_word_problems_have_one_to_six_operations_unless_said_otherwise_and_as_many_as_there_are():
-    spec = parse_spec({"data": {"source": "word_problems"}}, "test")
+    model = {"model": {"source": "mine"}}
+    spec = parse_spec(model | {"data": {"source": "word_problems"}}, "test")
     assert (spec.data.min_operations, spec.data.max_operations) == (1, 6)
-    assert parse_spec({"data": spec.data.model_dump()}, "test").data == spec.data
+    assert parse_spec(model | {"data": spec.data.model_dump()}, "test").data == spec.data
     with pytest.raises(SpecError) as refused:
-        parse_spec({"data": {"source": "word_problems", "max_operations": 7}}, "test")
+        parse_spec(model | {"data": {"source": "word_problems", "max_operations": 7}}, "test")
     assert refused.value.fields == ("data.max_operations",)
     data = {"source": "word_problems", "max_operations": 1, "number_size": "small", "num_questions": 5000}
     with pytest.raises(DataError, match="num_questions, num_held_out"):
-        open_data(parse_spec({"data": data}, "test")).encode(None)
+        open_data(parse_spec(model | {"data": data}, "test")).encode(None)
+
+
+def test_equal_questions_are_not_both_trained_on_and_held_out(shared_dir, chat_model, caplog):
+    source = shared_dir / "cases" / "data" / "same_question_with_a_space.jsonl"
+    data = {"source": str(source), "num_questions": None, "num_held_out": 1}
+    [training], [held_out], _ = questions_of(spec_of(chat_model, data=data), chat_model)
+    assert training.metadata["question"].split() != held_out.metadata["question"].split()
+    assert "4 rows hold 2 questions; equal rows were merged" in caplog.text
+    with pytest.raises(DataError, match=r"expected more than data.num_held_out \(2\)"):
+        questions_of(spec_of(chat_model, data=data | {"num_held_out": 2}), chat_model)

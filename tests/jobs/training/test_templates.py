@@ -1,6 +1,8 @@
 import re
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
 
 from exgrpo_core.errors import FieldError
 from jobs.tasks.chains.demonstrators import make_tokenizer
@@ -76,6 +78,34 @@ def test_a_template_that_cannot_be_rendered_is_refused_wherever_messages_are_enc
     with pytest.raises(FieldError) as refused:
         encode_messages(TemplateName.CHAT, MESSAGES, tokenizer)
     assert "\n" not in str(refused.value)
+
+
+def test_a_template_for_content_in_parts_loses_the_question_and_is_refused():
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}"
+        "{% endfor %}{% endfor %}Answer:"
+    )
+    with pytest.raises(FieldError, match="does not show the question"):
+        render_chat_prompt(MESSAGES, tokenizer)
+
+
+def test_a_template_with_a_clock_gives_the_same_prompt_on_every_day():
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = "{{ strftime_now('%d %b %Y %H:%M') }} {{ messages[-1].content }}"
+    assert render_chat_prompt(MESSAGES, tokenizer).startswith("26 Jul 2024 00:00 ")
+
+
+@pytest.mark.parametrize("ends", ["$A </s>", "<s> $A </s>", "<s> $A"])
+def test_a_prompt_keeps_the_tokenizers_start_token_and_never_ends_with_its_end_token(ends):
+    inner = Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1, "<unk>": 2, "How": 3, "many?": 4}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.post_processor = processors.TemplateProcessing(single=ends, special_tokens=[("<s>", 0), ("</s>", 1)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    assert (tokenizer.encode("How many?")[-1] == 1) == ends.endswith("</s>")
+    for name in (TemplateName.NONE, TemplateName.COMPACT):
+        _, ids = encode_messages(name, [{"role": "user", "content": "How many?"}], tokenizer)
+        assert ids == ([0, 3, 4] if ends.startswith("<s>") else [3, 4])
 
 
 def test_a_template_renders_as_the_tokenizer_renders_it():
