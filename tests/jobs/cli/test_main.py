@@ -138,7 +138,8 @@ def test_a_file_is_overwritten_only_by_force_and_damage_is_said_at_export_and_im
     ("words", "field"),
     [
         (["--set", "algorithm.experience_ration=0.25"], "--set algorithm.experience_ration"),
-        (["--set", "data.source=missing.parquet", "--set", "data.template=paper"], "data.source"),
+        (["--set", "data.source=missing.parquet", "--set", "model.source=hub/model"], "data.source"),
+        (["--set", "data.source=missing.parquet"], "--set: model.source"),
         (["--preset", "nothing"], "preset"),
         (["--preset", "chains-exgrpo", "--spec", "spec.yaml"], "--preset, --spec"),
     ],
