@@ -21,8 +21,11 @@ LETTERS = "ABCDEFGHIJ"
 _QUESTIONS = ("problem", "question", "Question", "input", "query", "question_stem", "sent1")
 _IDENTITIES = ("question_id", "unique_id", "Record ID", "id")
 _GOLDS = ("answer", "answerKey", "Answer", "answer_idx", "answer_index", "target", "label", "gold", "correct", "cop")
-_COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index", "label", "cop"})
+_COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index"})
 """Fields whose numbers count options from 0 wherever they are published; so does `answer` beside a list `choices`."""
+_PASSAGES = ("article", "passage", "context", "support", "premise")
+"""Columns that a question is about; they are asked before it."""
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _OPTION_COLUMN = re.compile(r"(?:option|choice|ending|op)_?([a-j]|\d)")
 _FINAL_ANSWER = re.compile(r"####\s*(\S.*)")
 
@@ -95,15 +98,16 @@ def read_row(number: int, raw: RawRow, origin: str) -> PlainRow:
     if isinstance(gold, list) and len(gold) == 1:
         gold = gold[0]
     if not options and isinstance(gold, str) and (final := _FINAL_ANSWER.findall(gold)):
-        gold = final[-1].replace(",", "")  # GSM8K: the solution, then `#### 1,234`
+        gold = _THOUSANDS.sub("", final[-1])  # GSM8K: the solution, then `#### 1,234`
     is_list = isinstance(raw.get("choices"), list)
-    is_counted = gold_field in _COUNTS_FROM_0 or (is_list and isinstance(gold, int))
+    is_counted = gold_field in _COUNTS_FROM_0 or "ending0" in raw or (is_list and isinstance(gold, int))
     if gold is None and isinstance(raw.get("solution"), str):  # MATH: the answer is in the solution's box
         gold, gold_field = last_boxed(raw["solution"]), "solution"
     index, odd = raw.get("answer_index"), None
     if isinstance(index, int) and f"{gold}" in LETTERS and LETTERS[index : index + 1] != gold:  # MMLU-Pro has both
         odd = f"answer {gold} contradicts answer_index {index}; the answer counts"
-    question = check_text(str(raw[field]), f"{where}, {field}")
+    passages = [raw[key] for key in _PASSAGES if isinstance(raw.get(key), str) and key != field]
+    question = check_text("\n\n".join([*passages, str(raw[field])]), f"{where}, {field}")
     if isinstance(gold, str):
         check_text(gold, f"{where}, {gold_field}")
     return PlainRow(number, identity, question, options, gold, gold_field, is_counted, odd)
@@ -147,8 +151,8 @@ def gold_text(gold: object) -> str:
     """Return a gold answer as text; data sets that hold whole numbers as floats mean whole numbers."""
     if isinstance(gold, float) and gold.is_integer():
         return str(int(gold))
-    is_number = isinstance(gold, int | float) and not isinstance(gold, bool) and math.isfinite(gold)
-    return str(gold).strip() if isinstance(gold, str) or is_number else ""
+    is_number = isinstance(gold, int) or (isinstance(gold, float) and math.isfinite(gold))
+    return str(gold).strip() if isinstance(gold, str) or (is_number and not isinstance(gold, bool)) else ""
 
 
 def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
@@ -157,7 +161,8 @@ def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
     if not value:
         return ()
     if isinstance(value, Mapping) and {"label", "text"} <= value.keys():
-        pairs = list(zip(value["label"], value["text"], strict=True))
+        labels, texts = value["label"] or (), value["text"] or ()
+        pairs = list(zip(labels, texts, strict=True)) if len(labels) == len(texts) else []
     elif isinstance(value, Mapping):
         pairs = [item for item in value.items() if item[1] is not None]
     elif isinstance(value, Sequence) and all(isinstance(item, Mapping) for item in value):
@@ -167,7 +172,9 @@ def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
     else:
         raise DataError(f"{where}, {field}: expected a list or an object of options, got {value!r:.60}.")
     if not 2 <= len(pairs) <= len(LETTERS):
-        raise DataError(f"{where}, {field}: has {len(pairs)} options, expected 2 to {len(LETTERS)}.")
+        raise DataError(f"{where}, {field}: has {len(pairs)} options with labels, expected 2 to {len(LETTERS)}.")
+    if any(part is None for pair in pairs for part in pair):
+        raise DataError(f"{where}, {field}: expected a label and a text for each option, got null; write them.")
     labelled = [(str(label).strip(), str(text).strip()) for label, text in pairs]
     prefixes = [re.match(rf"\(?{re.escape(label)}[).:]\s*", text) for label, text in labelled]
     if all(prefixes):  # AQuA: "A)21"
@@ -193,6 +200,8 @@ def _option_columns(raw: RawRow) -> dict[str, object]:
 def _gpqa(number: int, identity: str | None, raw: RawRow, where: str) -> PlainRow:
     """Return a row of GPQA, whose options are in an order that is drawn by the question."""
     columns = ("Question", "Correct Answer", *(f"Incorrect Answer {index}" for index in (1, 2, 3)))
+    if missing := [name for name in columns if raw.get(name) is None]:
+        raise DataError(f"{where}, {missing[0]}: expected a text.")
     question, correct, *wrong = (check_text(str(raw[name]), f"{where}, {name}") for name in columns)
     correct = correct.strip()
     texts = [correct, *(text.strip() for text in wrong)]

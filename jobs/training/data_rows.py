@@ -224,8 +224,8 @@ def _messages(value: object, label: str) -> tuple[Message, ...]:
 
 def _answer(reward_model: object, label: str) -> str:
     value = reward_model.get("ground_truth") if isinstance(reward_model, dict) else None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    answer = str(value).strip() if isinstance(value, str) or is_number else ""
+    is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    answer = str(value).strip() if isinstance(value, str) or (is_number and not isinstance(value, bool)) else ""
     if not answer or answer.casefold() in NO_NUMBERS:
         raise DataError(f"{label}, reward_model.ground_truth: expected a text or number, got {_short(value)}.")
     return check_text(answer, f"{label}, reward_model.ground_truth")

@@ -25,7 +25,7 @@ LAYOUTS = {
         "answer_idx": "B",
     },
     "MedQA with endings": {"sent1": "Q?", "ending0": "red", "ending1": "green", "ending2": "blue", "label": 1},
-    "MedMCQA": {"question": "Q?", "opa": "red", "opb": "green", "opc": "blue", "cop": 1},
+    "RACE": {"article": "Passage.", "question": "Q?", "options": OPTIONS, "answer": "B"},
     "CMMLU": {"Question": "Q?", "A": "red", "B": "green", "C": "blue", "Answer": "B"},
     "AQuA": {"question": "Q?", "options": ["A)red", "B)green", "C)blue"], "rationale": "r", "correct": "B"},
     "Inspect": {"input": "Q?", "choices": OPTIONS, "target": "B"},
@@ -50,13 +50,23 @@ def load(tmp_path, rows, **fields):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_published_layout_is_asked_with_its_options_and_has_its_gold(tmp_path, name):
     (question,) = load(tmp_path, [LAYOUTS[name]]).questions
-    assert (question.text, question.answer, question.answer_kind) == (ASKED, "B", "choice")
+    passage = "Passage.\n\n" if name == "RACE" else ""
+    assert (question.text, question.answer, question.answer_kind) == (passage + ASKED, "B", "choice")
+
+
+@pytest.mark.parametrize(("first", "answers"), [(0, "AC"), (1, "AB")])
+def test_medmcqa_counts_from_0_on_the_hub_and_from_1_in_its_own_files(tmp_path, first, answers):
+    row = {"opa": "red", "opb": "green", "opc": "blue"}
+    rows = [row | {"question": f"{cop}?", "cop": cop} for cop in ((0, 2) if first == 0 else (1, 2))]
+    rows += [row | {"question": "last", "cop": 3}] if first else []
+    assert "".join(item.answer for item in load(tmp_path, rows).questions) == answers + "C" * first
 
 
 @pytest.mark.parametrize(
     ("row", "answer"),
     [
         ({"question": "Q?", "answer": "He has 1,200 + 34.\n#### 1,234"}, "1234"),
+        ({"question": "Q?", "answer": "Both.\n#### (1, 2)"}, "(1, 2)"),
         ({"problem": "Q?", "solution": "So $x = \\boxed{\\frac12}$.", "level": "1"}, "\\frac12"),
         ({"problem": "Q?", "answer": 7.0}, "7"),
     ],
@@ -85,7 +95,16 @@ def test_an_option_that_is_a_number_is_no_index_where_one_row_says_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"answer": "purple"}, {"answer": None}, {"answer": float("nan")}, {"options": list("abcdefghijkl")}]
+    "change",
+    [
+        {"answer": "purple"},
+        {"answer": None},
+        {"answer": float("nan")},
+        {"options": list("abcdefghijkl")},
+        {"options": ["a", None]},
+        {"options": {"label": ["A", "B"], "text": ["a"]}},
+        {"Question": "q", "Correct Answer": "a"},
+    ],
 )
 def test_a_row_that_cannot_be_asked_or_graded_is_refused_by_row(tmp_path, change):
     with pytest.raises(DataError, match=r"mine\.jsonl, row 2"):
