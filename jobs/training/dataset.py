@@ -188,7 +188,7 @@ def leak_notices(questions: Sequence[Question], benchmarks: Mapping[str, Sequenc
     """Return for each benchmark of a run's validation how many of its questions are trained on."""
     trained = {normalized(str(question.metadata.get("question", ""))) for question in questions} - {""}
     found = {
-        name: sum(normalized(str(item.metadata["question"])) in trained for item in items)
+        name: sum(normalized(str(item.metadata.get("question", ""))) in trained for item in items)
         for name, items in benchmarks.items()
     }
     return [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo_core.config import ExGRPOConfig
 from jobs.actions import run_actions
 from jobs.actions.evaluations import resolve_target
 from jobs.actions.queueing import queue_job
@@ -85,7 +86,9 @@ def test_local_files_are_named_absolutely_since_workers_run_elsewhere(tmp_path, 
     for name in ("chains", "chains-warm"):  # folders that happen to be called like made questions change nothing
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
-    of_others = TrainSpec(model=ModelSpec(source="hub/model"), data=DataSpec(source="questions.jsonl"))
+    data = DataSpec(source="questions.jsonl", num_questions=1, num_held_out=0)
+    small = ExGRPOConfig(batch_size=1, mini_batch_size=1)
+    of_others = TrainSpec(model=ModelSpec(source="hub/model"), data=data, algorithm=small)
     spec = run_actions.clone(tmp_path, queue_job(tmp_path, of_others))
     assert spec.data.source == str(tmp_path / "questions.jsonl")
     spec = run_actions.clone(tmp_path, queue_job(tmp_path, TrainSpec()))
