@@ -3,8 +3,8 @@
 How a trajectory is stored, moved, replayed and retired, for example one of question 7 in step 3, with K = 8:
 
 1. `insert` gets the success (20 tokens, their log-probs under the policy that wrote it, pi_past). Its token checksum is
-   compared with those of the rows that question 7 has already (`RowIndex.rows_with`), and equal ones byte by byte: a
-   twin would be a duplicate and is not stored again.
+   compared with those of the rows that question 7 has already (`RowIndex.rows_with`), and equal ones byte by byte:
+   the same response again would be a duplicate and is not stored.
 2. It gets the next row, say 41: 160 bytes in `segment-000001.trajectories`, a record of 48 in `segment-000001.rows`,
    which a thread writes, and 17 bytes in memory. The record names 12, the question's row before: rows of a question are
    a chain from the newest back, 41 -> 12 -> none.

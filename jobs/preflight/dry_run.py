@@ -1,6 +1,10 @@
 """The plan of a run before it starts: settings, command, memory of each GPU and disk."""
 
+import hashlib
+import json
 import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +12,7 @@ from typing import Any
 import yaml
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from exgrpo_core.durable_files import write_whole
 from jobs.grading.rewards import TASKS
 from jobs.launchers.local import WORKER_MODULE
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
@@ -16,9 +21,9 @@ from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.preflight.machine_fit import UNNAMED_RUN
 from jobs.preflight.memory_estimate import ASSUMED_GPU_BYTES, MemoryEstimate, estimate_memory, estimate_peak
-from jobs.preflight.model_look import first_look
 from jobs.preflight.model_shapes import model_file, model_shape
 from jobs.preflight.resolution import resolve
+from jobs.pretrained.sources import cache_directory
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 
@@ -175,3 +180,36 @@ def _describe_memory(memory: MemoryEstimate, num_gpus: int) -> list[str]:
     if max(memory.update, memory.rollout) > ASSUMED_GPU_BYTES:
         lines.append("  More than a GPU of 80 GB has: use more GPUs, or lower verl.max_tokens_per_gpu.")
     return [head, *lines]
+
+
+_PROGRAM = "jobs.engines.embedded.first_look"
+_SECONDS = 300.0
+
+
+def first_look(spec: TrainSpec) -> str | None:
+    """Return in one sentence what the look found; None of a model that is no folder on this machine, or for verl."""
+    folder = Path(spec.model.source)
+    if spec.engine != "embedded" or not (folder / "config.json").is_file():
+        return None
+    remembered = cache_directory() / "first_looks" / f"{_identity(folder)}.json"
+    try:
+        found = read_json(remembered)
+    except (OSError, UnreadableFileError):
+        command = [sys.executable, "-P", "-m", _PROGRAM, str(folder)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
+        except subprocess.SubprocessError as error:
+            return f"{folder}: could not be looked at ({error})."
+        remembered.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(remembered, done.stdout.splitlines()[-1].encode())
+        found = json.loads(done.stdout.splitlines()[-1])
+    if "error" in found:
+        return str(found["error"])
+    return f"{folder}: looked at; sampled and scored log-probs differ by {found['gap']:.2g} nats in the mean."
+
+
+def _identity(folder: Path) -> str:
+    """Return digits that change with the folder's files."""
+    states = ((path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file())
+    files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
+    return hashlib.sha256(repr((str(folder.resolve()), files)).encode()).hexdigest()[:16]

@@ -90,7 +90,7 @@ def test_every_task_that_offers_an_oracle_has_one():
 
 def test_every_field_of_a_specification_says_what_it_is():
     """The form shows it; sections and a job's kind, tags and seeds need no words."""
-    untold = [
+    undescribed = [
         f"{cls.__name__}.{name}"
         for cls in every_spec(Spec)
         if cls.__module__.startswith("jobs.specs")
@@ -99,7 +99,7 @@ def test_every_field_of_a_specification_says_what_it_is():
         if not attribute_docs(cls).get(name)
         and not (isinstance(field.annotation, type) and issubclass(field.annotation, Spec | ExGRPOConfig))
     ]
-    assert untold == [], "jobs/specs: write below each field what it is."
+    assert undescribed == [], "jobs/specs: write below each field what it is."
 
 
 def every_spec(cls: type[Spec]) -> list[type[Spec]]:

@@ -23,7 +23,7 @@ def ray_spec(
 
 
 class RayBench(Bench):
-    """The bench of local toy runs, with more patience: each look asks the cluster, which computes for it."""
+    """The bench of local toy runs, with longer waits: each look asks the cluster."""
 
     launcher = LocalLauncher(TOY_WORKER)
     timeout_seconds, poll_seconds = 200.0, 0.5

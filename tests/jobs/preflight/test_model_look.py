@@ -3,7 +3,7 @@ import subprocess
 import pytest
 import torch
 
-from jobs.preflight.model_look import first_look
+from jobs.preflight.dry_run import first_look
 from jobs.pretrained.sources import CACHE_VARIABLE
 from jobs.specs.train import ModelSpec, TrainSpec
 from tests.jobs.engines.tiny_models import build_model, tiny_tokenizer
