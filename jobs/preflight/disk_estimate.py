@@ -102,6 +102,5 @@ def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
     if spec.engine != "verl":
         return ResourceEstimate(num_gpus, estimate_peak(shape, spec), recordings, checkpoints)
     estimate = estimate_memory(shape, spec)
-    if spec.sft is not None:
-        return ResourceEstimate(num_gpus, estimate.update, recordings, checkpoints)
-    return ResourceEstimate(num_gpus, max(estimate.update, estimate.rollout), recordings, checkpoints, estimate)
+    parts = None if spec.sft is not None else estimate
+    return ResourceEstimate(num_gpus, max(estimate.update, estimate.rollout), recordings, checkpoints, parts)

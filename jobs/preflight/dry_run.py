@@ -20,7 +20,7 @@ from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
 from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.preflight.machine_fit import UNNAMED_RUN
-from jobs.preflight.memory_estimate import ASSUMED_GPU_BYTES, MemoryEstimate, estimate_memory, estimate_peak
+from jobs.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
 from jobs.preflight.model_shapes import model_file, model_shape
 from jobs.preflight.resolution import resolve
 from jobs.pretrained.sources import cache_directory
@@ -177,9 +177,7 @@ def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:
 def _describe_memory(memory: MemoryEstimate, num_gpus: int) -> list[str]:
     head = f"Memory of each of {num_gpus} GPUs, {memory.parameters / 1e9:.2f} billion parameters:"
     lines = [f"  {name:<22} {size / GIB:8.1f} GiB  {note}".rstrip() for name, size, note in memory.parts]
-    if max(memory.update, memory.rollout) > ASSUMED_GPU_BYTES:
-        lines.append("  More than a GPU of 80 GB has: use more GPUs, or lower verl.max_tokens_per_gpu.")
-    return [head, *lines]
+    return [head, *lines, *([f"  Too little: {memory.shortage}."] if memory.shortage else [])]
 
 
 _PROGRAM = "jobs.engines.embedded.first_look"

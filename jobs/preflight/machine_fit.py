@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,17 +10,23 @@ from typing import Any
 
 import psutil
 
-from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, READ, check_overrides, verl_overrides
+from jobs.engines.verl_ray.overrides_from_spec import (
+    ENGINE_OVERRIDES,
+    READ,
+    attention_name,
+    check_overrides,
+    verl_overrides,
+)
 from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, sft_run_overrides
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python, has_vllm
 from jobs.machine.gpu_needs import needs_of
 from jobs.machine.hardware import GB, list_gpus
 from jobs.preflight.disk_estimate import estimate_resources
-from jobs.preflight.memory_estimate import estimate_memory, training_state_bytes
-from jobs.preflight.model_shapes import model_shape
+from jobs.preflight.memory_estimate import estimate_memory, known_gpu_bytes, training_state_bytes
+from jobs.preflight.model_shapes import ModelShape, model_shape
 from jobs.specs.any_job import loop_name
 from jobs.specs.train import SpecError, TrainSpec
-from jobs.specs.verl import CLUSTER_VARIABLE, EXTERNAL_MODULES_VARIABLE
+from jobs.specs.verl import EXTERNAL_MODULES_VARIABLE
 
 _OFFLOAD = "offload=true"
 """An override that moves training state out of a GPU's memory."""
@@ -30,6 +37,9 @@ UNNAMED_RUN = Path("RUN")
 """Placeholder for the run directory of a run that does not exist yet."""
 GPU_FOLDER = Path("/dev")
 _CHECK_SECONDS = 120.0
+_SEQUENCE_PARALLEL = re.compile(r"ulysses_sequence_parallel_size['\"]?\s*[=:]\s*(\d+)")
+_VOCABULARY_BLOCK = 64
+"""vLLM pads the vocabulary to a multiple of it, and gives each GPU an equal part."""
 
 
 def check_disk(spec: TrainSpec, runs_root: Path) -> None:
@@ -65,30 +75,29 @@ def check_embedded_device(spec: TrainSpec) -> None:
 
 
 def check_memory(spec: TrainSpec) -> None:
-    """Refuse a run whose weights, gradients and optimizer alone need more memory than this machine or its GPUs have.
+    """Refuse a run that needs more memory than its GPUs have where that is known, or on a CPU than this machine has.
+
+    Of the verl engine the peaks of updates and of generation are compared, of the embedded one the training state.
 
     Raises:
-        SpecError: They do.
+        SpecError: It does.
     """
     shape = model_shape(spec.model.source, spec.model.revision)
     if shape is None or any(_OFFLOAD in word.lower() for word in spec.verl.overrides):
         return
+    if spec.engine == "verl":
+        shortage = estimate_memory(shape, spec).shortage if known_gpu_bytes(spec) is not None else ""
+        if shortage:
+            raise SpecError(f"{spec.model.source}: {shortage}.", "model.source")
+        return
     gpus = [] if spec.model.device == "cpu" else list_gpus()
-    if spec.engine == "verl" and not gpus:
-        return  # another check says that there are none
     available = min(gpu.total_bytes for gpu in gpus) if gpus else psutil.virtual_memory().total
-    if spec.engine == "embedded":
-        wanted = training_state_bytes(shape, spec)
-        advice = "choose a smaller model, set model.lora, or use the verl engine on more GPUs"
-    else:
-        state = estimate_memory(shape, spec)
-        wanted = state.weights + state.gradients + state.optimizer
-        advice = "raise verl.gpus_per_node or verl.num_nodes, or choose a smaller model"
+    wanted = training_state_bytes(shape, spec)
     if wanted > available:
         memory = f"each GPU has {_gb(available)}" if gpus else f"this machine has {_gb(available)}"
         raise SpecError(
-            f"weights, gradients and optimizer of {spec.model.source} need {_gb(wanted)} of memory and "
-            f"{memory}; {advice}.",
+            f"weights, gradients and optimizer of {spec.model.source} need {_gb(wanted)} of memory and {memory}; "
+            "choose a smaller model, set model.lora, or use the verl engine on more GPUs.",
             "model.source",
         )
 
@@ -145,6 +154,50 @@ def check_run_overrides(spec: TrainSpec) -> None:
     check_overrides(spec.verl.overrides, decided, READ if spec.sft is None else None)
 
 
+def check_parallelism(spec: TrainSpec) -> None:
+    """Refuse parts of the model, or of sequences, that vLLM and verl do not make, or that verl makes wrongly.
+
+    Raises:
+        SpecError: There are such parts; the model's sizes are asked where they are known.
+    """
+    found = [int(number) for word in spec.verl.overrides for number in _SEQUENCE_PARALLEL.findall(word)]
+    sequence_parallel, num_gpus = max(found, default=1), spec.verl.num_gpus
+    if sequence_parallel > 1 and attention_name(spec) == "sdpa":
+        raise SpecError(
+            "ulysses_sequence_parallel_size: expected 1 with PyTorch's attention, through which verl would attend to "
+            "a part of each sequence alone; set verl.attention to flash, on GPUs.",
+            "verl.overrides",
+        )
+    shape = model_shape(spec.model.source, spec.model.revision)
+    if num_gpus % sequence_parallel or (shape is not None and not _shares_heads(shape, sequence_parallel)):
+        raise SpecError(
+            f"ulysses_sequence_parallel_size: expected a divisor of the {num_gpus} GPUs and of the attention heads"
+            f"{_heads(shape)}, got {sequence_parallel}.",
+            "verl.overrides",
+        )
+    if spec.sft is None and shape is not None and not _splits(shape, spec.verl.tensor_parallel):
+        fitting = [str(size) for size in range(1, num_gpus + 1) if num_gpus % size == 0 and _splits(shape, size)]
+        raise SpecError(
+            f"vLLM cannot share {spec.model.source}{_heads(shape)} over {spec.verl.tensor_parallel} GPUs; choose "
+            f"{' or '.join(fitting)}.",
+            "verl.tensor_parallel",
+        )
+
+
+def _shares_heads(shape: ModelShape, size: int) -> bool:
+    """Whether so many GPUs get equal numbers of attention heads; key-value heads may be copied."""
+    return shape.heads % size == 0 and (shape.kv_heads % size == 0 or size % shape.kv_heads == 0)
+
+
+def _splits(shape: ModelShape, size: int) -> bool:
+    padded = -(-shape.vocabulary // _VOCABULARY_BLOCK) * _VOCABULARY_BLOCK
+    return _shares_heads(shape, size) and shape.intermediate % size == 0 and padded % size == 0
+
+
+def _heads(shape: ModelShape | None) -> str:
+    return "" if shape is None else f" ({shape.heads}, {shape.kv_heads} of keys and values)"
+
+
 def run_overrides(spec: TrainSpec, run_path: Path) -> list[str]:
     """Return the overrides of verl's settings that a run is started with."""
     if spec.sft is not None:
@@ -157,18 +210,13 @@ def config_name(spec: TrainSpec) -> str:
     return RL_CONFIG if spec.sft is None else SFT_CONFIG
 
 
-def joins_cluster(spec: TrainSpec) -> bool:
-    """Return whether a run of the verl engine uses a Ray cluster that is there, and no GPUs of this machine."""
-    return spec.verl.ray.address is not None or CLUSTER_VARIABLE in os.environ
-
-
 def check_machine(spec: TrainSpec) -> None:
     """Refuse a run without a Ray cluster on a machine that is too small for it.
 
     Raises:
         SpecError: It asks for more machines than this one, or for more GPUs than this one has.
     """
-    if joins_cluster(spec):
+    if spec.verl.joins_cluster:
         return
     if spec.verl.num_nodes > 1:
         raise SpecError("expected 1 without verl.ray.address, since the run's Ray has one machine.", "verl.num_nodes")

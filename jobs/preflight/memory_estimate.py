@@ -5,7 +5,7 @@ Of the embedded engine it is the peak on a CPU, of the verl engine what each GPU
 
 from dataclasses import dataclass
 
-from jobs.machine.hardware import GIB
+from jobs.machine.hardware import GIB, list_gpus
 from jobs.preflight.model_shapes import ModelShape
 from jobs.specs.train import TrainSpec
 
@@ -119,7 +119,15 @@ class MemoryEstimate:
     kv_cache: int
     """Of as many sequences of full length as one GPU generates at once; vLLM queues what does not fit."""
     kv_cache_room: int
-    """The part of vLLM's share left for it on a GPU of 80 GB."""
+    """The part of vLLM's share left for it."""
+    one_sequence: int
+    """Cache of one sequence of full length, without which vLLM does not start."""
+    vllm_share: int
+    """What vLLM takes, whatever it needs; 0 where nothing is generated."""
+    gathered: int
+    """The part of the weights that an update gathers."""
+    gpu: int
+    """What a GPU has."""
     overhead: int = OVERHEAD_BYTES
 
     @property
@@ -132,7 +140,30 @@ class MemoryEstimate:
     def rollout(self) -> int:
         """Peak of generation, with the cache that fits; the training state remains in memory."""
         cache = min(self.kv_cache, self.kv_cache_room)
-        return self.weights + self.optimizer + self.rollout_weights + cache + self.overhead
+        return self.weights - self.gathered + self.optimizer + self.rollout_weights + cache + self.overhead
+
+    @property
+    def shortage(self) -> str:
+        """What does not fit into a GPU's memory, and what to change; "" where all fits."""
+        size, share = _gib(self.gpu), "verl.gpu_memory_utilization"
+        least = self.rollout_weights + self.one_sequence
+        if self.update > self.gpu:
+            return (
+                f"an update needs {_gib(self.update)} on each GPU of {size}; raise verl.gpus_per_node or "
+                "verl.num_nodes, lower verl.max_tokens_per_gpu, or choose a smaller model"
+            )
+        if self.vllm_share and least > self.vllm_share:
+            return (
+                f"weights and cache of one sequence need {_gib(least)} of the {_gib(self.vllm_share)} that vLLM may "
+                f"use of each GPU of {size}; raise verl.tensor_parallel or {share}"
+            )
+        rollout = max(self.rollout, self.weights - self.gathered + self.optimizer + self.vllm_share)
+        if rollout > self.gpu:
+            return (
+                f"generation beside the training state needs {_gib(rollout)} on each GPU of {size}; raise "
+                f"verl.gpus_per_node or verl.num_nodes, or lower {share}"
+            )
+        return ""
 
     @property
     def parts(self) -> list[tuple[str, int, str]]:
@@ -146,9 +177,22 @@ class MemoryEstimate:
             ("contexts, NCCL, graphs", self.overhead, "assumed"),
             ("update, all together", self.update, ""),
             ("rollout weights", self.rollout_weights, ""),
-            ("KV cache", self.kv_cache, f"needed; {self.kv_cache_room / GIB:.1f} GiB of 79.6 are left for it"),
+            ("KV cache", self.kv_cache, f"needed; {self.kv_cache_room / GIB:.1f} GiB are left for it"),
             ("rollout, all together", self.rollout, "with the cache that fits"),
+            ("a GPU has", self.gpu, ""),
         ]
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
+
+
+def known_gpu_bytes(spec: TrainSpec) -> int | None:
+    """Return the memory of a GPU of the run: as the specification says, or of this machine's smallest; else None."""
+    if spec.verl.gpu_gib is not None:
+        return round(spec.verl.gpu_gib * GIB)
+    gpus = [] if spec.verl.joins_cluster or spec.model.device == "cpu" else list_gpus()
+    return min((gpu.total_bytes for gpu in gpus), default=None)
 
 
 def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
@@ -157,33 +201,43 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
     num_shards = verl.num_gpus
     num_copies = num_shards // verl.tensor_parallel
     num_sequences = -(-spec.algorithm.batch_size * spec.algorithm.rollouts_per_question // num_copies)
-    rollout_weights = parameters * _COMPUTE_BYTES // verl.tensor_parallel
+    rollout_weights = 0 if spec.sft is not None else parameters * _COMPUTE_BYTES // verl.tensor_parallel
+    gpu = known_gpu_bytes(spec) or ASSUMED_GPU_BYTES
+    share = 0 if spec.sft is not None else round(verl.gpu_memory_utilization * gpu)
     per_sequence = shape.cache_values_per_token * _COMPUTE_BYTES * spec.sequence_tokens // verl.tensor_parallel
     return MemoryEstimate(
         parameters=parameters,
-        weights=_weights(shape, spec, num_shards),
+        weights=_sharded_weights(shape, spec, num_shards) + _gathered_weights(shape, spec),
         gradients=trained * _GRADIENT_BYTES // num_shards,
         optimizer=trained * _MOMENTS_BYTES // num_shards,
         activations=_activations(shape, spec.tokens_per_gpu),
         logits=_logits(shape, spec.tokens_per_gpu),
         rollout_weights=rollout_weights,
         kv_cache=min(num_sequences, MOST_SEQUENCES) * per_sequence,
-        kv_cache_room=max(0, round(verl.gpu_memory_utilization * ASSUMED_GPU_BYTES) - rollout_weights),
+        kv_cache_room=max(0, share - rollout_weights),
+        one_sequence=per_sequence,
+        vllm_share=share,
+        gathered=_gathered_weights(shape, spec),
+        gpu=gpu,
     )
 
 
-def _weights(shape: ModelShape, spec: TrainSpec, num_shards: int) -> int:
-    """Return sharded master weights, those of the reference model if there is a KL penalty, and what is gathered.
+def _sharded_weights(shape: ModelShape, spec: TrainSpec, num_shards: int) -> int:
+    """Return master weights, and those of the reference model if there is a KL penalty.
 
-    That is two layers, and in the whole pass all that is in none: embedding, output matrix and last norm. With adapters
-    the model without them is the reference.
+    With adapters the model without them is the reference.
     """
     lora = spec.model.lora
     num_models = 2 if spec.algorithm.kl_coefficient > 0 and lora is None else 1
     adapters = 0 if lora is None else shape.adapter_parameters(lora)
+    return (num_models * shape.parameters + adapters) * _MASTER_BYTES // num_shards
+
+
+def _gathered_weights(shape: ModelShape, spec: TrainSpec) -> int:
+    """Return what is gathered: two layers, and in the whole pass embedding, output matrix and last norm."""
+    adapters = 0 if spec.model.lora is None else shape.adapter_parameters(spec.model.lora)
     outside_layers = shape.parameters - shape.layers * shape.layer_parameters
-    gathered = (outside_layers + 2 * (shape.layer_parameters + adapters // shape.layers)) * _COMPUTE_BYTES
-    return (num_models * shape.parameters + adapters) * _MASTER_BYTES // num_shards + gathered
+    return (outside_layers + 2 * (shape.layer_parameters + adapters // shape.layers)) * _COMPUTE_BYTES
 
 
 def _activations(shape: ModelShape, num_tokens: int) -> int:

@@ -19,11 +19,11 @@ from jobs.preflight.machine_fit import (
     check_gpu_needs,
     check_machine,
     check_memory,
+    check_parallelism,
     check_rollout,
     check_run_overrides,
     checked_config,
     config_name,
-    joins_cluster,
     run_overrides,
 )
 from jobs.preflight.model_shapes import check_context
@@ -132,9 +132,13 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
     if spec.engine == "verl":
         with preflight.collecting():
             _check_settings(preflight, runs_root.absolute() / UNNAMED_RUN, is_quick)
+        with preflight.collecting():
+            check_parallelism(preflight.spec)
     for check in _machine_checks(preflight.spec):
         with preflight.collecting(is_local=True):
             check()
+    with preflight.collecting(is_local=spec.verl.gpu_gib is None):
+        check_memory(preflight.spec)
     with preflight.collecting(is_local=True):
         preflight.notices += check_rows(preflight.spec)
     with preflight.collecting(is_local=True, is_disk_space=True):
@@ -176,11 +180,9 @@ def _machine_checks(spec: TrainSpec) -> Iterator[Callable[[], None]]:
         yield partial(check_machine, spec)
     if spec.engine == "embedded":
         yield partial(check_embedded_device, spec)
-        yield partial(check_memory, spec)
-    elif not joins_cluster(spec):
+    elif not spec.verl.joins_cluster:
         yield partial(check_rollout, spec)
         yield partial(check_gpu_needs, spec)
-        yield partial(check_memory, spec)
 
 
 def check_awaited_job(runs_root: Path, run_id: str) -> None:

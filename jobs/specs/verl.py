@@ -1,5 +1,6 @@
 """Specification of the verl engine: GPUs, Ray, overrides; and of the reward model of continuous rewards."""
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -116,6 +117,8 @@ class VerlSpec(Spec):
     """Most tokens of a micro-batch on one GPU; none is twice the longest prompt with response."""
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1)
     """Share of a GPU's memory that generation may use beside the training state; the paper's is 0.8."""
+    gpu_gib: float | None = Field(None, gt=0)
+    """GiB of each GPU, for checks before the start; none are those of this machine's GPUs, without GPUs 79.6."""
     max_failed_share: float = Field(0.1, ge=0, lt=1)
     """Most of a step's questions that may be left out since their rollouts failed twice; with more the run ends."""
     overrides: tuple[Override, ...] = ()
@@ -126,6 +129,11 @@ class VerlSpec(Spec):
     def num_gpus(self) -> int:
         """GPUs of the whole run."""
         return self.num_nodes * self.gpus_per_node
+
+    @property
+    def joins_cluster(self) -> bool:
+        """Whether the run uses a Ray cluster that is there, and no GPUs of this machine."""
+        return self.ray.address is not None or CLUSTER_VARIABLE in os.environ
 
     @model_validator(mode="after")
     def _check_together(self) -> "VerlSpec":

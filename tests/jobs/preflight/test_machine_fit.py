@@ -4,8 +4,16 @@ import pytest
 
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.machine.hardware import Gpu
-from jobs.preflight import machine_fit
-from jobs.preflight.machine_fit import check_disk, check_embedded_device, check_machine, check_memory, check_rollout
+from jobs.preflight import machine_fit, memory_estimate
+from jobs.preflight.machine_fit import (
+    check_disk,
+    check_embedded_device,
+    check_machine,
+    check_memory,
+    check_parallelism,
+    check_rollout,
+)
+from jobs.preflight.resolution import resolve
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 from jobs.specs.verl import EXTERNAL_MODULES_VARIABLE
@@ -20,6 +28,7 @@ def machine(monkeypatch):
     def have(memory: int = 24 * GIB, disk: int = 74 * GIB, gpus: tuple[int, ...] = ()) -> None:
         cards = [Gpu(index, "H100", 0.0, 0, size) for index, size in enumerate(gpus)]
         monkeypatch.setattr(machine_fit, "list_gpus", lambda: cards)
+        monkeypatch.setattr(memory_estimate, "list_gpus", lambda: cards)
         monkeypatch.setattr(machine_fit.psutil, "virtual_memory", lambda: SimpleNamespace(total=memory))
         monkeypatch.setattr(machine_fit.shutil, "disk_usage", lambda _: SimpleNamespace(free=disk))
 
@@ -43,14 +52,37 @@ def test_seven_billion_parameters_do_not_train_in_the_memory_of_a_laptop(machine
     check_memory(TrainSpec())
 
 
-def test_state_that_each_gpu_cannot_hold_is_refused_unless_it_is_offloaded(machine):
-    spec = load_preset("paper-exgrpo")
-    machine(gpus=(80 * GIB,) * 8)
-    assert refuses(check_memory, spec) == ()
+@pytest.mark.parametrize(
+    ("settings", "gib", "refused_for"),
+    [
+        ([], 79.6, ""),
+        (["verl.gpu_memory_utilization=0.8"], 79.6, ""),  # the paper's
+        ([], 24, "an update"),
+        (["verl.gpus_per_node=1"], 79.6, "an update"),
+        (["verl.gpu_memory_utilization=0.3"], 48, "weights and cache of one sequence"),
+        (["verl.gpu_memory_utilization=0.9"], 79.6, "generation beside"),
+        (["verl.gpu_memory_utilization=0.3", "verl.tensor_parallel=2"], 48, ""),
+    ],
+)
+def test_both_peaks_are_compared_with_the_gpus_that_are_there_or_named(machine, tmp_path, settings, gib, refused_for):
+    spec = apply_settings(load_preset("paper-exgrpo"), settings)
+    machine(gpus=(round(gib * GIB),) * 8)
+    shortage = memory_estimate.estimate_memory(machine_fit.model_shape(spec.model.source), spec).shortage
+    assert shortage.startswith(refused_for)
+    assert bool(shortage) is bool(refused_for)
+    fields = ("model.source",) if refused_for else ()
+    assert refuses(check_memory, spec) == fields
     machine(gpus=(8 * GIB,) * 8)
     assert refuses(check_memory, spec) == ("model.source",)
+    named = apply_settings(spec, [f"verl.gpu_gib={gib}"])
+    assert refuses(check_memory, named) == fields
+    # Of a named GPU it is no matter of this machine: scripts for others are refused too.
+    elsewhere = [item.mistake.fields for item in resolve(named, tmp_path, is_quick=True).refusals if not item.is_local]
+    assert elsewhere == ([fields] if fields else [])
     overrides = "verl.overrides=[actor_rollout_ref.actor.fsdp_config.optimizer_offload=True]"
-    assert refuses(check_memory, apply_settings(spec, [overrides])) == ()
+    assert refuses(check_memory, apply_settings(named, [overrides])) == ()
+    machine()
+    assert refuses(check_memory, spec) == ()
 
 
 def test_checkpoints_that_the_disk_has_no_room_for_are_refused(machine, tmp_path):
@@ -84,3 +116,52 @@ def test_verl_needs_gpus_unless_a_module_from_outside_gives_it_another_platform(
     assert refuses(check_machine, spec) == ()
     monkeypatch.delenv(EXTERNAL_MODULES_VARIABLE)
     assert refuses(check_machine, spec) == ("model.device",)
+
+
+ACTOR = "actor_rollout_ref.actor"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        f"{ACTOR}.ulysses_sequence_parallel_size=2",
+        f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size=2",
+        f"+{ACTOR}.fsdp_config={{ulysses_sequence_parallel_size: 2}}",
+        "actor_rollout_ref.ref.ulysses_sequence_parallel_size=2",
+    ],
+)
+@pytest.mark.parametrize("settings", [["verl.attention=sdpa"], ["model.device=cpu"]])
+def test_parts_of_sequences_are_refused_with_an_attention_that_sees_a_part_alone(settings, override):
+    spec = load_preset("paper-exgrpo")
+    verl = spec.verl.model_copy(update={"overrides": (override,)})
+    split = spec.model_copy(update={"verl": verl})
+    assert refuses(check_parallelism, split) == ()
+    assert refuses(check_parallelism, apply_settings(split, settings)) == ("verl.overrides",)
+
+
+@pytest.mark.parametrize(
+    ("source", "gpus", "sizes"),
+    [
+        ("Qwen/Qwen2.5-7B", 8, [1, 2, 4]),  # 28 heads, 4 of keys and values
+        ("Qwen/Qwen2.5-7B", 7, [1]),  # neither 4 nor 7 divides the other
+        ("Qwen/Qwen2.5-1.5B", 8, [1, 2, 4, 8]),  # unknown here
+        ("Qwen/Qwen2.5-Math-1.5B", 12, [1, 2, 4]),  # the vocabulary has no six parts, and 8960 no three
+        ("Qwen/Qwen2.5-0.5B", 8, [1, 2]),
+        ("meta-llama/Llama-3.1-8B", 16, [1, 2, 4, 8, 16]),
+    ],
+)
+def test_a_copy_of_the_model_is_shared_by_as_many_gpus_as_divide_its_heads_and_matrices(source, gpus, sizes):
+    def spec(size: int, *overrides: str) -> TrainSpec:
+        verl = {"gpus_per_node": gpus, "tensor_parallel": size, "overrides": list(overrides)}
+        return parse_spec({"engine": "verl", "model": {"source": source}, "verl": verl}, "test")
+
+    divisors = [size for size in range(1, gpus + 1) if gpus % size == 0]
+    assert [size for size in divisors if not refuses(check_parallelism, spec(size))] == sizes
+    sequence = f"{ACTOR}.ulysses_sequence_parallel_size={gpus + 1}"
+    assert refuses(check_parallelism, spec(1, sequence)) == ("verl.overrides",)
+
+
+def test_a_dry_run_refuses_a_model_that_cannot_be_shared(tmp_path):
+    spec = apply_settings(load_preset("paper-exgrpo"), ["verl.tensor_parallel=8"])
+    mistakes = [item.mistake for item in resolve(spec, tmp_path, is_quick=True).refusals if not item.is_local]
+    assert [mistake.fields for mistake in mistakes] == [("verl.tensor_parallel",)]
