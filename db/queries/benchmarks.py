@@ -16,8 +16,8 @@ from db.rows.spec_fields import is_unreadable
 from db.statistics.differences import hierarchical_bootstrap, holm
 from db.tables import models
 
-_STARTED_FROM = re.compile(r"/model/([^/]+)/step-[^/]+/?$")
-"""How the model folder ends of a run that started from a checkpoint: the id of that run, and its step."""
+_STARTED_FROM = re.compile(r"^([^/@]+)@(?:[0-9]+|last)$")
+"""The model of a run that started from a checkpoint: the id of that run, and the step."""
 
 
 def list_scores(

@@ -141,6 +141,8 @@ def check_evaluation(runs_root: Path, spec: EvalSpec) -> EvalSpec:
     for choice in spec.benchmarks:
         protocol_of(choice)
     spec = with_absolute_benchmarks(spec)
+    if spec.server is None and spec.waits_for is None and (checkpoint := find_checkpoint(runs_root, spec.model.source)):
+        spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": str(checkpoint.policy)})})
     _refuse_unknown_names(spec)
     if spec.waits_for is not None:
         check_awaited_job(runs_root, spec.waits_for)

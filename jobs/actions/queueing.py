@@ -4,18 +4,17 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from exgrpo_core.errors import first_line
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from jobs.actions.evaluations import check_evaluation
-from jobs.evaluation.model_folder import MODEL_FOLDER, keep_model, link_model
+from jobs.evaluation.model_folder import keep_model, link_model
 from jobs.preflight.local_sources import with_model_source
 from jobs.preflight.resolution import resolve
-from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
+from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError
+from jobs.runs.lookup import CommandError, start_folder
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.judging import JudgeSpec
@@ -29,7 +28,6 @@ class NewJob:
     """A job that was checked; `fill` puts into its folder what it starts from."""
 
     spec: JobSpec
-    run_id: str | None = None
     parent_run_id: str | None = None
     branched_from_step: int | None = None
     fill: Callable[[RunDirectory], None] | None = None
@@ -66,7 +64,6 @@ def write_job(runs_root: Path, job: NewJob) -> str:
         run = RunDirectory.create(
             runs_root,
             job.spec,
-            run_id=job.run_id,
             parent_run_id=job.parent_run_id,
             branched_from_step=job.branched_from_step,
         )
@@ -91,18 +88,19 @@ def _new_training_run(runs_root: Path, spec: TrainSpec, parent_run_id: str | Non
     spec, start = preflight.spec, preflight.start
     if start is None:
         return NewJob(spec, parent_run_id=parent_run_id)
-    run_id = make_run_id(datetime.now(UTC))
-    folder = runs_root.resolve() / run_id / MODEL_FOLDER / start.run_id / start.policy.parent.name
-    spec = with_model_source(spec, str(folder))
-    return NewJob(spec, run_id, start.run_id, fill=lambda _: link_model(start.policy, folder))
+    spec = with_model_source(spec, start.target)
+    return NewJob(spec, start.run_id, fill=lambda run: link_model(start.policy, start_folder(run, start.target)))
 
 
 def _new_evaluation(runs_root: Path, spec: EvalSpec) -> NewJob:
     spec = _name_evaluation(runs_root, check_evaluation(runs_root, spec))
-    if spec.waits_for is not None or spec.server is not None or spec.model.run_id is None:
+    policy, model = Path(spec.model.source), spec.model
+    if model.run_id is not None:
+        named = model.model_copy(update={"source": f"{model.run_id}@{model.step}"})
+        spec = spec.model_copy(update={"model": named})
+    if spec.waits_for is not None or spec.server is not None or model.run_id is None:
         return NewJob(spec, parent_run_id=spec.waits_for)
-    policy = Path(spec.model.source)
-    return NewJob(spec, parent_run_id=spec.model.run_id, fill=lambda run: keep_model(policy, run.path))
+    return NewJob(spec, parent_run_id=model.run_id, fill=lambda run: keep_model(policy, run))
 
 
 def _checked_judge(runs_root: Path, spec: JudgeSpec) -> JudgeSpec:

@@ -14,17 +14,18 @@ from jobs.recording.log_damage import find_experience_damage
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, describe_resume, find_fault, list_steps
 from jobs.runs.control import RESUMABLE
 from jobs.runs.directory import RunDirectory, inside
-from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.journal import Journal, JournalKind, waited_for
 from jobs.runs.lookup import CommandError, open_run, run_names
 from jobs.runs.state import read_state
 from jobs.specs.any_job import JobSpec
+from jobs.specs.judging import JudgeSpec
 from jobs.specs.train import MAX_NAME_CHARACTERS, NAME_PATTERN, SpecError, TrainSpec
 
 _SEGMENT_ENDINGS = (".trajectories", ".rows")
 
 
 def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
-    """Link the parent's checkpoint at `step`, and the sealed segments of the buffer that it names, into `run`.
+    """Link the parent's checkpoint at `step`, the sealed segments of the buffer that it names, and its start.
 
     Raises:
         OSError: A file is missing or cannot be written.
@@ -40,6 +41,8 @@ def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
                 name = f"{segment['name']}{ending}"
                 link_or_copy(str(inside(parent.buffer_path, name)), str(run.buffer_path / name))
     shutil.copytree(checkpoint.path, checkpoint_path(run.checkpoints_path, step), copy_function=link_or_copy)
+    if parent.model_path.is_dir():
+        shutil.copytree(parent.model_path, run.model_path, copy_function=link_or_copy)
 
 
 MAX_NOTE_CHARACTERS = 20_000
@@ -93,9 +96,11 @@ def read_job_spec(runs_root: Path, run_id: str) -> JobSpec:
         CommandError: No such job, or its specification cannot be read.
     """
     try:
-        return open_run(runs_root, run_id).job_spec()
+        run = open_run(runs_root, run_id)
+        spec = run.job_spec()
     except SpecError as error:
         raise CommandError(str(error)) from None
+    return spec if isinstance(spec, JudgeSpec) else spec.model_copy(update={"waits_for": waited_for(run)})
 
 
 def clone(runs_root: Path, run_id: str) -> TrainSpec:
@@ -104,10 +109,9 @@ def clone(runs_root: Path, run_id: str) -> TrainSpec:
     Raises:
         CommandError: No such run, it is no training run or an adopted one, or its specification cannot be read.
     """
-    try:
-        spec = open_run(runs_root, run_id).spec()
-    except SpecError as error:
-        raise CommandError(str(error)) from None
+    spec = read_job_spec(runs_root, run_id)
+    if not isinstance(spec, TrainSpec):
+        raise CommandError(f"{run_id}: expected a training run, this is a job of kind {spec.kind}.")
     if is_adopted(spec.model_dump(mode="json")):
         raise CommandError(
             f"{run_id} was adopted from rollout dumps, so its settings are unknown; start from a preset."

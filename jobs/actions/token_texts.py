@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.evaluation.model_folder import MODEL_FOLDER
 from jobs.preflight.chat_template import read_tokenizer
 from jobs.preflight.model_shapes import TOKENIZER_FILE, model_file
 from jobs.pretrained.sources import ModelSourceError
@@ -34,7 +33,7 @@ def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None
 def _tokenizer_path(run: RunDirectory) -> Path | None:
     paths = (folder / "policy" / TOKENIZER_FILE for folder in reversed(list_checkpoints(run.checkpoints_path)))
     of_checkpoint = next((path for path in paths if path.is_file()), None)
-    return of_checkpoint or next(run.path.glob(f"{MODEL_FOLDER}/*/*/{TOKENIZER_FILE}"), None) or _source_tokenizer(run)
+    return of_checkpoint or next(run.model_path.glob(f"*/*/{TOKENIZER_FILE}"), None) or _source_tokenizer(run)
 
 
 def _source_tokenizer(run: RunDirectory) -> Path | None:

@@ -10,22 +10,21 @@ from pathlib import Path
 
 from exgrpo_core.durable_files import link_or_copy
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
-from jobs.runs.checkpoints import TOKENIZER_FILES
+from jobs.runs.checkpoints import ADAPTER_CONFIG, BASE_FIELD, TOKENIZER_FILES
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import EvalSpec
 
 logger = logging.getLogger(__name__)
 
-MODEL_FOLDER = "model"
-SHARDS_FOLDER = "shards"
+_BASE_FOLDER = "base"
 SHARD_PATTERN = "model_world_size_*_rank_*.pt"
 _NOT_THE_MODEL = frozenset({"optimizer.safetensors", "sampler.safetensors", "engine.json"})
 _MERGER = "jobs.engines.verl_ray.shard_merger"
 _LOG_CHARS = 300
 
 
-def keep_model(policy: Path, run_path: Path) -> None:
+def keep_model(policy: Path, run: RunDirectory) -> None:
     """Give an evaluation's folder the model of a checkpoint, by hard links, so that it outlives the checkpoint.
 
     Raises:
@@ -34,9 +33,9 @@ def keep_model(policy: Path, run_path: Path) -> None:
     """
     shards = find_shards(policy)
     if shards is not None:
-        link_model(shards, run_path / SHARDS_FOLDER)
+        link_model(shards, run.shards_path)
     elif (policy / "config.json").is_file():
-        link_model(policy, run_path / MODEL_FOLDER)
+        link_model(policy, run.model_path)
     else:
         raise FileNotFoundError(f"{policy}: holds no model: neither config.json nor {SHARD_PATTERN}.")
 
@@ -58,6 +57,8 @@ def link_model(policy: Path, target: Path) -> None:
 def copy_model(policy: Path, folder: Path, copy_file: Callable[[str, str], str]) -> None:
     """Make `folder` with the model and tokenizer in a checkpoint's folder, without what training alone needs.
 
+    Adapters bring along the model that they belong to, where their run keeps it.
+
     Raises:
         OSError: A file cannot be copied.
     """
@@ -67,6 +68,13 @@ def copy_model(policy: Path, folder: Path, copy_file: Callable[[str, str], str])
         return {name for name in names if name in _NOT_THE_MODEL or name.startswith(("optim_", "extra_state_"))}
 
     shutil.copytree(policy, folder, copy_function=copy_file, ignore=left_out)
+    adapters = folder / ADAPTER_CONFIG
+    content = json.loads(adapters.read_text(encoding="utf-8")) if adapters.is_file() else {}
+    base = content.get(BASE_FIELD, "")
+    if base.startswith("../"):
+        copy_model(policy / base, folder / _BASE_FOLDER, copy_file)
+        adapters.unlink()  # it may be the checkpoint's file by another name
+        adapters.write_text(json.dumps(content | {BASE_FIELD: f"./{_BASE_FOLDER}"}), encoding="utf-8")
 
 
 def find_shards(policy: Path) -> Path | None:
@@ -81,7 +89,7 @@ def model_source(spec: EvalSpec, run: RunDirectory) -> str:
     Raises:
         TrainingError: Shards cannot be merged.
     """
-    merged, shards = run.path / MODEL_FOLDER, run.path / SHARDS_FOLDER
+    merged, shards = run.model_path, run.shards_path
     if shards.is_dir() and not merged.is_dir():
         merge_shards(shards, merged)
     return str(merged) if merged.is_dir() else spec.model.source

@@ -15,7 +15,7 @@ from jobs.evaluation.model_folder import find_shards
 from jobs.preflight.local_sources import resolve_source
 from jobs.pretrained.conversion import prepare_model
 from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
+from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, kept_start, open_run
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, TrainSpec
 from jobs.training.run_data import open_data
 from jobs.training.templates import TemplateName, encode_messages
@@ -61,7 +61,7 @@ def find_model(runs_root: Path, target: str) -> ChatModel:
 
 
 def _start_of(runs_root: Path, run: RunDirectory, spec: TrainSpec) -> ChatModel:
-    source = spec.model.source
+    source = str(kept_start(run, spec.model.source) or spec.model.source)
     if spec.waits_for is not None and source.startswith(f"{spec.waits_for}@"):
         return _sampled_as(spec, find_model(runs_root, source).source)
     if Path(source).is_absolute() and not Path(source).exists():

@@ -33,6 +33,8 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 MANIFEST = "manifest.json"
 ADAPTER_CONFIG = "adapter_config.json"
 """File of a policy whose folder holds low-rank adapters instead of weights."""
+BASE_FIELD = "base_model_name_or_path"
+"""The model that adapters belong to: with `.` first, a folder as seen from theirs."""
 PREFIX = "step-"
 _NAME = re.compile(rf"{PREFIX}[0-9]{{8,12}}")
 
@@ -113,7 +115,12 @@ def list_checkpoints(checkpoints: Path) -> list[Path]:
 
 def list_steps(checkpoints: Path) -> list[int]:
     """Return the steps of all checkpoint folders, oldest first, of damaged ones too."""
-    return sorted(int(path.name.removeprefix(PREFIX)) for path in list_checkpoints(checkpoints))
+    return sorted(map(step_of, list_checkpoints(checkpoints)))
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step that the name of a checkpoint's folder tells."""
+    return int(checkpoint.name.removeprefix(PREFIX))
 
 
 def find_fault(path: Path) -> Fault | None:
@@ -145,7 +152,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     fault = find_fault(path)
     if fault is not None:
         raise DamagedCheckpointError(describe_fault(fault).rstrip("."))
-    return Checkpoint(int(path.name.removeprefix(PREFIX)), path)
+    return Checkpoint(step_of(path), path)
 
 
 def open_newest(checkpoints: Path, read: Callable[[Checkpoint], T]) -> tuple[Checkpoint, T] | None:

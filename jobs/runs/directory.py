@@ -122,7 +122,7 @@ class RunDirectory:
             unfinished.mkdir(parents=True, mode=0o700)
             for name in ("attempts", "buffer", "checkpoints", "control"):
                 (unfinished / name).mkdir(parents=True)
-            content = dump_spec(spec).encode()
+            content = dump_spec(spec, unfinished.resolve().with_name(run_id)).encode()
             write_whole(unfinished / "spec.json", content)
             sealed = seal(json.dumps(info | {"spec_crc": crc32(content)}, indent=2).encode())
             write_whole(unfinished / "run.json", sealed + b"\n")
@@ -170,6 +170,21 @@ class RunDirectory:
     def buffer_path(self) -> Path:
         """Segments of the replay buffer."""
         return self.path / "buffer"
+
+    @property
+    def model_path(self) -> Path:
+        """The model of the checkpoint that an evaluation scores; of training, folders `ID/step-...` of its start."""
+        return self.path / "model"
+
+    @property
+    def shards_path(self) -> Path:
+        """The same of an evaluation whose checkpoint has verl's shards, which are merged into `model_path`."""
+        return self.path / "shards"
+
+    @property
+    def keeps_model(self) -> bool:
+        """Whether the folder holds the model of a checkpoint."""
+        return self.model_path.is_dir() or self.shards_path.is_dir()
 
     @property
     def checkpoints_path(self) -> Path:

@@ -169,9 +169,15 @@ def add_request(requested: dict[str, int], entry: JournalEntry) -> bool:
 
 
 def waited_for(run: RunDirectory) -> str | None:
-    """Return the id of the job that this one waits for, None for none or where its specification cannot be read."""
+    """Return the id of the job that this one waits for: none once it keeps the model of that one.
+
+    The same where its specification cannot be read.
+    """
     try:
         spec = run.job_spec()
     except SpecError:
         return None  # the worker itself says what is wrong
-    return spec.waits_for if isinstance(spec, TrainSpec | EvalSpec) else None
+    if not isinstance(spec, TrainSpec | EvalSpec):
+        return None
+    has_begun = run.keeps_model and spec.model.source.startswith(f"{spec.waits_for}@")
+    return None if has_begun else spec.waits_for

@@ -10,8 +10,8 @@ from pathlib import Path
 from db.rows.display_names import id_end
 from exgrpo_core.errors import InputError
 from exgrpo_core.faults import describe_fault
-from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps
-from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
+from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints, list_steps, step_of
+from jobs.runs.directory import RUN_ID, RunDirectory, RunDirectoryError, list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 
 
@@ -100,11 +100,35 @@ class NamedCheckpoint:
     policy: Path
     """Folder of its model."""
 
+    @property
+    def target(self) -> str:
+        """What names it in every runs root: `ID@STEP`."""
+        return f"{self.run_id}@{self.step}"
+
+
+def start_folder(run: RunDirectory, target: str) -> Path:
+    """Return where a run keeps its copy of the model of the checkpoint `ID@STEP` that it begins with."""
+    run_id, _, step = target.rpartition("@")
+    return checkpoint_path(run.model_path / run_id, int(step))
+
+
+def kept_start(run: RunDirectory, source: str) -> Path | None:
+    """Return a run's copy of the model of `source`: `ID@STEP` or `ID@last`; None of other sources and before it."""
+    run_id, at, step = source.rpartition("@")
+    copies = list_checkpoints(run.model_path / run_id) if at and RUN_ID.fullmatch(run_id) else []
+    return next((copy for copy in copies if step in (NEWEST, str(step_of(copy)))), None)
+
+
+def _copy_of_gone(runs_root: Path, target: str) -> NamedCheckpoint | None:
+    """Return the copy of a checkpoint `ID@STEP` or `ID@last` that a run which began with it keeps; None for none."""
+    copies = filter(None, (kept_start(run, target) for run in list_run_directories(runs_root)))
+    return next((NamedCheckpoint(copy.parent.name, step_of(copy), copy) for copy in copies), None)
+
 
 def find_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -> NamedCheckpoint | None:
     """Return the checkpoint that `RUN@STEP` or `RUN@last` means, None for a folder or hub name.
 
-    Its files are read to find damage, unless `reads_files` is False.
+    Its files are read to find damage, unless `reads_files` is False. Of `ID@STEP` that is gone, a run's copy counts.
 
     Raises:
         CommandError: There is no such run or checkpoint, or it is damaged.
@@ -112,10 +136,17 @@ def find_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -
     run_text, at, step_text = target.rpartition("@")
     if not at or os.path.exists(target):
         return None
-    run = open_run(runs_root, find_run_id(runs_root, run_text))
+    try:
+        run = open_run(runs_root, find_run_id(runs_root, run_text))
+    except CommandError:
+        if copy := _copy_of_gone(runs_root, target):
+            return copy
+        raise
     steps = list_steps(run.checkpoints_path)
     wanted = steps[-1] if step_text == NEWEST and steps else int(step_text) if _STEP.fullmatch(step_text) else None
     if wanted not in steps:
+        if wanted is not None and (copy := _copy_of_gone(runs_root, f"{run.run_id}@{wanted}")):
+            return copy
         available = ", ".join(map(str, steps)) or "none"
         raise CommandError(f"{target}: {run.run_id} has no checkpoint at step {step_text}; there are: {available}.")
     path = checkpoint_path(run.checkpoints_path, wanted)

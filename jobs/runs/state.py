@@ -18,7 +18,7 @@ from jobs.runs.attempts import LOCK_FILE, Heartbeat, read_heartbeat, read_outcom
 from jobs.runs.control import ENDED, RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.processes import ProcessIdentity, is_alive, is_locked, signal_name, works_on
-from jobs.specs.any_job import shape_mistakes
+from jobs.specs.any_job import from_folder, shape_mistakes
 
 CONTACT_FILE = "ray.json"
 CONTACT_TIMEOUT_SECONDS = 30.0
@@ -181,7 +181,7 @@ def describe_run(run: RunDirectory) -> Description:
 def _read_spec(run: RunDirectory) -> tuple[dict[str, Any], bool]:
     """Return the specification and whether it differs from what was written."""
     content = read_plain(run.spec_path)
-    spec = parse_json(content)
+    spec = from_folder(parse_json(content), run.path)
     if mistakes := shape_mistakes(spec):
         raise UnreadableFileError(mistakes[0])
     is_changed = False

@@ -1,5 +1,6 @@
 """Every kind of job that a run directory can hold, distinguished by `kind` in `spec.json`."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from zlib import crc32
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from exgrpo_core.config import MAX_ROLLOUTS
 from exgrpo_core.errors import Mistake
+from jobs.specs.base import map_files
 from jobs.specs.evaluation import EvalSpec, parse_eval_spec
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
 from jobs.specs.mistakes import wrong_types
@@ -59,6 +61,11 @@ def _countless_buckets(content: Mapping[str, Any]) -> tuple[Mistake, ...]:
     return (Mistake(f"expected 2 to {MAX_ROLLOUTS:,}, got {number}", "algorithm.rollouts_per_question"),)
 
 
+def from_folder(content: Any, folder: Path) -> Any:  # noqa: ANN401 - JSON of any shape
+    """Return what `dump_spec` wrote into a run's folder with the whole paths of its files."""
+    return map_files(content, lambda file: os.path.abspath(folder / file) if file.startswith("../") else file)
+
+
 def load_any_spec(path: Path, crc: int | None = None) -> JobSpec:
     """Read the specification of any kind that `dump_spec` wrote, with this CRC-32 where it is known.
 
@@ -69,7 +76,7 @@ def load_any_spec(path: Path, crc: int | None = None) -> JobSpec:
         content = read_plain(path)
         if crc not in (None, crc32(content)):
             raise SpecError(f"{path}: differs from what was written (checksum); use another copy of the run.")
-        value = parse_json(content)
+        value = from_folder(parse_json(content), path.parent)
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); use another copy of the run.") from None
     except UnreadableFileError as error:

@@ -1,7 +1,7 @@
 """Parts of several specifications: strict fields, bounded numbers, addresses, benchmarks, parts of a reward."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -50,6 +50,25 @@ class Spec(BaseModel):
     """Base of all specifications: unknown fields and numbers that are not finite are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+_FILE_FIELDS = frozenset({"source", "file", "external_experience", "benchmarks"})
+
+
+def map_files(content: Any, change: Callable[[str], str], field: str = "") -> Any:  # noqa: ANN401 - any part of JSON
+    """Return the content of a specification with each text that may name a file changed."""
+    if isinstance(content, str):
+        return change(content) if field in _FILE_FIELDS else content
+    if isinstance(content, list):
+        return [map_files(item, change) for item in content]
+    if isinstance(content, dict):
+        # A benchmark may be its source alone.
+        are_sources = field == "benchmarks"
+        return {
+            name: map_files(value, change, field if are_sources and isinstance(value, str) else name)
+            for name, value in content.items()
+        }
+    return content
 
 
 TemplateChoice = Literal["paper", "paper_llama_base", "compact", "none", "chat"]

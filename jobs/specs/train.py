@@ -1,6 +1,7 @@
 """Specifications of training runs, checked before anything starts."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from jobs.specs.base import (
     Spec,
     ValidationBenchmark,
     find_reward_mistakes,
+    map_files,
 )
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
@@ -371,6 +373,13 @@ def load_preset(name: str) -> TrainSpec:
     return spec.model_copy(update={"preset": name})
 
 
-def dump_spec(spec: Spec) -> str:
-    """Return a specification of any kind as indented JSON that reads back unchanged."""
-    return json.dumps(spec.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+def dump_spec(spec: Spec, folder: Path | None = None) -> str:
+    """Return a specification of any kind as indented JSON that reads back unchanged.
+
+    In the `folder` of a run, files inside the runs root are named as seen from there, so that the root can be moved.
+    """
+    content = spec.model_dump(mode="json")
+    if folder is not None:
+        root = folder.parent
+        content = map_files(content, lambda file: os.path.relpath(file, folder) if root in Path(file).parents else file)
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -1,6 +1,7 @@
 """The composition root of the embedded engine: a specification becomes model, data, grader and loop."""
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -118,11 +119,15 @@ def _load(
         torch.set_num_threads(spec.model.num_threads)
     data = open_data(spec, should_stop)
     source = data.model_source
-    if checkpoints is not None and Path(source).is_absolute() and not Path(source).exists():
+    is_path = Path(source).is_absolute() or "@" in source
+    if checkpoints is not None and is_path and not Path(source).exists():
         source = _checkpointed_model(spec, checkpoints) or source
     policy = open_model(source, spec.model.device, spec.model.revision)
     if spec.model.lora is not None:
-        train_adapters(policy, _lora_settings(spec.model.lora, source, spec.model.revision), spec.seed)
+        base, run_path = source, checkpoints and checkpoints.resolve().parent
+        if run_path and run_path in Path(source).parents:
+            base = os.path.relpath(source, run_path / "checkpoints" / "step" / "policy")  # as seen from any adapters
+        train_adapters(policy, _lora_settings(spec.model.lora, base, spec.model.revision), spec.seed)
     questions, held_out = data.encode(policy.tokenizer)
     log_first_prompt(questions, policy.tokenizer)
     benchmarks = read_benchmarks(spec, policy.tokenizer)

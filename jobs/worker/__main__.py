@@ -16,7 +16,7 @@ from typing import Any
 from exgrpo_core.durable_files import is_disk_full, keep_private
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
-from jobs.evaluation.model_folder import MODEL_FOLDER, SHARDS_FOLDER, find_shards, keep_model, link_model, merge_shards
+from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
 from jobs.machine.process_memory import gc_paused, keep_freed_memory
 from jobs.preflight.local_sources import with_model_source
 from jobs.recording.loggers import open_recorder
@@ -33,6 +33,7 @@ from jobs.runs.attempts import (
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps, remove_unfinished
 from jobs.runs.control import Control, RunStatus, StoppedBeforeStartError, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.lookup import kept_start
 from jobs.runs.processes import FileLock, peak_memory
 from jobs.specs.any_job import JobSpec, loop_name
 from jobs.specs.evaluation import EvalSpec
@@ -163,7 +164,7 @@ def _run_attempt(
             loop = loaders[loop_name(spec)]()
         control.enter(RunStatus.RUNNING)
         recorder.status(RunStatus.RUNNING)
-        status = loop(with_awaited_model(spec, run), run, recorder, control)
+        status = loop(with_kept_model(spec, run), run, recorder, control)
     except StoppedBeforeStartError:
         status = RunStatus.STOPPED
     except Exception as error:
@@ -219,24 +220,27 @@ def _first_line(error: BaseException) -> str:
     return line if line.endswith((".", "!", "?")) else f"{line}."
 
 
-def with_awaited_model(spec: JobSpec, run: RunDirectory) -> JobSpec:
-    """Return the specification with the model of the checkpoint that the job before it left, kept in the run's folder.
+def with_kept_model(spec: JobSpec, run: RunDirectory) -> JobSpec:
+    """Return the specification with the run's copy of the checkpoint that it begins with, made now of a job before it.
 
     Raises:
         TrainingError: There is no such run or checkpoint, it is damaged, or its shards cannot be merged.
     """
-    if not isinstance(spec, TrainSpec | EvalSpec) or not spec.model.source.startswith(f"{spec.waits_for}@"):
+    if not isinstance(spec, TrainSpec | EvalSpec):
         return spec
-    checkpoint = _find_checkpoint(run.path.parent, *spec.model.source.rsplit("@", 1))
+    source = spec.model.source
+    is_awaited = source.startswith(f"{spec.waits_for}@")
     if isinstance(spec, EvalSpec):
-        if not (run.path / MODEL_FOLDER).is_dir() and not (run.path / SHARDS_FOLDER).is_dir():
-            keep_model(checkpoint / "policy", run.path)
+        if is_awaited and not run.keeps_model:
+            keep_model(_find_checkpoint(run.path.parent, *source.rsplit("@", 1)) / "policy", run)
         return spec
-    folder = run.path / MODEL_FOLDER / checkpoint.parent.parent.name / checkpoint.name
-    if not folder.is_dir():
+    folder = kept_start(run, source)
+    if folder is None and is_awaited:
+        checkpoint = _find_checkpoint(run.path.parent, *source.rsplit("@", 1))
         logger.info("Starts from %s.", checkpoint)
+        folder = run.model_path / checkpoint.parent.parent.name / checkpoint.name
         _keep_for_training(checkpoint / "policy", folder)
-    return with_model_source(spec, str(folder))
+    return spec if folder is None else with_model_source(spec, str(folder.resolve()))
 
 
 def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:

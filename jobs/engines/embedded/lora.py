@@ -1,6 +1,7 @@
 """Low-rank adapters (LoRA) of a policy, through peft: made, saved, restored, and merged into the weights."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 
-from jobs.runs.checkpoints import ADAPTER_CONFIG
+from jobs.runs.checkpoints import ADAPTER_CONFIG, BASE_FIELD
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 ADAPTER = "default"
@@ -85,7 +86,8 @@ def read_base(directory: Path) -> tuple[str, str | None]:
         KeyError: The same.
     """
     config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-    return config["base_model_name_or_path"], config.get("revision")
+    base = config[BASE_FIELD]
+    return os.path.abspath(directory / base) if base.startswith(".") else base, config.get("revision")
 
 
 def merge_adapters(directory: Path, base: PreTrainedModel) -> PreTrainedModel:

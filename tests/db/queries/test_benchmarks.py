@@ -77,14 +77,14 @@ def test_a_scored_checkpoint_names_its_run_and_method_and_another_model_itself(d
 
 def test_a_run_that_began_with_another_runs_checkpoint_keeps_the_first_backbone(database, record, train_from):
     train_from("sft", "hub/backbone")
-    train_from("rl", "/runs/rl/model/sft/step-000700")
-    train_from("run-1", "/runs/run-1/model/rl/step-000700")
-    train_from("run-2", "/runs/run-2/model/gone/step-000010")
+    train_from("rl", "sft@700")
+    train_from("run-1", "rl@last")
+    train_from("run-2", "gone@10")
     for run_id in ("run-1", "run-2"):
         record(event([1], source_run_id=run_id))
     (kept,) = list_scores(database, source_run_id="run-1", scheme="paper")
     (unknown,) = list_scores(database, source_run_id="run-2", scheme="paper")
-    assert (kept.backbone, unknown.backbone) == ("hub/backbone", "/runs/run-2/model/gone/step-000010")
+    assert (kept.backbone, unknown.backbone) == ("hub/backbone", "gone@10")
 
 
 def test_archived_evaluation_is_left_out_unless_asked_for(database, record):

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from jobs.actions import run_actions
@@ -7,7 +5,7 @@ from jobs.actions.queueing import queue_job
 from jobs.preflight.dry_run import plan_run
 from jobs.runs.checkpoints import checkpoint_path, prune_checkpoints, save_checkpoint
 from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError, find_checkpoint, starting_checkpoint
+from jobs.runs.lookup import CommandError, find_checkpoint, kept_start, starting_checkpoint
 from jobs.specs.train import ModelSpec, TrainSpec
 
 
@@ -45,7 +43,8 @@ def test_dry_run_shows_the_checkpoint_that_is_named_and_writes_nothing(run):
 def test_run_keeps_the_model_it_starts_from_when_the_checkpoint_is_pruned(run):
     runs_root = run.path.parent
     started = RunDirectory.open(runs_root, queue_job(runs_root, from_checkpoint("mine@5")))
-    source = Path(started.spec().model.source)
+    assert started.spec().model.source == f"{run.run_id}@5"
+    source = kept_start(started, started.spec().model.source)
     assert source == started.path / "model" / run.run_id / "step-00000005"
     assert started.read_run_info()["parent_run_id"] == run.run_id
     named = checkpoint_path(run.checkpoints_path, 5)
@@ -53,8 +52,8 @@ def test_run_keeps_the_model_it_starts_from_when_the_checkpoint_is_pruned(run):
     prune_checkpoints(run.checkpoints_path, 1)
     assert not named.exists()
     assert [path.name for path in source.iterdir()] == ["config.json"]
-    again = queue_job(runs_root, run_actions.clone(runs_root, started.run_id))
-    assert run_actions.clone(runs_root, again).model.source == str(source)
+    again = RunDirectory.open(runs_root, queue_job(runs_root, run_actions.clone(runs_root, started.run_id)))
+    assert (kept_start(again, f"{run.run_id}@5") / "config.json").samefile(source / "config.json")
 
 
 def test_sharded_checkpoint_is_refused_with_the_command_that_merges_it(run):

@@ -15,7 +15,7 @@ from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset
-from jobs.worker.__main__ import allow_open_files, error_message, load_embedded_loop, with_awaited_model
+from jobs.worker.__main__ import allow_open_files, error_message, load_embedded_loop, with_kept_model
 from jobs.worker.control import WorkerControl
 from tests.jobs.supervisor.toy_bench import TOY_WORKER, toy_spec
 
@@ -160,7 +160,7 @@ def waiting_run(first, step="last"):
 def test_waiting_run_starts_from_the_last_checkpoint_of_its_predecessor_whatever_becomes_of_that(first):
     spec, run = waiting_run(first)
     for _attempt in range(2):
-        source = Path(with_awaited_model(spec, run).model.source)
+        source = Path(with_kept_model(spec, run).model.source)
         assert source.is_relative_to(run.path)
         assert [path.name for path in source.iterdir()] == ["config.json"]
     assert not list(source.parent.glob(".*"))
@@ -169,7 +169,7 @@ def test_waiting_run_starts_from_the_last_checkpoint_of_its_predecessor_whatever
 def test_missing_checkpoint_is_one_sentence(first):
     spec, run = waiting_run(first, step="3")
     with pytest.raises(TrainingError, match="has no checkpoint at step 3"):
-        with_awaited_model(spec, run)
+        with_kept_model(spec, run)
 
 
 def test_waiting_evaluation_scores_the_last_step_and_keeps_its_model(first):
@@ -177,5 +177,5 @@ def test_waiting_evaluation_scores_the_last_step_and_keeps_its_model(first):
     assert (spec.model.step, spec.model.run_id, spec.waits_for) == (4, first.run_id, first.run_id)
     run = RunDirectory.create(first.path.parent, spec, run_id="scores")
     for _attempt in range(2):
-        assert with_awaited_model(spec, run) == spec
+        assert with_kept_model(spec, run) == spec
     assert (run.path / "model" / "config.json").is_file()
