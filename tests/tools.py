@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,11 @@ def free_ports(number: int) -> list[int]:
             if error.errno != errno.EADDRINUSE:
                 raise
     return list(ports)
+
+
+def as_nameless_user(command: list[str]) -> str:
+    """Return what a command prints as a user without a name; where no user namespace can be made the test skips."""
+    space = ["unshare", "--user", "--map-user=12345", "--map-group=12345"]
+    if subprocess.run([*space, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("unshare cannot make a user namespace here")
+    return subprocess.run([*space, *command], capture_output=True, text=True, check=True).stdout

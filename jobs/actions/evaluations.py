@@ -13,9 +13,9 @@ from jobs.preflight.evaluation_fit import check_fit, refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
 from jobs.preflight.resolution import check_awaited_job
 from jobs.recording.event_reader import held_out_scores, iterate_events
-from jobs.runs.checkpoints import list_steps
+from jobs.runs.checkpoints import NEWEST, list_steps
 from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import NEWEST, CommandError, find_checkpoint, find_run_id, open_run
+from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
 from jobs.specs.any_job import loop_name
 from jobs.specs.base import ANSWER_ALONE, code_parts
 from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec

@@ -12,9 +12,10 @@ from jobs.actions.evaluations import check_evaluation
 from jobs.evaluation.model_folder import keep_model, link_model
 from jobs.preflight.local_sources import with_model_source
 from jobs.preflight.resolution import resolve
+from jobs.runs.checkpoints import start_folder
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError, start_folder
+from jobs.runs.lookup import CommandError
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.judging import JudgeSpec

@@ -17,7 +17,7 @@ from jobs.recording.log_damage import BUFFER_FOLDER, find_damaged_logs, find_exp
 from jobs.runs.attempts import OUTCOME_FILE, read_heartbeat, read_outcome
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_checkpoints, newest_snapshot
 from jobs.runs.control import ENDED
-from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories
+from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories, list_unreadable
 from jobs.runs.journal import Journal
 from jobs.runs.state import describe_run, has_process
 from jobs.specs.train import SpecError
@@ -48,6 +48,10 @@ def verify_root(runs_root: Path) -> list[Damage]:
     remedy = "Entries before and after are whole; tags, notes and requests of those named must be made again."
     damaged = [(fault, remedy) for fault in Journal(runs_root).find_damage()]
     damaged += [(fault, "Run `exgrpo eval --contamination` again.") for fault in read_reports(runs_root)[1]]
+    remedy = "Other runs are checked; let this user read it, as by chown."
+    damaged += [
+        (Fault(FaultKind.UNREADABLE, name, details=why), remedy) for name, why in list_unreadable(runs_root).items()
+    ]
     of_workbench = [Damage("", fault, remedy) for fault, remedy in damaged] + _folders_without_info(runs_root)
     return of_workbench + [damage for run in list_run_directories(runs_root) for damage in verify_run(run)]
 

@@ -39,6 +39,7 @@ from jobs.machine.engine_environments import (
 )
 from jobs.machine.gpu_needs import needs_of
 from jobs.machine.hardware import GIB, MIN_FREE_GIB
+from jobs.runs.directory import list_unreadable
 from jobs.supervisor.instance import read_supervisor
 from jobs.supervisor.open_index import describe_database
 
@@ -199,6 +200,9 @@ def check_runs_root(runs_root: Path) -> Check:
             file.flush()
     except OSError as error:
         return Check("runs root", CheckResult.FAILURE, f"{folder}: {error.strerror}", _write_advice(error, folder))
+    if unreadable := list_unreadable(runs_root):
+        detail = "; ".join(f"{runs_root / name}: {why}" for name, why in unreadable.items())
+        return Check("runs root", CheckResult.WARNING, detail, "Let this user read them, as by chown: no run is shown.")
     detail = str(runs_root) if runs_root.exists() else f"{runs_root}, not created yet; the first run creates it"
     return Check("runs root", CheckResult.OK, detail)
 

@@ -14,8 +14,9 @@ from jobs.engines.embedded.sampling import Sampler
 from jobs.evaluation.model_folder import find_shards
 from jobs.preflight.local_sources import resolve_source
 from jobs.pretrained.conversion import prepare_model
+from jobs.runs.checkpoints import kept_start
 from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, kept_start, open_run
+from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, TrainSpec
 from jobs.training.run_data import open_data
 from jobs.training.templates import TemplateName, encode_messages

@@ -21,7 +21,7 @@ from exgrpo_core.experience_management.storage.step_log import LoggedStep, LogPo
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
 from exgrpo_core.state import BUFFER_FILE
 from jobs.runs.attempts import exit_if_fenced
-from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
+from jobs.runs.directory import RUN_ID, RunDirectory, RunDirectoryError, inside
 from jobs.specs.train import SpecError, TrainSpec
 
 logger = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ ADAPTER_CONFIG = "adapter_config.json"
 BASE_FIELD = "base_model_name_or_path"
 """The model that adapters belong to: with `.` first, a folder as seen from theirs."""
 PREFIX = "step-"
+NEWEST = "last"
+"""What names a run's newest checkpoint, in place of a step."""
 _NAME = re.compile(rf"{PREFIX}[0-9]{{8,12}}")
 
 
@@ -121,6 +123,19 @@ def list_steps(checkpoints: Path) -> list[int]:
 def step_of(checkpoint: Path) -> int:
     """Return the step that the name of a checkpoint's folder tells."""
     return int(checkpoint.name.removeprefix(PREFIX))
+
+
+def start_folder(run: RunDirectory, target: str) -> Path:
+    """Return where a run keeps its copy of the model of the checkpoint `ID@STEP` that it begins with."""
+    run_id, _, step = target.rpartition("@")
+    return checkpoint_path(run.model_path / run_id, int(step))
+
+
+def kept_start(run: RunDirectory, source: str) -> Path | None:
+    """Return a run's copy of the model of `source`: `ID@STEP` or `ID@last`; None of other sources and before it."""
+    run_id, at, step = source.rpartition("@")
+    copies = list_checkpoints(run.model_path / run_id) if at and RUN_ID.fullmatch(run_id) else []
+    return next((copy for copy in copies if step in (NEWEST, str(step_of(copy)))), None)
 
 
 def find_fault(path: Path) -> Fault | None:

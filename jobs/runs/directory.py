@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+import logging
 import os
 import re
 import secrets
 import shutil
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -17,7 +19,11 @@ from exgrpo_core.errors import InputError
 from jobs.specs.any_job import JobSpec, load_any_spec
 from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
+logger = logging.getLogger(__name__)
+
 WORKBENCH_FOLDER = "workbench"
+_NO_RUNS = frozenset({WORKBENCH_FOLDER, "lost+found"})
+"""Folders of a runs root that are no runs; the second is a file system's own."""
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 _STARTUP_BYTES = 1 << 16
 """Space for the log, the heartbeat, the outcome and the first events of an attempt."""
@@ -44,7 +50,7 @@ def check_run_id(run_id: str) -> str:
     Raises:
         RunDirectoryError: It could lead elsewhere, or is the workbench's folder.
     """
-    if RUN_ID.fullmatch(run_id) is None or run_id == WORKBENCH_FOLDER:
+    if RUN_ID.fullmatch(run_id) is None or run_id in _NO_RUNS:
         raise RunDirectoryError(f"run id {run_id!r}: expected letters, digits and . _ + -, at most 80.")
     return run_id
 
@@ -147,7 +153,9 @@ class RunDirectory:
         path = Path(runs_root) / check_run_id(run_id)
         if path.is_symlink():
             raise RunDirectoryError(f"{path}: is a link, which could lead outside the runs root; move the folder here.")
-        if not (path / "run.json").exists():
+        if why := why_unreadable(path):
+            raise RunDirectoryError(f"{path}: cannot be read ({why}); let this user read it, as by chown.")
+        if not is_run_folder(path):
             raise RunDirectoryError(f"{runs_root}: has no run {run_id}; `exgrpo runs` lists all runs.")
         return cls(path)
 
@@ -321,6 +329,38 @@ class RunDirectory:
 
 def list_run_directories(runs_root: Path) -> list[RunDirectory]:
     """Return every run folder of a runs root, sorted by id; other folders are skipped."""
+    return [RunDirectory(path) for path in _paths_of_runs(runs_root) if is_run_folder(path)]
+
+
+def list_unreadable(runs_root: Path) -> dict[str, str]:
+    """Return why folders that may be runs cannot be read, by their names."""
+    reasons = {path.name: why_unreadable(path) for path in _paths_of_runs(runs_root)}
+    return {name: why for name, why in reasons.items() if why}
+
+
+def _paths_of_runs(runs_root: Path) -> list[Path]:
     names = sorted(os.listdir(runs_root)) if Path(runs_root).is_dir() else []
-    paths = [Path(runs_root) / name for name in names if RUN_ID.fullmatch(name) and name != WORKBENCH_FOLDER]
-    return [RunDirectory(path) for path in paths if (path / "run.json").exists() and not path.is_symlink()]
+    return [Path(runs_root) / name for name in names if RUN_ID.fullmatch(name) and name not in _NO_RUNS]
+
+
+def is_run_folder(path: Path) -> bool:
+    """Whether a folder of the runs root is a run's; one that cannot be read is none, and is named once in the log."""
+    if why := why_unreadable(path):
+        _warn_of_unreadable(str(path), why)
+    return not path.is_symlink() and os.path.exists(path / "run.json")
+
+
+def why_unreadable(path: Path) -> str:
+    """Return why nobody can say whether a folder is a run's, "" where it can be looked into."""
+    try:
+        os.lstat(path / "run.json")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+@cache
+def _warn_of_unreadable(path: str, why: str) -> None:
+    logger.warning("%s: cannot be read (%s), so it is passed over; let this user read it, as by chown.", path, why)

@@ -3,7 +3,6 @@
 import getpass
 import json
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -77,13 +76,6 @@ def acting_as(name: str) -> Iterator[None]:
         _actor.reset(before)
 
 
-def _user_here() -> str:
-    try:
-        return f"{getpass.getuser()} on this machine"
-    except (OSError, KeyError):
-        return f"user {os.getuid()} on this machine"
-
-
 class Journal:
     """Append-only file that any process may write; an appended entry survives a power cut.
 
@@ -97,7 +89,10 @@ class Journal:
 
     def append(self, kind: JournalKind, run_id: str, **data: object) -> JournalEntry:
         """Write one entry and return it once it is on disk."""
-        at, by = datetime.now(UTC).isoformat(timespec="milliseconds"), _actor.get() or _user_here()
+        at, by = (
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            _actor.get() or f"{getpass.getuser()} on this machine",
+        )
         entry = JournalEntry(at, kind, run_id, dict(data), by)
         record = {"at": at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data, "by": by}
         self.path.parent.mkdir(parents=True, exist_ok=True)

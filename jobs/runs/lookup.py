@@ -10,8 +10,8 @@ from pathlib import Path
 from db.rows.display_names import id_end
 from exgrpo_core.errors import InputError
 from exgrpo_core.faults import describe_fault
-from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints, list_steps, step_of
-from jobs.runs.directory import RUN_ID, RunDirectory, RunDirectoryError, list_run_directories
+from jobs.runs.checkpoints import NEWEST, checkpoint_path, find_fault, kept_start, list_steps, step_of
+from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 
 
@@ -87,7 +87,6 @@ def names_of(runs_root: Path, folders: Iterable[RunDirectory]) -> dict[str, str]
     return names
 
 
-NEWEST = "last"
 _STEP = re.compile(r"[0-9]{1,18}")
 
 
@@ -104,19 +103,6 @@ class NamedCheckpoint:
     def target(self) -> str:
         """What names it in every runs root: `ID@STEP`."""
         return f"{self.run_id}@{self.step}"
-
-
-def start_folder(run: RunDirectory, target: str) -> Path:
-    """Return where a run keeps its copy of the model of the checkpoint `ID@STEP` that it begins with."""
-    run_id, _, step = target.rpartition("@")
-    return checkpoint_path(run.model_path / run_id, int(step))
-
-
-def kept_start(run: RunDirectory, source: str) -> Path | None:
-    """Return a run's copy of the model of `source`: `ID@STEP` or `ID@last`; None of other sources and before it."""
-    run_id, at, step = source.rpartition("@")
-    copies = list_checkpoints(run.model_path / run_id) if at and RUN_ID.fullmatch(run_id) else []
-    return next((copy for copy in copies if step in (NEWEST, str(step_of(copy)))), None)
 
 
 def _copy_of_gone(runs_root: Path, target: str) -> NamedCheckpoint | None:

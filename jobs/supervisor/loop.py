@@ -13,7 +13,13 @@ from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.launchers.ray_jobs import RayJobsLauncher
 from jobs.runs.attempts import write_outcome_of_lost
 from jobs.runs.control import RunStatus
-from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
+from jobs.runs.directory import (
+    AttemptClaimedError,
+    RunDirectory,
+    RunDirectoryError,
+    check_run_id,
+    is_run_folder,
+)
 from jobs.runs.journal import Journal, add_request, waited_for
 from jobs.runs.state import RunState, read_contact, read_state
 from jobs.specs.train import SpecError, TrainSpec
@@ -141,7 +147,7 @@ class Supervisor:
             self._states.pop(run_id, None)
             if watch := self._watches.pop(run_id, None):
                 watch.close()
-        new = {name for name in names - self._runs.keys() if _is_run(self._runs_root / name)}
+        new = {name for name in names - self._runs.keys() if is_run_folder(self._runs_root / name)}
         for run_id in new:
             self._runs[run_id] = RunDirectory(self._runs_root / run_id)
             self._guarded(run_id, self._adopt)
@@ -238,10 +244,6 @@ def _is_run_id(name: str) -> bool:
     except RunDirectoryError:
         return False
     return True
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "run.json").exists() and not path.is_symlink()
 
 
 def find_hold(run: RunDirectory, names: dict[str, str | None]) -> str | None:

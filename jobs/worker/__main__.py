@@ -30,10 +30,9 @@ from jobs.runs.attempts import (
     set_attempt,
     write_outcome,
 )
-from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps, remove_unfinished
+from jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
 from jobs.runs.control import Control, RunStatus, StoppedBeforeStartError, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.lookup import kept_start
 from jobs.runs.processes import FileLock, peak_memory
 from jobs.specs.any_job import JobSpec, loop_name
 from jobs.specs.evaluation import EvalSpec

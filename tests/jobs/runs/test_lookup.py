@@ -3,9 +3,9 @@ import pytest
 from jobs.actions import run_actions
 from jobs.actions.queueing import queue_job
 from jobs.preflight.dry_run import plan_run
-from jobs.runs.checkpoints import checkpoint_path, prune_checkpoints, save_checkpoint
+from jobs.runs.checkpoints import checkpoint_path, kept_start, prune_checkpoints, save_checkpoint
 from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError, find_checkpoint, kept_start, starting_checkpoint
+from jobs.runs.lookup import CommandError, find_checkpoint, starting_checkpoint
 from jobs.specs.train import ModelSpec, TrainSpec
 
 
