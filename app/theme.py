@@ -184,7 +184,6 @@ def streamlit_options(host: str, port: int) -> dict[str, object]:
         "server.port": port,
         "server.headless": True,
         "server.fileWatcherType": "none",
-        "server.runOnSave": False,
         "server.allowRunOnSave": False,
         "server.enableStaticServing": False,
         "server.enableAgentApi": False,
@@ -199,7 +198,6 @@ def streamlit_options(host: str, port: int) -> dict[str, object]:
         "client.allowedOrigins": [],
         "runner.magicEnabled": False,
         "logger.enableRich": False,
-        "global.developmentMode": False,
     }
     options |= {f"theme.{name}": value for name, value in _SHARED_OPTIONS.items()}
     options |= {f"theme.light.{name}": value for name, value in _LIGHT_OPTIONS.items()}

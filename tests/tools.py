@@ -17,9 +17,9 @@ POSTGRESQL_HOMES = Path("/usr/lib/postgresql")
 
 
 def find_tool(name: str) -> Path | None:
-    """Return where the program `name` is, or None; Debian keeps PostgreSQL's server programs off PATH."""
+    """Return where the program `name` is, or None; Debian keeps programs of servers off PATH."""
     for candidate in CANDIDATES.get(name, (name,)):
-        if path := shutil.which(candidate):
+        if path := shutil.which(candidate) or shutil.which(candidate, path="/usr/sbin:/sbin"):
             return Path(path)
     homes = sorted(POSTGRESQL_HOMES.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
     return homes[-1] if homes else None

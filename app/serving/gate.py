@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.page_list import PATHS
 from app.serving.sign_in import PATHS as SIGN_IN_PATHS
-from app.serving.sign_in import SignIn
+from app.serving.sign_in import SIGN_OUT_PATH, SignIn
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 HEALTH_PATH = "/_stcore/health"
@@ -28,6 +30,8 @@ TOKEN_PARAMETER = "token"
 
 _HOST_PATTERN = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?")
 _POLICY_VIOLATION = 1008
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+"""Browsers leave them out, some proxies name them."""
 
 _FIXED_HEADERS = {
     "X-Frame-Options": "DENY",
@@ -82,7 +86,7 @@ class Gate:
         headers = Headers(scope=scope)
         host = _allowed_host(headers, self._settings.allowed_hosts)
         if host is None:
-            await _respond(send, 400, "text/plain", "This workbench does not answer under that host name.\n")
+            await _respond(send, 400, "text/plain", _UNKNOWN_HOST)
             return
         send = self._with_security_headers(send, host)
         if not _is_same_origin(headers, host) or _is_foreign_fetch(headers):
@@ -90,9 +94,20 @@ class Gate:
         elif self._settings.sign_in is None and self._has_query_token(scope):
             await self._admit(scope, send)
         elif scope["path"] == HEALTH_PATH or self._is_admitted(headers) or self._is_sign_in(scope):
-            await self._app(scope, receive, send)
+            await self._forward(scope, receive, send)
         else:
             await _respond(send, 403, "text/html", self._locked_page(headers))
+
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward an admitted request; Streamlit would answer unknown pages with one that stays white."""
+        headers, path = Headers(scope=scope), scope["path"]
+        is_unknown = (path.rstrip("/") or "/") not in {*PATHS, *SIGN_IN_PATHS} and not path.startswith("/media/")
+        if is_unknown and "text/html" in headers.get("accept", ""):
+            await _respond(send, 404, "text/html", _LOCKED_PAGE.format(text=_NO_SUCH_PAGE))
+            return
+        if self._settings.sign_in is not None and path == SIGN_OUT_PATH:
+            await run_in_threadpool(self._settings.sign_in.end, _cookies(headers))
+        await self._app(scope, receive, send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -198,7 +213,8 @@ def _is_same_origin(headers: Headers, host: str) -> bool:
         parts = urlsplit(origins[0])
     except ValueError:
         return False
-    return len(origins) == 1 and parts.scheme in {"http", "https"} and parts.netloc.lower() == host
+    port = _DEFAULT_PORTS.get(parts.scheme)
+    return len(origins) == 1 and port is not None and parts.netloc.lower() == host.removesuffix(f":{port}")
 
 
 def _cookies(headers: Headers) -> dict[str, str]:
@@ -213,8 +229,9 @@ def _is_foreign_fetch(headers: Headers) -> bool:
 
 
 def _address_without_token(scope: Scope) -> str:
+    """Return the address relative to itself: a proxy may have taken a path away."""
     raw_path = scope.get("raw_path") or scope["path"].encode()
-    path = "/" + raw_path.decode("latin-1").lstrip("/\\")
+    path = "./" + raw_path.decode("latin-1").rpartition("/")[2].lstrip("\\")
     pairs = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != TOKEN_PARAMETER]
     return f"{path}?{urlencode(pairs)}" if pairs else path
 
@@ -234,6 +251,7 @@ async def _respond(
     await send({"type": "http.response.body", "body": content})
 
 
+_UNKNOWN_HOST = "This workbench does not answer under that host name; exgrpo up --allow-host NAME allows it.\n"
 _STYLE = (
     "<style>:root{color-scheme:light dark}body{font:16px/1.6 system-ui,sans-serif;display:grid;min-height:90vh;"
     "place-items:center;margin:0}main{max-width:34rem;padding:2rem}h1{font-size:1.4rem}code{font-size:.9em}</style>"
@@ -246,6 +264,10 @@ _LOCKED_PAGE = (
 _USE_THE_LINK = (
     "<h1>This workbench is locked</h1><p>Use the link that <code>exgrpo up</code> printed in your terminal. "
     "It carries a token; after you use it, this browser stays signed in until the server stops.</p>"
+)
+_NO_SUCH_PAGE = (
+    "<h1>No such page</h1><p>The workbench has no page at this address. A proxy that serves it below a path has to "
+    "take that path away: docs/deployment.md, Another proxy.</p>"
 )
 _WELCOME_PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>ExGRPO Workbench</title>"

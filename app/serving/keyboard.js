@@ -40,13 +40,13 @@
     const entries = () => {
       const found = pages().filter((link) => label(link).toLowerCase().includes(words().toLowerCase()));
       const go = found.map((link) => ({label: label(link), run: () => link.click()}));
-      const open = runs.map(({id, name}) => ({label: `Run: ${name}`, run: () => leave(`/run?run=${encodeURIComponent(id)}`)}));
-      const search = {label: `All runs with: ${words()}`, run: () => leave(`/?q=${encodeURIComponent(words())}`)};
+      const open = runs.map(({id, name}) => ({label: `Run: ${name}`, run: () => leave(`run?run=${encodeURIComponent(id)}`)}));
+      const search = {label: `All runs with: ${words()}`, run: () => leave(`.?q=${encodeURIComponent(words())}`)};
       return words() ? [...go, ...open, search] : [...go, ...open];
     };
     const find = async () => {
       const asked = words();
-      const answer = await fetch(`/_workbench/runs?words=${encodeURIComponent(asked)}`).catch(() => null);
+      const answer = await fetch(`_workbench/runs?words=${encodeURIComponent(asked)}`).catch(() => null);
       if (!answer?.ok || asked !== words()) return;
       runs = await answer.json();
       draw();

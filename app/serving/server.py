@@ -16,7 +16,7 @@ import streamlit
 import streamlit as st
 import uvicorn
 from starlette.middleware import Middleware
-from streamlit.web import bootstrap
+from starlette.middleware.gzip import GZipMiddleware
 
 from app import settings, theme
 from app.formats import with_code
@@ -94,7 +94,8 @@ def _serve(options: argparse.Namespace) -> None:
         SignInError: The sign-in file cannot be used.
     """
     host, runs_root = options.host, options.runs_root.absolute()
-    sign_in = None if options.sign_in is None else read_sign_in(options.sign_in)
+    ended_file = runs_root / "workbench" / "signed-out"
+    sign_in = None if options.sign_in is None else read_sign_in(options.sign_in, ended_file)
     if not runs_root.is_dir():
         raise ServerError(f"runs root {runs_root}: expected a folder; create it or give another one.")
     check_host(host, options.allow_remote)
@@ -106,7 +107,7 @@ def _serve(options: argparse.Namespace) -> None:
     database_url = options.database_url or os.environ.get(DATABASE_URL_VARIABLE)
     settings.configure(settings.AppSettings(runs_root, database_url, sign_in.roles if sign_in else None))
     secret_files = [str(sign_in.path)] if sign_in else []
-    bootstrap.load_config_options(theme.streamlit_options(host, port) | {"secrets.files": secret_files})
+    streamlit_changes.load_options(theme.streamlit_options(host, port) | {"secrets.files": secret_files})
     further = [sign_in.host] if sign_in else []
     gate = GateSettings(
         token=token,
@@ -118,7 +119,11 @@ def _serve(options: argparse.Namespace) -> None:
     application = streamlit.App(
         MAIN_SCRIPT,
         routes=shell.routes(),
-        middleware=[Middleware(Gate, settings=gate), Middleware(ChangedChartScript)],
+        middleware=[
+            Middleware(Gate, settings=gate),
+            Middleware(GZipMiddleware, compresslevel=streamlit_changes.COMPRESSION),
+            Middleware(ChangedChartScript),
+        ],
         on_script_error=show_failure,
     )
     config = uvicorn.Config(

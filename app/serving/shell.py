@@ -25,12 +25,12 @@ _SCRIPT_FILES = (
 )  # fmt: skip
 _RUNS_PATH = "/_workbench/runs"
 _MAX_RUNS = 8
-_ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
+_ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href}</script>"
 
 
 @cache
 def html(path: str = "/") -> str:
-    """Return the shell with the server's address, so that the browser need not guess it from the page's path.
+    """Return the shell with the server's address, which may end in a path that a proxy takes away.
 
     A page with charts or tables loads their scripts at once, not after its script has run: plotly has 5 MB.
     """
@@ -65,7 +65,9 @@ def routes() -> list[Route]:
 
 
 async def _serve(request: Request) -> HTMLResponse:
-    return HTMLResponse(html(request.url.path), headers={"Cache-Control": "no-cache"})
+    # The gate has checked the name; connection.js compares it with the address.
+    text = html(request.url.path).replace("<html", f'<html data-host="{request.headers["host"]}"', 1)
+    return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
 
 
 def _runs(request: Request) -> JSONResponse:

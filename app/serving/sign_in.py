@@ -3,13 +3,15 @@
 The flow itself is Streamlit's (`st.login`, by Authlib). Before it succeeds, the gate allows nothing else.
 """
 
+import contextlib
+import hashlib
 import html
 import importlib.util
 import json
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,9 +21,11 @@ from streamlit.web.server.starlette.starlette_app_utils import decode_signed_val
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
 from app.settings import Role, Roles
+from exgrpo_core.durable_files import append_line
 from exgrpo_core.errors import InputError
 
-PATHS = frozenset({"/auth/login", "/auth/logout", "/oauth2callback"})
+SIGN_OUT_PATH = "/auth/logout"
+PATHS = frozenset({"/auth/login", SIGN_OUT_PATH, "/oauth2callback"})
 """The paths that need no sign-in."""
 MIN_SECRET_LENGTH = 32
 _NEEDED = ("client_id", "client_secret", "server_metadata_url", "redirect_uri", "cookie_secret")
@@ -33,25 +37,47 @@ class SignInError(InputError):
 
 @dataclass(frozen=True)
 class SignIn:
-    """The settings of a sign-in file; `host` is the host name of the redirect back from the provider."""
+    """The settings of a sign-in file; `host` is the host name of the redirect back from the provider.
+
+    `ended_file` has a line for each sign-in that ended with a sign-out, whose cookies are refused: somebody may have
+    copied them.
+    """
 
     path: Path
     roles: Roles
     host: str
     _cookie_secret: str
+    ended_file: Path
+    _ended: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Read which sign-ins have ended."""
+        with contextlib.suppress(FileNotFoundError):
+            self._ended.update(self.ended_file.read_text(encoding="ascii").split())
 
     def claims(self, cookies: Mapping[str, str]) -> dict[str, Any]:
-        """Return the provider's claims about the sender of these cookies, empty if the cookies are not valid."""
+        """Return the provider's claims about the sender of these cookies, empty if they are not valid or have ended."""
+        payload = self._payload(cookies)
+        try:
+            claims = json.loads(payload)
+        except ValueError:
+            return {}
+        return claims if isinstance(claims, dict) and _identity(cookies, payload) not in self._ended else {}
 
+    def end(self, cookies: Mapping[str, str]) -> None:
+        """Refuse these cookies from now on, also after a restart; nothing happens if they are not valid."""
+        if self.claims(cookies):
+            identity = _identity(cookies, self._payload(cookies))
+            self._ended.add(identity)
+            with contextlib.suppress(OSError):  # a full disk keeps nobody signed in
+                append_line(self.ended_file, identity.encode())
+
+    def _payload(self, cookies: Mapping[str, str]) -> bytes:
         def read(name: str) -> bytes | None:
             value = cookies.get(name)
             return None if value is None else decode_signed_value(self._cookie_secret, name, value)
 
-        try:
-            claims = json.loads(get_cookie_with_chunks(read, USER_COOKIE_NAME) or b"{}")
-        except ValueError:
-            return {}
-        return claims if isinstance(claims, dict) else {}
+        return get_cookie_with_chunks(read, USER_COOKIE_NAME) or b"{}"
 
     def admits(self, cookies: Mapping[str, str]) -> bool:
         """Return whether these cookies belong to somebody with a role."""
@@ -70,7 +96,13 @@ class SignIn:
         return f'<h1>ExGRPO Workbench</h1><p><a href="{link}">Sign in</a></p>'
 
 
-def read_sign_in(path: Path) -> SignIn:
+def _identity(cookies: Mapping[str, str], payload: bytes) -> str:
+    """Return a hash of what differs between sign-ins: claims and time, not the signature, which can be respelled."""
+    signed = cookies.get(USER_COOKIE_NAME, "").rpartition(".")[0]
+    return hashlib.sha256(signed.encode() + payload).hexdigest()
+
+
+def read_sign_in(path: Path, ended_file: Path) -> SignIn:
     """Read a sign-in file: Streamlit's `[auth]` section, and `[roles]` with lists under viewer, operator and admin.
 
     Raises:
@@ -90,7 +122,8 @@ def read_sign_in(path: Path) -> SignIn:
         raise SignInError(
             f"{path}: auth.redirect_uri: expected https://HOST/oauth2callback, got {auth['redirect_uri']}."
         )
-    return SignIn(path.absolute(), _read_roles(path, content.get("roles")), parts.hostname, auth["cookie_secret"])
+    roles = _read_roles(path, content.get("roles"))
+    return SignIn(path.absolute(), roles, parts.hostname, auth["cookie_secret"], ended_file)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Supervisor and pages as two children of one process, which ends both when it ends; the command that starts it."""
 
+import html
 import json
 import logging
 import os
@@ -27,11 +28,13 @@ from jobs.launchers.local import start_detached
 from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.processes import FileLock, is_locked
+from jobs.runs.processes import FileLock, is_locked, signal_name
 from jobs.supervisor.instance import LOG_FILE, read_supervisor, supervisor_command
 
 LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"
+OPEN_FILE = ".open.html"
+"""Leads the browser to the link: its token in the browser's command line would be seen by all users (`ps`)."""
 _TIMEOUT_SECONDS = 0.2
 
 
@@ -72,7 +75,14 @@ class WorkbenchInstance:
 
     def release(self) -> None:
         """Release the lock; a second call changes nothing."""
+        self._path.with_name(OPEN_FILE).unlink(missing_ok=True)
         self._lock.release()
+
+    def open_browser(self, link: str) -> None:
+        """Open `link` in the browser, by way of a file that only this user may read."""
+        page = self._path.with_name(OPEN_FILE)
+        write_whole(page, f'<meta http-equiv="refresh" content="0;url={html.escape(link)}">', is_durable=False)
+        webbrowser.open(page.resolve().as_uri())
 
     def _write(self, address: str) -> None:
         content = {"pid": os.getpid(), "since": self._since.isoformat(timespec="seconds"), "address": address}
@@ -108,6 +118,8 @@ logger = logging.getLogger(__name__)
 END_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 _RESTART_SECONDS = 2.0
+_REFUSED = 2
+"""Exit code of pages that said why they do not start."""
 _BOUND = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter"]
 
 
@@ -151,6 +163,8 @@ class Workbench:
                     time.sleep(_RESTART_SECONDS)
                     supervisor = self._start_supervisor()
                 time.sleep(_POLL_SECONDS)
+            if not self._must_end and pages.returncode not in {0, _REFUSED}:
+                logger.error("%s", _why_pages_ended(pages.returncode))
         finally:
             _end([pages, supervisor])
             instance.release()
@@ -184,6 +198,12 @@ class Workbench:
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)
 
 
+def _why_pages_ended(code: int) -> str:
+    how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+    cause = "; the system sends that when memory runs out" if code == -signal.SIGKILL else ""
+    return f"The server of the pages {how}{cause}. Runs continue; start the workbench again with: exgrpo up"
+
+
 def _forward_output(pages: "subprocess.Popen[bytes]", opens_browser: bool, instance: WorkbenchInstance) -> None:
     """Print the output of the pages' server; record its link and open it in the browser."""
     assert pages.stdout is not None
@@ -195,7 +215,7 @@ def _forward_output(pages: "subprocess.Popen[bytes]", opens_browser: bool, insta
         sys.stdout.flush()
         if opens_browser and text.startswith("http"):
             opens_browser = False
-            webbrowser.open(text)
+            instance.open_browser(text)
 
 
 def _end(processes: "list[subprocess.Popen[bytes]]") -> None:

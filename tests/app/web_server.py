@@ -51,10 +51,13 @@ class ServedWorkbench:
             self.process.wait()
 
 
-def start(runs_root: Path, *options: str, token: str | None = None) -> ServedWorkbench:
-    environment = {**os.environ, **({"EXGRPO_TOKEN": token} if token else {})}
+def start(
+    runs_root: Path, *options: str, token: str | None = None, before: tuple[str, ...] = (), **variables: str
+) -> ServedWorkbench:
+    """Start the server; `before` comes before the command, to change what it runs in."""
+    environment = {**os.environ, **({"EXGRPO_TOKEN": token} if token else {}), **variables}
     process = subprocess.Popen(
-        [sys.executable, "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options],
+        [*before, sys.executable, "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options],
         cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     lines: queue.Queue[str] = queue.Queue()

@@ -3,6 +3,7 @@
 import inspect
 import json
 import secrets
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -128,7 +129,7 @@ def test_without_sign_in_the_links_holder_may_do_everything_and_with_it_nobody_k
     ],
 )  # fmt: skip
 def test_a_role_follows_from_the_verified_address_alone(tmp_path, claims, role):
-    roles = read_sign_in(write(tmp_path / "sign-in.toml", 1)).roles
+    roles = read_sign_in(write(tmp_path / "sign-in.toml", 1), tmp_path / "ended").roles
     person = roles.person_of({"is_logged_in": True} | claims)
     assert (None if person is None else person.role) == role
 
@@ -146,7 +147,7 @@ def test_a_wrong_sign_in_file_and_one_that_others_may_read_are_refused(tmp_path,
     path = write(tmp_path / "sign-in.toml", 1, **changes)
     path.chmod(mode)
     with pytest.raises(SignInError):
-        read_sign_in(path)
+        read_sign_in(path, tmp_path / "ended")
 
 
 @pytest.fixture(scope="module")
@@ -207,9 +208,17 @@ def test_an_operator_signs_in_and_their_note_carries_their_name(browser, provide
     page.get_by_role("button", name="Stopping").first.wait_for()
     asked = [entry for entry in Journal(root).entries() if entry.kind is JournalKind.STOP_ASKED]
     assert [entry.by for entry in asked] == [OPERATOR]
+    cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies(origin)}
+    assert httpx2.get(origin, cookies=cookies, timeout=60).status_code == 200
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("link", name="Sign in").wait_for()
     page.context.close()
+    respelled = {"_streamlit_user": f"{cookies['_streamlit_user']}=", "_streamlit_user_1": "x"}
+    for copied in (cookies, cookies | respelled):
+        assert httpx2.get(origin, cookies=copied, timeout=60).status_code == 403
+    sign_in = read_sign_in(root.parent / "sign-in.toml", root / "workbench" / "signed-out")
+    assert not sign_in.admits(cookies)
+    assert replace(sign_in, _ended=set(), ended_file=root / "none").admits(cookies)
 
 
 @pytest.mark.browser

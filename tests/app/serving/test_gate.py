@@ -5,6 +5,7 @@ import http.client
 import httpx2
 import pytest
 
+from app.serving import streamlit_changes
 from tests.app import web_server
 
 
@@ -62,12 +63,12 @@ def test_token_sets_a_strict_http_only_cookie_and_leads_on_without_the_token(wor
     assert "SameSite=Strict" in header
     assert workbench.token not in header
     assert workbench.token not in response.text
-    assert 'content="0;url=/run?run=a%22b"' in response.text
+    assert 'content="0;url=./run?run=a%22b"' in response.text
 
 
 def test_link_cannot_lead_on_to_another_site(workbench):
     response = httpx2.get(f"{workbench.origin}//foreign.example/?token={workbench.token}", timeout=60)
-    assert 'url=/foreign.example/"' in response.text
+    assert 'url=./"' in response.text
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8501", "127.0.0.1@evil", ""])
@@ -116,6 +117,36 @@ def test_web_socket_needs_cookie_and_origin(workbench, cookie):
 def test_localhost_is_as_good_as_the_address(workbench, cookie):
     name = f"localhost:{workbench.netloc.rpartition(':')[2]}"
     assert get(workbench, Host=name, Origin=f"http://{name}", Cookie=cookie).status_code == 200
+
+
+def test_a_proxy_may_name_the_default_port_and_no_other(workbench, cookie):
+    for host, origin, status in (
+        ("localhost:443", "https://localhost", 101),
+        ("localhost:80", "http://localhost", 101),
+        ("localhost:80", "https://localhost", 403),
+        ("localhost:8443", "https://localhost", 403),
+        ("localhost", "https://localhost:8443", 403),
+    ):
+        assert websocket_status(workbench, origin=origin, host=host, cookie=cookie) == status
+
+
+def test_an_unknown_page_is_said_to_be_none_to_a_browser_that_may_look(workbench, cookie):
+    for path in ("/workbench/", "/lab/run", "/nothing"):
+        response = get(workbench, path, Cookie=cookie, Accept="text/html,*/*")
+        assert (response.status_code, "set-cookie" in response.headers) == (404, False)
+        assert get(workbench, path, Accept="text/html").status_code == 403
+    assert get(workbench, "/run/", Cookie=cookie, Accept="text/html").status_code == 301
+
+
+def test_scripts_are_compressed_for_those_who_take_it(workbench, cookie):
+    path = f"/static/js/{streamlit_changes.path().name}"
+    plain = get(workbench, path, Cookie=cookie, **{"Accept-Encoding": "identity"})
+    packed = get(workbench, path, Cookie=cookie)
+    assert plain.content == packed.content == streamlit_changes.script()
+    assert "content-encoding" not in plain.headers
+    for answer in (packed, get(workbench, "/", Cookie=cookie)):
+        assert answer.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < len(plain.content) / 3
 
 
 @pytest.mark.parametrize("is_signed_in", [True, False])

@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import socket
@@ -5,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from streamlit import config
 
 from app import theme
-from app.serving import server
+from app.serving import server, streamlit_changes
 from tests.app import web_server
 
 
@@ -48,6 +50,33 @@ def test_statistics_magic_and_tracebacks_are_off():
     assert options["client.showErrorDetails"] == "none"
     assert options["server.enableAgentApi"] is False
     assert options["logger.enableRich"] is False
+
+
+def test_files_and_variables_of_other_applications_change_no_option_of_streamlit(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "get_config_files", config.get_config_files)
+    monkeypatch.setattr(config, "_config_options", None)
+    ours = theme.streamlit_options("127.0.0.1", 1) | {"secrets.files": []}
+
+    def values():
+        streamlit_changes.load_options(ours)
+        options = config.get_config_options().items()
+        return {name: option.value for name, option in options if name != "server.cookieSecret"}
+
+    before = values()
+    others = {name: not value if isinstance(value, bool) else "other" for name, value in before.items()}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in others.items()]
+    for folder in (tmp_path, tmp_path / "home"):
+        (folder / ".streamlit").mkdir(parents=True)
+        (folder / ".streamlit" / "config.toml").write_text("\n".join([*lines, 'server.cookieSecret = "other"']))
+        (folder / ".streamlit" / "secrets.toml").write_text("is not TOML")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for option in config.get_config_options().values():
+        monkeypatch.setenv(option.env_var, "other")
+    assert values() == before
+    assert len(before) > 300
+    assert config.get_option("server.cookieSecret") != "other"
+    assert config.get_option("secrets.files") == []
 
 
 def test_app_loads_no_engine_libraries():

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jobs.runs.control import RunStatus
@@ -110,9 +111,19 @@ def test_detached_training_is_looked_after_until_it_ends(bench: Bench, tmp_path)
 
 
 def test_up_serves_the_pages_refuses_a_second_one_restarts_its_supervisor_and_ends_all(bench: Bench):
-    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    opened, browser = bench.runs_root.parent / "opened", bench.runs_root.parent / "browser"
+    browser.write_text(f"#!/bin/sh\ncat /proc/$$/cmdline >{opened}; cat ${{1#file://}} >>{opened}\n")
+    browser.chmod(0o700)
+    environment = os.environ | {"BROWSER": str(browser)}
+    process = start(bench.runs_root, "up", "--port", "0", module="jobs.cli", env=environment)
     link = process.stdout.readline().strip()
     address, _, token = link.partition("?token=")
+    wait_until(lambda: opened.is_file() and token in opened.read_text(), "the browser")
+    command, _, page = opened.read_text().partition("<meta")
+    assert f"url={link}" in page
+    assert token not in command
+    (file,) = (bench.runs_root / "workbench").glob(".open*")
+    assert file.stat().st_mode & 0o777 == 0o600
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(address, timeout=30)
     second = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
@@ -130,6 +141,18 @@ def test_up_serves_the_pages_refuses_a_second_one_restarts_its_supervisor_and_en
     process.communicate(timeout=30)
     assert process.returncode == 0
     wait_until(lambda: processes_of(bench.runs_root) == [], "all to end")
+    assert not file.exists()
+
+
+def test_up_says_why_it_ends_when_the_server_of_the_pages_does(bench: Bench):
+    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    process.stdout.readline()
+    (pages,) = (child for child in psutil.Process(process.pid).children() if "app.serving.server" in child.cmdline())
+    pages.kill()
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert "SIGKILL" in errors
+    assert errors.count("\n") == 1
 
 
 def test_up_says_that_a_supervisor_runs_already_and_leaves_the_runs_to_it(bench: Bench):

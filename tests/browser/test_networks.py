@@ -1,0 +1,221 @@
+"""The workbench through a real nginx, by the recipe of docs/deployment.md and by wrong ones, and on a slow line."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from tests.app import recorded, web_server
+from tests.house.tracked import read
+from tests.tools import find_tool, free_port, require_tool
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+TOKEN = "a-token-of-my-own-choice"
+RUN = "run?run=run-finished"
+CURVE = ".js-plotly-plot .scatterlayer path"
+BANNER = "#connection-lost"
+MBIT = 1
+OTHER_SETTINGS = """
+server.baseUrlPath = "other"
+server.port = 1
+server.sslCertFile = "/none"
+client.showSidebarNavigation = false
+theme.base = "/none.toml"
+"""
+
+
+@pytest.fixture(scope="module")
+def runs_root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("networks")
+    recorded.record(root, recorded.FINISHED)
+    return root
+
+
+@pytest.fixture(scope="module")
+def served(runs_root, tmp_path_factory):
+    """A server whose user has another application's settings of Streamlit, which have no effect."""
+    home = tmp_path_factory.mktemp("home")
+    (home / ".streamlit").mkdir()
+    (home / ".streamlit" / "config.toml").write_text(OTHER_SETTINGS)
+    started = web_server.start(runs_root, token=TOKEN, HOME=str(home), STREAMLIT_SERVER_BASE_URL_PATH="other")
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def page(browser):
+    """A page of a browser that has loaded nothing yet and trusts any certificate."""
+    page = browser.new_context(ignore_https_errors=True, viewport={"width": 1440, "height": 900}).new_page()
+    page.set_default_timeout(90_000)
+    yield page
+    page.context.close()
+
+
+@pytest.fixture
+def through_nginx(served, tmp_path):
+    """Start nginx by the recipe with changes; return the address of its server."""
+    started = []
+
+    def start(*changes: tuple[str, str]) -> str:
+        (rules,) = re.findall(r"```nginx\n(.*?)```", read("docs/deployment.md"), re.DOTALL)
+        port = free_port()
+        for before, after in (
+            ("listen 8443", f"listen 127.0.0.1:{port}"), ("workbench.example.org", "localhost"),
+            ("/etc/ssl/workbench", str(tmp_path / "localhost")), ("http://127.0.0.1:8501", served.origin), *changes,
+        ):  # fmt: skip
+            assert before in rules
+            rules = rules.replace(before, after)
+        started.append(nginx(tmp_path, rules))
+        started[-1].__enter__()
+        return f"https://localhost:{port}"
+
+    yield start
+    for server in started:
+        server.__exit__(None, None, None)
+
+
+@contextmanager
+def nginx(folder, rules):
+    """Run nginx with all that it writes in a folder, and a certificate there."""
+    program, openssl = require_tool("nginx"), require_tool("openssl")
+    words = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    files = ["-keyout", folder / "localhost.key", "-out", folder / "localhost.crt", "-subj", "/CN=localhost"]
+    subprocess.run([openssl, *words, *files], check=True, capture_output=True)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    places = "".join(f"{kind}_temp_path {folder / kind};" for kind in kinds)
+    text = f"daemon off; pid {folder / 'pid'}; events {{}} http {{ access_log off; {places} {rules} }}"
+    (folder / "nginx.conf").write_text(text)
+    process = subprocess.Popen([program, "-p", folder, "-e", folder / "errors", "-c", folder / "nginx.conf"])
+    (port,) = re.findall(r"listen 127\.0\.0\.1:(\d+)", rules)
+    try:
+        give_up_at = time.monotonic() + 30
+        while not is_open(int(port)):
+            assert process.poll() is None, (folder / "errors").read_text()
+            assert time.monotonic() < give_up_at
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def is_open(port):
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("path", ["/", "/lab/workbench/"])
+def test_the_recipe_for_nginx_works_at_another_port_and_below_a_path(page, through_nginx, path):
+    address = through_nginx(("location / {", f"location {path} {{")) + path
+    failed = []
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    page.on("response", lambda response: failed.append(response.url) if response.status >= 400 else None)
+    page.goto(f"{address}{RUN}&token={TOKEN}")
+    page.locator(CURVE).first.wait_for(state="attached")
+    assert page.url.startswith(f"{address}{RUN}")
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Paper").click()
+    page.wait_for_url(f"{address}paper")
+    page.keyboard.press("Control+k")
+    page.get_by_text("Run: exgrpo whole").click()
+    page.wait_for_url(f"{address}{RUN}")
+    page.get_by_role("heading", name="exgrpo whole").wait_for()
+    assert failed == []
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (("Upgrade $http_upgrade", 'Upgrade ""'), "socket"),
+        (("Host $http_host", "Host $host"), "host"),
+        (("proxy_set_header Host $http_host;", ""), "host"),
+    ],
+    ids=["no web sockets", "no port", "no host"],
+)
+def test_a_page_says_what_a_proxy_does_not_forward_once_and_is_not_loaded_again(page, through_nginx, change, kind):
+    address = through_nginx(change)
+    loads = []
+    page.on("framenavigated", lambda frame: loads.append(frame.url))
+    page.clock.install()
+    page.goto(f"{address}/?token={TOKEN}")
+    page.wait_for_url(f"{address}/")
+    banner = page.locator(f"{BANNER}[data-kind={kind}]")
+    for _ in range(12):
+        page.clock.run_for(5_000)
+    banner.wait_for()
+    assert page.locator(BANNER).count() == 1
+    assert loads == [f"{address}/?token={TOKEN}", f"{address}/"]
+
+
+def test_a_proxy_that_keeps_its_path_gets_a_page_that_says_so(page, through_nginx):
+    address = through_nginx(("location / {", "location /lab/ {"), ("/;   # the", ";   # the"))
+    page.goto(f"{address}/lab/?token={TOKEN}")
+    page.get_by_role("heading", name="No such page").wait_for()
+
+
+@contextmanager
+def on_a_slow_line(runs_root):
+    """Yield a server behind a line that can be made slow, and the function that does it to a page of the browser.
+
+    The line is between two namespaces of the network; without the right to make them the browser itself is slow.
+    """
+    pid = os.getpid()  # of several tests at once
+    name, near, far, network = f"exgrpo-{pid}", f"x{pid}-near", f"x{pid}-far", f"10.213.{pid % 256}"
+    ip = find_tool("ip") if find_tool("tc") else None
+
+    def run(*words) -> bool:
+        return subprocess.run(list(map(str, words)), capture_output=True, check=False).returncode == 0
+
+    if ip is None or not run(ip, "netns", "add", name):
+        served = web_server.start(runs_root, token=TOKEN)
+        speed = {"downloadThroughput": MBIT * 125_000, "uploadThroughput": MBIT * 125_000, "latency": 20}
+        try:
+            yield (
+                served,
+                lambda page: page.context.new_cdp_session(page).send(
+                    "Network.emulateNetworkConditions", {"offline": False, **speed}
+                ),
+            )
+        finally:
+            served.stop()
+        return
+    inside = (str(ip), "netns", "exec", name)
+    try:
+        run(ip, "link", "add", near, "type", "veth", "peer", "name", far, "netns", name)
+        run(ip, "address", "add", f"{network}.1/24", "dev", near)
+        run(ip, "link", "set", near, "up")
+        run(*inside, ip, "address", "add", f"{network}.2/24", "dev", far)
+        run(*inside, ip, "link", "set", far, "up")
+        served = web_server.start(runs_root, "--host", f"{network}.2", "--allow-remote", token=TOKEN, before=inside)
+        shaped = ("tc", "qdisc", "add", "dev", far, "root", "tbf", "burst", "16kb", "latency", "400ms", "rate")
+        try:
+            yield served, lambda _: run(*inside, *shaped, f"{MBIT}mbit")
+        finally:
+            served.stop()
+    finally:
+        run(ip, "netns", "delete", name)
+
+
+def test_a_chart_is_drawn_on_a_line_of_one_megabit_a_second(page, runs_root):
+    with on_a_slow_line(runs_root) as (served, slow_down):
+        page.goto(f"{served.origin}/paper?token={TOKEN}")
+        page.get_by_role("heading", name="Paper", exact=True).wait_for()
+        assert slow_down(page) is not False
+        started = time.monotonic()
+        page.goto(f"{served.origin}/{RUN}")
+        page.locator(CURVE).first.wait_for(state="attached")
+        seconds = time.monotonic() - started
+        size = page.evaluate(
+            "performance.getEntriesByType('resource').find(e => /Plotly/.test(e.name)).encodedBodySize"
+        )
+        sys.stdout.write(f"The first chart after {seconds:.1f} s; its script is {size / 1e6:.2f} MB on the line.\n")
+        assert size < 1_600_000
+        assert seconds > 8 * size / 1e6 / MBIT / 1.5, "the line is not slow"
