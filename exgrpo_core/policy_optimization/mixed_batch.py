@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -193,7 +194,7 @@ def build_mini_batches(
         num_fresh = len(range(i, len(groups), num_batches)) - replayed.size
         members = np.concatenate([fresh[used : used + num_fresh], replayed])
         used += num_fresh
-        rows = [row for j in members for row in group_rows(groups[j], config)]
-        num_left = sum(bool(np.any(groups[j].advantages)) for j in members)
-        batches.append(MiniBatch(rows, int(replayed.size), num_left))
+        parts = [group_rows(groups[j], config) for j in members.tolist()]
+        num_left = sum(any(row.advantage for row in part) for part in parts)
+        batches.append(MiniBatch(list(chain.from_iterable(parts)), int(replayed.size), num_left))
     return batches

@@ -62,7 +62,9 @@ def gradient_weight_metrics(
         weights = np.concatenate(
             [differentiated_weights(correction, *item) for item in zip(log_ratios, advantages, strict=True)]
         )
-    low, median, high = np.quantile(weights, (0.1, 0.5, 0.9))
+    # np.quantile takes twenty times as long on the few tokens of a small step.
+    ranks = np.array((0.1, 0.5, 0.9)) * (weights.size - 1)
+    low, median, high = np.interp(ranks, np.arange(weights.size), np.sort(weights))
     metrics = {
         "replay/gradient_weight_mean": float(weights.mean()),
         "replay/gradient_weight_p10": float(low),

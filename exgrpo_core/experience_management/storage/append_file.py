@@ -78,19 +78,30 @@ class AppendFile:
             )
         return cls(path, descriptor, num_bytes)
 
-    def append(self, content: bytes, after: Sequence[Future[None]] = ()) -> None:
-        """Append `content`, unless one of `after`, which the same writer does before, fails.
+    def append(self, content: bytes) -> None:
+        """Append `content`.
 
         Raises:
             OSError: An earlier append could not be written.
         """
         self.settle()
-        self._submit(self._write, content, self.num_bytes, after)
+        self._submit(self._write, content, self.num_bytes)
         self.num_bytes += len(content)
 
-    def sync(self) -> Future[None]:
-        """Begin to make everything appended so far durable; `settle` or the returned future wait for it."""
-        return self._submit(self._sync, self.unfinished)
+    def append_after(self, files: Sequence["AppendFile"], content: bytes) -> Future[None]:
+        """Begin to make `files` of the same writer durable, then to append `content` durably; return when it is done.
+
+        Raises:
+            OSError: An earlier append could not be written.
+        """
+        self.settle()
+        done = self._submit(self._write_after, files, [file.unfinished for file in files], content, self.num_bytes)
+        self.num_bytes += len(content)
+        return done
+
+    def sync(self) -> None:
+        """Begin to make everything appended so far durable; `settle` waits for it."""
+        self._submit(self._sync, self.unfinished)
 
     def settle(self) -> None:
         """Wait until all appends and syncs are done.
@@ -161,9 +172,15 @@ class AppendFile:
         self._unfinished.append(self._writer.submit(work, *arguments))
         return self._unfinished[-1]
 
-    def _write(self, content: bytes, start: int, after: Sequence[Future[None]]) -> None:
-        for earlier in after:
-            earlier.result()
+    def _write_after(
+        self, files: Sequence["AppendFile"], unfinished: Sequence[Sequence[Future[None]]], content: bytes, start: int
+    ) -> None:
+        for file, earlier in zip(files, unfinished, strict=True):
+            file._sync(earlier)
+        self._write(content, start)
+        _sync_data(self._descriptor)
+
+    def _write(self, content: bytes, start: int) -> None:
         rest = memoryview(content)
         while rest:
             num_written = os.pwrite(self._descriptor, rest, start)

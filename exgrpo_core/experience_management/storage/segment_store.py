@@ -114,12 +114,9 @@ class SegmentStore:
     def begin_step(self, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> Future[None]:
         """Begin to make the appended rows durable, then a step in the log; return what is done when both are."""
         files = [] if self._growing is None else [self._growing.trajectories, self._growing.rows]
-        for file in files:
-            file.sync()
         changed = [asdict(segment.extent) for segment in self._segments[max(0, self._num_logged - 1) :]]
         self._num_logged = len(self._segments)
-        after = [future for file in files for future in file.unfinished]
-        return self.log.append({**header, "segments": changed}, columns, after)
+        return self.log.append({**header, "segments": changed}, columns, files)
 
     def sync(self) -> None:
         """Make the appended trajectories and their records durable."""
@@ -139,10 +136,11 @@ class SegmentStore:
         """Close all files."""
         with ExitStack() as at_end:
             at_end.callback(self._writer.shutdown)
-            at_end.callback(self.log.close)
             for segment in self._segments:
                 at_end.callback(segment.trajectories.close)
                 at_end.callback(segment.rows.close)
+            # Its steps make the segments durable.
+            at_end.callback(self.log.close)
         self._growing = None
 
     def _add(self, segment: Segment) -> None:
@@ -151,6 +149,8 @@ class SegmentStore:
 
     def _by_segment(self, rows: Int64Array) -> list[tuple[Segment, Int64Array]]:
         """Return each segment that has some of the rows, with their positions among them."""
+        if len(self._segments) == 1 and rows.size:
+            return [(self._segments[0], np.arange(rows.size))]
         owners = np.searchsorted(self._first_rows, rows, side="right") - 1
         return [(self._segments[number], np.flatnonzero(owners == number)) for number in np.unique(owners)]
 

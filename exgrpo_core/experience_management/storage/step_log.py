@@ -81,9 +81,9 @@ class StepLog:
         return self._parent if self._file is None else LogPosition(self._file.path.name, self._file.num_bytes)
 
     def append(
-        self, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], after: Sequence[Future[None]]
+        self, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], after: Sequence[AppendFile]
     ) -> Future[None]:
-        """Begin to write a step, once `after` are done, and return what is done when it is on disk."""
+        """Begin to write a step, once `after` are durable, and return what is done when it is on disk."""
         if self._file is None:
             # The log of a branch's parent is in another folder.
             names = os.listdir(self._directory) + ([] if self._parent is None else [self._parent.name])
@@ -92,8 +92,7 @@ class StepLog:
             self._file = AppendFile.create(self._directory / name, self._writer)
             self._file.append(encode_block({"parent": self._parent}, {}))
             self._writer.submit(sync, self._directory)
-        self._file.append(encode_block(header, columns), after)
-        return self._file.sync()
+        return self._file.append_after(after, encode_block(header, columns))
 
     def settle(self) -> None:
         """Wait until all steps are on disk.
