@@ -6,14 +6,14 @@ import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from db.connections.session import SQLITE_FILE, DatabaseError, copy_sqlite, sqlite_path
 from exgrpo_core.durable_files import sync
 from jobs.actions.archive import ArchiveError, staging_folder, unpack
-from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories
+from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories, unreadable_below
 from jobs.runs.state import CONTACT_FILE
 
 _OF_PROCESSES = frozenset({"lock", "supervisor.json", "workbench.json"})
@@ -30,6 +30,8 @@ class Backup:
     num_runs: int
     num_bytes: int
     has_database: bool
+    left_out: Mapping[Path, str] = field(default_factory=dict)
+    """Why files and folders that cannot be read are not in it."""
 
 
 def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
@@ -37,6 +39,8 @@ def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
 
     The order makes the copy consistent. The database is first, so that it knows nothing that the files lack; a
     supervisor ingests the rest. A run's checkpoints come before the files that they refer to, which only grow.
+
+    Files and folders that this user may not read are left out.
 
     Raises:
         ArchiveError: There is no runs root, `target` exists or lies inside, or a file cannot be read or written.
@@ -53,8 +57,12 @@ def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
         with tarfile.open(unfinished, "w", dereference=True) as archive:
             writer = _Writer(archive)
             has_database = _add_database(writer, runs_root, database_url)
+            left_out = unreadable_below(runs_root)
             for path in _paths_in_order(runs_root):
-                writer.add(path, path.relative_to(runs_root))
+                try:
+                    writer.add(path, path.relative_to(runs_root))
+                except PermissionError as error:
+                    left_out[path] = error.strerror
             writer.seal()
         sync(unfinished)
         unfinished.rename(target)
@@ -63,7 +71,7 @@ def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
         raise ArchiveError(f"{culprit}: cannot be read or written ({error.strerror or error}).") from None
     finally:
         unfinished.unlink(missing_ok=True)
-    return Backup(len(list_run_directories(runs_root)), target.stat().st_size, has_database)
+    return Backup(len(list_run_directories(runs_root)), target.stat().st_size, has_database, left_out)
 
 
 def restore(source: Path, runs_root: Path) -> Backup:

@@ -17,7 +17,7 @@ from jobs.recording.log_damage import BUFFER_FOLDER, find_damaged_logs, find_exp
 from jobs.runs.attempts import OUTCOME_FILE, read_heartbeat, read_outcome
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_checkpoints, newest_snapshot
 from jobs.runs.control import ENDED
-from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories, list_unreadable
+from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories, list_unreadable, unreadable_below
 from jobs.runs.journal import Journal
 from jobs.runs.state import describe_run, has_process
 from jobs.specs.train import SpecError
@@ -25,6 +25,7 @@ from jobs.specs.train import SpecError
 _MAX_STEPS = 16
 _ROWS_AT_ONCE = 1024
 _REMEDY_OF_BUFFER = "Other trajectories are whole; a run that replays this one fails, so copy the file from a backup."
+_REMEDY_OF_RIGHTS = "All else is checked; let this user read it, as by chown."
 _REMEDY_OF_ANSWERS = (
     "Scores and other answers are kept; a resume asks lost questions again, else score the model again."
 )
@@ -48,10 +49,8 @@ def verify_root(runs_root: Path) -> list[Damage]:
     remedy = "Entries before and after are whole; tags, notes and requests of those named must be made again."
     damaged = [(fault, remedy) for fault in Journal(runs_root).find_damage()]
     damaged += [(fault, "Run `exgrpo eval --contamination` again.") for fault in read_reports(runs_root)[1]]
-    remedy = "Other runs are checked; let this user read it, as by chown."
-    damaged += [
-        (Fault(FaultKind.UNREADABLE, name, details=why), remedy) for name, why in list_unreadable(runs_root).items()
-    ]
+    unreadable = list_unreadable(runs_root)
+    damaged += [(Fault(FaultKind.UNREADABLE, name, details=why), _REMEDY_OF_RIGHTS) for name, why in unreadable.items()]
     of_workbench = [Damage("", fault, remedy) for fault, remedy in damaged] + _folders_without_info(runs_root)
     return of_workbench + [damage for run in list_run_directories(runs_root) for damage in verify_run(run)]
 
@@ -75,6 +74,8 @@ def verify_run(run: RunDirectory) -> list[Damage]:
         f"Resume or branch from {newest.name}, the newest whole checkpoint." if newest else "No checkpoint is whole."
     )
     damaged = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
+    unreadable = {str(path.relative_to(run.path)): why for path, why in unreadable_below(run.path).items()}
+    damaged += [(Fault(FaultKind.UNREADABLE, name, details=why), _REMEDY_OF_RIGHTS) for name, why in unreadable.items()]
     # A live run removes old checkpoints.
     damaged += [(fault, advice) for path, fault in faults_of.items() if fault is not None and path.exists()]
     checks: dict[str, Callable[[], Found]] = {

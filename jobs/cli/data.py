@@ -115,6 +115,10 @@ def backup(
     print_result(f"{file}: {written.num_runs} runs, {written.num_bytes / 1e6:,.1f} MB.")
     if not written.has_database:
         print_status("Without the database: dump PostgreSQL with pg_dump, or build it again with `exgrpo db rebuild`.")
+    for path, why in written.left_out.items():
+        print_status(f"{path}: left out, since it cannot be read ({why}); let this user read it, as by chown.")
+    if written.left_out:
+        raise typer.Exit(1)
 
 
 def verify(

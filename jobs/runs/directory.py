@@ -338,6 +338,15 @@ def list_unreadable(runs_root: Path) -> dict[str, str]:
     return {name: why for name, why in reasons.items() if why}
 
 
+def unreadable_below(folder: Path) -> dict[Path, str]:
+    """Return why folders at and below `folder` cannot be listed; a file system's own does not count."""
+    errors: list[OSError] = []
+    for _ in os.walk(folder, onerror=errors.append):
+        pass
+    unreadable = {Path(error.filename): error.strerror for error in errors if not isinstance(error, FileNotFoundError)}
+    return {path: why for path, why in unreadable.items() if path.name not in _NO_RUNS}
+
+
 def _paths_of_runs(runs_root: Path) -> list[Path]:
     names = sorted(os.listdir(runs_root)) if Path(runs_root).is_dir() else []
     return [Path(runs_root) / name for name in names if RUN_ID.fullmatch(name) and name not in _NO_RUNS]
@@ -351,9 +360,10 @@ def is_run_folder(path: Path) -> bool:
 
 
 def why_unreadable(path: Path) -> str:
-    """Return why nobody can say whether a folder is a run's, "" where it can be looked into."""
+    """Return why nobody can say whether a folder is a run's, "" of links and where it can be looked into."""
     try:
-        os.lstat(path / "run.json")
+        if not path.is_symlink():
+            os.lstat(path / "run.json")
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,9 @@ class Journal:
                 content = file.read()
         except FileNotFoundError:
             return [], 0
+        except OSError as error:
+            _warn_of_unreadable(str(self.path), error.strerror or str(error))
+            return [], offset
         whole = content[: content.rfind(b"\n") + 1]
         return list(self._parse(whole)), offset + len(whole)
 
@@ -122,6 +126,10 @@ class Journal:
                 lines = file.read().split(b"\n")[:-1]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            return [
+                Fault(FaultKind.UNREADABLE, f"{WORKBENCH_FOLDER}/{JOURNAL_FILE}", details=error.strerror or str(error))
+            ]
         starts = accumulate((len(line) + 1 for line in lines), initial=0)
         name = f"{WORKBENCH_FOLDER}/{JOURNAL_FILE}"
         return [
@@ -140,6 +148,11 @@ class Journal:
                 yield JournalEntry(str(record["at"]), kind, str(record["run_id"]), dict(record["data"]), by)
             except (ValueError, KeyError, TypeError):
                 logger.warning("%s: skipped a line that is not an entry: %.80r", self.path, line)
+
+
+@cache
+def _warn_of_unreadable(path: str, why: str) -> None:
+    logger.warning("%s: cannot be read (%s): names, tags and notes are missing until this user may read it.", path, why)
 
 
 def _unsealed(line: bytes) -> dict[str, Any] | None:

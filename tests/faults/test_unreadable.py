@@ -1,0 +1,108 @@
+"""What a user may not read, and what is no folder of a run, stops nothing else and is named."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.actions import run_actions
+from jobs.cli.doctor import CheckResult, check_runs_root
+from jobs.runs.lookup import CommandError, open_run
+from tests.jobs.cli.invoked import exgrpo
+from tests.jobs.judging.chain_runs import record_chains
+
+_FIRST_TWO_POWERS = 0b110
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which let root read and write everything."""
+
+
+class _Header(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _Powers(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inherited", ctypes.c_uint32))
+
+
+@contextlib.contextmanager
+def as_ordinary_user() -> Iterator[None]:
+    """Let this thread read and write what its user may, even if that is root."""
+    libc, header, powers = ctypes.CDLL(None), _Header(0x20080522, 0), (_Powers * 2)()
+    assert libc.capget(ctypes.byref(header), powers) == 0
+    before = powers[0].effective
+    powers[0].effective = before & ~_FIRST_TWO_POWERS
+    assert libc.capset(ctypes.byref(header), powers) == 0
+    try:
+        yield
+    finally:
+        powers[0].effective = before
+        libc.capset(ctypes.byref(header), powers)
+
+
+def _hide(name: str) -> Callable[[Path], None]:
+    return lambda run: (run / name).chmod(0)
+
+
+def _link(target: str) -> Callable[[Path], None]:
+    def replace(run: Path) -> None:
+        shutil.rmtree(run)
+        run.symlink_to(target)
+
+    return replace
+
+
+def _file(run: Path) -> None:
+    shutil.rmtree(run)
+    run.write_text("no folder")
+
+
+UNREADABLE = {
+    name: _hide(name) for name in (".", "attempts", "attempts/0001", "checkpoints", "run.json", "spec.json")
+} | {"journal": lambda run: (run.parent / "workbench" / "journal.jsonl").chmod(0)}
+NO_RUNS = {
+    "broken link": _link("/nowhere/at/all"),
+    "link to itself": _link("bad"),
+    "file": _file,
+    "not UTF-8": lambda run: os.mkdir(os.fsencode(run.parent) + b"/\xff\xfe\n"),
+    "lost+found": lambda run: (run.parent / "lost+found").mkdir(mode=0),
+}
+
+
+@pytest.fixture
+def root(tmp_path) -> Iterator[Path]:
+    """A runs root with the runs `good` and `bad`."""
+    for name in ("good", "bad"):
+        record_chains(tmp_path / "runs", [["valid", "wrong"]], name)
+    run_actions.tag(tmp_path / "runs", "good", "mine")
+    yield tmp_path / "runs"
+    for folder, folders, names in os.walk(os.fsencode(tmp_path)):
+        for name in (*folders, *names):
+            with contextlib.suppress(OSError):
+                os.chmod(os.path.join(folder, name), 0o700)
+
+
+@pytest.mark.parametrize("bad", [*UNREADABLE, *NO_RUNS])
+def test_what_cannot_be_read_stops_nothing_else_and_is_named(root, tmp_path, bad):
+    (UNREADABLE | NO_RUNS)[bad](root / "bad")
+    is_unreadable = bad in UNREADABLE
+    with as_ordinary_user():
+        assert "good" in exgrpo(root, "runs")
+        assert "good" in exgrpo(root, "show", "good")
+        exgrpo(root, "db", "rebuild")
+        exgrpo(root, "verify", code=int(is_unreadable))
+        left_out = exgrpo(root, "backup", tmp_path / "all.tar", code=int(is_unreadable))
+        assert not is_unreadable or str(root) in left_out
+        found = check_runs_root(root)
+        if bad != "journal":
+            exgrpo(root, "clone", "good", "--submit")
+    assert (found.result is CheckResult.WARNING) == (bad == ".")
+    exgrpo(tmp_path / "restored", "backup", "--restore", tmp_path / "all.tar")
+
+
+def test_a_run_of_another_user_is_refused_with_the_reason(root):
+    (root / "bad").chmod(0)
+    with as_ordinary_user(), pytest.raises(CommandError, match=os.strerror(13)):
+        open_run(root, "bad")
