@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
 from jobs.evaluation.recorded_answers import RecordedAnswer, RecordedQuestion, iterate_answers
-from jobs.grading.boxed_answers import last_boxed
+from jobs.grading.boxed_answers import last_boxed, plain_form
 from jobs.grading.reward_function import Grade
 
 Curve = NDArray[np.float64]
@@ -145,7 +145,7 @@ def _curves(question: RecordedQuestion, scheme: str) -> list[Curve]:
     votes.pop("", None)
     num_correct = sum(are_correct)
     rewards = [float(answer.outcomes["training"] == Grade.CORRECT) for answer in answers]
-    log_probs = [answer.log_prob / answer.num_tokens for answer in answers if answer.log_prob is not None]
+    log_probs = [answer.log_prob / max(1, answer.num_tokens) for answer in answers if answer.log_prob is not None]
     return [
         pass_at_k(num_correct, len(answers)),
         _majority_at_k(num_correct, tuple(sorted(votes.values())), len(answers)),
@@ -155,8 +155,8 @@ def _curves(question: RecordedQuestion, scheme: str) -> list[Curve]:
 
 
 def _vote(answer: RecordedAnswer) -> str:
-    """Return the content of the last box without spaces, "" where there is none."""
-    return "".join((last_boxed(answer.text) or "").split())
+    """Return the last box in its plain form, "" where there is none."""
+    return plain_form(last_boxed(answer.text) or "")
 
 
 def _mean(measure: str, curves: Sequence[Curve]) -> ScoreCurve:

@@ -29,6 +29,7 @@ from jobs.training.data_rows import (
     iterate_raw_rows,
     load_data_set,
 )
+from jobs.training.dataset import normalized
 from jobs.training.templates import ControlTokenError, Message, PromptTokenizer, TemplateName, encode_messages
 
 _HASH = re.compile(r"[0-9a-f]{16}")
@@ -163,7 +164,25 @@ def load_benchmark(choice: BenchmarkChoice, protocol: Protocol) -> LoadedBenchma
     _check_count(reading, len(questions), choice)
     chosen = questions[: choice.num_questions]
     num_samples = choice.samples_per_question or protocol.samples_per_question
-    return LoadedBenchmark(protocol, choice, chosen, num_samples, reading.notices)
+    notices = [*reading.notices, *_repeat_notices(origin, questions)]
+    if len(chosen) < len(questions):
+        notices.append(f"{origin}: {len(chosen):,} of {len(questions):,} questions are asked, the first ones.")
+    return LoadedBenchmark(protocol, choice, chosen, num_samples, notices)
+
+
+def _repeat_notices(origin: str, questions: Iterable[BenchmarkQuestion]) -> list[str]:
+    """Return a notice where questions with different ids ask the same."""
+    golds: dict[str, list[str]] = {}
+    for question in questions:
+        golds.setdefault(normalized(question.text), []).append(question.answer)
+    num_again = sum(len(answers) - 1 for answers in golds.values())
+    num_odd = sum(len(set(answers)) > 1 for answers in golds.values())
+    if not num_again:
+        return []
+    return [
+        f"{origin}: {num_again:,} questions are asked again under another id, {num_odd:,} of them with another gold "
+        "answer; each of them counts."
+    ]
 
 
 def _check_count(reading: _Reading, num_questions: int, choice: BenchmarkChoice) -> None:
@@ -202,7 +221,7 @@ def _merge(
         rows_of.setdefault(question.question_id, []).append(number)
         if _HASH.fullmatch(question.question_id):
             # Ids made of the content differ where golds do, so contradictions show in the text alone.
-            row, answer = rows_of_hashed.setdefault(question.text, (number, question.answer))
+            row, answer = rows_of_hashed.setdefault(normalized(question.text), (number, question.answer))
             if answer != question.answer:
                 raise DataError(
                     f"{origin}, row {number}: gold {question.answer[:60]!r} contradicts {answer[:60]!r} of row {row}, "

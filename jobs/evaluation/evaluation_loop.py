@@ -115,6 +115,8 @@ class EvaluationLoop:
         event = benchmark_event(self.spec, benchmark, answers, time.monotonic() - began_at)
         means = reward_means(self.parts, benchmark.questions, answers) if self.spec.reward_parts else {}
         self.recorder.record("benchmark", event | {"reward_parts": means})
+        for notice in event["notices"][len(benchmark.notices) :]:
+            logger.warning("%s: %s", name, notice)
         self._log_score(benchmark, event["num_correct"])
         if means:
             logger.info("%s rewards: %s", name, ", ".join(f"{part} {mean:.4f}" for part, mean in means.items()))

@@ -1,5 +1,6 @@
 """Answers from a server that speaks OpenAI's completions interface, such as `vllm serve MODEL`."""
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -26,8 +27,13 @@ QUESTIONS_AHEAD = 8
 """Batches hold so many questions for each request that may be under way."""
 
 
-THINK_TAGS = "skip_special_tokens"
-"""A setting of vLLM and SGLang that keeps think tags that are special tokens; strict servers refuse it by name."""
+FURTHER_SETTINGS = {"skip_special_tokens": False, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Settings of vLLM, SGLang and others, which strict servers refuse by name.
+
+They keep think tags that are special tokens, and nothing but temperature and top_p shapes the answers: without them a
+server takes what the model's generation_config.json recommends.
+"""
+logger = logging.getLogger(__name__)
 
 
 class ServerGenerator:
@@ -45,6 +51,7 @@ class ServerGenerator:
             raise TrainingError(str(error)) from None
         self._server = server
         self._spec = spec
+        self._refused: set[str] = set()
         self.num_at_once = QUESTIONS_AHEAD * server.num_parallel * max_samples
         key = self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -89,7 +96,6 @@ class ServerGenerator:
             "top_p": self._spec.top_p,
             "max_tokens": self._spec.max_response_tokens,
             "seed": seed,
-            THINK_TAGS: False,
         }
         is_chat = question.prompt_text is None
         prompt = {"messages": list(question.messages)} if is_chat else {"prompt": question.prompt_text}
@@ -107,9 +113,11 @@ class ServerGenerator:
         """Return choices and the number of their tokens in all."""
         wait = FIRST_WAIT_SECONDS
         failure = ""
-        for _ in range(self._server.num_tries):
+        num_tries = 0
+        while num_tries < self._server.num_tries:
+            sent = {name: value for name, value in FURTHER_SETTINGS.items() if name not in self._refused}
             try:
-                response = self._http.post(f"{self._server.address.rstrip('/')}/{path}", json=body)
+                response = self._http.post(f"{self._server.address.rstrip('/')}/{path}", json=body | sent)
             except httpx2.HTTPError as error:
                 failure = type(error).__name__
             else:
@@ -118,13 +126,21 @@ class ServerGenerator:
                 failure = (
                     f"status {response.status_code}: {without_key(' '.join(response.text.split()), self._key)[:200]}"
                 )
-                if THINK_TAGS in response.text and body.pop(THINK_TAGS, None) is not None:
-                    continue
                 if response.status_code not in RETRIABLE_STATUSES:
-                    break
+                    refused = {name for name in sent if name in response.text}
+                    if not refused:
+                        break
+                    self._leave_out(refused)
+                    continue
+            num_tries += 1
             time.sleep(wait)
             wait *= 2
         raise TrainingError(f"{self._server.address}: gives no answers ({failure}); check server.address and model.")
+
+    def _leave_out(self, names: set[str]) -> None:
+        if new := sorted(names - self._refused):
+            logger.warning("%s: does not take %s; its own settings count.", self._server.address, ", ".join(new))
+            self._refused |= names
 
     def _sample(self, choice: dict[str, Any], is_chat: bool, mean_tokens: int) -> Sample:
         text = choice["message"]["content"] if is_chat else choice["text"]

@@ -33,7 +33,7 @@ from jobs.grading.boxed_answers import (
 from jobs.grading.reward_function import Grade
 from jobs.grading.worker_process import Comparison, GradingProcess
 
-GRADING_RULES = 2
+GRADING_RULES = 3
 """Version of the rules: raise it when an answer is decided otherwise. Scores of different versions are not compared."""
 AnswerKind = Literal["math", "choice"]
 _LIBRARIES = ("math-verify", "latex2sympy2_extended", "sympy", "pylatexenc")

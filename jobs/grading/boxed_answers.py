@@ -14,8 +14,9 @@ _BARE = re.compile(r"\(?\s*([A-Ja-j1-9])\s*[).:]?")
 _WITH_OPTION = re.compile(r"(?:\(([A-J1-9])\)|([A-J1-9])[).:])\s+\S.*", re.DOTALL)
 _INVISIBLE = re.compile(r"\\[,!]|\\(?:left|right)(?![A-Za-z])|\$")
 _SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:,|\{,\})\d{3})+")
-_NUMBER = re.compile(r"[+-]?\d{1,400}(?:\.\d{0,400})?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?P<sign>,|\{,\}|\s|\\ |~)\d{3}(?:(?P=sign)\d{3})*")
+_NUMBER = re.compile(r"[+-]?\d{1,400}(?:\.\d{0,400})?(?:[eE][+-]?\d{1,3})?")
+_FRACTION = re.compile(r"(-?)(?:\\[dt]?frac\{?(\d{1,400})\}?\{?(\d{1,400})\}?|(\d{1,400})/(\d{1,400}))")
 _JOINT = re.compile(
     r"(?:[\s,;&$~]|\\[()\[\],;!]|\\q?quad(?![a-z])|\band\b|\bor\b|\\text\{\s*(?:and|or|,)\s*\}|[a-z](?:_\{?\d\}?)?\s*=){1,40}"
 )
@@ -125,10 +126,21 @@ def _normalize(text: str) -> str:
     return bare.removesuffix(".")
 
 
+def plain_form(boxed: str) -> str:
+    """Return one text for boxes that plainly say the same: numbers, labels of choices, and texts without spaces."""
+    bare = _normalize(_WRAPPER.sub(r"\1", boxed))
+    number, fraction = _read_number(bare), _FRACTION.fullmatch(bare)
+    if fraction and number is None:
+        sign, *parts = (part for part in fraction.groups() if part is not None)
+        number = Fraction(int(sign + parts[0]), int(parts[1])) if int(parts[1]) else None
+    return str(number) if number is not None else read_choice(boxed) or bare
+
+
 def _read_number(text: str) -> Fraction | None:
     # A space behind a comma stays: 32, 349 is not 32,349.
     bare = _INVISIBLE.sub("", text).strip()
-    plain = bare.replace("{,}", "").replace(",", "") if _THOUSANDS.fullmatch(bare.removesuffix(".")) else bare
+    thousands = _THOUSANDS.fullmatch(bare.removesuffix("."))
+    plain = bare.replace(thousands["sign"], "") if thousands else bare
     return Fraction(plain.removesuffix(".")) if _NUMBER.fullmatch(plain) else None
 
 

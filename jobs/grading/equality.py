@@ -5,7 +5,7 @@ r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways
 | letters are multiplied: `BAC` = `ABC`, `listen` = `silent` | words, points and numbers such as 0x1F are texts |
 | case is lost: `v/V` = 1 | letters that occur in both cases are two symbols |
 | numbers are rounded to six decimals: 1e-34 = 1e-33 | equal within a hundred thousandth of their size |
-| Unicode signs, currency, `0.\overline{3}`, `\varnothing` | written as LaTeX first |
+| Unicode signs, currency, `0.\overline{3}`, `1e-05`, `\varnothing` | written as LaTeX first |
 | `x<2 or x>3` is no set | written as intervals where the other answer is one |
 """
 
@@ -32,6 +32,8 @@ _SIGNS = {
 }  # fmt: skip
 _CURRENCY = re.compile(r"(?:\\text\{\s*)?([€£¥₹₩])(?:\s*\})?")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{?(\d+)\}?")
+_POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)[eE]\+?(-?)0*(\d{1,3})(?!\w)")
+"""A number as programs write it: 1e-05."""
 _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit)\s*\{([^{}]*)\}")
 _WORDS = re.compile(r"[A-Za-z]+(?:[\s-]+[A-Za-z]+)*\.?")
 _POINTS = re.compile(
@@ -83,6 +85,7 @@ def as_latex(text: str) -> str:
     text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}", _DASH.sub(r"\1-", text))
     for sign, latex in _SIGNS.items():
         text = text.replace(sign, latex)
+    text = _POWER.sub(r"\1\\times 10^{\2\3}", text)
     return _REPEATING.sub(_as_fraction, _CURRENCY.sub("", text)).strip()
 
 
@@ -108,8 +111,8 @@ def _compare_texts(gold: str, answer: str) -> bool | None:
     if _OPERANDS.fullmatch(gold) and _OPERANDS.fullmatch(answer):
         signs = {sign for text in (gold, answer) for sign in re.findall(r"\\cup|\\cap", text)}
         return len(signs) == 1 and set(re.findall("[A-Z]", gold)) == set(re.findall("[A-Z]", answer))
-    words = [_TEXT.sub(r"\1", text).strip() for text in (gold, answer)]
-    if all(_WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1:
+    words = [" ".join(_TEXT.sub(r"\1", text).split()) for text in (gold, answer)]
+    if words[0] == words[1] or (all(_WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1):
         return _are_same_words(*words)
     return None
 

@@ -159,7 +159,7 @@ def _draw(elements: Sequence[Element], chosen: JudgedSpec) -> list[Element]:
 
 def _read_labelled(path: Path) -> Iterator[tuple[JudgedItem, bool]]:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # other line ends may be part of a text
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # other line ends may be part of a text
     except (OSError, UnicodeDecodeError) as error:
         raise TrainingError(f"{path}: cannot be read ({type(error).__name__}); give a file of JSON lines.") from None
     seen: set[str] = set()

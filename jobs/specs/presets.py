@@ -1,7 +1,7 @@
 """YAML that users hand in, and presets: YAML files of changed fields, which may extend one another."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -25,6 +25,15 @@ class _PlainLoader(yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise yaml.MarkedYAMLError(problem="anchors and aliases are not allowed", problem_mark=event.start_mark)
         return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Return a mapping, as the base class does; of a field that is there twice it would take the last."""
+        names: set[object] = set()
+        for key, _ in node.value:
+            if key.value in names:
+                raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
+            names.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def load_plain_yaml(text: str | bytes, origin: str) -> Any:  # noqa: ANN401 - any YAML value

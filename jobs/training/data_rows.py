@@ -149,15 +149,24 @@ def iterate_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterato
 def _iterate_json_lines(path: Path) -> Iterator[tuple[int, RawRow]]:
     number = 0
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        # Windows programs begin files with a mark (BOM), which is no part of the first row.
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8-sig") as file
+        ):
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, _json_object(line, path, number)
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}, row {number + 1}: is not UTF-8 ({error}); save it as UTF-8.") from error
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}, row {number + 1}: cannot be read ({error}).") from error
 
 
 def _json_object(line: str, path: Path, number: int) -> RawRow:
+    if line.lstrip().startswith("["):
+        raise DataError(f"{path}, row {number}: expected a JSON object in each line, got a list; write one in each.")
     try:
         row = parse_json(line)
     except UnreadableFileError as error:

@@ -196,10 +196,13 @@ def load_external(path: Path, questions: Sequence[Question], tokenizer: Any, max
     asked = {question.question_id: question for question in questions}
     external: dict[int, Experience] = {}
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: JSON texts may hold other characters that end lines, such as U+2028.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise TrainingError(f"external_experience: {path} cannot be read ({error}); give a JSON-lines file.") from None
     for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         question_id, response = _read_row(path, number, line)
         if question_id not in asked:
             continue

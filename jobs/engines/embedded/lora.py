@@ -91,11 +91,21 @@ def read_base(directory: Path) -> tuple[str, str | None]:
 
 
 def merge_adapters(directory: Path, base: PreTrainedModel) -> PreTrainedModel:
-    """Return the base with saved adapters merged into its weights."""
-    from peft import PeftModel
+    """Return the base with saved adapters merged into its weights.
 
-    merged = PeftModel.from_pretrained(base, str(directory)).merge_and_unload()
-    return cast(PreTrainedModel, merged)
+    Raises:
+        OSError: There is no file of them.
+        ValueError: They are under other names than the configuration's: peft would leave them out.
+    """
+    from peft import PeftModel, get_peft_model_state_dict
+
+    names = load_file(directory / WEIGHTS_FILE).keys()
+    adapted = PeftModel.from_pretrained(base, str(directory))
+    expected = get_peft_model_state_dict(adapted, save_embedding_layers=False).keys()
+    odd = sorted(name for name in names ^ expected if "lora_" in name)
+    if odd:
+        raise ValueError(f"{len(odd)} of its adapters' weights are not those that {ADAPTER_CONFIG} names: {odd[0]}")
+    return cast(PreTrainedModel, adapted.merge_and_unload())
 
 
 def _parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

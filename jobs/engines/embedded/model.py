@@ -2,10 +2,11 @@
 
 import copy
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -47,6 +48,7 @@ _GPU_SHARE = 0.6
 _BYTES_PER_WEIGHT = 18
 """Float32 weight, gradient and two moments, and a bfloat16 copy."""
 _MIN_GPU_BYTES = 2**30
+_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +190,30 @@ def _load_model(source: str, revision: str | None) -> PreTrainedModel:
     if (folder / ADAPTER_CONFIG).is_file():
         return merge_adapters(folder, _load_model(*read_base(folder)))
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
-    loaded = AutoModelForCausalLM.from_pretrained(
-        source, dtype=torch.float32, use_safetensors=True, revision=revision, trust_remote_code=False
-    )
-    return cast(PreTrainedModel, loaded)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        source, dtype=torch.float32, use_safetensors=True, revision=revision, trust_remote_code=False,
+        output_loading_info=True,
+    )  # fmt: skip
+    model, report = cast(tuple[PreTrainedModel, dict[str, set[str]]], loaded)
+    _refuse_other_weights(source, model, report)
+    return model
+
+
+def _refuse_other_weights(source: str, model: PreTrainedModel, report: Mapping[str, Iterable[str]]) -> None:
+    """Refuse files that lack weights of the model, which transformers would draw at random, or hold further layers."""
+    own = {_DIGITS.sub("", name) for name in model.state_dict()}
+    missing = sorted(report["missing_keys"])
+    further = sorted(name for name in report["unexpected_keys"] if _DIGITS.sub("", name) in own)
+    if missing:
+        raise EngineError(
+            f"model.source: {source} lacks {len(missing)} of the weights of a {type(model).__name__}, such as "
+            f"{missing[0]}; take a whole language model, not one with another head or other names."
+        )
+    if further:
+        raise EngineError(
+            f"model.source: {source} has weights of more layers than its config.json says, such as {further[0]}; take "
+            "the config.json that belongs to them."
+        )
 
 
 def refuse_remote_code(source: str, revision: str | None = None) -> None:

@@ -33,6 +33,22 @@ def test_each_measure_is_the_mean_over_questions(tmp_path):
     assert curves(tmp_path / "run", "training")["pass@k"].values == (0, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "third"),
+    [
+        ("0.5", r"\frac{1}{2}", "1/2"),
+        ("1,000", "1000.", "1 000"),
+        ("B", "(B)", r"\text{B}"),
+        (r"\text{no}", "no", "$no$"),
+    ],
+)
+def test_answers_that_plainly_say_the_same_are_one_vote(tmp_path, first, second, third):
+    append(tmp_path, "q", [(answer, None) for answer in ("4", "4", first, second, third)])
+    assert curves(tmp_path)["maj@k"].values[-1] == 0
+    append(tmp_path, "q", [(answer, None) for answer in ("4", "4", first, "-1/2", "x")], attempt=2)
+    assert curves(tmp_path)["maj@k"].values[-1] == 1
+
+
 def test_a_single_question_has_no_interval_and_answers_without_log_prob_no_curve_of_it(tmp_path):
     append(tmp_path / "run", "easy", [("4", None), ("5", -2.0)])
     drawn = curves(tmp_path / "run")

@@ -55,8 +55,9 @@ def test_provided_files_hold_exactly_the_protocols_questions(name, shared_dir):
     assert [len(loaded.questions), loaded.samples_per_question] == counts
     assert len({question.question_id for question in loaded.questions}) == len(loaded.questions)
     odd = [notice for notice in loaded.notices if "asked with" not in notice]
-    assert len(odd) == (name == "mmlu_pro")
-    assert all("row 3860" in notice for notice in odd)  # it contradicts itself
+    assert len(odd) == 2 * (name == "mmlu_pro")
+    # It contradicts itself, and asks some questions twice.
+    assert all("row 3860" in notice or "159 questions are asked again" in notice for notice in odd)
 
 
 def test_one_benchmark_in_two_layouts_has_one_data_hash(tmp_path):
@@ -76,6 +77,16 @@ def test_slice_and_number_of_samples_can_be_chosen(tmp_path):
     loaded = load_rows(tmp_path, [ONE, TWO, ELSE], num_questions=1, samples_per_question=3)
     assert [question.text for question in loaded.questions] == ["1+1"]
     assert loaded.samples_per_question == 3
+    assert any("1 of 2" in notice for notice in loaded.notices)
+
+
+@pytest.mark.parametrize(("text", "gold", "num_odd"), [("1+1", "2", 0), (" 1+1\n", "2", 0), ("1+1", "3", 1)])
+def test_questions_that_are_asked_again_under_another_id_are_counted(tmp_path, text, gold, num_odd):
+    rows = [("1+1", "2"), (text, gold), ("2+2", "4")]
+    raw = [{"id": number, "problem": asked, "answer": answer} for number, (asked, answer) in enumerate(rows, start=1)]
+    loaded = load_rows(tmp_path, raw, mine())
+    assert len(loaded.questions) == 3
+    assert loaded.notices[1].startswith(f"data.jsonl: 1 questions are asked again under another id, {num_odd} of them")
 
 
 @pytest.mark.parametrize(
@@ -87,6 +98,7 @@ def test_slice_and_number_of_samples_can_be_chosen(tmp_path):
         ([ONE, TWO, ONE], r"row 3: .* \(1, 3\)"),
         ([ONE] * 4 + [TWO] * 3, r"row 7: .* \(5, 6, 7\)"),
         ([ONE, verl_row("1+1", "3")], "row 2: gold '3' contradicts '2' of row 1"),
+        ([ONE, verl_row("1+1 ", "3")], "row 2: gold '3' contradicts '2' of row 1"),
         ([ONE, verl_row("2+2", "")], "row 2, reward_model.ground_truth"),
         ([{"id": 1, "problem": "a", "answer": "1"}, {"id": 1, "problem": "b", "answer": "1"}], "row 2: id 1 .* row 1"),
         ([{"problem": "a", "answer": "1"}, {"problem": "b", "answer": None}], "row 2: "),

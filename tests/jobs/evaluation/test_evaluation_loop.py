@@ -125,6 +125,18 @@ def test_answers_to_a_file_that_changed_are_graded_by_its_new_golds_or_asked_aga
     assert scores == [[32, 0, 32, 0], [0, 0, 32, 0]]
 
 
+@pytest.mark.parametrize(("texts", "is_told"), [(["1", "1"], True), (["1", "2"], False)])
+def test_a_server_that_draws_one_answer_several_times_is_told(tmp_path, benchmark_file, caplog, texts, is_told):
+    with evaluated_by(
+        tmp_path, benchmark_file, lambda _body: completions(*texts), num_questions=2, samples_per_question=2
+    ) as (run, _):
+        attempt(run)
+    (event,) = map(json.loads, events(run))
+    told = [notice for notice in event["notices"] if "Pass@k" in notice]
+    assert len(told) == is_told
+    assert all(notice in caplog.text for notice in told)
+
+
 def test_server_that_fails_midway_keeps_what_it_answered(tmp_path, benchmark_file):
     def sometimes(body):
         return Reply("", 500) if "What is 7+7?" in body["prompt"] else right_or_wrong(body)

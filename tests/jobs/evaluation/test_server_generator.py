@@ -64,15 +64,24 @@ def test_greedy_answers_are_asked_for_once_and_count_as_often_as_wanted():
     assert len({sample.num_tokens for sample in found["a"].samples}) == 1
 
 
-def test_think_tags_are_asked_for_where_the_server_knows_the_setting():
+def test_settings_of_the_models_files_shape_no_answer_where_the_server_knows_ours(caplog):
+    """vLLM takes top_k and repetition_penalty from generation_config.json where a request names none."""
+    plain = {"skip_special_tokens": False, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+
     def strict(body):
-        if "skip_special_tokens" in body:
-            return Reply({"error": "Unrecognized request argument supplied: skip_special_tokens"}, 400)
+        unknown = [name for name in plain if name in body]
+        if unknown:
+            return Reply({"error": f"Unrecognized request argument supplied: {unknown[0]}"}, 400)
         return completions("1", "2")
 
     with serving(strict) as server:
         assert [sample.text for sample in ask(server.address, wanted="a")["a"].samples] == ["1", "2"]
-    assert server.asked[0][1]["skip_special_tokens"] is False
+    assert server.asked[0][1].items() >= plain.items()
+    assert len(server.asked) == 1 + len(plain)
+    assert all(name in caplog.text for name in plain)
+    with serving(lambda _body: completions("1", "2")) as server:
+        ask(server.address)
+    assert all(body.items() >= plain.items() for _, body in server.asked)
 
 
 def test_chat_template_is_left_to_the_server():

@@ -17,7 +17,7 @@ MATH = [
     ("1024", r"\boxed{2^{10}}", (C, C)), ("120", r"\boxed{5!}", (C, C)), ("6", r"\boxed{\binom{4}{2}}", (C, C)),
     ("1/2", r"\boxed{\left(\frac12\right)}", (C, C)), ("1", r"\boxed{\frac3{3}}", (C, C)),
     ("-1/2", r"\boxed{\frac{1}{-2}}", (C, C)), ("5", r"\boxed{(5)}", (C, C)), ("5", r"\boxed{{5}}", (C, C)),
-    ("5", r"\boxed{--5}", (C, C)), ("16386.20", r"\boxed{\$16,\!386.20}", (C, C)), ("1000", r"\boxed{1 000}", (C, W)),
+    ("5", r"\boxed{--5}", (C, C)), ("16386.20", r"\boxed{\$16,\!386.20}", (C, C)), ("1000", r"\boxed{1 000}", (C, C)),
     ("12", r"\boxed{1\ 2}", (W, W)), ("32349", r"\boxed{32, 349}", (C, W)), ("7/2", r"\boxed{3 1/2}", (C, W)),
     ("31/2", r"\boxed{3 1/2}", (C, W)), ("5", r"\boxed{5K}", (W, W)), ("5000", r"\boxed{5K}", (W, W)),
     ("5", r"\boxed{5\text{ million}}", (C, C)), ("5000000", r"\boxed{5\text{ million}}", (W, W)),
@@ -32,9 +32,9 @@ MATH = [
     ("5", r"\boxed{5 \text{ is wrong}}", (C, C)), ("5", r"\boxed{\neq 5}", (C, C)),
     ("42", r"first \boxed{41}, no: \boxed{42}", (C, C)), ("42", "draft \\boxed{41}\n\nso it is \\boxed{42}", (C, C)),
     ("42", r"twice \boxed{42} and \boxed{42}", (C, C)), ("42", r"\boxed{42} and then \boxed{43", (U, C)),
-    ("42", "the answer is 42", (U, U)), ("8.7e8", r"\boxed{8.7\times10^{8}}", (W, W)),
-    ("8.7e8", r"\boxed{8.7 \cdot 10^8 \text{ m/s}}", (W, W)), ("8.7e8", r"\boxed{870000000}", (C, W)),
-    ("8.7e8", r"\boxed{8.8\times10^{8}}", (W, W)), ("2.5e-3", r"\boxed{0.0025}", (C, W)),
+    ("42", "the answer is 42", (U, U)), ("8.7e8", r"\boxed{8.7\times10^{8}}", (W, C)),
+    ("8.7e8", r"\boxed{8.7 \cdot 10^8 \text{ m/s}}", (W, C)), ("8.7e8", r"\boxed{870000000}", (C, C)),
+    ("8.7e8", r"\boxed{8.8\times10^{8}}", (W, W)), ("2.5e-3", r"\boxed{0.0025}", (C, C)),
     ("5", r"\boxed{5\text{ cm}}", (C, C)), ("50", r"\boxed{50\%}", (C, C)), ("7/2", r"\boxed{3\frac{1}{2}}", (C, C)),
     ("1024", r"\boxed{1,024}", (C, C)), (r"\frac{\pi}{3}", r"\boxed{\pi/3}", (C, C)), ("5", r"\boxed{x=5}", (C, C)),
     ("(3,4)", r"\boxed{(4,3)}", (W, W)),
@@ -86,7 +86,7 @@ def test_no_scheme_runs_an_answer(tmp_path, monkeypatch, answer):
     assert C not in (own.paper, own.training)
 
 
-OUTCOMES = {2: "42eaf4d16a44c707"}
+OUTCOMES = {3: "7eba5c8661091e47"}
 # Math-Verify's own tests, as far as they compare one gold answer with the content of one box.
 SUITE = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(encoding="utf-8"))["cases"]
 

@@ -162,6 +162,8 @@ COUNTED = ("validation.num_training_questions", "data.num_held_out", "validation
         ("model: {lora: {target_modules: [lm_head]}}\n", ("model.lora.target_modules.0",)),
         ("- a list\n", ()),
         ("a: [1,\n", ()),
+        ("optim: {learning_rate: 1e-6}\noptim: {weight_decay: 0}\n", ()),  # YAML's readers take the last
+        ('{"seed": 1, "algorithm": {"seed": 1, "seed": 2}}', ()),
         ("", ()),
     ],
 )

@@ -48,6 +48,8 @@ def test_every_kind_of_source_gives_the_same_questions(tmp_path):
     lines = write_lines(tmp_path / "rows.jsonl", ROWS)
     parquet = tmp_path / "rows.parquet"
     pq.write_table(pa.Table.from_pylist(ROWS), parquet)
+    of_windows = tmp_path / "windows.jsonl"
+    of_windows.write_bytes(b"\xef\xbb\xbf" + lines.read_bytes().replace(b"\n", b"\r\n"))
     zipped = tmp_path / "rows.jsonl.gz"
     zipped.write_bytes(gzip.compress(lines.read_bytes()))
     saved, saved_splits = tmp_path / "saved", tmp_path / "saved_splits"
@@ -56,7 +58,7 @@ def test_every_kind_of_source_gives_the_same_questions(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     pq.write_table(pa.Table.from_pylist(ROWS), folder / "train-00000.parquet")
-    loaded = [load(path) for path in (lines, parquet, zipped, saved, saved_splits, folder)]
+    loaded = [load(path) for path in (lines, of_windows, parquet, zipped, saved, saved_splits, folder)]
     assert [q.question_id for q in loaded[0]] == [q.question_id for q in load(lines)]
     for questions in loaded:
         assert [q.index for q in questions] == list(range(6))
@@ -209,6 +211,8 @@ def test_a_bad_row_is_named_with_its_file_and_field(tmp_path, bad, message):
     [
         ("broken.jsonl", b'{"data_source": "a"', ", row 1: "),
         ("broken.jsonl", b"\xff\xfe\n", ", row 1: "),
+        ("latin.jsonl", '{"data_source": "caf\xe9"}'.encode("latin-1"), ", row 1: "),
+        ("list.jsonl", b'[\n{"data_source": "a"}\n]', ", row 1: "),
         ("broken.jsonl", b"", ": "),
         ("broken.jsonl", b"\n\n", ": "),
         ("rows.csv", b"a,b\n", ": "),

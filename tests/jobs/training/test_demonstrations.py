@@ -41,6 +41,13 @@ def test_rows_of_other_questions_are_passed_over(tmp_path):
     assert list(load_external(path, QUESTIONS, TOKENIZER, 16)) == [0]
 
 
+def test_a_line_ends_where_json_lines_do(tmp_path):
+    rows = [{"question_id": QUESTIONS[i].question_id, "response": f"\u2028\x85\\boxed{{{i}}}"} for i in range(2)]
+    path = tmp_path / "external.jsonl"
+    path.write_text("\ufeff" + "\r\n\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    assert sorted(load_external(path, QUESTIONS, TOKENIZER, 16)) == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("row", "named"),
     [

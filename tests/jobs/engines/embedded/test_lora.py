@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from peft import PeftModel
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import EngineError
@@ -106,6 +106,19 @@ def test_checkpoint_holds_adapters_only_and_loads_merged(base, tmp_path):
     pefts = PeftModel.from_pretrained(build_model("llama"), tmp_path / "saved")
     own = {name: value for name, value in pefts.named_parameters() if "lora_" in name}
     assert all(torch.equal(weights[name.replace(".default.", ".")], value) for name, value in own.items())
+
+
+@pytest.mark.parametrize(("prefix", "layers"), [("base_model.model.", 2), ("_fsdp_wrapped_module.", 3)])
+def test_adapters_that_peft_would_leave_out_are_refused_by_name(base, tmp_path, prefix, layers):
+    engine = make_engine("llama+lora")
+    engine.policy.model.peft_config["default"].base_model_name_or_path = str(base)
+    engine.save(tmp_path)
+    saved = load_file(tmp_path / "adapter_model.safetensors")
+    kept = {name: value for name, value in saved.items() if any(f"layers.{i}." in name for i in range(layers))}
+    changed = {name.replace("base_model.model.", prefix): value for name, value in kept.items()}
+    save_file(changed, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(EngineError, match=r"layers\.\d\..*lora_A"):
+        load_policy(str(tmp_path), torch.device("cpu"))
 
 
 def test_architecture_without_our_decoder_is_refused():

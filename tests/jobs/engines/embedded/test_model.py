@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
 from exgrpo_core.errors import EngineError
@@ -66,6 +67,26 @@ def test_a_damaged_file_of_a_model_is_one_sentence(folder, name, content):
     (folder / name).write_bytes(content)
     with pytest.raises(EngineError, match=r"model\.source: .*"):
         load_policy(str(folder), CPU)
+
+
+@pytest.mark.parametrize(
+    ("rename", "num_layers", "named"),
+    [
+        (lambda name: name.replace("lm_head", "score"), 3, r"lm_head\.weight"),  # a reward model
+        (lambda name: f"_orig_mod.{name}", 3, r"lm_head\.weight"),  # saved from torch.compile
+        (lambda name: name.replace("layers.1.mlp", "layers.1.other"), 3, r"layers\.1\.mlp"),
+        (str, 4, r"layers\.3\."),
+        (str, 2, r"layers\.2\."),
+    ],
+)
+def test_weights_that_are_not_those_of_the_configuration_are_refused_by_name(tmp_path, rename, num_layers, named):
+    build_model("qwen2_untied").save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    weights = {rename(name): value for name, value in load_file(tmp_path / "model.safetensors").items()}
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    edit_json(tmp_path / "config.json", num_hidden_layers=num_layers, layer_types=["full_attention"] * num_layers)
+    with pytest.raises(EngineError, match=named):
+        load_policy(str(tmp_path), CPU)
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused(folder):
