@@ -1,14 +1,18 @@
-"""A real PostgreSQL server for tests: own data folder, own Unix socket, gone when the tests end."""
+"""A real PostgreSQL server for tests, and PgBouncer before it: own folders, own sockets, gone when the tests end."""
 
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import make_url
 
 from tests.tools import require_tool
 
@@ -69,6 +73,33 @@ def controlled_server() -> Iterator[Server]:
         shutil.rmtree(server.folder, ignore_errors=True)
 
 
+@contextmanager
+def pooled(url: str) -> Iterator[str]:
+    """Yield the URL of a database by PgBouncer in transaction mode, of which two connections serve all clients."""
+    program, user = require_tool("pgbouncer"), _server_user()
+    folder = Path(tempfile.mkdtemp(prefix="pool-"))
+    server = make_url(url)
+    (folder / "pgbouncer.ini").write_text(
+        f"[databases]\n* = host={server.query['host']} user={server.username}\n[pgbouncer]\nlisten_addr =\n"
+        f"unix_socket_dir = {folder}\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 2\n"
+    )
+    if user is not None:
+        os.chown(folder, user.pw_uid, user.pw_gid)
+    command = [str(program), "-q", str(folder / "pgbouncer.ini")]
+    with subprocess.Popen(command, cwd="/", stderr=subprocess.DEVNULL, **_identity(user)) as process:
+        try:
+            until = time.monotonic() + 10
+            while not (folder / ".s.PGSQL.6432").exists():
+                assert process.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            pooler = server.set(query={"host": str(folder), "port": "6432"})
+            yield pooler.render_as_string(hide_password=False)
+        finally:
+            process.terminate()
+    shutil.rmtree(folder)
+
+
 def _server_user() -> pwd.struct_passwd | None:
     """Return whom to become to run the server, which refuses to run as root."""
     if os.geteuid() != 0:
@@ -77,6 +108,10 @@ def _server_user() -> pwd.struct_passwd | None:
         return pwd.getpwnam(_UNPRIVILEGED_USER)
     except KeyError:
         return pwd.getpwnam("nobody")
+
+
+def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
+    return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
 def _run(command: list[str], user: pwd.struct_passwd | None) -> None:
@@ -90,9 +125,7 @@ def _run(command: list[str], user: pwd.struct_passwd | None) -> None:
             cwd="/",
             timeout=120,
             check=False,
-            user=user.pw_uid if user else None,
-            group=user.pw_gid if user else None,
-            extra_groups=[] if user else None,
+            **_identity(user),
         )
         output.seek(0)
         printed = output.read().decode(errors="replace")

@@ -8,7 +8,7 @@ import streamlit as st
 from app import settings
 from app.settings import AppSettings
 from db.connections.opening import open_database
-from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError
+from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError, find_file
 from exgrpo_core.errors import UserError, first_line
 
 ANSWER_SECONDS = 1.0
@@ -67,7 +67,8 @@ def _answer(
 
 def _read(current: AppSettings, query: Callable[[Database], Answer]) -> Answer:
     try:
-        return query(_database(str(current), current))
+        # Another file in its place is another database: `exgrpo db rebuild` may have made it.
+        return query(_database(f"{current} {find_file(current.database_url, current.runs_root)}", current))
     except UNAVAILABLE_ERRORS as error:
         _database.clear()  # a broken connection may not recover by itself
         remedy = "Start it" if current.database_url else "Run `exgrpo db rebuild`, which makes it from the runs"
@@ -75,7 +76,7 @@ def _read(current: AppSettings, query: Callable[[Database], Answer]) -> Answer:
         raise UnavailableError(sentence) from error
 
 
-@st.cache_resource(show_spinner=False, on_release=Database.close)
+@st.cache_resource(show_spinner=False, on_release=Database.close, max_entries=1)
 def _database(
     settings_text: str,  # noqa: ARG001 - the cache's key
     _settings: AppSettings,

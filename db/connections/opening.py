@@ -14,9 +14,18 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, MetaData, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from db.connections.session import Database, DatabaseError, default_url, make_engine, parse_url, url_without_password
+from db.connections.session import (
+    DamagedDatabaseError,
+    Database,
+    DatabaseError,
+    check_encoding,
+    default_url,
+    make_engine,
+    parse_url,
+    url_without_password,
+)
 from db.connections.sqlite_files import refusal
-from db.tables.models import metadata
+from db.tables import models
 
 _MIGRATIONS = Path(__file__).parents[1] / "migrations"
 _UPGRADE_LOCK = 7_266_302_411
@@ -51,6 +60,10 @@ class UnknownSchemaError(DatabaseError):
     """The database was written by another version of this program."""
 
 
+class ForeignDatabaseError(DatabaseError):
+    """The database has tables of another program, so this one neither adds its tables nor drops any."""
+
+
 @cache
 def newest_revision() -> str:
     """Return the revision that this program works with."""
@@ -75,6 +88,7 @@ def upgrade(database: Database) -> str:
 
     Raises:
         UnknownSchemaError: This program does not know the schema.
+        ForeignDatabaseError: The tables are another program's.
     """
     if current_revision(database) != newest_revision():
         database.write(_upgrade)
@@ -85,6 +99,9 @@ def reset(database: Database) -> None:
     """Drop every table, whatever its schema, and create them again, empty.
 
     The caller reads the run directories and the journal again afterwards.
+
+    Raises:
+        ForeignDatabaseError: The tables are another program's.
     """
     database.write(_drop_everything)
     upgrade(database)
@@ -94,6 +111,7 @@ def _upgrade(connection: Connection) -> None:
     if connection.dialect.name != "sqlite":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
     revision = _read_revision(connection)
+    _check_owner(connection)
     if revision is not None and not is_known(revision):
         raise UnknownSchemaError(
             f"The database has schema {revision}, which this version does not know (its own is {newest_revision()}): "
@@ -102,7 +120,7 @@ def _upgrade(connection: Connection) -> None:
     config = _config()
     config.attributes["connection"] = connection
     if revision is None:
-        metadata.create_all(connection)
+        models.metadata.create_all(connection)
         for statement in _OF_ONE_DIALECT[connection.dialect.name]:
             connection.exec_driver_sql(statement)
         command.stamp(config, "head")
@@ -110,7 +128,18 @@ def _upgrade(connection: Connection) -> None:
         command.upgrade(config, "head")
 
 
+def _check_owner(connection: Connection) -> None:
+    names = inspect(connection).get_table_names()
+    if names and models.ingest_positions.name not in names:
+        raise ForeignDatabaseError(
+            f"{url_without_password(connection.engine.url)}: has tables of another program ({', '.join(names[:3])}); "
+            "name a database of the workbench alone with EXGRPO_DATABASE_URL, or let `exgrpo db rebuild` move the "
+            "SQLite file aside."
+        )
+
+
 def _drop_everything(connection: Connection) -> None:
+    _check_owner(connection)
     if connection.dialect.name == "sqlite":
         # A virtual table has hidden tables, which are dropped with it only.
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {_SEARCH_TABLE}")
@@ -135,20 +164,26 @@ def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) ->
     """Open the database at `url`, by default the SQLite file of `runs_root`, and bring its schema up to date.
 
     Raises:
-        DatabaseError: It cannot be reached, its schema is newer than this program, or it is a SQLite file on a network
-            file system.
+        DatabaseError: It cannot be reached, its schema is newer than this program or another program's, it is not in
+            UTF-8, or it is a SQLite file on a network file system.
     """
     database_url = parse_url(url) if url else default_url(runs_root)
     path = database_url.database if database_url.get_backend_name() == "sqlite" else None
     if path and (sentence := refusal(Path(path))):
         raise DatabaseError(sentence)
+    if path and Path(path).exists() and not Path(path).is_file():
+        raise DamagedDatabaseError(
+            f"{path}: expected the database's file, found a folder or the like. `exgrpo db rebuild` moves it aside and "
+            "makes the file from the run directories."
+        )
     database = Database(make_engine(database_url))
     try:
+        check_encoding(database)
         if upgrades:
             upgrade(database)
         else:
             with database.read() as connection:
-                connection.exec_driver_sql("SELECT 1")
+                _check_owner(connection)
     except DBAPIError as error:
         database.close()
         reason = str(error.orig).strip().splitlines()[0]

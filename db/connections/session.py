@@ -48,6 +48,10 @@ class DamagedDatabaseError(DatabaseError):
     """The SQLite file is damaged. It is only an index, so a new one is built from the run directories."""
 
 
+class EncodingError(DatabaseError):
+    """The PostgreSQL database cannot hold every text, since its encoding is not UTF-8."""
+
+
 UNAVAILABLE_ERRORS = (DatabaseError, DBAPIError)
 """The errors of reading from an unavailable database: it cannot be opened, or a connection or statement failed."""
 
@@ -55,7 +59,9 @@ UNAVAILABLE_ERRORS = (DatabaseError, DBAPIError)
 def concerns_database(error: Exception) -> bool:
     """Return whether an error is about the database as a whole, not about one value that was to be written."""
     if isinstance(error, DBAPIError):
-        return not isinstance(error, _REFUSALS)
+        # PostgreSQL's own ProgrammingErrors are about a statement: no right to write, no such table.
+        is_of_statement = isinstance(error, ProgrammingError) and getattr(error.orig, "sqlstate", None) is not None
+        return is_of_statement or not isinstance(error, _REFUSALS)
     return isinstance(error, DatabaseError | SQLAlchemyError) and not isinstance(error, StatementError)
 
 
@@ -145,11 +151,19 @@ def copy_sqlite(source: Path, target: Path) -> None:
     Raises:
         DatabaseError: The database cannot be read or is damaged, or the copy cannot be written.
     """
+    until = time.monotonic() + BUSY_SECONDS
+
+    def give_up(status: int, _remaining: int, _total: int) -> None:
+        # Python would try for ever to read a file that another program has locked.
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > until:
+            raise sqlite3.OperationalError("database is locked")
+
     address = f"file:{source.resolve().as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as original, closing(sqlite3.connect(target)) as copy:
-            original.backup(copy)
+            original.backup(copy, progress=give_up)
             [[verdict]] = copy.execute("PRAGMA quick_check(1)").fetchall()
+            copy.execute("SELECT source FROM ingest_positions LIMIT 1")  # none in another program's database
     except sqlite3.Error as error:
         raise DatabaseError(f"{source}: cannot be copied ({error}).") from None
     if verdict != "ok":
@@ -168,6 +182,15 @@ def sqlite_path(url: str | None, runs_root: Path) -> Path | None:
     return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
+def find_file(url: str | None, runs_root: Path) -> int | None:
+    """Return the inode of SQLite's file, None without one: an open file that was replaced has nothing new."""
+    path = sqlite_path(url, runs_root)
+    try:
+        return None if path is None else path.stat().st_ino
+    except OSError:
+        return None
+
+
 def default_url(runs_root: Path) -> URL:
     """Return the URL of the SQLite file of a runs root, and create its folder."""
     path = Path(runs_root).resolve() / SQLITE_FILE
@@ -183,7 +206,7 @@ def parse_url(url: str) -> URL:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number
         raise DatabaseError("database URL: expected sqlite:///FILE or postgresql://USER@HOST/NAME.") from None
     backend = parsed.get_backend_name()
     if backend in {"postgresql", "postgres"}:
@@ -226,7 +249,28 @@ def _make_postgresql_engine(url: URL) -> Engine:
     # Connections to a machine that vanished end within seconds.
     limits = {"connect_timeout": 2, "tcp_user_timeout": 5000, "keepalives_idle": 3, "keepalives_interval": 1,
               "keepalives_count": 3}  # fmt: skip
-    return create_engine(url, pool_pre_ping=True, json_serializer=dump_json, connect_args=limits)
+    # A pooler such as PgBouncer gives each transaction another connection, without what was prepared on the last.
+    settings = {"client_encoding": "utf8", "prepare_threshold": None, **limits}
+    return create_engine(url, pool_pre_ping=True, json_serializer=dump_json, connect_args=settings)
+
+
+def check_encoding(database: Database) -> None:
+    """Check that the database can hold every text; SQLite's can.
+
+    Raises:
+        EncodingError: It is a PostgreSQL database of another encoding than UTF-8.
+    """
+    if database.is_sqlite:
+        return
+    with database.read() as connection:
+        server: Any = connection.connection.driver_connection
+        info = server.info
+    if (encoding := info.parameter_status("server_encoding")) != "UTF8":
+        raise EncodingError(
+            f"{url_without_password(database.engine.url)}: the database has the encoding {encoding}, in which not "
+            f"every text can be stored; make another with `createdb -h {info.host} -p {info.port} -U {info.user} "
+            f"-E UTF8 -T template0 -l C.UTF-8 {info.dbname}_utf8`, and name it instead."
+        )
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

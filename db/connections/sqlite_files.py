@@ -1,6 +1,7 @@
 """SQLite's file: local disks only, short waits for the lock, a log that stays small, and making way for a new one."""
 
 import re
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -73,11 +74,16 @@ def refusal(path: Path) -> str:
 
 
 def set_aside(path: Path) -> None:
-    """Rename a database that cannot be used, in place of an earlier one; its log would damage a new file."""
+    """Rename what cannot be used as a database, in place of an earlier one; its log would damage a new file."""
     for ending in ("-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
     if path.exists():
-        path.replace(path.with_name(f"{path.stem}.unusable.db"))
+        aside = path.with_name(f"{path.stem}.unusable.db")
+        if aside.is_dir():
+            shutil.rmtree(aside)
+        elif path.is_dir():
+            aside.unlink(missing_ok=True)
+        path.replace(aside)
 
 
 def begin_writing(connection: sqlite3.Connection) -> None:

@@ -185,7 +185,7 @@ def _paths_below(folder: Path) -> Iterator[Path]:
     A folder that is removed while it is read, as old checkpoints are, ends early.
     """
     for item, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and not name.endswith(".tmp"))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and not name.endswith((".tmp", ".db")))
         yield Path(item)
         for name in sorted(names):
             path = Path(item) / name

@@ -9,8 +9,15 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from db.connections.opening import UnknownSchemaError, open_database
-from db.connections.session import DamagedDatabaseError, Database, DatabaseError, concerns_database, sqlite_path
+from db.connections.opening import ForeignDatabaseError, UnknownSchemaError, open_database
+from db.connections.session import (
+    DamagedDatabaseError,
+    Database,
+    DatabaseError,
+    concerns_database,
+    find_file,
+    sqlite_path,
+)
 from db.connections.sqlite_files import set_aside
 from db.ingest import annotations
 from db.ingest.events import read_position, unannounced_runs
@@ -41,6 +48,7 @@ class DatabaseIndex:
         self._database: Database | None = None
         self._file: int | None = None
         self._retry_at = 0.0
+        self._last_error = ""
         self._known: dict[str, tuple[str, str, int]] = {}
         self._states: dict[str, tuple[RunDirectory, RunState]] = {}
         self._work: dict[str, RunIndexing] = {}
@@ -67,12 +75,15 @@ class DatabaseIndex:
             return
         try:
             self._refresh(self._open(), time.monotonic() + budget_seconds)
-            self._retry_at = 0.0
+            self._retry_at, self._last_error = 0.0, ""
         except (DatabaseError, SQLAlchemyError) as error:
-            logger.warning("The database is behind: %s", first_line(error))
+            if (sentence := first_line(error)) != self._last_error:
+                logger.warning("The database is behind: %s", sentence)
+            self._last_error = sentence
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self.close()
-            if isinstance(error, DamagedDatabaseError | UnknownSchemaError):
+            is_foreign = isinstance(error, ForeignDatabaseError) and self._url is None
+            if is_foreign or isinstance(error, DamagedDatabaseError | UnknownSchemaError):
                 self._begin_anew()
 
     def close(self) -> None:
@@ -84,18 +95,16 @@ class DatabaseIndex:
     def _open(self) -> Database:
         if self._database is None:
             self._database = open_database(self._url, self._runs_root)
-            self._known = list_ends(self._database)
-            self._file = self._find_file()
-        elif self._find_file() != self._file:
+            ends = list_ends(self._database)
+            if self._known.keys() - ends.keys():
+                self._read_all_again()
+            self._known = ends
+            self._file = find_file(self._url, self._runs_root)
+        elif find_file(self._url, self._runs_root) != self._file:
             raise DamagedDatabaseError(
                 f"{self._database.engine.url.database}: another file is in the database's place."
             )
         return self._database
-
-    def _find_file(self) -> int | None:
-        """Return the inode of SQLite's file; an open one that was removed takes rows which nobody will see."""
-        path = sqlite_path(self._url, self._runs_root)
-        return path.stat().st_ino if path is not None and path.exists() else None
 
     def _begin_anew(self) -> None:
         """Put a SQLite file that cannot be used aside and ingest everything again.
@@ -108,8 +117,11 @@ class DatabaseIndex:
         with contextlib.suppress(OSError):
             set_aside(path)
             logger.warning("%s: is built again from the run directories.", path)
-            self._work = {run.run_id: RunIndexing(run, state) for run, state in self._states.values()}
+            self._read_all_again()
             self._retry_at = 0.0
+
+    def _read_all_again(self) -> None:
+        self._work = {run.run_id: RunIndexing(run, state) for run, state in self._states.values()}
 
     def _refresh(self, database: Database, give_up_at: float) -> None:
         for run_id, work in [*self._work.items()]:

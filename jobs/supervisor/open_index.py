@@ -8,7 +8,14 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from db.connections.opening import current_revision, is_known, newest_revision, open_database, reset
+from db.connections.opening import (
+    ForeignDatabaseError,
+    current_revision,
+    is_known,
+    newest_revision,
+    open_database,
+    reset,
+)
 from db.connections.session import UNAVAILABLE_ERRORS, DamagedDatabaseError, Database, check_pages, sqlite_path
 from db.connections.sqlite_files import refusal, set_aside
 from db.queries import runs
@@ -86,9 +93,10 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
         with closing(open_database(database_url, runs_root, upgrades=False)) as database:
             check_pages(database)
             reset(database)
-    except DamagedDatabaseError:
+    except (DamagedDatabaseError, ForeignDatabaseError):
         path = sqlite_path(database_url, runs_root)
-        assert path is not None
+        if path is None:
+            raise
         set_aside(path)
     ingest_all(runs_root, database_url)
     return len(list_run_directories(runs_root))
@@ -100,9 +108,10 @@ def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, 
         path = sqlite_path(database_url, runs_root)
         if path is not None and (sentence := refusal(path)):
             return False, sentence
-        if path is not None and not path.is_file():
+        if path is not None and not path.exists():
             return True, "SQLite, not created yet; the first run creates it"
         with closing(open_database(database_url, runs_root, upgrades=False)) as database:
+            check_pages(database)
             return _describe_schema(database)
     except UNAVAILABLE_ERRORS as error:
         return False, first_line(error)

@@ -22,14 +22,14 @@ def postgres_server() -> Iterator[str]:
         yield url
 
 
-def create_postgres_database(server: str, template: str | None = None) -> str:
+def create_postgres_database(server: str, template: str | None = None, options: str = "") -> str:
     """Make a database on the server, empty or as a copy, and return its URL."""
     server_url = make_url(server)
     name = f"test_{next(_NUMBERS)}"
     engine = create_engine(server_url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         copied = f" TEMPLATE {make_url(template).database}" if template else ""
-        connection.exec_driver_sql(f"CREATE DATABASE {name}{copied}")
+        connection.exec_driver_sql(f"CREATE DATABASE {name}{copied} {options}")
     engine.dispose()
     return server_url.set(database=name).render_as_string(hide_password=False)
 

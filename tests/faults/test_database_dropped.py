@@ -4,21 +4,23 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from db.connections.opening import open_database
-from db.connections.session import DamagedDatabaseError, Database
+from db.connections.opening import ForeignDatabaseError, open_database
+from db.connections.session import DamagedDatabaseError, Database, DatabaseError
 from jobs.actions import run_actions
 from jobs.actions.backup import back_up, restore
 from jobs.runs.directory import list_run_directories
+from jobs.supervisor import indexing
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SingleInstance, SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
@@ -146,20 +148,42 @@ def test_folder_that_comes_back_brings_its_words_with_it(filled, tmp_path):
     assert found | {"ingest_positions": []} == expected | {"ingest_positions": []}
 
 
-DAMAGES = {
-    "missing": lambda _: None,
-    "first 100 bytes cut": lambda content: content[100:],
-    "middle zeroed": lambda content: content[: len(content) // 3] + bytes(len(content) * 2 // 3),
-    "garbage": lambda _: b"no database" * 1000,
+def _write_noise(path: Path, content: bytes) -> None:
+    middle = len(content) // 3
+    noise = random.Random(3).randbytes(len(content) // 2)
+    path.write_bytes(content[:middle] + noise + content[middle + len(noise) :])
+
+
+def _make_folder(path: Path, _: bytes) -> None:
+    path.mkdir()
+    (path / "a file").touch()
+
+
+def _write_of_another_program(path: Path, _: bytes) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE runs (name TEXT)")
+
+
+DAMAGES: dict[str, Callable[[Path, bytes], object]] = {
+    "missing": lambda *_: None,
+    "missing, but for its log": lambda path, content: path.with_name("workbench.db-wal").write_bytes(content[:9000]),
+    "empty": lambda path, _: path.touch(),
+    "first 100 bytes cut": lambda path, content: path.write_bytes(content[100:]),
+    "end cut": lambda path, content: path.write_bytes(content[: len(content) * 2 // 3]),
+    "middle zeroed": lambda path, content: path.write_bytes(content[: len(content) // 3].ljust(len(content), b"\0")),
+    "noise in the middle": _write_noise,
+    "text": lambda path, _: path.write_text("no database" * 1000),
+    "folder": _make_folder,
+    "another program's": _write_of_another_program,
 }
+WITHOUT_ERROR = {"missing", "missing, but for its log", "empty"}
 
 
 def damage(runs_root: Path, kind: str) -> None:
     path = runs_root / "workbench" / "workbench.db"
-    damaged = DAMAGES[kind](path.read_bytes())
+    content = path.read_bytes()
     drop(runs_root, None)
-    if damaged is not None:
-        path.write_bytes(damaged)
+    DAMAGES[kind](path, content)
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
@@ -167,8 +191,9 @@ def test_damaged_file_stands_between_nobody_and_the_runs(filled, kind, tmp_path,
     expected = content(filled, None)
     num_runs = len(list_run_directories(filled))
     damage(filled, kind)
-    if kind != "missing":
-        with pytest.raises(DamagedDatabaseError, match="exgrpo db rebuild"), opened(filled, None) as database:
+    if kind not in WITHOUT_ERROR:
+        error = ForeignDatabaseError if kind == "another program's" else DamagedDatabaseError
+        with pytest.raises(error, match="exgrpo db rebuild"), opened(filled, None) as database:
             used_workbench.tables(database)
         assert not describe_database(None, filled)[0]
         beside_a_supervisor = SingleInstance(filled)
@@ -185,7 +210,7 @@ def test_damaged_file_stands_between_nobody_and_the_runs(filled, kind, tmp_path,
     figure("damaged SQLite files", f"{len(DAMAGES)} kinds, built again by a rebuild and by the next supervisor")
 
 
-@pytest.mark.parametrize("kind", ["missing", "garbage"])
+@pytest.mark.parametrize("kind", ["missing", "empty", "text", "folder"])
 def test_supervisor_builds_a_file_again_that_is_damaged_while_it_runs(filled, kind):
     expected = content(filled, None)
     index = DatabaseIndex(None, filled)
@@ -196,4 +221,33 @@ def test_supervisor_builds_a_file_again_that_is_damaged_while_it_runs(filled, ki
     while index.is_behind:
         supervisor.poll()
     supervisor.close()
+    assert content(filled, None) == expected
+
+
+def test_supervisor_fills_a_database_again_that_was_dropped_while_it_runs(filled, database_url, monkeypatch):
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
+    expected = content(filled, None)
+    index = DatabaseIndex(database_url, filled)
+    with closing(Supervisor(filled, index, settings=SupervisorSettings(max_running=0))) as supervisor:
+        for _ in range(2):
+            supervisor.poll()
+            while index.is_behind or not index.is_reachable:
+                supervisor.poll()
+            assert content(filled, database_url) == expected
+            drop(filled, database_url)
+
+
+def test_file_that_another_program_locks_delays_nothing_but_its_own_writing(filled, tmp_path, monkeypatch):
+    for module in ("sqlite_files", "session"):
+        monkeypatch.setattr(f"db.connections.{module}.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("db.connections.session.MAX_TRIES", 2)
+    expected = content(filled, None)
+    with closing(sqlite3.connect(filled / "workbench" / "workbench.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        assert not describe_database(None, filled)[0]
+        assert len(printed_json(filled, "runs", "--all")) == len(expected["runs"])
+        assert not back_up(filled, None, tmp_path / "runs.tar").has_database
+        with pytest.raises(DatabaseError):
+            rebuild_index(filled, None)
     assert content(filled, None) == expected

@@ -13,6 +13,8 @@ from app.components.runs import run_groups
 from app.queries import runs as run_queries
 from app.queries.answers import ask
 from app.queries.runs import RUNS_PAGE_SIZE
+from db.connections.opening import open_database
+from db.connections.sqlite_files import set_aside
 from db.queries import runs
 from jobs.actions import run_bin
 from jobs.runs.journal import Journal, JournalKind
@@ -139,6 +141,17 @@ def test_a_database_that_is_away_is_an_error_of_the_page_until_it_is_back(record
     hide_tables(recorded_runs, is_hidden=False)
     page.run()
     assert column(page, "Run")
+
+
+def test_file_that_was_made_anew_is_read_though_the_earlier_one_is_still_open(recorded_runs, open_page):
+    page = open_page("runs")
+    file = recorded_runs / "workbench" / "workbench.db"
+    set_aside(file)
+    with closing(open_database(None, recorded_runs)):
+        st.cache_data.clear()
+        page.run()
+    assert not page.exception
+    assert "No runs yet" in texts(page)
 
 
 @pytest.mark.usefixtures("recorded_shared")

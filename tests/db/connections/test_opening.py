@@ -1,23 +1,43 @@
+import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, make_url
 
-from db.connections.opening import UnknownSchemaError, current_revision, newest_revision, open_database, reset, upgrade
+from db.connections.opening import (
+    ForeignDatabaseError,
+    UnknownSchemaError,
+    current_revision,
+    newest_revision,
+    open_database,
+    reset,
+    upgrade,
+)
+from db.connections.session import EncodingError
+from db.ingest.annotations import add_note
+from db.queries.metrics import metric_series
+from db.queries.runs import list_notes, list_runs
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
+from jobs.runs.control import RunStatus
 from jobs.supervisor.open_index import rebuild_index
 from jobs.training.warm_start import SHIPPED_WEIGHTS
+from tests.db.conftest import create_postgres_database
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.released_databases import STORED, store
 from tests.db.table_contents import contents
+from tests.postgres import pooled
+from tests.tools import require_tool
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OF_ONE_DIALECT = ("trajectory_search", "trajectory_texts_by_word", "search", "runs_by_kind")
@@ -54,6 +74,87 @@ def test_a_reset_drops_everything_and_taking_in_again_gives_it_back(database, tm
     ingest_run(database, run)
     assert contents(database) == before
     assert len(list_snippets(database, TrajectoryFacets(words="trajectory"), limit=100)) == len(before["trajectories"])
+
+
+ANY_LOCALE = "TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+
+
+def by_hand(url: str, *statements: str) -> None:
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+@pytest.mark.parametrize("upgrades", [True, False])
+def test_encoding_without_every_letter_is_refused_with_the_command_for_another(
+    postgres_server, encoding, upgrades, tmp_path
+):
+    url = create_postgres_database(postgres_server, options=f"ENCODING '{encoding}' {ANY_LOCALE}")
+    with pytest.raises(EncodingError) as caught:
+        open_database(url, tmp_path, upgrades=upgrades)
+    with pytest.raises(EncodingError):
+        rebuild_index(tmp_path, url)
+    program, *words = shlex.split(str(caught.value).split("`")[1])
+    name = words[-1] = f"{words[-1]}_{upgrades}".lower()
+    subprocess.run([require_tool(program), *words], check=True, timeout=60)
+    open_database(make_url(url).set(database=name).render_as_string(), tmp_path).close()
+
+
+@pytest.mark.parametrize(
+    "locale", [ANY_LOCALE, "TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'tr' LC_COLLATE 'C' LC_CTYPE 'C'"]
+)
+def test_any_collation_and_any_encoding_of_clients_hold_every_letter(postgres_server, locale, tmp_path):
+    url = create_postgres_database(postgres_server, options=f"ENCODING 'UTF8' {locale}")
+    by_hand(url, f"ALTER DATABASE {make_url(url).database} SET client_encoding = 'LATIN1'")
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 3))
+    text = "\N{SNOWMAN} \N{GRINNING FACE} I\N{LATIN SMALL LETTER DOTLESS I}"
+    with closing(open_database(url, tmp_path)) as database:
+        ingest_run(database, run)
+        add_note(database, run.run_id, datetime.now(UTC), text)
+        assert [note for _, note in list_notes(database, run.run_id)] == [text]
+        assert len(list_snippets(database, TrajectoryFacets(words="trajectory TRAJECTORY"))) > 0
+
+
+def test_tables_of_another_program_are_neither_added_to_nor_dropped(postgres_server, tmp_path):
+    url = create_postgres_database(postgres_server)
+    by_hand(url, "CREATE TABLE runs (run_uuid TEXT)", "CREATE TABLE alembic_version (version_num TEXT)")
+    by_hand(url, "INSERT INTO alembic_version VALUES ('cc1f77228345')")
+    for use in (lambda: open_database(url, tmp_path), lambda: rebuild_index(tmp_path, url)):
+        with pytest.raises(ForeignDatabaseError):
+            use()
+    by_hand(url, "INSERT INTO runs VALUES ('still there')")
+
+
+def test_pages_and_two_writers_share_two_connections_of_a_pooler(postgres_server, tmp_path):
+    with pooled(create_postgres_database(postgres_server)) as url:
+        runs = [new_run(tmp_path, run_id=f"run-{number}") for number in range(2)]
+        for run in runs:
+            record_attempt(run, range(1, 9), end=RunStatus.FINISHED)
+        databases = [open_database(url, tmp_path) for _ in range(3)]
+        with ThreadPoolExecutor(3) as pool:
+            writes = [pool.submit(ingest_run, *pair) for pair in zip(databases[:2], runs, strict=True)]
+            reads = [pool.submit(read_as_pages_do, databases[2]) for _ in range(12)]
+            for done in [*writes, *reads]:
+                done.result()
+        with closing(open_database(None, tmp_path)) as alone:
+            for run in runs:
+                ingest_run(alone, run)
+            assert list(map(len, read_as_pages_do(databases[2]))) == list(map(len, read_as_pages_do(alone)))
+            assert [len(rows) for rows in contents(databases[0]).values()] == [
+                len(rows) for rows in contents(alone).values()
+            ]
+        for database in databases:
+            database.close()
+
+
+def read_as_pages_do(database):
+    found = list_runs(database), metric_series(database, "run-0", ["reward/mean"])["reward/mean"]
+    facets = TrajectoryFacets(run_id="run-1", words="trajectory")
+    return *found, list_snippets(database, facets, limit=1000)
 
 
 @pytest.mark.parametrize("release", [*sorted(STORED.glob("*.tar.gz")), "this one"])

@@ -175,3 +175,31 @@ def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_ur
         assert (row.health, row.faults) == (("not_shown",), ())
         assert "exgrpo db rebuild" in row.not_shown
         assert broken.run_id not in runs.list_ends(database)
+
+
+def test_user_that_may_only_read_sees_all_and_marks_no_run_as_damaged(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1, 2)
+    with running_server() as url:
+        ingest_all(runs_root, url)
+        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+        with engine.begin() as connection:
+            connection.exec_driver_sql("CREATE ROLE reader LOGIN")
+            connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        engine.dispose()
+        reader = make_url(url).set(username="reader").render_as_string()
+        record(runs_root, 3, run=run)
+        for _ in range(2):
+            index = indexing.DatabaseIndex(reader, runs_root)
+            index.record_state(run, read_state(run))
+            index.refresh()
+            index.refresh()
+            assert not index.is_reachable
+            index.close()
+        assert shown_steps(runs_root, reader, run) == ("finished", [1, 2])
+        assert len([record for record in caplog.records if record.name == indexing.__name__]) == 2
+        ingest_all(runs_root, url)
+        assert shown_steps(runs_root, reader, run) == ("finished", [1, 2, 3])
+        with closing(open_database(url, runs_root)) as database:
+            assert runs.get_run(database, run.run_id).health == ()
