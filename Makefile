@@ -177,7 +177,7 @@ licences: $(VENV)/.installed $(VERL_VENV)/.installed  ## Write docs/licences.csv
 		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl; } >docs/licences.csv.tmp
 	@mv docs/licences.csv.tmp docs/licences.csv
 
-tools:  ## Install Chromium, PostgreSQL and nginx for the tests, where missing and allowed
+tools:  ## Install Chromium, PostgreSQL, PgBouncer and nginx for the tests, where missing and allowed
 	@.ci/tools
 
 clean:  ## Remove the environments, caches and build products; runs stay
