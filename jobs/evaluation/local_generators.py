@@ -18,7 +18,7 @@ from jobs.evaluation.generation import (
     num_asked,
     repeat_greedy,
 )
-from jobs.machine.engine_environments import VLLM_VARIABLES
+from jobs.machine.engine_environments import NO_STATISTICS, VLLM_VARIABLES
 from jobs.runs.control import TrainingError
 from jobs.specs.base import numpy_seed
 from jobs.specs.evaluation import EvalSpec
@@ -113,6 +113,7 @@ class VllmGenerator:
         """
         import torch
 
+        os.environ.setdefault(NO_STATISTICS, "1")
         if not torch.cuda.is_available():
             for name, value in VLLM_VARIABLES.items():
                 os.environ.setdefault(name, value)

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exgrpo_core.errors import UserError
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
+from jobs.machine.hardware import VISIBLE_VARIABLE
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, has_pid, identify
 from jobs.specs.any_job import loop_name
@@ -38,8 +39,10 @@ class LocalLauncher:
         self.worker_module = worker_module or WORKER_MODULE
         self._python = python
 
-    def start(self, run: RunDirectory, attempt: int) -> ProcessIdentity:
+    def start(self, run: RunDirectory, attempt: int, gpus: Sequence[str] = ()) -> ProcessIdentity:
         """Start the worker of one attempt and return its identity; its output goes to the run's log.
+
+        It sees no other GPUs than `gpus`, without any those of this process.
 
         Raises:
             LaunchError: There is no interpreter or it cannot be started, or the worker was gone at once.
@@ -49,6 +52,9 @@ class LocalLauncher:
         # SPT_NOENV: setproctitle (of Ray, vLLM) would else overwrite the environment by which processes are found.
         variables = dict.fromkeys(WITHHELD_VARIABLES, "")
         variables |= {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve()), "SPT_NOENV": "1"}
+        if gpus:
+            # Indices are the driver's, by the bus; CUDA's are by speed where it is not told.
+            variables |= {VISIBLE_VARIABLE: ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         with run.log_path.open("ab") as log:
             child = start_detached(command, log.fileno(), run.path, variables)
         identity = identify(child.pid)

@@ -1,6 +1,7 @@
 """This machine's GPUs and their use, from NVIDIA's driver, its processor, and sizes of memory; without PyTorch."""
 
 import contextlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,16 +21,27 @@ class Gpu:
     busy_percent: float | None
     used_bytes: int
     total_bytes: int
+    uuid: str | None = None
+    """As `VISIBLE_VARIABLE` names it, where it names no index."""
+
+    @property
+    def visible_name(self) -> str:
+        """The name by which `VISIBLE_VARIABLE` gives it to a process."""
+        return self.uuid or str(self.index)
+
+
+VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
+"""Environment variable with the GPUs that CUDA gives to a process, by index or UUID; without it all."""
 
 
 def list_gpus() -> list[Gpu]:
-    """Return the GPUs in order, none where there is no driver or it does not answer."""
+    """Return the GPUs that this process may use, none where there is no driver or it does not answer."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
         return []
     try:
-        gpus = [_read_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        gpus = [_read_gpu(name) for name in _visible_names(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError:
         gpus = []
     with contextlib.suppress(pynvml.NVMLError):
@@ -37,9 +49,19 @@ def list_gpus() -> list[Gpu]:
     return [gpu for gpu in gpus if gpu is not None]
 
 
-def _read_gpu(index: int) -> Gpu | None:
+def _visible_names(num_gpus: int) -> list[str]:
+    """Return indices and UUIDs; as CUDA reads the variable, what is no GPU ends the list."""
+    if VISIBLE_VARIABLE not in os.environ:
+        return [str(index) for index in range(num_gpus)]
+    names = [name.strip() for name in os.environ[VISIBLE_VARIABLE].split(",")]
+    are_gpus = [name.startswith(("GPU-", "MIG-")) or (name.isdecimal() and int(name) < num_gpus) for name in names]
+    return names[: (*are_gpus, False).index(False)]
+
+
+def _read_gpu(name: str) -> Gpu | None:
     try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        index = int(name) if name.isdecimal() else None
+        handle = pynvml.nvmlDeviceGetHandleByUUID(name) if index is None else pynvml.nvmlDeviceGetHandleByIndex(index)
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     except pynvml.NVMLError:
         return None
@@ -47,7 +69,8 @@ def _read_gpu(index: int) -> Gpu | None:
         busy_percent = float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
     except pynvml.NVMLError:
         busy_percent = None
-    return Gpu(index, pynvml.nvmlDeviceGetName(handle), busy_percent, memory.used, memory.total)
+    uuid = name if index is None else None
+    return Gpu(index or 0, pynvml.nvmlDeviceGetName(handle), busy_percent, memory.used, memory.total, uuid)
 
 
 CPU_INFO = Path("/proc/cpuinfo")

@@ -13,18 +13,19 @@ import psutil
 from jobs.engines.verl_ray.overrides_from_spec import (
     ENGINE_OVERRIDES,
     READ,
+    UNREAD,
     attention_name,
     check_overrides,
     verl_overrides,
 )
-from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, sft_run_overrides
+from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, SFT_UNREAD, sft_run_overrides
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python, has_vllm
 from jobs.machine.gpu_needs import needs_of
 from jobs.machine.hardware import GB, list_gpus
 from jobs.preflight.disk_estimate import estimate_resources
 from jobs.preflight.memory_estimate import estimate_memory, known_gpu_bytes, training_state_bytes
 from jobs.preflight.model_shapes import ModelShape, model_shape
-from jobs.specs.any_job import loop_name
+from jobs.specs.any_job import local_gpus, loop_name
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.specs.verl import EXTERNAL_MODULES_VARIABLE
 
@@ -35,7 +36,6 @@ RL_CONFIG = "ppo_trainer"
 CHECK_MODULE = "jobs.engines.verl_ray.config_check"
 UNNAMED_RUN = Path("RUN")
 """Placeholder for the run directory of a run that does not exist yet."""
-GPU_FOLDER = Path("/dev")
 _CHECK_SECONDS = 120.0
 _SEQUENCE_PARALLEL = re.compile(r"ulysses_sequence_parallel_size['\"]?\s*[=:]\s*(\d+)")
 _VOCABULARY_BLOCK = 64
@@ -151,7 +151,8 @@ def check_run_overrides(spec: TrainSpec) -> None:
     """
     plain = spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": ()})})
     decided = run_overrides(plain, UNNAMED_RUN)
-    check_overrides(spec.verl.overrides, decided, READ if spec.sft is None else None)
+    read, unread = (READ, UNREAD) if spec.sft is None else (None, SFT_UNREAD)
+    check_overrides(spec.verl.overrides, decided, read, unread)
 
 
 def check_parallelism(spec: TrainSpec) -> None:
@@ -224,11 +225,10 @@ def check_machine(spec: TrainSpec) -> None:
         if EXTERNAL_MODULES_VARIABLE not in os.environ:
             raise SpecError("verl trains on GPUs; set it to auto, or engine to embedded.", "model.device")
         return
-    num_wanted = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
-    num_gpus = sum(1 for _ in GPU_FOLDER.glob("nvidia[0-9]*"))
+    num_wanted, num_gpus = local_gpus(spec), len(list_gpus())
     if num_gpus < num_wanted:
         raise SpecError(
-            f"the run needs {num_wanted} NVIDIA GPUs and this machine has {num_gpus}; lower it, "
+            f"the run needs {num_wanted} NVIDIA GPUs and may use {num_gpus} of this machine; lower it, "
             "name a cluster in verl.ray.address, or set engine to embedded for a small model.",
             "verl.gpus_per_node",
         )

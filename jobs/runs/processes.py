@@ -93,6 +93,11 @@ def works_on(identity: ProcessIdentity, attempt_path: Path) -> bool:
     return any(_variable_of(pid, ATTEMPT_VARIABLE) == attempt for pid in group_members(identity))
 
 
+def variable_of(identity: ProcessIdentity, name: str) -> str | None:
+    """Return an environment variable that a living process was started with, None where there is none."""
+    return _variable_of(identity.pid, name) if is_alive(identity) else None
+
+
 def signal_name(number: int) -> str:
     """Return the name of a signal, or its number where it has no name."""
     try:

@@ -94,3 +94,16 @@ def loop_name(spec: JobSpec) -> str:
     if not isinstance(spec, TrainSpec):
         return spec.kind
     return spec.engine if spec.sft is None else f"{spec.engine} sft"
+
+
+def local_gpus(spec: JobSpec) -> int:
+    """Return how many GPUs of this machine a job uses, if the machine has some."""
+    if isinstance(spec, JudgeSpec) or spec.model.device == "cpu":
+        return 0
+    if isinstance(spec, EvalSpec):
+        return 0 if spec.server is not None else 1
+    if spec.engine != "verl":
+        return 1
+    if spec.verl.joins_cluster:
+        return 0
+    return spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)

@@ -95,7 +95,7 @@ class RaySpec(Spec):
     allow_unauthenticated: bool = False
     """Use a cluster on another machine that needs no token; anyone who can reach it can run programs on it."""
     environment: dict[VariableName, str] = Field(default_factory=dict)
-    """Environment variables of the job on the cluster; the run's folder stores them, so secrets are refused."""
+    """Environment variables of verl's processes; the run's folder stores them, so secrets are refused."""
     working_dir: Path | None = None
     """Folder of this project on the cluster's machines; none is the folder of this installation."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from exgrpo_core.durable_files import is_disk_full
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.launchers.ray_jobs import RayJobsLauncher
+from jobs.machine.hardware import list_gpus
 from jobs.runs.attempts import write_outcome_of_lost
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import (
@@ -22,6 +23,7 @@ from jobs.runs.directory import (
 )
 from jobs.runs.journal import Journal, add_request, waited_for
 from jobs.runs.state import RunState, read_contact, read_state
+from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SingleInstance
@@ -78,6 +80,7 @@ class Supervisor:
         self._waiting: dict[str, int] = {}
         self._waits_for: dict[str, str | None] = {}
         self._watches: dict[str, Watch] = {}
+        self._is_gpu_awaited = False
         self._last_errors: dict[str, str] = {}
         self._unrecorded: set[str] = set()
 
@@ -165,7 +168,7 @@ class Supervisor:
 
     def _start_waiting(self) -> set[str]:
         """Start waiting runs in the order of requests, up to the limit; return those no longer waiting."""
-        before = {*self._waiting}
+        before, self._is_gpu_awaited = {*self._waiting}, False
         for run_id in [*self._waiting]:
             if run_id not in self._runs:
                 del self._waiting[run_id]  # its folder was removed; if it returns, a resume queues it again
@@ -184,17 +187,34 @@ class Supervisor:
         if hold:
             self._refuse(run, hold)
         elif not is_over:
-            if len(self._watches) >= self._settings.max_running:
+            if len(self._watches) >= self._settings.max_running or (gpus := self._free_gpus(run)) is None:
                 return
-            self._start(run)
+            self._start(run, gpus)
         del self._waiting[run.run_id]
 
-    def _start(self, run: RunDirectory) -> None:
+    def _free_gpus(self, run: RunDirectory) -> tuple[str, ...] | None:
+        """Return the GPUs that a run gets, the emptiest first; None while it waits for them, or behind one that does.
+
+        It gets none if it uses none, or more than there are, which its worker refuses.
+        """
+        try:
+            num_wanted = local_gpus(run.job_spec())
+        except SpecError:
+            return ()  # the worker reports the error
+        gpus = sorted(list_gpus(), key=lambda gpu: gpu.used_bytes) if num_wanted else []
+        if num_wanted > len(gpus):
+            return ()
+        held = {name for watch in self._watches.values() if isinstance(watch, AttemptWatch) for name in watch.gpus}
+        free = [gpu.visible_name for gpu in gpus if gpu.visible_name not in held]
+        self._is_gpu_awaited |= num_wanted > len(free)
+        return None if num_wanted and self._is_gpu_awaited else tuple(free[:num_wanted])
+
+    def _start(self, run: RunDirectory, gpus: tuple[str, ...]) -> None:
         attempt = self._requested_attempts[run.run_id]
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)
             try:
-                watch = watch_to_start(run, attempt, self._settings.stop_policy, self._launcher)
+                watch = watch_to_start(run, attempt, self._settings.stop_policy, self._launcher, gpus)
                 self._watches[run.run_id] = watch
                 watch.start()
             except (LaunchError, OSError, ValueError) as error:
@@ -277,14 +297,16 @@ def _open(runs_root: Path, run_id: str) -> RunDirectory | None:
         return None
 
 
-def watch_to_start(run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher) -> Watch:
+def watch_to_start(
+    run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher, gpus: tuple[str, ...]
+) -> Watch:
     """Return the watch that starts an attempt, on this machine or on the Ray cluster that the specification names."""
     try:
         spec = run.job_spec()
     except SpecError:
-        return AttemptWatch(run, attempt, policy, local)  # the worker reports the error
+        return AttemptWatch(run, attempt, policy, local, gpus)  # the worker reports the error
     if not isinstance(spec, TrainSpec) or spec.engine != "verl" or spec.verl.ray.address is None:
-        return AttemptWatch(run, attempt, policy, local)
+        return AttemptWatch(run, attempt, policy, local, gpus)
     return _ray_watch(run, attempt, policy, local, spec)
 
 

@@ -6,10 +6,11 @@ import time
 from dataclasses import dataclass
 
 from jobs.launchers.local import LocalLauncher
+from jobs.machine.hardware import VISIBLE_VARIABLE
 from jobs.runs.attempts import LOCK_FILE, AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.runs.control import DEFAULT_GRACE_SECONDS, RunStatus, stop_grace
 from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import FileLock, ProcessIdentity, is_alive, signal_group, signal_leader, works_on
+from jobs.runs.processes import FileLock, ProcessIdentity, is_alive, signal_group, signal_leader, variable_of, works_on
 from jobs.runs.state import end_without_outcome, has_worker
 
 logger = logging.getLogger(__name__)
@@ -62,12 +63,21 @@ class StopClock:
 class AttemptWatch:
     """Watches one attempt; after a restart of the supervisor a new watch continues from files alone."""
 
-    def __init__(self, run: RunDirectory, attempt: int, policy: StopPolicy, launcher: LocalLauncher) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        attempt: int,
+        policy: StopPolicy,
+        launcher: LocalLauncher,
+        gpus: tuple[str, ...] | None = None,
+    ) -> None:
+        """Without `gpus` those of an attempt that was started before are in its worker's environment."""
         self.run = run
         self.attempt = attempt
         self._path = run.attempt_path(attempt)
         self._policy = policy
         self._launcher = launcher
+        self._gpus = gpus
         self._worker: ProcessIdentity | None = None
         self._is_terminated = False
         self._is_killed = False
@@ -79,13 +89,21 @@ class AttemptWatch:
         """Whether the outcome is written; processes of the attempt may still be ending."""
         return read_outcome(self._path) is not None
 
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs that the attempt has for itself."""
+        if self._gpus is None and (worker := self._find_worker()) is not None:
+            names = variable_of(worker, VISIBLE_VARIABLE)
+            self._gpus = tuple(names.split(",")) if names else ()
+        return self._gpus or ()
+
     def start(self) -> None:
         """Start the attempt's worker, once.
 
         Raises:
             LaunchError: It could not be started.
         """
-        self._worker = self._launcher.start(self.run, self.attempt)
+        self._worker = self._launcher.start(self.run, self.attempt, self.gpus)
 
     def close(self, timeout_seconds: float = 0.0) -> None:
         """Stop following the attempt, which continues."""

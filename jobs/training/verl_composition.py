@@ -97,10 +97,12 @@ def _open(
     from jobs.engines.verl_ray.session import WorkbenchVerlEngine, open_trainer
 
     refuse_remote_code(data.model_source)
+    # A job that was submitted to a cluster got its variables there.
+    variables = spec.verl.ray.environment if spec.verl.ray.address is None else {}
     with (
         open_reward(spec) as reward,
         open_reward_parts(reward, spec.data.rewards) as rewards,
-        open_trainer(config) as trainer,
+        open_trainer(config, variables) as trainer,
     ):
         # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
         tokenizer = load_tokenizer(data.model_source)

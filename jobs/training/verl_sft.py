@@ -132,6 +132,7 @@ class SftFollower:
         command += [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone"]
         command += [f"--nproc_per_node={self._spec.verl.gpus_per_node}", "-m", ENTRY_MODULE, *overrides]
         environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT), "VERL_FILE_LOGGER_PATH": str(self._metrics_path)}
+        environment |= self._spec.verl.ray.environment
         environment[STARTER_VARIABLE] = str(os.getpid())
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
 

@@ -25,7 +25,7 @@ def test_both_make_the_plug_in_known_to_verl():
     assert CORE["project"]["entry-points"] == MAIN["project"]["entry-points"]
 
 
-def test_it_asks_for_the_version_of_verl_that_the_workbench_has():
-    assert set(CORE["project"]["optional-dependencies"]["verl"]) <= set(
-        MAIN["project"]["optional-dependencies"]["verl"]
-    )
+def test_its_pairing_for_gpus_is_the_workbenchs():
+    pins = {line for line in read(Path("requirements/constraints-verl-gpu.txt")).splitlines() if "==" in line}
+    asked = {text.replace("[default]", "") for text in CORE["project"]["optional-dependencies"]["verl"]}
+    assert {text for text in asked if "==" in text} == pins - {"math-verify==0.9.0"}  # no grader comes with it

@@ -25,13 +25,10 @@ GENERATOR_VARIABLE = "VERL_ON_CPU_GENERATOR"
 _ACTOR, _REFERENCE = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
 _ROLLOUT = "actor_rollout_ref.rollout"
 OVERRIDES = (
-    f"{_ACTOR}.use_torch_compile=False",
     f"{_ACTOR}.fsdp_config.use_torch_compile=False",
-    f"{_ACTOR}.fsdp_config.dtype=float32",
     f"+{_ACTOR}.fsdp_config.mixed_precision.param_dtype=fp32",
     f"+{_ACTOR}.fsdp_config.mixed_precision.reduce_dtype=fp32",
     f"{_REFERENCE}.fsdp_config.model_dtype=fp32",
-    f"{_REFERENCE}.fsdp_config.dtype=float32",
     f"+{_REFERENCE}.fsdp_config.mixed_precision.param_dtype=fp32",
     f"+{_REFERENCE}.fsdp_config.mixed_precision.reduce_dtype=fp32",
     f"{_ROLLOUT}.dtype=float32",
@@ -48,7 +45,6 @@ OVERRIDES = (
 """Settings of verl's trainer: float32, eager code, and few processes."""
 SFT_OVERRIDES = (
     "engine.use_torch_compile=False",
-    "engine.dtype=float32",
     "+engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32}",
 )
 """Settings of verl's trainer of fine-tuning."""

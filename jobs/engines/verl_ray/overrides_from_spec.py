@@ -126,13 +126,11 @@ def _actor_settings(spec: TrainSpec) -> dict[str, Value]:
     config, high = spec.algorithm, spec.algorithm.clip_epsilon_high
     return {
         f"{_ACTOR}.strategy": "fsdp2",
-        f"{_ACTOR}.grad_clip": spec.optim.max_gradient_norm,
         f"{_ACTOR}.ppo_mini_batch_size": config.mini_batch_size,
         f"{_ACTOR}.ppo_epochs": 1,
         f"{_ACTOR}.shuffle": False,
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": spec.tokens_per_gpu,
-        f"{_ACTOR}.clip_ratio": config.clip_epsilon,
         f"{_ACTOR}.clip_ratio_low": config.clip_epsilon,
         f"{_ACTOR}.clip_ratio_high": config.clip_epsilon if high is None else high,
         f"{_ACTOR}.loss_agg_mode": _AGGREGATIONS[config.loss_aggregation],
@@ -240,6 +238,10 @@ def _local_ray_settings(spec: TrainSpec) -> dict[str, Value]:
     return {"ray_kwargs.ray_init.num_cpus": ray_cpus(num_gpus)}
 
 
+FSDP_UNREAD = (
+    "strategy", "forward_only", "turbo_config", "qat", "dtype", "use_orig_params", "wrap_policy.min_num_params",
+)  # fmt: skip
+"""Settings of verl's training engine that a role decides, or that are of FSDP's first version or other engines."""
 READ = frozenset(
     {
         # Training: memory, speed and number formats.
@@ -247,9 +249,7 @@ READ = frozenset(
         f"{_ACTOR}.optim",
         f"{_ACTOR}.ulysses_sequence_parallel_size",
         f"{_ACTOR}.pad_to_length",
-        f"{_ACTOR}.use_torch_compile",
         "actor_rollout_ref.ref.ulysses_sequence_parallel_size",
-        "actor_rollout_ref.ref.use_torch_compile",
         "actor_rollout_ref.ref.pad_to_length",
         *(
             f"{_MODEL}.{name}"
@@ -287,11 +287,7 @@ READ = frozenset(
 """Settings, and sections with all their settings, that an override may set: they take effect."""
 UNREAD = frozenset(
     {
-        *(
-            f"actor_rollout_ref.{role}.fsdp_config.{name}"
-            for role in ("actor", "ref")
-            for name in ("strategy", "forward_only", "turbo_config", "qat")
-        ),
+        *(f"actor_rollout_ref.{role}.fsdp_config.{name}" for role in ("actor", "ref") for name in FSDP_UNREAD),
         *(
             f"{_ACTOR}.optim.{name}"
             for name in ("optimizer", "optimizer_impl", "lr_warmup_steps_ratio", "total_training_steps")
@@ -302,19 +298,22 @@ UNREAD = frozenset(
 """Settings of the sections of `READ` that have no effect."""
 
 
-def check_overrides(overrides: Sequence[str], decided: Sequence[str], read: frozenset[str] | None = None) -> None:
+def check_overrides(
+    overrides: Sequence[str], decided: Sequence[str], read: frozenset[str] | None, unread: frozenset[str]
+) -> None:
     """Refuse overrides of settings that a field of the specification decides, or that the engine does not read.
 
     Args:
         overrides: Those of the user.
         decided: Those that the specification gives without them.
-        read: What the engine reads; None for all settings.
+        read: What the engine reads; None for all settings but `unread`.
+        unread: What it does not read, sections and settings of `read` among it.
 
     Raises:
         SpecError: One sentence, naming the settings.
     """
     fixed = [path for path in map(_path, decided) if read is None or ".".join(path) not in read]
-    refused = [".".join(path) for path in map(_path, overrides) if _is_refused(path, fixed, read)]
+    refused = [".".join(path) for path in map(_path, overrides) if _is_refused(path, fixed, read, unread)]
     if refused:
         raise SpecError(
             f"{', '.join(refused)} cannot be set: a field of the specification decides it, or it has no effect here; "
@@ -323,13 +322,12 @@ def check_overrides(overrides: Sequence[str], decided: Sequence[str], read: froz
         )
 
 
-def _is_refused(path: Sequence[str], fixed: Sequence[Sequence[str]], read: frozenset[str] | None) -> bool:
-    if any(_overlap(path, item) for item in fixed):
+def _is_refused(
+    path: Sequence[str], fixed: Sequence[Sequence[str]], read: frozenset[str] | None, unread: frozenset[str]
+) -> bool:
+    if any(_overlap(path, item) for item in (*fixed, *(name.split(".") for name in unread))):
         return True
-    if read is None:
-        return False
-    is_read = any(path[: name.count(".") + 1] == name.split(".") for name in read)
-    return not is_read or any(_overlap(path, name.split(".")) for name in UNREAD)
+    return read is not None and not any(path[: name.count(".") + 1] == name.split(".") for name in read)
 
 
 def _path(override: str) -> list[str]:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -30,6 +31,7 @@ from exgrpo_core.verl_plugin.settings import check_version
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 from jobs.engines.verl_ray.reward import describe_question
 from jobs.grading.reward_function import Response, Verdict
+from jobs.machine.engine_environments import NO_STATISTICS
 from jobs.machine.process_memory import collect_rarely
 from jobs.specs.verl import CLUSTER_VARIABLE, EXTERNAL_MODULES_VARIABLE, TEXT_AGENT_NAME
 
@@ -94,9 +96,13 @@ CONSOLE = "console"
 START_ATTEMPTS = 4
 PLUGIN = "exgrpo_core.verl_plugin.registration"
 _REMEDY = "`make verl-env`, on NVIDIA GPUs `make verl-env GPU=1`"
+SOCKET_FOLDER = "/tmp"
+"""Where verl puts sockets, whatever TMPDIR is."""
+MOST_FOLDER_BYTES = 32
+"""Longest path of Ray's folder: a socket's path may have 107 bytes, of which Ray's names take up to 67."""
 START_TIMEOUT = "timed out during startup"
-QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine"}
-"""Every process of verl warns of each training engine that is not installed."""
+QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine", NO_STATISTICS: "1"}
+"""Every process of verl warns of each training engine that is not installed; vLLM reports its use to its makers."""
 FORWARDED_VARIABLES = (
     "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "VERL_ENGINE_VENDOR", EXTERNAL_MODULES_VARIABLE, "OMP_NUM_THREADS",
     "TQ_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", ALLOWED_CODE_VARIABLE,
@@ -144,8 +150,8 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
 
 
 @contextmanager
-def open_trainer(config: DictConfig) -> Iterator[WorkbenchTrainer]:
-    """Start Ray and the trainer that `config` describes, and end both afterwards.
+def open_trainer(config: DictConfig, variables: Mapping[str, str] | None = None) -> Iterator[WorkbenchTrainer]:
+    """Start Ray and the trainer that `config` describes, and end both afterwards; verl's processes get `variables`.
 
     Raises:
         EngineError: This is not the version of verl that the plug-in is written for, or verl did not load the plug-in.
@@ -153,7 +159,7 @@ def open_trainer(config: DictConfig) -> Iterator[WorkbenchTrainer]:
     check_verl()
     OmegaConf.resolve(config)
     config.transfer_queue.enable = True
-    with ray_session(config):
+    with ray_session(config, variables or {}):
         tq.init(config.transfer_queue)
         try:
             trainer = WorkbenchTrainer(config)
@@ -175,20 +181,32 @@ def check_verl() -> None:
 
 
 @contextmanager
-def ray_session(config: DictConfig) -> Iterator[None]:
+def ray_session(config: DictConfig, variables: Mapping[str, str]) -> Iterator[None]:
     """Join the cluster that this job was submitted to, or start a local Ray and end it afterwards."""
-    options = _init_options(config)
     # Ray replaces the worker's signal handlers, through which a stop is requested.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     with ExitStack() as at_end:
         is_local = CLUSTER_VARIABLE not in os.environ
-        folder = TemporaryDirectory(prefix="exgrpo-ray-", ignore_cleanup_errors=True)
-        location = {"_temp_dir": at_end.enter_context(folder)} if is_local else {"address": "auto"}
+        folder = at_end.enter_context(_short_folder()) if is_local else ""
+        location = {"_temp_dir": folder} if is_local else {"address": "auto"}
         at_end.callback(ray.shutdown)
-        _start(options | location)
+        _start(_init_options(config, {"TMPDIR": folder, **variables} if is_local else variables) | location)
         for number, handler in handlers.items():
             signal.signal(number, handler)
         yield
+
+
+@contextmanager
+def _short_folder() -> Iterator[str]:
+    """Make a folder where temporary files belong, with a path that leaves room for the names of Ray's sockets."""
+    with TemporaryDirectory(prefix="exgrpo-ray-", ignore_cleanup_errors=True) as folder:
+        if len(os.fsencode(folder)) <= MOST_FOLDER_BYTES:
+            yield folder
+            return
+        with TemporaryDirectory(prefix="exgrpo-", dir=SOCKET_FOLDER) as short:
+            link = Path(short) / "ray"
+            link.symlink_to(folder)
+            yield str(link)
 
 
 def _start(options: dict[str, Any]) -> None:
@@ -205,12 +223,13 @@ def _start(options: dict[str, Any]) -> None:
             return
 
 
-def _init_options(config: DictConfig) -> dict[str, Any]:
-    """Return the options of `ray.init`, verl's defaults for its workers' environment included."""
+def _init_options(config: DictConfig, variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of `ray.init`, verl's defaults for its workers' environment and `variables` included."""
     runtime_env = get_ppo_ray_runtime_env(config)
     runtime_env["env_vars"] |= QUIET_VARIABLES | {
         name: os.environ[name] for name in FORWARDED_VARIABLES if name in os.environ
     }
+    runtime_env["env_vars"] |= variables
     runtime_env["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
     # Imports in verl's eight processes are half of a short run's time; `agent_loop` resets the collector.
     runtime_env["worker_process_setup_hook"] = f"{collect_rarely.__module__}.{collect_rarely.__qualname__}"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER, Value, attention_name, render_value
+from jobs.engines.verl_ray.overrides_from_spec import FSDP_UNREAD, VERL_FOLDER, Value, attention_name, render_value
 from jobs.specs.base import numpy_seed
 from jobs.specs.train import TrainSpec
 
@@ -13,6 +13,14 @@ DATASET_MODULE = "pkg://jobs.engines.verl_ray.sft_dataset"
 DATASET_CLASS = "DemonstrationDataset"
 DEMONSTRATIONS_FILE = "demonstrations.parquet"
 CHECKPOINTS_FOLDER = "sft"
+SFT_UNREAD = frozenset(
+    {
+        *(f"engine.{name}" for name in FSDP_UNREAD),
+        *(f"model.{name}" for name in ("tiled_mlp", "mtp", "lora")),
+        "data.balance_dp_token", "trainer.balance_batch", "trainer.seed",
+    }
+)  # fmt: skip
+"""Settings of verl's configuration for its SFT trainer, and sections of it, that have no effect."""
 
 
 def sft_run_overrides(
@@ -59,7 +67,6 @@ def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value
         "trainer.project_name": "exgrpo",
         "trainer.experiment_name": folder.parent.name,
         "trainer.logger": ["file"],
-        "trainer.seed": numpy_seed(spec.seed),
         # More epochs than needed; the number of steps ends the training.
         "trainer.total_epochs": spec.num_steps,
         "trainer.total_training_steps": spec.num_steps,

@@ -1,9 +1,17 @@
 """What `import verl` loads of the plug-in, in processes of their own."""
 
+import ast
+import importlib.util
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from tests.conftest import REPOSITORY
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
@@ -41,3 +49,80 @@ def test_parts_are_loaded_with_what_they_extend():
 @pytest.mark.parametrize("name", ["agent_loop", "engine", "fsdp_engine", "replay_trainer", "trainer"])
 def test_any_part_can_be_imported_first(name):
     run(f"import exgrpo_core.verl_plugin.{name}")
+
+
+STARTS = (
+    "verl.trainer.main_ppo", "verl.trainer.ppo.v1.trainer_sync", "verl.workers.engine_workers",
+    "verl.workers.engine.fsdp.transformer_impl", "verl.workers.rollout.llm_server", "verl.experimental.agent_loop",
+    "verl.experimental.reward_loop", "exgrpo_core.verl_plugin.replay_trainer", "exgrpo_core.verl_plugin.fsdp_engine",
+)  # fmt: skip
+"""What a run of stock verl with the plug-in imports first in its processes."""
+
+
+def test_the_extra_brings_all_that_verl_and_the_plug_in_import():
+    imported = {name.partition(".")[0] for name in imports_of(STARTS)} - {
+        *sys.stdlib_module_names,
+        "verl",
+        "exgrpo_core",
+    }
+    project = tomllib.loads((REPOSITORY / "exgrpo_core" / "pyproject.toml").read_text())["project"]
+    # vLLM, which is not installed here, brings more; verl imports these without it too.
+    brought = closure([*project["dependencies"], *project["optional-dependencies"]["verl"]])
+    distributions = packages_distributions()
+    missing = {name for name in imported if not brought & {item.lower() for item in distributions.get(name, [name])}}
+    assert {"uvicorn", "cachetools", "ray", "transfer_queue"} <= imported
+    assert missing == set()
+
+
+def imports_of(names) -> set[str]:
+    """Return the modules that modules of verl and of this project import at once, and those of these modules."""
+    roots = {"verl": Path(packages_folder("verl")), "exgrpo_core": REPOSITORY / "exgrpo_core"}
+    waiting, seen, found = [*names], set(), set()
+    while waiting:
+        name = waiting.pop()
+        package, _, rest = name.partition(".")
+        if name in seen or package not in roots:
+            continue
+        seen.add(name)
+        path = roots[package].joinpath(*rest.split(".") if rest else ())
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if not path.is_file():
+            continue
+        here = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for node in ast.parse(path.read_text()).body:
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                parents = here.split(".")[: len(here.split(".")) + 1 - node.level] if node.level else []
+                module = ".".join([*parents, *([node.module] if node.module else [])])
+                modules = [module, *(f"{module}.{alias.name}" for alias in node.names)]
+            found.update(modules)
+            waiting += modules
+    return found
+
+
+def packages_folder(name: str) -> str:
+    spec = importlib.util.find_spec(name)
+    return spec.submodule_search_locations[0]
+
+
+def closure(texts) -> set[str]:
+    """Return the names of the distributions that requirements bring, with their extras."""
+    waiting, brought = [(Requirement(text), ()) for text in texts], set()
+    seen = set()
+    while waiting:
+        requirement, extras = waiting.pop()
+        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in (*extras, "")):
+            continue
+        key = (requirement.name.lower(), frozenset(requirement.extras))
+        brought.add(requirement.name.lower())
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            needed = requires(requirement.name) or []
+        except PackageNotFoundError:
+            continue
+        waiting += [(Requirement(text), (*requirement.extras,)) for text in needed]
+    return brought

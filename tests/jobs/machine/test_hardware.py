@@ -43,6 +43,17 @@ def test_gpus_come_in_order_with_what_the_driver_tells(driver):
     assert not driver
 
 
+@pytest.mark.parametrize(
+    ("variable", "found"),
+    [("1", ["1"]), ("1,0", ["1", "0"]), ("", []), ("-1,0", []), ("0,2,1", ["0"]), ("GPU-a, MIG-b", ["GPU-a", "MIG-b"])],
+)
+def test_gpus_of_a_job_are_those_that_cuda_gives_it(driver, monkeypatch, variable, found):
+    monkeypatch.setattr(hardware.pynvml, "nvmlDeviceGetHandleByUUID", lambda _: 0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert [gpu.visible_name for gpu in list_gpus()] == found
+    assert not driver
+
+
 def test_a_gpu_or_a_driver_that_does_not_answer_is_left_out(driver, monkeypatch):
     def memory(index):
         if index == 0:

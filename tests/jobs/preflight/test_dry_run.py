@@ -4,6 +4,7 @@ import pytest
 
 from jobs.actions.queueing import queue_job
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
+from jobs.machine.hardware import GIB, Gpu
 from jobs.preflight import dry_run
 from jobs.preflight.dry_run import describe_plan, plan_run
 from jobs.preflight.machine_fit import check_machine, check_run_overrides, checked_config
@@ -152,9 +153,8 @@ def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:
 
 
 def test_a_machine_with_too_few_gpus_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("jobs.preflight.machine_fit.GPU_FOLDER", tmp_path)
-    for name in ("nvidia0", "nvidia1", "nvidiactl"):
-        (tmp_path / name).touch()
+    gpus = [Gpu(index, "H100", 0.0, 0, 80 * GIB) for index in range(2)]
+    monkeypatch.setattr("jobs.preflight.machine_fit.list_gpus", lambda: gpus)
     check_machine(machine_spec(2))
     for spec, counts in ((machine_spec(3), "3 NVIDIA GPUs"), (load_preset("paper-wildchat-if"), "8 NVIDIA GPUs")):
         with pytest.raises(SpecError, match=counts) as refused:

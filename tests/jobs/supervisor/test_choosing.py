@@ -1,9 +1,15 @@
+import psutil
 import pytest
 
 from jobs.actions import run_actions
+from jobs.actions.queueing import NewJob, write_job
+from jobs.machine.hardware import VISIBLE_VARIABLE, Gpu
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import RunStatus
+from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError
+from jobs.specs.verl import VerlSpec
+from jobs.supervisor import loop
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 
 pytestmark = pytest.mark.slow
@@ -48,3 +54,38 @@ def test_stop_in_the_queue_ends_a_waiting_run(bench: Bench):
 def test_a_job_that_is_not_there_cannot_be_waited_for(bench: Bench):
     with pytest.raises(SpecError, match="waits_for"):
         bench.submit(waiting_spec("nothing"))
+
+
+def verl_job(bench: Bench, num_gpus: int, num_steps: int = 500) -> str:
+    verl = {"gpus_per_node": num_gpus}
+    spec = toy_spec(num_steps).model_copy(update={"engine": "verl", "verl": VerlSpec(**verl)})
+    return write_job(bench.runs_root, NewJob(spec))
+
+
+def gpus_of(bench: Bench, run_id: str) -> set[str]:
+    return set(psutil.Process(bench.worker_pid(run_id)).environ()[VISIBLE_VARIABLE].split(","))
+
+
+def test_runs_get_gpus_for_themselves_in_the_order_of_requests_also_from_the_next_supervisor(bench: Bench, monkeypatch):
+    gpus = [Gpu(index, "H100", 0.0, 100 if index == 0 else 0, 100) for index in range(4)]
+    monkeypatch.setattr(loop, "list_gpus", lambda: gpus)
+    first, embedded = verl_job(bench, 2), bench.submit(toy_spec(500))
+    large, small = verl_job(bench, 3), verl_job(bench, 1, num_steps=2)
+    on_cpu = bench.submit(apply_settings(toy_spec(2), ["model.device=cpu"]))
+    bench.start(max_running=9)
+    bench.look_until(on_cpu, RunStatus.FINISHED)
+    bench.look_until(embedded, RunStatus.RUNNING)
+    assert (gpus_of(bench, first), gpus_of(bench, embedded)) == ({"1", "2"}, {"3"})
+    # The fourth would fit, but the third would then wait for ever.
+    assert {bench.status_of(large), bench.status_of(small)} == {RunStatus.QUEUED}
+    bench.supervisor.close()
+    bench.start(max_running=9)
+    run_actions.stop(bench.runs_root, embedded)
+    bench.look_until(embedded, RunStatus.STOPPED)
+    assert bench.status_of(large) is RunStatus.QUEUED
+    run_actions.stop(bench.runs_root, first)
+    bench.look_until(large, RunStatus.RUNNING)
+    assert len(gpus_of(bench, large)) == 3
+    bench.look_until(small, RunStatus.FINISHED)
+    run_actions.stop(bench.runs_root, large)
+    bench.look_until(large, RunStatus.STOPPED)

@@ -104,6 +104,12 @@ ROOT = "actor_rollout_ref"
         f"{ROOT}.actor.fsdp_config={{strategy:fsdp}}",
         f"{ROOT}.actor.optim.optimizer=SGD",
         f"{ROOT}.nccl_timeout=60",
+        f"{ROOT}.actor.use_torch_compile=False",
+        f"{ROOT}.ref.fsdp_config.dtype=float32",
+        f"{ROOT}.actor.fsdp_config.wrap_policy.min_num_params=9",
+        f"{ROOT}.model.tiled_mlp.enabled=True",
+        f"{ROOT}.rollout.multi_stage_wake_up=True",
+        "trainer.ray_wait_register_center_timeout=600",
         f"+{ROOT}.rollout.multi_turn.enable=True",
         f"{ROOT}.rollout.top_p=1",
         "data.shuffle=False",
@@ -115,6 +121,14 @@ ROOT = "actor_rollout_ref"
 def test_override_of_what_a_field_decides_or_without_effect_is_refused(word):
     with pytest.raises(SpecError, match=f"verl.overrides: {re.escape(word.partition('=')[0].lstrip('+'))} "):
         check_run_overrides(verl_spec(verl={"overrides": [word]}))
+
+
+@pytest.mark.parametrize("word", ["model.tiled_mlp.enabled=True", "engine.dtype=float32", "model.mtp={enable:True}"])
+def test_override_of_fine_tuning_without_effect_is_refused(word):
+    spec = load_preset("paper-sft").model_copy(update={"engine": "verl"})
+    with pytest.raises(SpecError) as refused:
+        check_run_overrides(spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": (word,)})}))
+    assert refused.value.fields == ("verl.overrides",)
 
 
 @pytest.mark.parametrize(

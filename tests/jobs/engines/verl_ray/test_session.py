@@ -1,13 +1,19 @@
 """The run's worker around verl: its version and loggers."""
 
 import json
+import os
+import subprocess
 import sys
 import warnings
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from exgrpo_core.errors import EngineError
-from tests.jobs.engines.verl_ray.engines import tiny_spec
+from jobs.engines.verl_ray.overrides_from_spec import verl_overrides
+from tests.conftest import REPOSITORY
+from tests.jobs.engines.verl_ray.engines import save_tiny_model, tiny_spec
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
@@ -19,7 +25,6 @@ def config(monkeypatch, tmp_path):
     def compose(*words):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from jobs.engines.verl_ray.overrides_from_spec import verl_overrides
             from jobs.engines.verl_ray.session import compose_config
 
             return compose_config([*verl_overrides(tiny_spec(tmp_path, 1), tmp_path / "run"), *words])
@@ -60,3 +65,67 @@ def test_verl_has_the_expected_version_and_loaded_the_plugin(monkeypatch):
     monkeypatch.delitem(sys.modules, session.PLUGIN)
     with pytest.raises(EngineError, match="did not load"):
         session.check_verl()
+
+
+SESSION = """
+import json, os, sys, types, warnings
+from multiprocessing.connection import Listener
+warnings.simplefilter("ignore")
+import ray
+from verl.utils.config import omega_conf_to_dataclass
+from exgrpo_core.verl_plugin.registration import job_name
+from jobs.engines.verl_ray.session import compose_config, ray_session
+
+config = compose_config(json.loads(sys.argv[1]))
+with ray_session(config, {"NCCL_SOCKET_IFNAME": "lo"}):
+    @ray.remote
+    def look():
+        sys.modules["verl.third_party.vllm"] = types.SimpleNamespace(VLLM_SLEEP_LEVEL=1)  # it asks for vLLM's version
+        from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
+        os.environ |= {"RANK": "0", "RAY_LOCAL_WORLD_SIZE": "1"}
+        with Listener(family="AF_UNIX"):
+            pass
+        parts = config.actor_rollout_ref
+        sender = ServerAdapter(*(omega_conf_to_dataclass(part) for part in (parts.rollout, parts.model)), None)
+        return os.environ["NCCL_SOCKET_IFNAME"], os.path.realpath(os.environ["TMPDIR"]), sender.zmq_handle
+    print("FOUND", json.dumps([*ray.get(look.remote()), job_name()]), flush=True)
+    sys.stdin.readline()
+"""
+
+
+def open_session(words: list[str], folder: Path) -> subprocess.Popen:
+    command = [sys.executable, "-P", "-c", SESSION, json.dumps(words)]
+    paths = f"{REPOSITORY}{os.pathsep}{folder.parent}"
+    environment = os.environ | {"TMPDIR": str(folder), "PYTHONPATH": paths}
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.timeout(600)
+def test_two_rays_on_one_host_live_under_any_temporary_folder_and_share_no_socket(tmp_path):
+    model = save_tiny_model(tmp_path / "model")
+    words = verl_overrides(tiny_spec(model, 1), tmp_path / "run")
+    words = [word for word in words if "custom_reward_function" not in word]
+    before = {*Path("/tmp").glob("exgrpo-*")}
+    (tmp_path / "vllm-0.dist-info").mkdir()  # verl asks whether vLLM is installed; senders do without
+    (tmp_path / "vllm-0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0\n")
+    folders = [tmp_path / name for name in ("short", "long" * 40)]
+    for folder in folders:
+        folder.mkdir()
+    with ExitStack() as at_end:
+        sessions = [at_end.enter_context(open_session(words, folder)) for folder in folders]
+        for session in sessions:
+            at_end.callback(session.kill)
+        lines = [next((line for line in session.stdout if line.startswith("FOUND")), "FOUND[]") for session in sessions]
+        for session in sessions:
+            session.communicate("\n")
+    found = [json.loads(line.removeprefix("FOUND")) for line in lines]
+    assert [session.returncode for session in sessions] == [0, 0]
+    handles = set()
+    for folder, (variable, temporary, handle, name) in zip(folders, found, strict=True):
+        assert variable == "lo"
+        assert Path(temporary).parent == folder.resolve()
+        assert handle == f"ipc:///tmp/rl-colocate-zmq-{name}-replica-0-rank-0.sock"
+        handles.add(handle)
+        assert [*folder.iterdir()] == []
+    assert len(handles) == 2
+    assert {*Path("/tmp").glob("exgrpo-*")} <= before
