@@ -11,9 +11,11 @@ from db.queries.benchmarks import list_scores
 from db.queries.code_analysis import code_lines, entropy_points, group_rates
 from db.queries.judging import list_judges
 from db.queries.metrics import last_metrics, list_evaluations, metric_series
+from db.rows.scores import BenchmarkScoreRow
 from exgrpo_core.config import CorrectnessRange
 from exgrpo_core.policy_optimization.mixed_batch import is_in_range
 from jobs.analysis.validity import tabulate_validity
+from jobs.evaluation.protocols import load_protocols
 from jobs.specs.train import ORACLE_SOURCES
 from jobs.studies.definition import Scale, Study
 
@@ -66,8 +68,11 @@ def held_out_curve(database: Database, run_id: str) -> dict[int, float]:
 
 
 def benchmark_scores(database: Database, run_id: str) -> Figures:
-    """Return the newest score of each benchmark on the run's last scored checkpoint, in percent, averages first."""
-    rows = list_scores(database, source_run_id=run_id, scheme=SCHEME)
+    """Return the score of each benchmark on the run's last scored checkpoint, in percent, averages first.
+
+    The newest with the paper's numbers of questions and samples counts, else the newest.
+    """
+    rows = sorted(list_scores(database, source_run_id=run_id, scheme=SCHEME), key=lambda row: not _is_the_papers(row))
     last_step = max((row.source_step or 0 for row in rows), default=0)
     scores: Figures = {}
     for row in rows:
@@ -77,6 +82,12 @@ def benchmark_scores(database: Database, run_id: str) -> Figures:
         name: fmean(scores[item] for item in names) for name, names in AVERAGES.items() if scores.keys() >= {*names}
     }
     return averages | {column: scores[name] for name, column in BENCHMARK_COLUMNS.items() if name in scores}
+
+
+def _is_the_papers(row: BenchmarkScoreRow) -> bool:
+    protocol = load_protocols().get(row.benchmark)
+    wanted = protocol and (protocol.num_questions, protocol.samples_per_question)
+    return wanted == (row.num_questions, row.samples_per_question)
 
 
 def _held_out(database: Database, run: MeasuredRun) -> Figures:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from exgrpo_core.errors import EngineError
-from jobs.engines.embedded.model import refuse_remote_code
+from jobs.engines.embedded.model import refuse_odd_files
 from jobs.engines.tokenizer import load_tokenizer
 from jobs.recording.loggers import FanOutRecorder
 from jobs.recording.recorder import RunRecorder
@@ -96,7 +96,7 @@ def _open(
     from exgrpo_core.verl_plugin.questions import find_end_tokens
     from jobs.engines.verl_ray.session import WorkbenchVerlEngine, open_trainer
 
-    refuse_remote_code(data.model_source)
+    refuse_odd_files(data.model_source)
     # A job that was submitted to a cluster got its variables there.
     variables = spec.verl.ray.environment if spec.verl.ray.address is None else {}
     with (

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from exgrpo_core.durable_files import link_or_copy
 from exgrpo_core.errors import EngineError
 from exgrpo_core.step_report import StepReport
-from jobs.engines.embedded.model import refuse_remote_code
+from jobs.engines.embedded.model import refuse_odd_files
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.tokenizer import load_tokenizer
 from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER
@@ -60,7 +60,7 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     try:
         newest = open_newest(run.checkpoints_path, lambda checkpoint: checkpoint)
         data = open_data(spec, control.stop_requested)
-        refuse_remote_code(data.model_source)
+        refuse_odd_files(data.model_source)
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
         log_first_prompt(questions, tokenizer)

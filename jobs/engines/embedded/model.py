@@ -3,7 +3,7 @@
 import copy
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -190,17 +190,32 @@ def _load_model(source: str, revision: str | None) -> PreTrainedModel:
     if (folder / ADAPTER_CONFIG).is_file():
         return merge_adapters(folder, _load_model(*read_base(folder)))
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
+    return load_weights(source, revision, dtype=torch.float32, use_safetensors=True)
+
+
+def refuse_odd_files(source: str) -> None:
+    """Refuse a model that another program will load: one with code, or in a folder with other weights than its own.
+
+    Raises:
+        EngineError: It is one.
+        OSError: It cannot be found.
+    """
+    refuse_remote_code(source)
+    if Path(source).is_dir():
+        load_weights(source, device_map="meta")
+
+
+def load_weights(source: str, revision: str | None = None, **options: object) -> PreTrainedModel:
+    """Return a model as transformers loads it; on the device "meta" its files are looked through alone.
+
+    Raises:
+        EngineError: They lack weights of the model, which transformers would draw at random, or hold further layers.
+        OSError, ValueError: They cannot be found or read.
+    """
     loaded: Any = AutoModelForCausalLM.from_pretrained(
-        source, dtype=torch.float32, use_safetensors=True, revision=revision, trust_remote_code=False,
-        output_loading_info=True,
-    )  # fmt: skip
+        source, revision=revision, trust_remote_code=False, output_loading_info=True, **options
+    )
     model, report = cast(tuple[PreTrainedModel, dict[str, set[str]]], loaded)
-    _refuse_other_weights(source, model, report)
-    return model
-
-
-def _refuse_other_weights(source: str, model: PreTrainedModel, report: Mapping[str, Iterable[str]]) -> None:
-    """Refuse files that lack weights of the model, which transformers would draw at random, or hold further layers."""
     own = {_DIGITS.sub("", name) for name in model.state_dict()}
     missing = sorted(report["missing_keys"])
     further = sorted(name for name in report["unexpected_keys"] if _DIGITS.sub("", name) in own)
@@ -214,6 +229,7 @@ def _refuse_other_weights(source: str, model: PreTrainedModel, report: Mapping[s
             f"model.source: {source} has weights of more layers than its config.json says, such as {further[0]}; take "
             "the config.json that belongs to them."
         )
+    return model
 
 
 def refuse_remote_code(source: str, revision: str | None = None) -> None:

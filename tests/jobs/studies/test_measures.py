@@ -12,7 +12,7 @@ from jobs.specs.train import RecordingSpec
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
-from tests.db.recorded_scores import event
+from tests.db.recorded_scores import event, record_scores
 from tests.jobs.judging.chain_runs import record_chains
 
 
@@ -50,6 +50,14 @@ def test_benchmark_scores_are_those_of_the_last_scored_checkpoint_with_complete_
     assert figures["ID Avg."] == pytest.approx((5 * 50 + 100) / 6)
     assert (figures["AIME24"], figures["ARC-c"]) == (50.0, 25.0)
     assert "OOD Avg." not in figures
+
+
+def test_a_quick_look_at_a_benchmark_does_not_replace_its_whole_score(database, tmp_path):
+    whole = event([16] * 30, samples_per_question=32)
+    for number, item in enumerate((whole, event([4] * 3), event([4], samples_per_question=4))):
+        record_scores(database, tmp_path / "runs", item, run_id=f"2026010{number + 1}-000000-e{number}")
+    figures = measure_run(database, load_study("ablations"), Scale.PAPER, MeasuredRun("run-1", {}))
+    assert figures["AIME24"] == 50.0
 
 
 def test_every_column_of_the_papers_scores_is_a_benchmark():

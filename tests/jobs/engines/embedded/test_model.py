@@ -6,7 +6,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
 from exgrpo_core.errors import EngineError
-from jobs.engines.embedded.model import load_policy, resolve_device, wrap_model
+from jobs.engines.embedded.model import load_policy, refuse_odd_files, resolve_device, wrap_model
 from tests.jobs.engines.tiny_models import END, VOCABULARY_SIZE, build_model, tiny_tokenizer
 from tests.jobs.preflight.test_data_preview import PANICS
 
@@ -33,6 +33,7 @@ def test_a_folder_of_half_precision_loads_as_a_packed_float32_policy(folder):
     assert policy.end_token_ids.tolist() == [END]
     assert {parameter.dtype for parameter in policy.model.parameters()} == {torch.float32}
     assert not policy.model.training
+    refuse_odd_files(str(folder))
 
 
 def test_a_model_with_its_own_code_is_refused_by_name_before_any_of_it_is_read(folder):
@@ -85,8 +86,9 @@ def test_weights_that_are_not_those_of_the_configuration_are_refused_by_name(tmp
     weights = {rename(name): value for name, value in load_file(tmp_path / "model.safetensors").items()}
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     edit_json(tmp_path / "config.json", num_hidden_layers=num_layers, layer_types=["full_attention"] * num_layers)
-    with pytest.raises(EngineError, match=named):
-        load_policy(str(tmp_path), CPU)
+    for look in (lambda: load_policy(str(tmp_path), CPU), lambda: refuse_odd_files(str(tmp_path))):
+        with pytest.raises(EngineError, match=named):
+            look()
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused(folder):
