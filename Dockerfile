@@ -21,6 +21,7 @@ ENV PATH=/srv/exgrpo/.venv/bin:$PATH \
     EXGRPO_RUNS_ROOT=/srv/state/runs \
     EXGRPO_CACHE_DIR=/srv/state/cache \
     HF_HOME=/srv/state/models \
+    EXGRPO_STOP_RUNS=1 \
     PYTHONDONTWRITEBYTECODE=1
 USER 1000:1000
 VOLUME /srv/state
@@ -48,6 +49,7 @@ ENV PATH=/srv/exgrpo/.venv/bin:$PATH \
     EXGRPO_RUNS_ROOT=/srv/state/runs \
     EXGRPO_CACHE_DIR=/srv/state/cache \
     HF_HOME=/srv/state/models \
+    EXGRPO_STOP_RUNS=1 \
     PYTHONDONTWRITEBYTECODE=1
 USER 1000:1000
 VOLUME /srv/state

@@ -27,7 +27,7 @@ BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l _
 # Files in the order of tests/conftest.py, the longest first.
 PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # They have environments of their own.
-ELSEWHERE := verl or verl_vllm or verl_gpu_pins
+ELSEWHERE := verl or verl_vllm or verl_gpu_pins or slurm
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 PINS := pyproject.toml requirements/constraints.txt
 VERL_VENV := .venv-verl
@@ -57,7 +57,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-faults test-faults-verl check bench
+.PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
 .PHONY: bench-gpu format fuzz
 .PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
 
@@ -114,6 +114,10 @@ test-verl-gpu-pins:  ## Run verl's tests with the versions for GPUs, without one
 	@$(MAKE) GPU=1 VERL_VENV=$(GPU_PINS_VENV) $(GPU_PINS_VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q -m 'verl or verl_gpu_pins' $(GPU_PINS_TESTS)
 	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q tests/jobs/preflight/test_verl_memory_shapes.py
+
+test-slurm: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Run Slurm's scripts on a real Slurm of two nodes on this machine; not part of `make test`
+	@.ci/tools slurm
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slurm tests/jobs/launchers
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	@failed=0; \

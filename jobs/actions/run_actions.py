@@ -14,7 +14,7 @@ from jobs.recording.log_damage import find_experience_damage
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, describe_resume, find_fault, list_steps
 from jobs.runs.control import RESUMABLE
 from jobs.runs.directory import RunDirectory, inside
-from jobs.runs.journal import Journal, JournalKind, waited_for
+from jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
 from jobs.runs.lookup import CommandError, open_run, run_names
 from jobs.runs.state import read_state
 from jobs.specs.any_job import JobSpec
@@ -83,9 +83,7 @@ def resume(runs_root: Path, run_id: str) -> str:
         raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.")
     damage = find_experience_damage(run)
     sentence = f"{describe_resume(run)} {describe_fault(damage) if damage else ''}".strip()
-    run.clear_stop()
-    Journal(runs_root).append(JournalKind.RESUME_ASKED, run_id, attempt=state.attempt + 1)
-    run.request_attempt(state.attempt + 1)
+    request_resume(run, state.attempt + 1)
     return sentence
 
 

@@ -145,20 +145,21 @@ def leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
 
 
 def follow(runs_root: Path, database_url: str | None, run_id: str) -> RunState:
-    """Show a run's progress until it has ended; Ctrl-C asks it to stop, a second one ends this command."""
+    """Show a run's progress until it has ended; Ctrl-C or SIGTERM asks it to stop, another Ctrl-C ends the command."""
     print_status(f"{run_id} (log: {runs_root / run_id / 'log.txt'})")
-    interrupts: list[float] = []
-    previous = signal.signal(signal.SIGINT, lambda _number, _frame: interrupts.append(time.monotonic()))
+    received: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, lambda sent, _frame: received.append(sent)) for number in numbers}
     follower = RunFollower(runs_root, database_url, run_id)
     has_requested_stop = False
     try:
         with RunProgress(runs_root, run_id) as progress:
             while not (state := follower.poll()).is_ended:
                 progress.show(state, follower)
-                if interrupts and not has_requested_stop:
+                if received and not has_requested_stop:
                     has_requested_stop = True
                     _request_stop(runs_root, run_id)
-                if len(interrupts) > 1:
+                if received.count(signal.SIGINT) > 1:
                     print_status(f"{run_id} continues without this command; `exgrpo stop {run_id}` ends it.")
                     raise typer.Exit(130)
                 time.sleep(POLL_SECONDS)
@@ -167,7 +168,8 @@ def follow(runs_root: Path, database_url: str | None, run_id: str) -> RunState:
         return state
     finally:
         follower.close()
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _request_stop(runs_root: Path, run_id: str) -> None:

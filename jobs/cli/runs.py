@@ -25,7 +25,7 @@ from jobs.actions.run_actions import read_job_spec
 from jobs.cli.following import exit_as, follow
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, print_result
 from jobs.runs import lookup
-from jobs.runs.control import RunStatus
+from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.lookup import find_run_id, open_run
 from jobs.runs.report import summarize_run
 from jobs.runs.state import read_state
@@ -117,9 +117,10 @@ def resume(
 ) -> None:
     """Queue a run again from its newest complete checkpoint, and say what experience it keeps."""
     run_id = find_run_id(runs_root, run)
-    sentence = run_actions.resume(runs_root, run_id)
-    if sentence:
-        typer.echo(sentence, err=True)
+    if not follows or read_state(open_run(runs_root, run_id)).status in RESUMABLE:
+        sentence = run_actions.resume(runs_root, run_id)
+        if sentence:
+            typer.echo(sentence, err=True)
     if follows:
         exit_as(follow(runs_root, database_url, run_id))
         return

@@ -35,7 +35,11 @@ LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"
 OPEN_FILE = ".open.html"
 """Leads the browser to the link: its token in the browser's command line would be seen by all users (`ps`)."""
+TOKEN_VARIABLE = "EXGRPO_TOKEN"
+END_SECONDS = 10.0
 _TIMEOUT_SECONDS = 0.2
+_POLL_SECONDS = 0.2
+_RESTART_SECONDS = 2.0
 
 
 class WorkbenchRunningError(UserError):
@@ -115,9 +119,6 @@ def _describe(runs_root: Path, record: WorkbenchRecord | None) -> str:
 
 logger = logging.getLogger(__name__)
 
-END_SECONDS = 10.0
-_POLL_SECONDS = 0.2
-_RESTART_SECONDS = 2.0
 _REFUSED = 2
 """Exit code of pages that said why they do not start."""
 _BOUND = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter"]
@@ -132,11 +133,13 @@ class Workbench:
         database_url: str | None,
         supervisor: Sequence[str],
         page_options: Sequence[str] = ("--host", "127.0.0.1", "--port", str(DEFAULT_PORT)),
+        end_seconds: float | None = END_SECONDS,
     ) -> None:
         self._runs_root = runs_root.resolve()
         self._folder = self._runs_root / WORKBENCH_FOLDER
         self._supervisor = supervisor
         self._page_options = page_options
+        self._end_seconds = end_seconds
         self._environment = {STARTER_VARIABLE: str(os.getpid())}
         if database_url is not None:
             self._environment[DATABASE_URL_VARIABLE] = database_url
@@ -166,7 +169,7 @@ class Workbench:
             if not self._must_end and pages.returncode not in {0, _REFUSED}:
                 logger.error("%s", _why_pages_ended(pages.returncode))
         finally:
-            _end([pages, supervisor])
+            _end([pages, supervisor], self._end_seconds)
             instance.release()
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -211,21 +214,22 @@ def _forward_output(pages: "subprocess.Popen[bytes]", opens_browser: bool, insta
         text = line.decode(errors="replace").rstrip()
         if text.startswith("http"):
             instance.record_link(text)
-        sys.stdout.write(text + "\n")
+        # Who gave the token knows it, and the log of a service is read by others.
+        sys.stdout.write((text.partition("?")[0] if os.environ.get(TOKEN_VARIABLE) else text) + "\n")
         sys.stdout.flush()
         if opens_browser and text.startswith("http"):
             opens_browser = False
             instance.open_browser(text)
 
 
-def _end(processes: "list[subprocess.Popen[bytes]]") -> None:
+def _end(processes: "list[subprocess.Popen[bytes]]", timeout_seconds: float | None) -> None:
     for process in processes:
         if process.poll() is None:
             process.terminate()
-    give_up_at = time.monotonic() + END_SECONDS
+    give_up_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     for process in processes:
         try:
-            process.wait(timeout=max(0.1, give_up_at - time.monotonic()))
+            process.wait(timeout=None if give_up_at is None else max(0.1, give_up_at - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -246,6 +250,12 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
             "step, evaluation and checkpoint if that is more.",
         ),
     ] = DEFAULT_GRACE_SECONDS,
+    stops_runs: Annotated[
+        bool,
+        typer.Option(
+            "--stop-runs", envvar="EXGRPO_STOP_RUNS", help="Its end also stops runs; the next start resumes them."
+        ),
+    ] = False,
     remote_host: Annotated[
         str | None,
         typer.Option("--allow-remote", metavar="ADDRESS", help="Listen beyond this machine: behind a TLS proxy only."),
@@ -258,10 +268,11 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
         typer.Option("--sign-in", metavar="FILE", help="OpenID provider and roles: people sign in, without a link."),
     ] = None,
 ) -> None:
-    """Start the supervisor and the pages; Ctrl-C ends both; runs continue."""
+    """Start the supervisor and the pages; Ctrl-C ends both; runs continue, or stop until the next start."""
     options = ["--port", str(port), "--host", remote_host or "127.0.0.1"]
     options += ["--allow-remote"] if remote_host is not None else []
     options += ["--sign-in", str(sign_in.absolute())] if sign_in is not None else []
     options += [option for name in allowed_hosts or () for option in ("--allow-host", name)]
-    supervisor = supervisor_command(runs_root, max_running, stop_grace)
-    raise typer.Exit(Workbench(runs_root, database_url, supervisor, options).serve(opens_browser))
+    supervisor = [*supervisor_command(runs_root, max_running, stop_grace), *(["--stop-runs"] if stops_runs else [])]
+    end_seconds = None if stops_runs else END_SECONDS
+    raise typer.Exit(Workbench(runs_root, database_url, supervisor, options, end_seconds).serve(opens_browser))

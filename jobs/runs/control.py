@@ -28,6 +28,9 @@ RESUMABLE = frozenset({RunStatus.STOPPED, RunStatus.FAILED, RunStatus.LOST})
 """States from which `resume` opens a new attempt."""
 
 
+INTERRUPTED = "A shutdown interrupted it; it continues when the workbench starts again."
+"""Why a run stopped without a user's request."""
+
 DEFAULT_GRACE_SECONDS = 120.0
 """A run that does not stop is ended by force after this long at the earliest."""
 _FACTOR = 2.0

@@ -28,6 +28,8 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 _STARTUP_BYTES = 1 << 16
 """Space for the log, the heartbeat, the outcome and the first events of an attempt."""
 _MAX_STEP = 2**31 - 1
+_SHUTDOWN = b"shutdown"
+"""What the file of a stop's request holds if no user asked for it."""
 _ATTEMPT = re.compile(r"[0-9]{4,9}")
 
 
@@ -316,11 +318,20 @@ class RunDirectory:
         """Return whether a stop is requested."""
         return self.stop_path.exists()
 
-    def request_stop(self) -> None:
-        """Request a stop at the next step boundary; a second call changes nothing."""
+    def request_stop(self, *, for_shutdown: bool = False) -> None:
+        """Request a stop at the next step boundary; a user's request counts more than one for a shutdown."""
         self.stop_path.parent.mkdir(exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            self.stop_path.touch(exist_ok=False)
+        if not for_shutdown:
+            self.stop_path.write_bytes(b"")
+        elif not self.stop_requested():
+            write_whole(self.stop_path, _SHUTDOWN)
+
+    def is_interrupted(self) -> bool:
+        """Return whether a shutdown requests the stop, after which the next supervisor resumes the run."""
+        try:
+            return self.stop_path.read_bytes() == _SHUTDOWN
+        except OSError:
+            return False
 
     def clear_stop(self) -> None:
         """Withdraw the request to stop."""

@@ -176,6 +176,13 @@ def add_request(requested: dict[str, int], entry: JournalEntry) -> bool:
     return True
 
 
+def request_resume(run: RunDirectory, attempt: int) -> None:
+    """Request an attempt of a run that has ended."""
+    run.clear_stop()
+    Journal(run.path.parent).append(JournalKind.RESUME_ASKED, run.run_id, attempt=attempt)
+    run.request_attempt(attempt)
+
+
 def waited_for(run: RunDirectory) -> str | None:
     """Return the id of the job that this one waits for: none once it keeps the model of that one.
 

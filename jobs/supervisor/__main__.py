@@ -24,7 +24,7 @@ WAIT_SECONDS = 1.0
 
 
 def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = None) -> int:
-    """Run the supervisor from a command line; SIGTERM and SIGINT end it, its runs continue."""
+    """Run the supervisor from a command line; SIGTERM and SIGINT end it; its runs continue, or stop first."""
     parser = argparse.ArgumentParser(prog="python -m jobs.supervisor", description="Start and watch runs.")
     parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
     parser.add_argument("--max-running", type=int, default=1, help="runs that may run at once")
@@ -33,6 +33,9 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
         type=float,
         default=DEFAULT_GRACE_SECONDS,
         help="seconds that a stop may take at least before the run is ended by force",
+    )
+    parser.add_argument(
+        "--stop-runs", action="store_true", help="a signal also stops runs; the next start resumes them"
     )
     parser.add_argument("--wait", action="store_true", help="wait while another supervisor has the folder")
     parser.add_argument("--until-idle", action="store_true", help="end when nothing runs and nothing waits")
@@ -59,6 +62,8 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
     alerts = watch_from_environment(options.runs_root, database_url)
     try:
         supervisor.run(lambda: bool(ends) or (options.until_idle and supervisor.is_idle and not index.is_behind))
+        if ends and options.stop_runs:
+            supervisor.interrupt_runs()
     finally:
         if alerts is not None:
             alerts.close()

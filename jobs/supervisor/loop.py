@@ -21,7 +21,7 @@ from jobs.runs.directory import (
     check_run_id,
     is_run_folder,
 )
-from jobs.runs.journal import Journal, add_request, waited_for
+from jobs.runs.journal import Journal, acting_as, add_request, request_resume, waited_for
 from jobs.runs.state import RunState, read_contact, read_state
 from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec
@@ -83,6 +83,7 @@ class Supervisor:
         self._is_gpu_awaited = False
         self._last_errors: dict[str, str] = {}
         self._unrecorded: set[str] = set()
+        self._is_ending = False
 
     @property
     def is_idle(self) -> bool:
@@ -125,6 +126,16 @@ class Supervisor:
                 return
             time.sleep(max(0.0, LOOP_SECONDS - (time.monotonic() - began_at)))
 
+    def interrupt_runs(self) -> None:
+        """Stop this machine's jobs with checkpoints and start none; the next supervisor resumes what was stopped."""
+        self._is_ending = True
+        while any(isinstance(watch, AttemptWatch) for watch in self._watches.values()):
+            for watch in self._watches.values():
+                if isinstance(watch, AttemptWatch):
+                    watch.run.request_stop(for_shutdown=True)
+            time.sleep(LOOP_SECONDS)
+            self.poll()
+
     def close(self) -> None:
         """Release the lock; running jobs continue."""
         for watch in self._watches.values():
@@ -163,11 +174,22 @@ class Supervisor:
             self._watches[run.run_id] = watch_to_adopt(run, attempt, policy, self._launcher)
 
     def _watch(self, run: RunDirectory) -> None:
-        if self._watches[run.run_id].poll() is not None:
-            self._watches.pop(run.run_id).close()
+        end = self._watches[run.run_id].poll()
+        if end is None:
+            return
+        self._watches.pop(run.run_id).close()
+        if end.status is RunStatus.STOPPED and run.is_interrupted() and not self._is_ending:
+            attempt = run.newest_attempt() + 1
+            with acting_as("the workbench"):
+                request_resume(run, attempt)
+            self._requested_attempts[run.run_id] = attempt
+            first = {run.run_id: attempt}  # before those that waited for it
+            self._waiting = first | self._waiting | first
 
     def _start_waiting(self) -> set[str]:
         """Start waiting runs in the order of requests, up to the limit; return those no longer waiting."""
+        if self._is_ending:
+            return set()
         before, self._is_gpu_awaited = {*self._waiting}, False
         for run_id in [*self._waiting]:
             if run_id not in self._runs:

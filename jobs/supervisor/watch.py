@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jobs.launchers.local import LocalLauncher
 from jobs.machine.hardware import VISIBLE_VARIABLE
 from jobs.runs.attempts import LOCK_FILE, AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
-from jobs.runs.control import DEFAULT_GRACE_SECONDS, RunStatus, stop_grace
+from jobs.runs.control import DEFAULT_GRACE_SECONDS, INTERRUPTED, RunStatus, stop_grace
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import FileLock, ProcessIdentity, is_alive, signal_group, signal_leader, variable_of, works_on
 from jobs.runs.state import end_without_outcome, has_worker
@@ -170,6 +170,8 @@ class AttemptWatch:
                 return write_outcome_of_lost(self._path, RunStatus.STOPPED, KILLED)
             exit_code = None if worker is None else self._launcher.exit_code(worker)
             end = end_without_outcome(has_started=worker is not None, exit_code=exit_code)
+            if end[0] is RunStatus.LOST and self.run.is_interrupted():
+                end = RunStatus.STOPPED, INTERRUPTED
             return write_outcome_of_lost(self._path, *end)
         finally:
             lock.release()

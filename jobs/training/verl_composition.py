@@ -48,7 +48,7 @@ def run_training(
         StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     _prepare_environment()
-    from ray.exceptions import RayError
+    from ray.exceptions import RayError, RayTaskError
 
     from jobs.engines.verl_ray.session import open_verl_loggers
 
@@ -63,7 +63,9 @@ def run_training(
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
     except RayError as error:
-        raise TrainingError(f"verl: {_last_line(error)} The whole traceback is in log.txt.") from error
+        # A task's own error would come again; any other means that a process or a machine died.
+        advice = "" if type(error) is RayTaskError else "Resume the run: it continues from its newest checkpoint. "
+        raise TrainingError(f"verl: {_last_line(error)} {advice}The whole traceback is in log.txt.") from error
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from jobs.runs.attempts import (
     write_outcome,
 )
 from jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
-from jobs.runs.control import Control, RunStatus, StoppedBeforeStartError, TrainingError
+from jobs.runs.control import INTERRUPTED, Control, RunStatus, StoppedBeforeStartError, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.processes import FileLock, peak_memory
 from jobs.specs.any_job import JobSpec, loop_name
@@ -169,9 +169,10 @@ def _run_attempt(
     except Exception as error:
         logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
         status, reason = RunStatus.FAILED, error_message(error)
-    reason = _record_end(recorder, status, reason)
+    if status is RunStatus.STOPPED and run.is_interrupted():
+        reason = INTERRUPTED
+    status, reason = _record_end(recorder, status, reason)
     clear_attempt()  # from here on a newer attempt must not end this process before it writes its outcome
-    status = RunStatus.FAILED if reason else status
     write_outcome(run.attempt_path(attempt), status, reason)
     logger.info("Peak memory of this process: %.2f GB.", peak_memory() / 1e9)
     logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
@@ -189,22 +190,22 @@ def error_message(error: BaseException) -> str:
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
 
 
-def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> str:
-    """Write the last status event and return the reason, or that of a failed write."""
+def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> tuple[RunStatus, str]:
+    """Write the last status event and return status and reason, or those of a failed write."""
     if recorder is None:
-        return reason
+        return status, reason
     try:
         recorder.settle()
     except Exception as error:
         logger.exception("The last step cannot be recorded.")
-        status, reason = RunStatus.FAILED, reason or error_message(error)
+        status, reason = RunStatus.FAILED, (status is RunStatus.FAILED and reason) or error_message(error)
     try:
         recorder.status(status, reason)
         recorder.close()
     except Exception as error:
         logger.exception("The record of the run cannot be written.")
-        return reason or error_message(error)
-    return reason
+        return RunStatus.FAILED, (status is RunStatus.FAILED and reason) or error_message(error)
+    return status, reason
 
 
 def allow_open_files() -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.runs.control import RunStatus
+from jobs.runs.checkpoints import list_steps
+from jobs.runs.control import INTERRUPTED, RunStatus
 from jobs.runs.state import read_state
-from jobs.specs.train import TrainSpec
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import TrainSpec, load_preset
 from jobs.supervisor.instance import read_supervisor
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, wait_until
@@ -96,6 +98,8 @@ def test_interrupted_training_stops_with_a_checkpoint_and_a_followed_resume_goes
     result = run(bench.runs_root, "resume", "--follow", queued)
     assert result.returncode == 0, result.stderr
     assert read_state(bench.run_of(queued)).status is RunStatus.FINISHED
+    assert run(bench.runs_root, "resume", "--follow", queued).returncode == 0
+    assert bench.run_of(queued).attempts() == [1]
 
 
 def test_detached_training_is_looked_after_until_it_ends(bench: Bench, tmp_path):
@@ -165,6 +169,22 @@ def test_up_says_that_a_supervisor_runs_already_and_leaves_the_runs_to_it(bench:
     assert f"(pid {trainer.pid}" in errors
     trainer.kill()
     trainer.communicate(timeout=30)
+
+
+def test_up_that_stops_runs_gives_them_time_for_a_checkpoint_and_prints_no_token_that_it_was_given(bench: Bench):
+    changes = ("algorithm.batch_size=8", "data.num_questions=8", "num_steps=4000", "validation.interval=null")
+    run_id = bench.submit(apply_settings(load_preset("chains-exgrpo"), list(changes)))
+    environment = os.environ | {"EXGRPO_TOKEN": "a" * 16, "EXGRPO_STOP_RUNS": "1"}
+    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli", env=environment)
+    link = process.stdout.readline().strip()
+    assert urllib.request.urlopen(f"{link}?token={'a' * 16}", timeout=30).status == 200
+    bench.wait_for_step(run_id, 2)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, "a" * 16 in output + errors) == (0, False)
+    state = read_state(bench.run_of(run_id))
+    assert (state.status, state.reason) == (RunStatus.STOPPED, INTERRUPTED)
+    assert list_steps(bench.run_of(run_id).checkpoints_path) == [state.heartbeat.step]
 
 
 def test_killed_up_leaves_neither_pages_nor_supervisor(bench: Bench):

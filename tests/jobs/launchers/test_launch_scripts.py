@@ -1,4 +1,4 @@
-"""Scripts to take along, really run: on two machines of a made-up Slurm, and the shell's as a job of a Ray cluster."""
+"""The shell script to take along, really run as a job of a Ray cluster; of Slurm's see test_slurm.py."""
 
 import contextlib
 import json
@@ -21,20 +21,10 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
 from tests.jobs.engines.verl_ray.runs import MARK, RUN_SECONDS, marked, run_content, steps_of
 from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster, find_ray
-from tests.tools import free_port, report_missing
+from tests.tools import report_missing
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-SRUN = """#!/bin/bash
-# This machine plays all of them. As Slurm's own, it takes the job's tasks unless told, and starts each a node only.
-tasks=$SLURM_NTASKS nodes=0
-while [[ $1 == --* ]]; do
-    case $1 in --ntasks=*) tasks=${1#*=} ;; --nodes=*) nodes=${1#*=} ;; esac
-    shift
-done
-[ "$tasks" = "$nodes" ] || { echo "srun: $tasks tasks do not fit on $nodes nodes" >&2; exit 1; }
-exec "$@"
-"""
 Play = Callable[..., str]
 
 
@@ -80,23 +70,6 @@ def status_of(runs_root: Path) -> str | None:
     """Return how the only run of a root has ended."""
     outcome = read_outcome(only_run(runs_root).attempt_path(1))
     return None if outcome is None else str(outcome.status)
-
-
-def test_slurm_script_starts_ray_on_both_machines_and_trains_over_them(tmp_path: Path, play: Play):
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "srun").write_text(SRUN)
-    (programs / "srun").chmod(0o755)
-    output = play(
-        "bash",
-        keep(tmp_path, ScriptKind.SLURM, num_nodes=2, gpus_per_node=1),
-        PATH=f"{programs}:{os.environ['PATH']}",
-        SLURM_JOB_ID=str(free_port()),
-        SLURM_NTASKS="2",
-        SLURMD_NODENAME="this-machine",
-    )
-    assert output.count("Ray runtime started") == 2
-    assert status_of(tmp_path / "runs") == "finished"
 
 
 def submitted(folder: Path, cluster: RayCluster, num_steps: int) -> list[str]:

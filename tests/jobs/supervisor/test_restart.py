@@ -18,7 +18,8 @@ from db.connections.opening import open_database
 from db.queries.runs import get_run
 from jobs.actions import run_actions
 from jobs.runs.attempts import Heartbeat, write_heartbeat
-from jobs.runs.control import RunStatus
+from jobs.runs.checkpoints import list_steps
+from jobs.runs.control import INTERRUPTED, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import identify
 from jobs.runs.state import read_state
@@ -96,6 +97,42 @@ def test_ending_a_supervisor_leaves_its_run_going(bench: Bench):
     assert end(supervisor, signal.SIGINT) == 0
     step = bench.step_of(run_id)
     bench.wait_for_step(run_id, step + 5)
+
+
+def test_a_shutdown_interrupts_a_run_which_the_next_supervisor_resumes_before_it_starts_others(bench: Bench):
+    run_id, queued = bench.submit(toy_spec(5000)), bench.submit(toy_spec(5000))
+    run = bench.run_of(run_id)
+    supervisor = start_supervisor(bench.runs_root, "--stop-runs")
+    bench.wait_for_step(run_id, 3)
+    assert end(supervisor, signal.SIGTERM) == 0
+    state, (saved,) = read_state(run), list_steps(run.checkpoints_path)
+    assert (state.status, state.reason, state.heartbeat.step) == (RunStatus.STOPPED, INTERRUPTED, saved)
+    bench.start()
+    bench.look_until(run_id, RunStatus.RUNNING)
+    assert bench.status_of(queued) is RunStatus.QUEUED
+    bench.look_while(lambda: bench.step_of(run_id) <= saved, "a step of the second attempt")
+    run_actions.stop(bench.runs_root, run_id)
+    run.request_stop(for_shutdown=True)
+    bench.look_until(run_id, RunStatus.STOPPED)
+    assert (bench.reason_of(run_id), run.attempts()) == ("", [1, 2])
+    run_actions.stop(bench.runs_root, queued)
+    bench.look_until(queued, RunStatus.STOPPED)
+
+
+def test_a_run_that_is_killed_in_a_shutdown_is_resumed_from_its_newest_checkpoint(bench: Bench):
+    run_id = bench.submit(toy_spec(5000, "long-phases", checkpoint_interval=2))
+    run = bench.run_of(run_id)
+    supervisor = start_supervisor(bench.runs_root, "--stop-runs")
+    bench.wait_for_step(run_id, 3)
+    supervisor.terminate()
+    wait_until(run.is_interrupted, "the supervisor's request")
+    end(supervisor)
+    os.kill(bench.worker_pid(run_id), signal.SIGKILL)
+    assert list_steps(run.checkpoints_path) == [2]
+    bench.start()
+    bench.look_until(run_id, RunStatus.RUNNING)
+    bench.look_while(lambda: bench.step_of(run_id) < 3, "a step of the second attempt")
+    assert run.attempts() == [1, 2]
 
 
 def test_second_worker_of_an_attempt_leaves_without_touching_it(bench: Bench):
