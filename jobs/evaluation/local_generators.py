@@ -126,7 +126,7 @@ class VllmGenerator:
         # Log-probs at the sampling temperature, as the embedded engine gives them.
         self._model: Any = LLM(
             model=source, revision=spec.model.revision, seed=numpy_seed(spec.seed), trust_remote_code=False,
-            logprobs_mode="processed_logprobs",
+            logprobs_mode="processed_logprobs", tensor_parallel_size=spec.num_gpus, max_model_len=spec.context_tokens,
         )  # fmt: skip
         self._spec = spec
 

@@ -1,9 +1,10 @@
-"""What training on GPUs needs of a machine besides Python packages: a compiler, Python's headers, an attention kernel.
+"""What training on GPUs needs of a machine besides Python packages: driver, compiler, Python's headers, a kernel.
 
 `python -m jobs.machine.gpu_needs`, in verl's environment, prints what is there as JSON; with `fetch` it downloads the
 kernel into the cache of the Hugging Face hub and loads it.
 """
 
+import importlib.util
 import json
 import os
 import platform
@@ -17,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError
+from jobs.machine.hardware import driver_cuda
 
 KERNEL = "kernels-community/flash-attn2"
 """What transformers loads for `flash_attention_2` where the package flash-attn, of which no wheel fits, is missing."""
@@ -34,10 +36,16 @@ class GpuNeeds:
     """System packages by their names in Debian and Ubuntu; Triton compiles with them while a run trains."""
     has_kernel: bool
     """Whether the kernel of `verl.attention: flash` is in the hub's cache, for this version of torch."""
+    cuda: str | None = None
+    """Version of CUDA that torch is built for; None of a build for the CPU, or where torch is missing."""
 
     def problems(self, attention: str) -> list[str]:
         """Return a sentence with the remedy for each thing that training with this attention would miss."""
         problems = []
+        driver = driver_cuda()
+        # Of one major version, newer minor ones run on older drivers.
+        if self.cuda is not None and driver is not None and _major(self.cuda) > _major(driver):
+            problems.append(f"the NVIDIA driver is for CUDA {driver} and torch for {self.cuda}; install a newer driver")
         if self.missing_packages:
             names = " ".join(self.missing_packages)
             problems.append(f"the system packages {names} are missing, with which Triton compiles; install them")
@@ -51,7 +59,21 @@ class GpuNeeds:
 
 def read_needs() -> GpuNeeds:
     """Return what this interpreter and its machine lack; reads files only."""
-    return GpuNeeds(tuple(missing_packages()), has_kernel())
+    return GpuNeeds(tuple(missing_packages()), has_kernel(), torch_cuda())
+
+
+def torch_cuda() -> str | None:
+    """Return the version of CUDA that torch is built for, without importing it."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return None
+    version_file = Path(found.origin).with_name("version.py")
+    cuda = re.search(r"^cuda\b.*= '([\d.]+)'", version_file.read_text(encoding="utf-8"), re.MULTILINE)
+    return cuda[1] if cuda else None
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
 
 
 def missing_packages() -> list[str]:
@@ -92,7 +114,7 @@ def needs_of(python: str) -> GpuNeeds:
     try:
         program = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS, env=environment, check=True)
         needs = json.loads(program.stdout)
-        return GpuNeeds(tuple(needs["missing_packages"]), needs["has_kernel"])
+        return GpuNeeds(tuple(needs["missing_packages"]), needs["has_kernel"], needs["cuda"])
     except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
         raise EngineEnvironmentError(
             f"{python}: does not run ({type(error).__name__}); run `make verl-env GPU=1` again."

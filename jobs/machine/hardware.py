@@ -73,6 +73,17 @@ def _read_gpu(name: str) -> Gpu | None:
     return Gpu(index or 0, pynvml.nvmlDeviceGetName(handle), busy_percent, memory.used, memory.total, uuid)
 
 
+def driver_cuda() -> str | None:
+    """Return the newest version of CUDA that the driver runs, such as 13.0; None where there is no driver."""
+    try:
+        pynvml.nvmlInit()
+        number = int(pynvml.nvmlSystemGetCudaDriverVersion())
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return None
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
 CPU_INFO = Path("/proc/cpuinfo")
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 MIN_BFLOAT16_PARAMETERS = 2**25

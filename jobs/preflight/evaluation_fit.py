@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from jobs.preflight.chat_template import read_tokenizer
-from jobs.preflight.model_shapes import TOKENIZER_FILE, model_file, model_shape
+from jobs.preflight.model_shapes import TOKENIZER_FILE, check_split, model_file, model_shape
 from jobs.pretrained.sources import is_converted
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import SpecError
@@ -22,14 +22,17 @@ def check_fit(spec: EvalSpec, prompts: Sequence[str]) -> None:
     A model that a server holds, or that is not on this machine, refuses nothing here.
 
     Raises:
-        SpecError: They do not fit; the sentence says which length does.
+        SpecError: They do not fit, and the sentence says which length does; or vLLM cannot share the model.
         UnreadableFileError: The model's tokenizer is damaged.
     """
     shape = None if spec.server is not None else model_shape(spec.model.source, spec.model.revision)
-    if shape is None or shape.context >= spec.max_response_tokens + max(map(_most_tokens, prompts), default=1):
+    check_split(spec.model.source, shape, spec.num_gpus, "num_gpus")
+    limits = [spec.context_tokens, None if shape is None else shape.context]
+    context = min((limit for limit in limits if limit is not None), default=None)
+    if context is None or context >= spec.max_response_tokens + max(map(_most_tokens, prompts), default=1):
         return
     longest = max(_token_lengths(spec, prompts), default=1)
-    tokens_left = shape.context - longest
+    tokens_left = context - longest
     if tokens_left >= spec.max_response_tokens:
         return
     advice = (
@@ -39,7 +42,7 @@ def check_fit(spec: EvalSpec, prompts: Sequence[str]) -> None:
     )
     raise SpecError(
         f"the longest prompt ({longest:,} tokens) and an answer of {spec.max_response_tokens:,} "
-        f"do not fit into the model's context of {shape.context:,}; {advice}.",
+        f"do not fit into the context of {context:,}; {advice}.",
         "max_response_tokens",
     )
 

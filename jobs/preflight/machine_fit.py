@@ -24,7 +24,7 @@ from jobs.machine.gpu_needs import needs_of
 from jobs.machine.hardware import GB, list_gpus
 from jobs.preflight.disk_estimate import estimate_resources
 from jobs.preflight.memory_estimate import estimate_memory, known_gpu_bytes, training_state_bytes
-from jobs.preflight.model_shapes import ModelShape, model_shape
+from jobs.preflight.model_shapes import check_split, model_shape
 from jobs.specs.any_job import local_gpus, loop_name
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.specs.verl import EXTERNAL_MODULES_VARIABLE
@@ -38,8 +38,6 @@ UNNAMED_RUN = Path("RUN")
 """Placeholder for the run directory of a run that does not exist yet."""
 _CHECK_SECONDS = 120.0
 _SEQUENCE_PARALLEL = re.compile(r"ulysses_sequence_parallel_size['\"]?\s*[=:]\s*(\d+)")
-_VOCABULARY_BLOCK = 64
-"""vLLM pads the vocabulary to a multiple of it, and gives each GPU an equal part."""
 
 
 def check_disk(spec: TrainSpec, runs_root: Path) -> None:
@@ -170,33 +168,14 @@ def check_parallelism(spec: TrainSpec) -> None:
             "verl.overrides",
         )
     shape = model_shape(spec.model.source, spec.model.revision)
-    if num_gpus % sequence_parallel or (shape is not None and not _shares_heads(shape, sequence_parallel)):
+    if num_gpus % sequence_parallel or (shape is not None and not shape.shares_heads(sequence_parallel)):
         raise SpecError(
-            f"ulysses_sequence_parallel_size: expected a divisor of the {num_gpus} GPUs and of the attention heads"
-            f"{_heads(shape)}, got {sequence_parallel}.",
+            f"ulysses_sequence_parallel_size: expected a divisor of the {num_gpus} GPUs and of the model's attention "
+            f"heads, got {sequence_parallel}.",
             "verl.overrides",
         )
-    if spec.sft is None and shape is not None and not _splits(shape, spec.verl.tensor_parallel):
-        fitting = [str(size) for size in range(1, num_gpus + 1) if num_gpus % size == 0 and _splits(shape, size)]
-        raise SpecError(
-            f"vLLM cannot share {spec.model.source}{_heads(shape)} over {spec.verl.tensor_parallel} GPUs; choose "
-            f"{' or '.join(fitting)}.",
-            "verl.tensor_parallel",
-        )
-
-
-def _shares_heads(shape: ModelShape, size: int) -> bool:
-    """Whether so many GPUs get equal numbers of attention heads; key-value heads may be copied."""
-    return shape.heads % size == 0 and (shape.kv_heads % size == 0 or size % shape.kv_heads == 0)
-
-
-def _splits(shape: ModelShape, size: int) -> bool:
-    padded = -(-shape.vocabulary // _VOCABULARY_BLOCK) * _VOCABULARY_BLOCK
-    return _shares_heads(shape, size) and shape.intermediate % size == 0 and padded % size == 0
-
-
-def _heads(shape: ModelShape | None) -> str:
-    return "" if shape is None else f" ({shape.heads}, {shape.kv_heads} of keys and values)"
+    if spec.sft is None:
+        check_split(spec.model.source, shape, spec.verl.tensor_parallel, "verl.tensor_parallel")
 
 
 def run_overrides(spec: TrainSpec, run_path: Path) -> list[str]:

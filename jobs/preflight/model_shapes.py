@@ -21,6 +21,8 @@ _SIZES = (
     "max_position_embeddings", "head_dim",
 )  # fmt: skip
 _MAX_SIZE = 1 << 30
+_VOCABULARY_BLOCK = 64
+"""vLLM pads the vocabulary to a multiple of it, and gives each GPU an equal part."""
 _MADE_HERE = frozenset({CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
 """Small models that are made on this machine; their rotary positions go beyond the context that they were made for."""
 
@@ -79,6 +81,16 @@ class ModelShape:
         """Parameters that a run trains: all, or those of its adapters."""
         return self.parameters if model.lora is None else self.adapter_parameters(model.lora)
 
+    def shares_heads(self, num_gpus: int) -> bool:
+        """Whether so many GPUs get equal numbers of attention heads; those of keys and values may be copied."""
+        shares_keys = self.kv_heads % num_gpus == 0 or num_gpus % self.kv_heads == 0
+        return self.heads % num_gpus == 0 and shares_keys
+
+    def splits(self, num_gpus: int) -> bool:
+        """Whether vLLM can share one copy of the model among so many GPUs."""
+        padded = -(-self.vocabulary // _VOCABULARY_BLOCK) * _VOCABULARY_BLOCK
+        return self.shares_heads(num_gpus) and self.intermediate % num_gpus == 0 and padded % num_gpus == 0
+
     @property
     def cache_values_per_token(self) -> int:
         """Keys and values that one token adds to the cache."""
@@ -108,6 +120,22 @@ def model_file(source: str, name: str, revision: str | None = None) -> Path | No
     except HFValidationError:
         return None
     return Path(path) if isinstance(path, str) else None
+
+
+def check_split(source: str, shape: ModelShape | None, num_gpus: int, field: str) -> None:
+    """Refuse a number of GPUs over which vLLM cannot share a model, if its shape is known.
+
+    Raises:
+        SpecError: It cannot; the sentence names the nearest smaller number.
+    """
+    if shape is None or shape.splits(num_gpus):
+        return
+    fitting = next(size for size in range(num_gpus, 0, -1) if shape.splits(size))
+    raise SpecError(
+        f"vLLM cannot share {source}, with {shape.heads} attention heads and {shape.kv_heads} of keys and values, over "
+        f"{num_gpus} GPUs; choose {fitting}.",
+        field,
+    )
 
 
 def check_context(spec: TrainSpec) -> None:

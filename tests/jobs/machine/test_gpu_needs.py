@@ -4,10 +4,11 @@ import sys
 import sysconfig
 import tomllib
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 
-from jobs.machine import gpu_needs
+from jobs.machine import gpu_needs, hardware
 from jobs.machine.engine_environments import (
     GPU_PINS,
     PROJECT_ROOT,
@@ -15,7 +16,7 @@ from jobs.machine.engine_environments import (
     EngineEnvironmentError,
     verl_pins,
 )
-from jobs.machine.gpu_needs import FETCH_COMMAND, KERNEL, GpuNeeds, has_kernel, missing_packages, needs_of
+from jobs.machine.gpu_needs import FETCH_COMMAND, KERNEL, GpuNeeds, has_kernel, missing_packages, needs_of, torch_cuda
 
 DOCUMENT = (PROJECT_ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
 
@@ -77,6 +78,41 @@ def test_only_flash_needs_the_kernel():
     (kernel,), (packages,) = (GpuNeeds(*needs).problems("flash") for needs in (((), False), (("gcc",), True)))
     assert FETCH_COMMAND in kernel
     assert "gcc" in packages
+
+
+@pytest.mark.parametrize(
+    ("built_for", "driver", "is_too_old"),
+    [
+        ("13.0", 12080, True),
+        ("13.0", 13000, False),
+        ("13.1", 13000, False),
+        (None, 12080, False),
+        ("13.0", None, False),
+    ],
+)
+def test_a_driver_older_than_the_cuda_of_torch_is_told(monkeypatch, built_for, driver, is_too_old):
+    def version_of_driver():
+        if driver is None:
+            raise hardware.pynvml.NVMLError(hardware.pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        return driver
+
+    for name in ("nvmlInit", "nvmlShutdown"):
+        monkeypatch.setattr(hardware.pynvml, name, lambda: None)
+    monkeypatch.setattr(hardware.pynvml, "nvmlSystemGetCudaDriverVersion", version_of_driver)
+    problems = GpuNeeds((), has_kernel=True, cuda=built_for).problems("flash")
+    assert [problem.startswith("the NVIDIA driver is for CUDA 12.8 and") for problem in problems] == [True] * is_too_old
+
+
+def test_torch_says_without_an_import_which_cuda_it_is_built_for(monkeypatch, tmp_path):
+    import torch
+
+    assert torch_cuda() == torch.version.cuda
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").touch()
+    (tmp_path / "torch" / "version.py").write_text("cuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n")
+    found = SimpleNamespace(origin=str(tmp_path / "torch" / "__init__.py"))
+    monkeypatch.setattr(gpu_needs.importlib.util, "find_spec", lambda _: found)
+    assert torch_cuda() == "13.0"
 
 
 @pytest.mark.usefixtures("cache")

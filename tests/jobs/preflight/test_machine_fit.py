@@ -5,6 +5,7 @@ import pytest
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.machine.hardware import Gpu
 from jobs.preflight import machine_fit, memory_estimate
+from jobs.preflight.evaluation_fit import check_fit
 from jobs.preflight.machine_fit import (
     check_disk,
     check_embedded_device,
@@ -14,6 +15,7 @@ from jobs.preflight.machine_fit import (
     check_rollout,
 )
 from jobs.preflight.resolution import resolve
+from jobs.specs.evaluation import EvalSpec
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 from jobs.specs.verl import EXTERNAL_MODULES_VARIABLE
@@ -157,6 +159,10 @@ def test_a_copy_of_the_model_is_shared_by_as_many_gpus_as_divide_its_heads_and_m
 
     divisors = [size for size in range(1, gpus + 1) if gpus % size == 0]
     assert [size for size in divisors if not refuses(check_parallelism, spec(size))] == sizes
+    evaluated = EvalSpec(model={"source": source}, benchmarks=[{"name": "aime24"}], generator="vllm")
+    evaluated = evaluated.model_copy(update={"max_response_tokens": 9})
+    fits = [size for size in divisors if not refuses(check_fit, evaluated.model_copy(update={"num_gpus": size}), ["1"])]
+    assert fits == sizes
     sequence = f"{ACTOR}.ulysses_sequence_parallel_size={gpus + 1}"
     assert refuses(check_parallelism, spec(1, sequence)) == ("verl.overrides",)
 
