@@ -27,9 +27,9 @@ from tests.jobs.launchers.ray_cluster import find_ray
 from tests.jobs.supervisor.toy_bench import wait_until
 from tests.tools import free_ports, report_missing, require_tool
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-SECONDS = 300.0
+SECONDS = 600.0
 NODES = ("n1", "n2")
 CONFIGURATION = """
 ClusterName=test
