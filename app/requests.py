@@ -29,7 +29,7 @@ from jobs.machine import engine_environments, machine_report
 from jobs.machine.hardware import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, package_versions, read_machine
 from jobs.playground import process
-from jobs.preflight import data_preview, dry_run, launch_scripts, resolution
+from jobs.preflight import data_preview, dry_run, launch_scripts, local_sources, model_look, resolution
 from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
@@ -43,6 +43,7 @@ from jobs.runs.lookup import CommandError
 from jobs.specs import judging
 from jobs.specs import train as train_specs
 from jobs.specs.base import PARTS as REWARD_PARTS
+from jobs.specs.evaluation import EvalSpec
 from jobs.specs.presets import load_plain_yaml
 from jobs.specs.train import ORACLE_SOURCES, SpecError, TrainSpec, load_preset, preset_exists, preset_names
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
@@ -138,6 +139,12 @@ def _submit_judge(root: Path, content: dict[str, object]) -> str:
 def _evaluate(root: Path, target: str, fields: dict[str, object]) -> str:
     """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
     return queueing.queue_job(root, evaluations.plan_evaluation(root, target, fields, "form"))
+
+
+def _benchmark_notices(root: Path, run_id: str) -> list[str]:
+    """Return how the files of an evaluation's benchmarks are read, and what a user should know about them."""
+    spec = RunDirectory.open(root, run_id).job_spec()
+    return local_sources.benchmark_notices(spec.benchmarks) if isinstance(spec, EvalSpec) else []
 
 
 def _start_study_run(root: Path, pending: PendingRun, changes: Sequence[str] = ()) -> str:
@@ -292,11 +299,13 @@ delete = _admin(run_bin.delete)
 restore = _admin(run_bin.restore)
 empty_bin = _admin(run_bin.empty)
 evaluate = _operator(_evaluate)
+benchmark_notices = _read(_benchmark_notices)
 submit_judge = _operator(_submit_judge)
 start_study_run = _operator(_start_study_run)
 stop_study = _operator(_stop_study)
 start_probe = _operator(_start_probe)
 preview_data = _needs(Role.OPERATOR, data_preview.preview_data)
+first_look = _needs(Role.OPERATOR, model_look.first_look)
 chat = _operator(process.ask_models)
 
 # What users write down

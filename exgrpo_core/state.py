@@ -12,6 +12,7 @@ import numpy as np
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.config import ExGRPOConfig, RetiredRule
 from exgrpo_core.durable_files import write_whole
+from exgrpo_core.errors import FieldError
 from exgrpo_core.experience_management.question_stream import QuestionStream, RetiredSet
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT
@@ -100,12 +101,13 @@ class ExGRPOState:
         `keeps_later` adds the experience of all steps that were committed there.
 
         Raises:
-            ValueError: Fewer questions than a batch holds.
+            FieldError: Fewer questions than a batch holds.
         """
         if len(questions) < config.batch_size:
-            raise ValueError(
-                f"questions: expected at least batch_size = {config.batch_size}, got {len(questions)}; "
-                "lower algorithm.batch_size or give more questions."
+            raise FieldError(
+                f"expected at most the questions to train on ({len(questions)}), got {config.batch_size}; lower it or "
+                "give more questions.",
+                "algorithm.batch_size",
             )
         buffer = ReplayBuffer.open(directory, len(questions), config.rollouts_per_question, keeps_later)
         state = cls(questions, config, buffer, external)

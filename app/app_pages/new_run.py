@@ -76,6 +76,7 @@ with form:
     spec_form.show(state, where, checked.mistakes)
     if checked.spec is not None and not checked.mistakes:
         data_preview.show(checked.spec)
+        data_preview.show_look(checked.spec)
         data_preview.show_probe(checked.spec)
 form_state.keep_in_address(state)
 with summary, st.container(key="new-run-summary"):

@@ -18,12 +18,13 @@ from exgrpo_core.faults import Fault, FaultKind
 
 NUM_CURVE_POINTS = 40
 NUM_RECENT_STEPS = 20
-"""Steps without reward, or with an empty buffer, after which the run gets a health badge."""
+"""Steps without reward or gradient, or with an empty buffer, after which the run gets a health badge."""
 MIN_ENTROPY = 0.01
 """Nats; a policy below it has collapsed, as has one below `MIN_ENTROPY_SHARE` of its first entropy."""
 MIN_ENTROPY_SHARE = 0.05
 _SCORE = "reward/pass_at_1"
-_KEYS = (_SCORE, "reward/mean", "seconds/step", "policy/entropy", "buffer/num_questions", "buffer/num_retired")
+_LEFT = "batch/questions_left"
+_KEYS = (_SCORE, "reward/mean", "seconds/step", "policy/entropy", "buffer/num_questions", "buffer/num_retired", _LEFT)
 
 Curves = Mapping[str, Curve]
 """The metrics of `_KEYS` by name."""
@@ -91,15 +92,19 @@ def _health(connection: Connection, run_key: int, last_step: int, curves: Curves
     rewards = _recent(curves["reward/mean"], last_step)
     # Without rewards at all, as in supervised fine-tuning, this badge does not apply.
     has_no_reward = last_step >= NUM_RECENT_STEPS and bool(rewards) and not any(rewards)
+    num_left = _recent(curves[_LEFT], last_step)
+    has_no_gradient = last_step >= NUM_RECENT_STEPS and bool(num_left) and not any(num_left)
     badges = [
         ("no_reward", has_no_reward),
+        ("no_gradient", has_no_gradient and not has_no_reward),
         ("empty_buffer", _has_empty_buffer(connection, run_key, last_step, curves, has_no_reward)),
         ("entropy_collapse", _has_collapsed(curves["policy/entropy"])),
         ("not_finite", _has_step(connection, run_key, ~models.steps.c.is_finite)),
         ("all_retired", _has_all_retired(connection, run_key, curves)),
     ]
     health = [name for name, holds in badges if holds]
-    return [name for name in health if not (name == "empty_buffer" and "all_retired" in health)]
+    follows = {"empty_buffer", "no_gradient"} if "all_retired" in health else set()
+    return [name for name in health if name not in follows]
 
 
 def _has_empty_buffer(

@@ -25,7 +25,13 @@ from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.report import HEALTH_SENTENCES
 
 ALERTED_STATUSES = {RunStatus.FAILED.value: "failed", RunStatus.LOST.value: "was lost"}
-ALERTED_BADGES = {"stalled": "stalls", "entropy_collapse": "has collapsed", "empty_buffer": "has an empty buffer"}
+ALERTED_BADGES = {
+    "stalled": "stalls",
+    "no_reward": "earns no reward",
+    "no_gradient": "learns nothing",
+    "entropy_collapse": "has collapsed",
+    "empty_buffer": "has an empty buffer",
+}
 MAX_AGE = timedelta(days=1)
 """Older events are not sent when alerts are switched on or a supervisor restarts after a long time."""
 MIN_STALL = timedelta(minutes=15)
@@ -66,7 +72,9 @@ def _alert_events_of(row: RunRow, now: datetime) -> list[AlertEvent]:
     if row.status in ALERTED_STATUSES:
         event = ALERTED_STATUSES[row.status]
         events.append(_alert_event(row, f"{row.attempt}/{row.status}", event, row.status_reason))
-    for badge in row.health:
+    # Without reward nothing is stored either: one message is enough.
+    told = [badge for badge in row.health if badge != "empty_buffer" or "no_reward" not in row.health]
+    for badge in told:
         if badge in ALERTED_BADGES and (badge != "stalled" or _is_long_stalled(row, now)):
             # A run that continues after a stall may stall again, which is another event.
             moment = f"/{row.last_event_at}" if badge == "stalled" else ""

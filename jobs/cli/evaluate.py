@@ -19,6 +19,7 @@ from jobs.contamination.report import LARGE_OVERLAP, ContaminationReport, write_
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards
 from jobs.evaluation.protocols import protocol_of
+from jobs.preflight.local_sources import benchmark_notices
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.lookup import find_run_id, open_run
 from jobs.specs.judging import parse_judge_spec
@@ -57,6 +58,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
         _report_contamination(runs_root, target, spec, data, as_json)
         return
     run_id = queue_job(runs_root, spec)
+    for notice in benchmark_notices(spec.benchmarks):
+        print_status(notice)
     if detach:
         leave_to_supervisor(runs_root, database_url)
         print_json({"run_id": run_id}) if as_json else print_result(run_id)

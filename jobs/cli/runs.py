@@ -212,6 +212,8 @@ def _print_summary(summary: dict[str, Any]) -> None:
         print_result(f"damaged: {escape_control_characters(fault)}")
     if row["not_shown"]:
         print_result(escape_control_characters(row["not_shown"]))
+    for notice in summary["notices"]:
+        print_result(notice)
     if summary.get("stop"):
         print_result(summary["stop"])
     print_result(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")

@@ -24,6 +24,19 @@ def response_texts(
     return texts
 
 
+def unknown_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """Return the token for texts that a tokenizer does not know; None where it knows all, or gives it another meaning.
+
+    GPT-2's, which knows all bytes, is its end token too.
+    """
+    unknown = tokenizer.unk_token_id
+    if unknown is None:  # tokenizer.json may name one of its own
+        model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+        name = getattr(model, "unk_token", None)
+        unknown = None if name is None else tokenizer.convert_tokens_to_ids(name)
+    return None if unknown in {tokenizer.eos_token_id, tokenizer.bos_token_id} else cast(int | None, unknown)
+
+
 _PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
 """Tokenizers that follow their tokenizer.json exactly; for some model types AutoTokenizer adds tokens to them."""
 

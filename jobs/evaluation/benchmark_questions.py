@@ -15,6 +15,7 @@ from exgrpo_core.errors import first_line
 from exgrpo_core.types import Question
 from jobs.evaluation.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
 from jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
+from jobs.grading.gold_answers import gold_notices
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.specs.train import TrainSpec
 from jobs.tasks.questions import build_question, hash_question
@@ -164,7 +165,9 @@ def load_benchmark(choice: BenchmarkChoice, protocol: Protocol) -> LoadedBenchma
     _check_count(reading, len(questions), choice)
     chosen = questions[: choice.num_questions]
     num_samples = choice.samples_per_question or protocol.samples_per_question
-    notices = [*reading.notices, *_repeat_notices(origin, questions)]
+    to_compute = [item for item in chosen if item.answer_kind == "math"]
+    golds = [(f"row {rows_of[item.question_id][0]}", item.answer) for item in to_compute]
+    notices = [*reading.notices, *_repeat_notices(origin, questions), *gold_notices(origin, golds)]
     if len(chosen) < len(questions):
         notices.append(f"{origin}: {len(chosen):,} of {len(questions):,} questions are asked, the first ones.")
     return LoadedBenchmark(protocol, choice, chosen, num_samples, notices)

@@ -1,10 +1,6 @@
 """The plan of a run before it starts: settings, command, memory of each GPU and disk."""
 
-import hashlib
-import json
 import shlex
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +8,6 @@ from typing import Any
 import yaml
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
-from exgrpo_core.durable_files import write_whole
 from jobs.grading.rewards import TASKS
 from jobs.launchers.local import WORKER_MODULE
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
@@ -21,9 +16,9 @@ from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.preflight.machine_fit import UNNAMED_RUN
 from jobs.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
+from jobs.preflight.model_look import first_look, remembered_look
 from jobs.preflight.model_shapes import model_file, model_shape
 from jobs.preflight.resolution import resolve
-from jobs.pretrained.sources import cache_directory
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 
@@ -83,7 +78,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         notices.append(_describe_precision(spec, shape.parameters))
     if shape is None:
         notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
-    notices += [*_generation_notices(spec), *filter(None, [first_look(spec)])]
+    notices += [*_generation_notices(spec), *_look_notices(spec)]
     prompt = _first_prompt(spec, notices)
     return RunPlan(
         spec=spec.model_dump(mode="json"),
@@ -123,6 +118,11 @@ def _generation_notices(spec: TrainSpec) -> list[str]:
         f"{spec.model.source}: generation_config.json sets {', '.join(unused)} without `do_sample: true`, so programs "
         "that read it answer greedily; checkpoints keep the file as it is."
     ]
+
+
+def _look_notices(spec: TrainSpec) -> list[str]:
+    look = first_look(spec) if remembered_look(spec) is None else None  # what is remembered is said already
+    return [] if look is None else [look.sentence]
 
 
 def describe_plan(plan: RunPlan) -> str:
@@ -178,36 +178,3 @@ def _describe_memory(memory: MemoryEstimate, num_gpus: int) -> list[str]:
     head = f"Memory of each of {num_gpus} GPUs, {memory.parameters / 1e9:.2f} billion parameters:"
     lines = [f"  {name:<22} {size / GIB:8.1f} GiB  {note}".rstrip() for name, size, note in memory.parts]
     return [head, *lines, *([f"  Too little: {memory.shortage}."] if memory.shortage else [])]
-
-
-_PROGRAM = "jobs.engines.embedded.first_look"
-_SECONDS = 300.0
-
-
-def first_look(spec: TrainSpec) -> str | None:
-    """Return in one sentence what the look found; None of a model that is no folder on this machine, or for verl."""
-    folder = Path(spec.model.source)
-    if spec.engine != "embedded" or not (folder / "config.json").is_file():
-        return None
-    remembered = cache_directory() / "first_looks" / f"{_identity(folder)}.json"
-    try:
-        found = read_json(remembered)
-    except (OSError, UnreadableFileError):
-        command = [sys.executable, "-P", "-m", _PROGRAM, str(folder)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
-        except subprocess.SubprocessError as error:
-            return f"{folder}: could not be looked at ({error})."
-        remembered.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(remembered, done.stdout.splitlines()[-1].encode())
-        found = json.loads(done.stdout.splitlines()[-1])
-    if "error" in found:
-        return str(found["error"])
-    return f"{folder}: looked at; sampled and scored log-probs differ by {found['gap']:.2g} nats in the mean."
-
-
-def _identity(folder: Path) -> str:
-    """Return digits that change with the folder's files."""
-    states = ((path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file())
-    files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
-    return hashlib.sha256(repr((str(folder.resolve()), files)).encode()).hexdigest()[:16]

@@ -1,21 +1,24 @@
 """Local files that a specification names: checked and made absolute before a run is queued; code in them is refused."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from jobs.evaluation.benchmark_questions import load_benchmark
+from jobs.evaluation.protocols import protocol_of
 from jobs.grading.rewards import TASKS
 from jobs.preflight.chat_template import read_chat_template
 from jobs.preflight.model_shapes import CONFIG_FILE, model_file
 from jobs.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.specs.base import BenchmarkFields
-from jobs.specs.evaluation import EvalSpec
+from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
-from jobs.training.data_rows import DataError
+from jobs.training.data_rows import DataError, cached_data_set
 from jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
 from jobs.training.templates import TemplateName
 
@@ -53,20 +56,23 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
 
 
 def check_rows(spec: TrainSpec) -> list[str]:
-    """Return what a user should know about a file of questions, every row of which is checked; hub data is not read.
+    """Return what a user should know about a file of questions, every row of which is checked.
+
+    Data of the hub is read where it was loaded before on this machine; what is downloaded later is checked then.
 
     Raises:
         SpecError: It has a bad row, or too few questions; one sentence names file, row and field.
     """
     data = spec.data
-    if not os.path.isfile(data.source):
+    cached = None
+    if data.source in TASKS or not (os.path.exists(data.source) or (cached := cached_data_set(data.source))):
         return []
     num_all = None if data.num_questions is None else data.num_questions + data.num_held_out
     template = TemplateName(data.template)
     source = DataSource(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
-    file = os.stat(data.source)
+    file = os.stat(cached or data.source)
     try:
-        rows = _read_once(replace(source, num_questions=None), file.st_mtime_ns, file.st_size)
+        rows = _read_once(replace(source, num_questions=None), cached is not None, file.st_mtime_ns, file.st_size)
         check_count(source, len(rows.rows))
     except DataError as error:
         raise SpecError(str(error), "data.source") from None
@@ -84,10 +90,42 @@ def check_rows(spec: TrainSpec) -> list[str]:
     return [*rows.notices, *use_notices(source, len(used), len(rows.rows)), *system_notices(source, num_system)]
 
 
+def check_benchmarks(spec: TrainSpec) -> list[str]:
+    """Return what a user should know about the files of `validation.benchmarks`, every row of which is checked.
+
+    Raises:
+        SpecError: One has a bad row, or too few questions.
+    """
+    choices = [BenchmarkChoice(name=name, **dict(fields)) for name, fields in spec.validation.benchmarks.items()]
+    try:
+        return benchmark_notices(choices)
+    except DataError as error:
+        raise SpecError(str(error), "validation.benchmarks") from None
+
+
+def benchmark_notices(choices: Iterable[BenchmarkChoice]) -> list[str]:
+    """Return how the rows of benchmarks' local files are read, and what a user should know about them.
+
+    Raises:
+        DataError: One has a bad row, or too few questions.
+    """
+    found = []
+    for choice in choices:
+        if choice.source is not None and os.path.isfile(choice.source):
+            file = os.stat(choice.source)
+            found += _load_once(choice, file.st_mtime_ns, file.st_size)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _load_once(choice: BenchmarkChoice, _modified_at: int, _size: int) -> list[str]:
+    return load_benchmark(choice, protocol_of(choice)).notices
+
+
 @lru_cache(maxsize=1)
-def _read_once(source: DataSource, _modified_at: int, _size: int) -> Rows:
+def _read_once(source: DataSource, is_cached: bool, _modified_at: int, _size: int) -> Rows:
     """Return a file's rows, kept while the file stays as it is: a form asks after each change."""
-    return read_rows(source)
+    return read_rows(source, is_cached=is_cached)
 
 
 def with_model_source(spec: TrainSpec, source: str) -> TrainSpec:

@@ -11,7 +11,7 @@ from exgrpo_core.errors import FieldError, Mistake, UserError
 from jobs.evaluation.protocols import with_declared_benchmarks
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.preflight.chat_template import check_chat_template
-from jobs.preflight.local_sources import check_rows, with_absolute_sources, with_model_source
+from jobs.preflight.local_sources import check_benchmarks, check_rows, with_absolute_sources, with_model_source
 from jobs.preflight.machine_fit import (
     UNNAMED_RUN,
     check_disk,
@@ -26,6 +26,7 @@ from jobs.preflight.machine_fit import (
     config_name,
     run_overrides,
 )
+from jobs.preflight.model_look import check_remembered_look
 from jobs.preflight.model_shapes import check_context
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
@@ -126,6 +127,8 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
         preflight.spec = with_absolute_sources(preflight.spec)
     with preflight.collecting():
         check_context(preflight.spec)
+    with preflight.collecting(is_local=True):
+        preflight.notices += check_remembered_look(preflight.spec)
     for name in _chat_fields(preflight.spec):
         with preflight.collecting():
             check_chat_template(name, preflight.spec.model.source, spec.model.revision)
@@ -141,6 +144,8 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
         check_memory(preflight.spec)
     with preflight.collecting(is_local=True):
         preflight.notices += check_rows(preflight.spec)
+    with preflight.collecting(is_local=True):
+        preflight.notices += check_benchmarks(preflight.spec)
     with preflight.collecting(is_local=True, is_disk_space=True):
         check_disk(preflight.spec, runs_root)
     preflight.notices += _schedule_notices(preflight.spec)

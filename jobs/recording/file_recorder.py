@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime
@@ -9,14 +10,14 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
-from exgrpo_core.bounded_json import file_crc
+from exgrpo_core.bounded_json import UnreadableFileError, file_crc
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
 from exgrpo_core.types import Question, Trajectory
 from jobs.recording.event_codec import EventWriter
 from jobs.recording.recorder import EvaluationRecord
-from jobs.recording.trajectory_file import FILE_PREFIX, questions_table, trajectory_table, write_parquet
+from jobs.recording.trajectory_file import FILE_PREFIX, questions_table, read_questions, trajectory_table, write_parquet
 from jobs.runs.attempts import monotonic_utc_now
-from jobs.runs.control import RunStatus
+from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import RecordingSpec
 
@@ -66,7 +67,11 @@ class FileRecorder:
         self._writer.append("status", {"status": status.value, "reason": reason})
 
     def questions(self, questions: Sequence[Question], question_set: str) -> None:
-        """Record a question set; a later attempt refers to the file of the first."""
+        """Record a question set; a later attempt refers to the file of the first.
+
+        Raises:
+            TrainingError: That file has other prompts or gold answers.
+        """
         self.settle()
         if question_set in self._question_sets:
             return
@@ -77,6 +82,7 @@ class FileRecorder:
             path = self._attempt_path / name
             crc = write_parquet(questions_table(questions), path)
         else:
+            _refuse_changes(path, questions, question_set)
             crc = file_crc(path)
         fields = {"question_set": question_set, "file": self._relative(path), "file_crc": crc}
         self._writer.append("questions", fields)
@@ -198,6 +204,35 @@ class FileRecorder:
 
     def _relative(self, path: Path) -> str:
         return path.resolve().relative_to(self._run.path.resolve()).as_posix()
+
+
+def _refuse_changes(path: Path, questions: Sequence[Question], question_set: str) -> None:
+    """Refuse questions that are not those of an earlier attempt; a damaged file, which `verify` names, compares none.
+
+    Raises:
+        TrainingError: Prompts or gold answers changed.
+    """
+    try:
+        recorded = [_content(row) for row in read_questions(path)["questions"]]
+    except UnreadableFileError as error:
+        logger.warning("%s", error)
+        return
+    # As it would be read back: texts are stored in UTF-8.
+    given = [_content(row) for row in questions_table(questions).to_pylist()]
+    if given == recorded:
+        return
+    before, after = Counter(recorded), Counter(given)
+    num_changed = max((before - after).total(), (after - before).total())
+    what = f"{num_changed:,} of {len(recorded):,} questions have" if num_changed else "the questions have"
+    how = "another prompt or gold answer" if num_changed else "another order"
+    raise TrainingError(
+        f"data: {what} {how} in the set {question_set!r} than when the run began; resume it with the data and the "
+        "model of then, or start a new run."
+    )
+
+
+def _content(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["prompt_text"], row["answer"]
 
 
 def _step_fields(report: StepReport) -> dict[str, Any]:

@@ -40,7 +40,11 @@ class RunRecorder(Protocol):
         ...
 
     def questions(self, questions: Sequence[Question], question_set: str) -> None:
-        """Record the questions of `training` or `held_out`, once a run; a second call changes nothing."""
+        """Record the questions of `training`, `held_out` or a benchmark, once a run; a second call changes nothing.
+
+        Raises:
+            TrainingError: An earlier attempt recorded other prompts or gold answers.
+        """
         ...
 
     def step(self, report: StepReport) -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 from db.connections.session import Database
 from db.queries import benchmarks, buffer, metrics, runs
+from db.rows.display_names import escape_control_characters
 from db.rows.runs import EvaluationRow, RunRow, UnknownRunError
 from db.statistics.intervals import half_interval_95
 
 HEALTH_SENTENCES = {
     "no_reward": "no reward in the last 20 steps",
+    "no_gradient": "rollouts of each question earned the same in the last 20 steps",
     "empty_buffer": "the buffer holds no question, though questions are left to collect",
     "entropy_collapse": "the policy's entropy has collapsed",
     "not_finite": "a step had numbers that are not finite",
@@ -46,11 +48,12 @@ def report_run(database: Database, run_id: str) -> dict[str, Any]:
         "retired": int(last.get("buffer/num_retired", 0)),
         "replays": int(sum(point.value for point in series["replay/num_replayed"])),
         "health": [HEALTH_SENTENCES.get(badge, badge) for badge in row.health],
+        "notices": _notices(database, run_id),
     }
 
 
 def describe_report(report: dict[str, Any]) -> str:
-    """Return the report as one line."""
+    """Return the report as one line, and the newest notices of steps below it."""
     reason = f" ({report['reason']})" if report["reason"] else ""
     state = f"{report['status']}{reason}"
     parts = [f"{report['run_id']} {state}: {report['steps']} steps in {report['seconds']:.0f} s"]
@@ -63,7 +66,13 @@ def describe_report(report: dict[str, Any]) -> str:
         parts.append(f"health: {', '.join(report['health'])}")
     if report.get("peak_memory"):
         parts.append(f"peak memory {report['peak_memory'] / 1e9:.2f} GB")
-    return "; ".join(parts)
+    return "\n".join(["; ".join(parts), *report["notices"]])
+
+
+def _notices(database: Database, run_id: str) -> list[str]:
+    return [
+        f"step {item.step:,}: {escape_control_characters(item.text)}" for item in metrics.step_notices(database, run_id)
+    ]
 
 
 def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
@@ -78,6 +87,7 @@ def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
     return {
         "run": run,
         "metrics": metrics.last_metrics(database, run_id),
+        "notices": _notices(database, run_id),
         "evaluations": [dataclasses.asdict(item) | {"interval": _interval(item)} for item in evaluations],
         "benchmarks": [dataclasses.asdict(item) for item in benchmarks.list_scores(database, run_id=run_id)],
         "attempts": [dataclasses.asdict(item) for item in runs.list_attempts(database, run_id)],

@@ -12,10 +12,11 @@ import torch
 from exgrpo_core.errors import EngineError
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
-from jobs.engines.embedded.first_look import open_model
+from jobs.engines.embedded.first_look import MAX_GAP, open_model
 from jobs.engines.embedded.lora import LoraSettings
 from jobs.engines.embedded.model import PolicyModel, train_adapters
 from jobs.engines.embedded.update import OptimSettings
+from jobs.engines.tokenizer import unknown_token
 from jobs.grading.reward_function import RewardFunction
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import DamagedCheckpointError, open_newest
@@ -70,7 +71,10 @@ def run_sft(
             loaded = _load(spec, control.stop_requested, run.checkpoints_path, read_benchmarks)
             demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
             engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
-            components = RunComponents(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks)
+            components = RunComponents(
+                engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks,
+                unknown_token_id=unknown_token(loaded.policy.tokenizer),
+            )  # fmt: skip
             return SftLoop(spec, run.path, components, recorder, control).run(demonstrations, engine.imitate)
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
@@ -157,6 +161,8 @@ def _components(spec: TrainSpec, reward: RewardFunction, terms: RewardParts | No
         external,
         loaded.benchmarks,
         terms.take_metrics if terms else dict,
+        unknown_token(loaded.policy.tokenizer),
+        MAX_GAP[loaded.policy.compute_dtype],
     )
 
 

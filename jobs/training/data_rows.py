@@ -1,7 +1,9 @@
 """Rows of a data set in verl's schema, read and checked one by one before a run starts."""
 
+import glob
 import gzip
 import math
+import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +13,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from huggingface_hub.constants import HF_HOME
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.errors import InputError, first_line
@@ -34,6 +37,25 @@ def load_data_set(source: str, config: str | None = None, *, split: str, streams
     for protocol in known_implementations.keys() - _ALLOWED_PROTOCOLS:
         del known_implementations[protocol]
     return datasets.load_dataset(source, config, split=split, streaming=streams)
+
+
+def cached_data_set(source: str) -> Path | None:
+    """Return the folder of a hub's data set whose rows were loaded before on this machine, None of any other."""
+    cache = Path(os.environ.get("HF_DATASETS_CACHE") or Path(HF_HOME) / "datasets")
+    namespace = "".join(source.rpartition("/")[:2]).replace("/", "___")
+    if source.count("/") > 1 or not any(cache.glob(f"{glob.escape(namespace)}*")):
+        return None  # looked at first, since the library takes a second to load
+    builder = _cached_builder(source)
+    return None if builder is None else Path(builder.cache_dir)
+
+
+def _cached_builder(source: str) -> Any:  # noqa: ANN401 - the library's classes have no types
+    from datasets.packaged_modules.cache.cache import Cache
+
+    try:
+        return Cache(repo_id=source, dataset_name=source.rpartition("/")[2], version="auto", hash="auto")
+    except (OSError, ValueError):
+        return None
 
 
 COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
@@ -82,12 +104,17 @@ class DataRow:
 
 
 def iterate_raw_rows(
-    source: str, split: str, columns: Sequence[str] = COLUMNS, *, streams: bool = False
+    source: str,
+    split: str,
+    columns: Sequence[str] = COLUMNS,
+    *,
+    streams: bool = False,
+    is_cached: bool = False,
 ) -> Iterator[tuple[int, RawRow]]:
     """Yield (row number from 1, row) of a Parquet or JSON-lines file, a saved data set's folder or a hub data set.
 
     Rows have those of `columns` that exist; rows of JSON lines may have more. With `streams` only the rows that are
-    used of a hub data set are downloaded.
+    used of a hub data set are downloaded; with `is_cached` it is read as `cached_data_set` found it.
 
     Raises:
         DataError: It cannot be read.
@@ -100,7 +127,7 @@ def iterate_raw_rows(
     elif path.is_file():
         raise DataError(f"{source}: expected a file that ends in {', '.join(FILE_SUFFIXES)}.")
     else:
-        yield from _iterate_dataset(source, split, columns, streams)
+        yield from _iterate_dataset(source, split, columns, streams, is_cached)
 
 
 def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind) -> DataRow:
@@ -176,7 +203,9 @@ def _json_object(line: str, path: Path, number: int) -> RawRow:
     return row
 
 
-def _iterate_dataset(source: str, split: str, columns: Sequence[str], streams: bool) -> Iterator[tuple[int, RawRow]]:
+def _iterate_dataset(
+    source: str, split: str, columns: Sequence[str], streams: bool, is_cached: bool
+) -> Iterator[tuple[int, RawRow]]:
     import datasets
 
     try:
@@ -184,6 +213,8 @@ def _iterate_dataset(source: str, split: str, columns: Sequence[str], streams: b
             dataset = datasets.load_from_disk(source)[split]
         elif (Path(source) / "state.json").is_file():
             dataset = datasets.load_from_disk(source)
+        elif is_cached:
+            dataset = _cached_builder(source).as_dataset(split=split)
         else:
             dataset = load_data_set(source, split=split, streams=streams)
         if dataset.column_names:  # a stream may not know its columns before the first row

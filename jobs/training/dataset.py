@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from exgrpo_core.types import Question
+from jobs.grading.gold_answers import gold_notices
 from jobs.tasks.questions import build_question
 from jobs.training.data_rows import DataError, DataRow, DeclaredKind, check_row, iterate_raw_rows
 from jobs.training.templates import ControlTokenError, PromptTokenizer, TemplateName, encode_messages, render_prompt
@@ -50,22 +51,27 @@ class Rows:
         return [render_prompt(template, row.messages) for row in self.rows]
 
 
-def read_rows(source: DataSource) -> Rows:
+def read_rows(source: DataSource, *, is_cached: bool = False) -> Rows:
     """Read and check every row of the source; equal rows (as in expanded Avg@32 files) become one.
+
+    With `is_cached` a data set of the hub is read as it was loaded before on this machine.
 
     Raises:
         DataError: The source cannot be read, a row is bad, or two rows give one question different answers.
     """
     checked = (
         check_row(source.origin, number, raw, source.answer_kind)
-        for number, raw in iterate_raw_rows(source.source, source.split)
+        for number, raw in iterate_raw_rows(source.source, source.split, is_cached=is_cached)
     )
     rows, num_rows = _merge_equal_rows(source.origin, checked)
     if not rows:
         raise DataError(f"{source.origin}: has no rows.")
-    if num_rows == len(rows):
-        return Rows(rows, [])
-    return Rows(rows, [f"{source.origin}: {num_rows:,} rows hold {len(rows):,} questions; equal rows were merged."])
+    notices = gold_notices(
+        source.origin, [(f"row {row.number}", row.answer) for row in rows if row.answer_kind == "math"]
+    )
+    if num_rows != len(rows):
+        notices.append(f"{source.origin}: {num_rows:,} rows hold {len(rows):,} questions; equal rows were merged.")
+    return Rows(rows, notices)
 
 
 def encode_rows(

@@ -17,6 +17,7 @@ from jobs.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.runs.control import Control, Phase
 from jobs.specs.base import ValidationBenchmark
 from jobs.specs.train import TrainSpec
+from jobs.training.run_health import MAX_GAP
 from jobs.training.templates import PromptTokenizer
 
 
@@ -60,11 +61,23 @@ class RunComponents:
     """Questions of benchmarks that are scored during training, by the benchmark's name."""
     take_reward_metrics: Callable[[], dict[str, float]] = dict
     """Returns the means of the parts of the reward since the last call; none where it is the answer's alone."""
+    unknown_token_id: int | None = None
+    """The token in prompts for texts that the tokenizer does not know, where it has one."""
+    max_gap: float = MAX_GAP
+    """Most nats between log-probs of sampler and trainer, in the mean of the first step that has them."""
 
     def record_start(self, recorder: RunRecorder) -> None:
-        """Record the questions that the run begins with."""
-        recorder.questions(self.questions, "training")
-        recorder.questions(self.held_out, "held_out")
+        """Record the questions that the run trains on and is scored on, or compare them with those of its beginning.
+
+        Raises:
+            TrainingError: They changed since.
+        """
+        for question_set, questions in {
+            "training": self.questions,
+            "held_out": self.held_out,
+            **self.benchmarks,
+        }.items():
+            recorder.questions(questions, question_set)
 
 
 logger = logging.getLogger(__name__)

@@ -39,7 +39,7 @@ class SftLoop(AttemptLoop):
         indexes = batch_indexes(len(self.demonstrations), self.spec.algorithm.batch_size, step, self.spec.seed)
         metrics = self.imitate([self.demonstrations[item] for item in indexes])
         metrics["seconds/update"] = metrics["seconds/step"] = time.perf_counter() - began_at
-        self.recorder.step(StepReport(step, is_replay_open=False, groups=[], metrics=metrics))
+        self.record(StepReport(step, is_replay_open=False, groups=[], metrics=metrics))
         logger.info("step %d/%d: loss %.4f", step, self.spec.num_steps, metrics["loss/sft"])
 
     def write(self, checkpoint: Checkpoint) -> None:

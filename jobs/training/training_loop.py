@@ -33,6 +33,7 @@ from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 from jobs.training.run_components import RunComponents, Validator
+from jobs.training.run_health import RunHealth
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -49,6 +50,12 @@ class AttemptLoop(ABC):
         self.recorder = recorder
         self.control = control
         self.validator = Validator(spec, components, recorder, control)
+        self.health = RunHealth(
+            components.questions,
+            components.unknown_token_id,
+            components.max_gap,
+            requires_think_end=spec.data.requires_think_end,
+        )
         self.checkpoints = run_directory / "checkpoints"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
@@ -80,6 +87,18 @@ class AttemptLoop(ABC):
                 self._save(step)
                 saved_step = step
         return RunStatus.FINISHED
+
+    def record(self, report: StepReport) -> None:
+        """Record a step, with what a person should know of it.
+
+        Raises:
+            TrainingError: What was sampled is not what is trained.
+        """
+        self.health.look_at(report)
+        self.recorder.step(report)
+        for notice in report.notices:
+            logger.warning("step %d: %s", report.step, notice)
+        self.health.check_first_gap(report)
 
     def newest(self, read: Callable[[Checkpoint], T]) -> T | None:
         """Restore the engine from the newest whole checkpoint and return what `read` made of it, None without one."""
@@ -158,9 +177,7 @@ class TrainingLoop(AttemptLoop):
         report = exgrpo_step(self.state, self.components.engine, self.spec.algorithm)
         report.metrics.update(self.components.take_reward_metrics())
         self.later.add_to(report)
-        self.recorder.step(report)
-        for notice in report.notices:
-            logger.warning("step %d: %s", step, notice)
+        self.record(report)
         self._log_step(report.metrics, step)
 
     def write(self, checkpoint: Checkpoint) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.model import refuse_odd_files
-from jobs.engines.tokenizer import load_tokenizer
+from jobs.engines.tokenizer import load_tokenizer, unknown_token
 from jobs.recording.loggers import FanOutRecorder
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, RunStatus, TrainingError
@@ -121,7 +121,8 @@ def _open(
         benchmarks = read_benchmarks(spec, tokenizer)
         log_leaks(questions, benchmarks)
         take_metrics = rewards.take_metrics if has_parts else dict
-        yield RunComponents(engine, reward, questions, held_out, external, benchmarks, take_metrics)
+        unknown = unknown_token(tokenizer)
+        yield RunComponents(engine, reward, questions, held_out, external, benchmarks, take_metrics, unknown)
 
 
 def _prepare_environment() -> None:

@@ -5,6 +5,7 @@ trainer scores no answers; `exgrpo eval RUN@STEP` does.
 """
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.step_report import StepReport
 from jobs.engines.embedded.model import refuse_odd_files
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.tokenizer import load_tokenizer
+from jobs.engines.tokenizer import load_tokenizer, unknown_token
 from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_run_overrides
 from jobs.launchers.end_with_starter import STARTER_VARIABLE
@@ -35,7 +36,10 @@ from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.run_data import log_first_prompt, open_data
+from jobs.training.run_health import unknown_token_notices
 from jobs.training.training_loop import keep_checkpoint
+
+logger = logging.getLogger(__name__)
 
 METRIC_NAMES = {"train/loss": "loss/sft", "train/grad_norm": "optim/gradient_norm"}
 """verl's names of the recorded metrics, with this project's."""
@@ -64,6 +68,8 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
         log_first_prompt(questions, tokenizer)
+        for notice in unknown_token_notices(questions, unknown_token(tokenizer)):
+            logger.warning("%s", notice)
         write_demonstrations(read_demonstrations(spec, questions, tokenizer), folder / DEMONSTRATIONS_FILE)
     except (DataError, DamagedCheckpointError, EngineError) as error:
         raise TrainingError(str(error)) from error

@@ -122,4 +122,7 @@ def _submit(target: str, content: dict[str, object]) -> None:
         notice.show("error", "Not started", "Model: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
         return
     with notice.refusals("Not started"):
-        st.toast(f"Queued {requests.evaluate(target, content)}", icon=":material/check:")
+        run_id = requests.evaluate(target, content)
+        st.toast(f"Queued {run_id}", icon=":material/check:")
+        for text in requests.benchmark_notices(run_id):
+            st.caption(with_code(text))

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import requests, theme
 from app.components.widgets import figures, notice
-from app.formats import escape_control_characters, literal
+from app.formats import escape_control_characters, literal, with_code
 from app.requests import DataError, DataPreview, ProbeProcess, ProbeReport, TrainSpec
 
 _SECONDS = 60
@@ -26,6 +26,22 @@ def show(spec: TrainSpec) -> None:
             notice.show("info", "No preview", str(error))
             return
         _show(preview, spec.algorithm.max_prompt_tokens)
+
+
+def show_look(spec: TrainSpec) -> None:
+    """Show a fold with the first look at the model, which is taken when it is open and remembered."""
+    fold = st.expander("First look at the model", icon=":material/visibility:", key="first-look", on_change="rerun")
+    if not fold.open:
+        return
+    with fold:
+        with st.spinner("Generating and scoring a few tokens; large models take minutes"):
+            look = requests.first_look(spec)
+        if look is None:
+            st.caption("The model is not on this machine, or verl trains it: it is looked at when the run starts.")
+        elif look.is_good:
+            st.caption(with_code(look.sentence))
+        else:
+            notice.show("error", "This model cannot be trained", look.sentence)
 
 
 @st.cache_data(ttl=_SECONDS, show_spinner="Reading the first rows", max_entries=20)

@@ -39,6 +39,11 @@ STATES: dict[str, tuple[str, Colour, str]] = {
 
 HEALTH: dict[str, tuple[str, Colour, str]] = {
     "no_reward": ("no reward", "orange", "No rollout was correct for many steps, so there is nothing to learn from."),
+    "no_gradient": (
+        "no gradient",
+        "orange",
+        "All rollouts of each question earned the same for many steps, so rewards taught nothing.",
+    ),
     "empty_buffer": (
         "empty buffer",
         "orange",

@@ -31,6 +31,15 @@ def rewarded_once(report):
     report.metrics |= {"reward/mean": float(report.step == 5), "reward/pass_at_1": 0.0}
 
 
+def equal_groups(report):
+    report.metrics["batch/questions_left"] = float(report.step == 5)
+
+
+def equal_without_reward(report):
+    without_reward(report)
+    equal_groups(report)
+
+
 @pytest.mark.parametrize(
     ("change", "num_steps", "health"),
     [
@@ -38,6 +47,9 @@ def rewarded_once(report):
         (without_reward, 20, ("no_reward", "empty_buffer")),
         (rewarded_once, 24, ()),
         (rewarded_once, 25, ("no_reward",)),
+        (equal_groups, 24, ()),
+        (equal_groups, 25, ("no_gradient",)),
+        (equal_without_reward, 25, ("no_reward", "empty_buffer")),
         (collapsing, 9, ()),
         (collapsing, 10, ("entropy_collapse",)),
         (emptied, 19, ()),

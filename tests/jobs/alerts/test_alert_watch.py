@@ -57,12 +57,22 @@ def test_a_failed_and_a_lost_run_are_told_with_their_reason(status, title):
 
 @pytest.mark.parametrize(
     ("badge", "title"),
-    [("stalled", "arc stalls"), ("entropy_collapse", "arc has collapsed"), ("empty_buffer", "arc has an empty buffer")],
+    [
+        ("stalled", "arc stalls"),
+        ("entropy_collapse", "arc has collapsed"),
+        ("empty_buffer", "arc has an empty buffer"),
+        ("no_gradient", "arc learns nothing"),
+    ],
 )
 def test_bad_health_is_told(badge, title):
     at = NOW - timedelta(minutes=16)
-    (found,) = run_alert_events([row(health=(badge, "no_reward"), last_event_at=at)], NOW)
+    (found,) = run_alert_events([row(health=(badge, "not_shown"), last_event_at=at)], NOW)
     assert found.title == title
+
+
+def test_no_reward_is_told_once_though_the_buffer_is_empty_too():
+    (found,) = run_alert_events([row(health=("no_reward", "empty_buffer"))], NOW)
+    assert found.key.endswith("/no_reward")
 
 
 OLD = NOW - timedelta(days=1, seconds=1)

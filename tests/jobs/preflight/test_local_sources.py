@@ -2,10 +2,12 @@ import json
 import math
 from pathlib import Path
 
+import datasets
 import pytest
+from datasets.arrow_writer import ArrowWriter
 
 from exgrpo_core.config import ExGRPOConfig
-from jobs.preflight.local_sources import check_rows, resolve_source, with_absolute_sources
+from jobs.preflight.local_sources import check_benchmarks, check_rows, resolve_source, with_absolute_sources
 from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, parse_spec
 
 
@@ -108,6 +110,48 @@ def test_what_is_merged_used_and_left_out_of_a_file_is_said_and_said_anew_when_i
         "a.jsonl: 1 questions have a system message, which the template paper does not use.",
     ]
     assert check(path, ROWS[:3], **SMALL) == []
+
+
+BAD_GOLD = "So there are 7 apples"
+
+
+def test_golds_that_the_grader_cannot_read_are_counted_with_three_examples_before_the_start(tmp_path):
+    golds = ["7", BAD_GOLD, "8", "", "So there are 8 pears", "About 9 plums", "It is 10 now"]
+    rows = [row(f"Why {number}?", gold) for number, gold in enumerate(golds) if gold]
+    (notice,) = check(tmp_path / "a.jsonl", rows, num_questions=4, num_held_out=2)
+    assert "a.jsonl: 4 of the 6 " in notice
+    assert [number for number in range(1, 7) if f"row {number}:" in notice] == [2, 4, 5]
+    assert BAD_GOLD in notice
+
+
+def test_rows_of_benchmarks_and_of_hub_data_that_were_loaded_before_are_checked_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in [row("Why?", BAD_GOLD), row("How?")]))
+    content = {"data": {"source": "word_problems"}, "model": {"source": "mine"}}
+    content["validation"] = {"benchmarks": {"mine": str(path)}}
+    assert any("mine.jsonl: 1 of the 2 " in notice for notice in check_benchmarks(parse_spec(content, "test")))
+    path.write_text(json.dumps(row("Why?", math.nan)))
+    with pytest.raises(SpecError) as refused:
+        check_benchmarks(parse_spec(content, "test"))
+    assert refused.value.fields == ("validation.benchmarks",)
+
+    hub = {"source": "some/Sums"} | SMALL
+    content = {"model": {"source": "mine"}, "data": hub, "algorithm": {"batch_size": 2, "mini_batch_size": 2}}
+    spec = parse_spec(content, "test")
+    assert check_rows(spec) == []
+    rows = datasets.Dataset.from_list([row("Why?", BAD_GOLD), row("How?"), row("Who?")])
+    folder = tmp_path / "cache" / "some___sums" / "default" / "0.0.0" / "a1b2"
+    folder.mkdir(parents=True)
+    rows.info.splits = datasets.SplitDict({"train": datasets.SplitInfo("train", num_examples=3, dataset_name="sums")})
+    rows.info.config_name = "default"
+    rows.info.write_to_directory(str(folder))
+    with ArrowWriter(path=str(folder / "sums-train.arrow")) as writer:
+        writer.write_table(rows.data.table)
+    assert any("some/Sums: 1 of the 3 " in notice for notice in check_rows(spec))
+    with pytest.raises(SpecError, match="has 3 usable questions, expected 9"):
+        check_rows(parse_spec(content | {"data": hub | {"num_questions": 8}}, "test"))
 
 
 def test_published_cases_are_refused_or_noticed(shared_dir):

@@ -3,9 +3,9 @@ import subprocess
 import pytest
 import torch
 
-from jobs.preflight.dry_run import first_look
+from jobs.preflight.model_look import check_remembered_look, first_look, look_folder, remembered_look
 from jobs.pretrained.sources import CACHE_VARIABLE
-from jobs.specs.train import ModelSpec, TrainSpec
+from jobs.specs.train import ModelSpec, SpecError, TrainSpec
 from tests.jobs.engines.tiny_models import build_model, tiny_tokenizer
 
 
@@ -23,10 +23,18 @@ def test_a_look_is_told_before_the_start_and_remembered_until_the_files_change(t
     folder = tmp_path / "model"
     spec = TrainSpec(model=ModelSpec(source=str(folder)))
     save(folder, broken=True)
-    assert "no finite numbers (in lm_head.weight)" in first_look(spec)
+    assert remembered_look(spec) is None
+    assert check_remembered_look(spec) == []
+    assert not first_look(spec).is_good
+    with pytest.raises(SpecError) as refused:
+        check_remembered_look(spec)
+    assert refused.value.fields == ("model.source",)
     save(folder)
+    assert check_remembered_look(spec) == []
     found = first_look(spec)
-    assert "differ by" in found
+    assert found.is_good
+    assert remembered_look(spec) == found
+    assert check_remembered_look(spec) == [found.sentence]
     with monkeypatch.context() as without_programs:
         without_programs.setattr(subprocess, "run", None)
         assert first_look(spec) == found
@@ -36,3 +44,15 @@ def test_models_that_are_not_here_and_those_of_verl_are_not_looked_at(tmp_path):
     assert first_look(TrainSpec(model=ModelSpec(source="hub/name"))) is None
     save(tmp_path)
     assert first_look(TrainSpec(engine="verl", model=ModelSpec(source=str(tmp_path)))) is None
+
+
+def test_a_model_of_the_hub_is_looked_at_once_all_its_weights_are_here(tmp_path, monkeypatch):
+    snapshot = tmp_path / "models--some--model" / "snapshots" / ("a" * 40)
+    (tmp_path / "models--some--model" / "refs").mkdir(parents=True)
+    (tmp_path / "models--some--model" / "refs" / "main").write_text("a" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    save(snapshot)
+    spec = TrainSpec(model=ModelSpec(source="some/model"))
+    assert look_folder(spec) == snapshot
+    (snapshot / "model.safetensors").unlink()
+    assert look_folder(spec) is None

@@ -14,7 +14,7 @@ from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import MAX_WAITING, FileRecorder
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.recording.trajectory_file import read_token_data, write_parquet
-from jobs.runs.control import RunStatus
+from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.step_reports import make_questions, make_report
@@ -245,3 +245,45 @@ def test_a_file_that_differs_from_what_was_written_is_reported_and_the_reading_g
     assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
     (fault,) = batch.faults
     assert (fault.kind, fault.file) == (FaultKind.CHANGED, str(step_file(run, 2).relative_to(run.path)))
+
+
+def changed(questions, **changes):
+    return [dataclasses.replace(questions[0], **changes), *questions[1:]]
+
+
+@pytest.mark.parametrize("question_set", ["training", "held_out", "aime24"])
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        (lambda questions: changed(questions, answer="8"), "1 of 16"),
+        (lambda questions: changed(questions, prompt_text="Q0: 1 + 0 = ?"), "1 of 16"),
+        (lambda questions: questions[:-2], "2 of 16"),
+        (lambda questions: changed(questions[:-1], answer="8"), "2 of 16"),
+        (lambda questions: questions + make_questions(20)[16:], "4 of 16"),
+        (lambda questions: questions[::-1], "order"),
+    ],
+)
+def test_an_attempt_with_other_prompts_or_golds_than_the_first_is_refused_with_their_number(
+    run, question_set, change, count
+):
+    for attempt in (1, 2):
+        recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+        recorder.questions(make_questions(), question_set)
+        recorder.close()
+        assert attempt == run.newest_attempt()
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    with pytest.raises(TrainingError) as refused:
+        recorder.questions(change(make_questions()), question_set)
+    recorder.close()
+    assert count in str(refused.value)
+    assert question_set in str(refused.value)
+
+
+def test_questions_whose_record_is_damaged_are_not_compared(run):
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.questions(make_questions(), "training")
+    recorder.close()
+    (run.attempt_path(1) / "questions-training.parquet").write_bytes(b"PAR1")
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.questions(make_questions(3), "training")
+    recorder.close()

@@ -1,0 +1,146 @@
+"""What a person would want to be woken for, as notices of steps; the end of a run whose sampler is another model."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+import numpy as np
+
+from exgrpo_core.step_report import StepReport
+from exgrpo_core.types import Question, Trajectory
+from jobs.grading.boxed_answers import closes_thought
+from jobs.grading.reward_function import Grade
+from jobs.runs.control import TrainingError
+
+MAX_GAP = 0.05
+"""Mean nats between a token's log-probs where it is sampled and where it is trained on; bfloat16 differs by less."""
+NUM_STEPS = 5
+"""Steps in a row without reward, or without a difference between rollouts, after which a notice says so."""
+_GAP = "generator/log_prob_gap"
+
+
+class Reason(StrEnum):
+    """Why a response earned nothing."""
+
+    UNKNOWN_TOKENS = "tokens that the tokenizer does not know"
+    TRUNCATED = "cut at the longest length"
+    OPEN_THOUGHT = "no end of thinking"
+    NO_BOX = "no answer in a box"
+    NOT_GRADED = "not graded in time"
+    WRONG = "a wrong answer"
+
+
+_ADVICE = {
+    Reason.UNKNOWN_TOKENS: "choose a model that was trained on such texts",
+    Reason.TRUNCATED: "raise algorithm.max_response_tokens, or fine-tune on demonstrations that end",
+    Reason.OPEN_THOUGHT: "ask for </think> in the prompt, or set data.requires_think_end to false",
+    Reason.NO_BOX: "ask for a \\boxed{} in the prompt, or fine-tune on demonstrations first (sft)",
+    Reason.NOT_GRADED: "look at the responses under Trajectories",
+    Reason.WRONG: "choose easier questions, or fine-tune on demonstrations first (sft)",
+}
+
+
+class RunHealth:
+    """Looks at the steps of one attempt in their order."""
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        unknown_token_id: int | None,
+        max_gap: float,
+        *,
+        requires_think_end: bool,
+    ) -> None:
+        self._unknown = unknown_token_id
+        self._max_gap = max_gap
+        self._requires_think_end = requires_think_end
+        self._at_start = unknown_token_notices(questions, unknown_token_id)
+        self._has_gap = False
+        self._is_apart = False
+        self._num_equal = 0
+        self._num_unrewarded = 0
+        self._reasons: Counter[Reason] = Counter()
+
+    def look_at(self, report: StepReport) -> None:
+        """Add to a step's notices what is wrong since it, each once as long as it lasts."""
+        report.notices += self._at_start
+        self._at_start = []
+        report.notices += [*self._reward_notices(report), *self._gap_notices(report)]
+
+    def check_first_gap(self, report: StepReport) -> None:
+        """Do nothing if the first gap between sampler and trainer that the attempt measures is small.
+
+        Raises:
+            TrainingError: It is not.
+        """
+        gap = report.metrics.get(_GAP)
+        if gap is None or self._has_gap:
+            return
+        self._has_gap = True
+        if not gap <= self._max_gap:
+            raise TrainingError(
+                f"step {report.step}: sampled tokens have other log-probs where they are trained on (mean gap "
+                f"{gap:.3g} nats, expected at most {self._max_gap:g}); the sampler has other weights or computes "
+                "otherwise: leave out verl.overrides that change how either computes, or choose another model."
+            )
+
+    def _gap_notices(self, report: StepReport) -> Iterator[str]:
+        gap = report.metrics.get(_GAP)
+        if gap is None:
+            return
+        was_apart, self._is_apart = self._is_apart, not gap <= self._max_gap
+        if self._is_apart and not was_apart and self._has_gap:
+            yield (
+                f"Sampled tokens have other log-probs where they are trained on (mean gap {gap:.3g} nats, expected at "
+                f"most {self._max_gap:g}); set algorithm.sampler_correction, or resume from an earlier checkpoint."
+            )
+
+    def _reward_notices(self, report: StepReport) -> Iterator[str]:
+        fresh = [(group.question, item) for group in report.groups for item in group.trajectories]
+        if not fresh:
+            return
+        if any(item.reward > 0.0 for _, item in fresh):
+            self._num_unrewarded, self._reasons = 0, Counter()
+        else:
+            self._num_unrewarded += 1
+            self._reasons.update(self._reason(question, item) for question, item in fresh)
+        has_difference = not all(group.has_equal_rewards for group in report.groups)
+        self._num_equal = 0 if has_difference else self._num_equal + 1
+        if self._num_unrewarded == NUM_STEPS:
+            reason, count = self._reasons.most_common(1)[0]
+            yield (
+                f"No rollout of {NUM_STEPS} steps earned a reward; most seen: {reason} ({count:,} of "
+                f"{self._reasons.total():,}): {_ADVICE[reason]}."
+            )
+        elif self._num_equal == NUM_STEPS and self._num_unrewarded < NUM_STEPS:
+            yield (
+                f"In {NUM_STEPS} steps all rollouts of each question earned the same, so rewards taught nothing; "
+                "choose harder or easier questions, or raise algorithm.rollouts_per_question."
+            )
+
+    def _reason(self, question: Question, item: Trajectory) -> Reason:
+        if self._unknown is not None and self._unknown in np.concatenate([question.prompt_ids, item.token_ids]):
+            return Reason.UNKNOWN_TOKENS
+        if item.verdict in {Grade.TIMEOUT, Grade.CRASH}:
+            return Reason.NOT_GRADED
+        if item.is_truncated and item.verdict != Grade.WRONG:
+            return Reason.TRUNCATED
+        if item.verdict != Grade.UNPARSED:
+            return Reason.WRONG
+        is_open = self._requires_think_end and not closes_thought(item.text)
+        return Reason.OPEN_THOUGHT if is_open else Reason.NO_BOX
+
+
+def unknown_token_notices(questions: Sequence[Question], unknown_token_id: int | None) -> list[str]:
+    """Return a notice on the share of tokens in prompts that stand for what the tokenizer does not know."""
+    if unknown_token_id is None:
+        return []
+    counts = [int(np.count_nonzero(question.prompt_ids == unknown_token_id)) for question in questions]
+    num_unknown, num_tokens = sum(counts), sum(question.prompt_ids.size for question in questions)
+    if not num_unknown:
+        return []
+    return [
+        f"{num_unknown / num_tokens:.1%} of the prompts' tokens, in {sum(map(bool, counts)):,} of {len(counts):,} "
+        "questions, are unknown to the model's tokenizer, so the model cannot read them; "
+        f"{_ADVICE[Reason.UNKNOWN_TOKENS]}."
+    ]

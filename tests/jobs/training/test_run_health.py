@@ -1,0 +1,130 @@
+import math
+
+import numpy as np
+import pytest
+
+from db.rows.display_names import escape_control_characters
+from exgrpo_core.step_report import StepReport
+from exgrpo_core.types import RolloutGroup
+from jobs.engines.tokenizer import unknown_token
+from jobs.recording.event_reader import iterate_events
+from jobs.runs.control import RunStatus, TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.tasks.chains.demonstrators import make_tokenizer
+from jobs.training.run_health import MAX_GAP, NUM_STEPS, Reason, RunHealth, unknown_token_notices
+from tests.exgrpo_core.builders import question, trajectory
+from tests.faults.small_training import EightNumbers, StepControl, small_spec, train
+from tests.jobs.engines.tiny_models import tiny_tokenizer
+
+UNKNOWN = 9
+QUESTIONS = [question(0), question(1)]
+
+
+class WithGaps(EightNumbers):
+    """Its trainer differs from its sampler, in each step as much as the next of `gaps` says."""
+
+    def __init__(self, *gaps):
+        super().__init__()
+        self.gaps = list(gaps)
+
+    def update(self, mini_batches, objective):
+        return super().update(mini_batches, objective) | {"generator/log_prob_gap": self.gaps.pop(0)}
+
+
+@pytest.mark.parametrize("gap", [0.051, math.nan, math.inf])
+def test_a_run_whose_sampler_is_another_model_ends_at_its_first_step_which_is_recorded(tmp_path, gap):
+    run = RunDirectory.create(tmp_path, small_spec(4))
+    with pytest.raises(TrainingError):
+        train(run, engine=WithGaps(gap))
+    (step,) = iterate_events(run, "step")
+    assert step["step"] == 1
+    assert not any(run.checkpoints_path.iterdir())
+
+
+def test_a_later_gap_is_a_notice_once_and_the_first_one_of_a_resume_ends_it(tmp_path):
+    run = RunDirectory.create(tmp_path, small_spec(5, 5))
+    assert train(run, StepControl(stop_at=4), WithGaps(MAX_GAP, 0.2, 0.2, 0.0)) is RunStatus.STOPPED
+    assert [len(step["notices"]) for step in iterate_events(run, "step")] == [0, 1, 0, 0]
+    with pytest.raises(TrainingError):
+        train(run, engine=WithGaps(0.2))
+
+
+def look(steps, requires_think_end=False, questions=QUESTIONS):
+    """Return the notices of steps, each of groups of trajectories."""
+    health = RunHealth(questions, UNKNOWN, MAX_GAP, requires_think_end=requires_think_end)
+    found = []
+    for number, groups in enumerate(steps, start=1):
+        report = StepReport(number, is_replay_open=False, groups=groups)
+        health.look_at(report)
+        found.append(report.notices)
+    return found
+
+
+def answered(text="", verdict="wrong", is_truncated=False, tokens=(3, 4), reward=0.0):
+    made = trajectory(0, tokens, reward)
+    made.text, made.verdict, made.is_truncated = text, verdict, is_truncated
+    return made
+
+
+@pytest.mark.parametrize(
+    ("most", "reason"),
+    [
+        ({"verdict": "unparsed"}, Reason.NO_BOX),
+        ({"verdict": "unparsed", "text": "<think> \\boxed{7}"}, Reason.OPEN_THOUGHT),
+        ({"verdict": "unparsed", "text": "</think> 7"}, Reason.NO_BOX),
+        ({"verdict": "unparsed", "is_truncated": True}, Reason.TRUNCATED),
+        ({"verdict": "wrong", "is_truncated": True}, Reason.WRONG),
+        ({"verdict": "unparsed", "tokens": (3, UNKNOWN)}, Reason.UNKNOWN_TOKENS),
+        ({"verdict": "timeout"}, Reason.NOT_GRADED),
+        ({"verdict": ""}, Reason.WRONG),
+    ],
+)
+def test_no_reward_for_steps_is_told_once_with_the_reason_most_seen(most, reason):
+    requires_think_end = reason is Reason.OPEN_THOUGHT or "text" in most
+    other = answered() if reason is not Reason.WRONG else answered(verdict="crash")
+    groups = [RolloutGroup(QUESTIONS[0], [answered(**most), answered(**most), other])]
+    found = look([groups] * (2 * NUM_STEPS), requires_think_end)
+    assert [len(notices) for notices in found] == [int(step == NUM_STEPS) for step in range(1, 2 * NUM_STEPS + 1)]
+    assert reason in found[NUM_STEPS - 1][0]
+
+
+def test_one_reward_begins_the_count_again():
+    nothing = [RolloutGroup(QUESTIONS[0], [answered(), answered()])]
+    some = [RolloutGroup(QUESTIONS[0], [answered(), answered(reward=1.0)])]
+    steps = [nothing] * (NUM_STEPS - 1) + [some] + [nothing] * (NUM_STEPS - 1)
+    assert not any(look(steps))
+
+
+def test_steps_whose_groups_have_equal_rewards_are_told_once_and_a_step_of_demonstrations_is_not():
+    equal = [
+        RolloutGroup(QUESTIONS[0], [answered(reward=1.0)] * 2),
+        RolloutGroup(QUESTIONS[1], [answered(), answered()]),
+    ]
+    found = look([equal] * (2 * NUM_STEPS))
+    assert [step for step, notices in enumerate(found, start=1) if notices] == [NUM_STEPS]
+    assert not any(look([[]] * (2 * NUM_STEPS)))
+
+
+def test_the_share_of_unknown_tokens_in_prompts_is_a_notice_of_the_first_step():
+    questions = [question(0), question(UNKNOWN)]
+    first, second = look([[], []], questions=questions)
+    assert first == unknown_token_notices(questions, UNKNOWN)
+    assert "16.7%" in first[0]
+    assert not second
+    assert not unknown_token_notices(questions, None)
+    assert first[0] == escape_control_characters(first[0])
+
+
+def test_a_prompt_that_cannot_be_read_is_the_reason_for_no_reward():
+    groups = [RolloutGroup(question(UNKNOWN), [answered(), answered()])]
+    assert Reason.UNKNOWN_TOKENS in look([groups] * NUM_STEPS)[-1][0]
+
+
+def test_the_unknown_token_is_found_where_a_tokenizer_has_one():
+    chains = make_tokenizer()
+    assert unknown_token(chains) in chains("\u00f8", add_special_tokens=False)["input_ids"]
+    tiny = tiny_tokenizer()
+    assert unknown_token(tiny) == tiny("\u00f8")["input_ids"][0]
+    tiny.unk_token = tiny.eos_token
+    assert unknown_token(tiny) is None
+    assert np.isscalar(unknown_token(chains))
