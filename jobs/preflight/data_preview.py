@@ -1,15 +1,18 @@
 """Preview of a specification's data before a run: first prompts and lengths of the questions."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.grading.rewards import TASKS, BuiltInTask
 from jobs.preflight.chat_template import read_chat_template, read_tokenizer, render_chat_prompts
 from jobs.preflight.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
 from jobs.pretrained.chat_templates import ChatTemplateError
-from jobs.specs.train import CHAINS_SOURCE, DataSpec, TrainSpec
+from jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 from jobs.training.templates import Message, TemplateName, render_prompt
 
@@ -69,6 +72,40 @@ def preview_data(spec: TrainSpec, num_shown: int = 3, max_rows: int = MAX_ROWS) 
     )
     lengths = _token_lengths(texts, spec)
     return DataPreview(previews, lengths or tuple(map(len, texts)), lengths is not None, notice)
+
+
+def check_prompts(spec: TrainSpec) -> None:
+    """Refuse prompts that are too long, of the first questions, where data and tokenizer are on this machine.
+
+    Raises:
+        SpecError: One is longer than the longest allowed, and is not to be left out.
+    """
+    data, limit = spec.data, spec.algorithm.max_prompt_tokens
+    is_here = data.source in TASKS or Path(data.source).is_file()
+    path = model_file(spec.model.source, TOKENIZER_FILE, spec.model.revision)
+    if not is_here or path is None or data.too_long_prompts == "drop":
+        return
+    changed_at = os.stat(data.source).st_mtime_ns if Path(data.source).is_file() else 0
+    try:
+        parts = (spec.data.model_dump_json(), spec.model.model_dump_json())
+        lengths = _lengths(*parts, changed_at, path.stat().st_mtime_ns)
+    except (DataError, UnreadableFileError, OSError):
+        return  # said by the checks of rows and model
+    if max(lengths) > limit:
+        position = next(position for position, length in enumerate(lengths) if length > limit)
+        raise SpecError(
+            f"expected at least {max(lengths):,}, the tokens of the longest of the first {len(lengths):,} prompts, got "
+            f"{limit:,} (question {position + 1} has {lengths[position]:,}); raise it, or set data.too_long_prompts "
+            "to drop.",
+            "algorithm.max_prompt_tokens",
+        )
+
+
+@lru_cache(maxsize=8)
+def _lengths(data: str, model: str, _data_changed_at: int, _tokenizer_changed_at: int) -> tuple[int, ...]:
+    chosen = (DataSpec.model_validate_json(data), ModelSpec.model_validate_json(model))
+    # What else there is changes no prompt.
+    return preview_data(TrainSpec.model_construct(data=chosen[0], model=chosen[1]), num_shown=0).lengths
 
 
 def _prompts(spec: TrainSpec, conversations: Sequence[Sequence[Message]]) -> tuple[list[str], str]:

@@ -1,7 +1,7 @@
 """Local files that a specification names: checked and made absolute before a run is queued; code in them is refused."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,8 +17,17 @@ from jobs.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.specs.base import BenchmarkFields
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.specs.model_code import CONFIG_FILES, named_code
-from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
-from jobs.training.data_rows import DataError, cached_data_set
+from jobs.specs.train import (
+    ANSWER_FORMAT_MODEL,
+    CHAINS_SOURCE,
+    CHAINS_WARM_MODEL,
+    DEFAULT_NUM_MADE,
+    DataSpec,
+    SpecError,
+    TrainSpec,
+)
+from jobs.tasks.chains.question_set import check_range
+from jobs.training.data_rows import DataError, DataRow, cached_data_set, iterate_raw_rows, response_text
 from jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
 from jobs.training.templates import TemplateName
 
@@ -64,6 +73,8 @@ def check_rows(spec: TrainSpec) -> list[str]:
         SpecError: It has a bad row, or too few questions; one sentence names file, row and field.
     """
     data = spec.data
+    if data.source == CHAINS_SOURCE:
+        _check_chains(data)
     cached = None
     if data.source in TASKS or not (os.path.exists(data.source) or (cached := cached_data_set(data.source))):
         return []
@@ -82,12 +93,44 @@ def check_rows(spec: TrainSpec) -> list[str]:
             f"expected at most the questions to train on ({max(0, num_left)} of {source.origin}).",
             "algorithm.batch_size", "data.num_held_out",
         )  # fmt: skip
+    used = rows.rows[:num_all]
+    try:
+        _check_responses(spec, used[: len(used) - data.num_held_out], cached is not None)
+    except DataError as error:
+        raise SpecError(str(error), "data.source") from None
     is_here = model_file(spec.model.source, CONFIG_FILE, spec.model.revision) is not None
     has_chat = not is_here or read_chat_template(spec.model.source, spec.model.revision) is not None
     is_chat = template.resolved(has_chat) is TemplateName.CHAT
-    used = rows.rows[:num_all]
     num_system = 0 if is_chat else sum(bool(row.system_text) for row in used)
     return [*rows.notices, *use_notices(source, len(used), len(rows.rows)), *system_notices(source, num_system)]
+
+
+def _check_chains(data: DataSpec) -> None:
+    num_all = (data.num_questions or DEFAULT_NUM_MADE) + data.num_held_out
+    try:
+        check_range(num_all, data.min_operations, data.max_operations, data.modulus)
+    except ValueError as error:
+        raise SpecError(str(error), "data") from None
+
+
+def _check_responses(spec: TrainSpec, rows: Sequence[DataRow], is_cached: bool) -> None:
+    """Refuse a column of demonstrations or off-policy trajectories that lacks one for a question to train on.
+
+    Raises:
+        DataError: It does; of off-policy trajectories one is enough.
+    """
+    data, column = spec.data, spec.external_column if spec.sft is None else spec.sft.response_column
+    if column is None:
+        return
+    wanted, num_found = {row.number for row in rows}, 0
+    for number, raw in iterate_raw_rows(data.source, data.split, (column,), is_cached=is_cached):
+        if number in wanted and (spec.sft is not None or raw.get(column)):
+            response_text(raw.get(column), f"{Path(data.source).name}, row {number}, {column}")
+            num_found += 1
+    if not num_found:
+        raise DataError(
+            f"{Path(data.source).name}: has nothing in the column {column!r}; name another in external_column."
+        )
 
 
 def check_benchmarks(spec: TrainSpec) -> list[str]:

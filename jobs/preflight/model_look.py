@@ -6,14 +6,19 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
+
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json
 from exgrpo_core.durable_files import write_whole
-from jobs.preflight.model_shapes import CONFIG_FILE, model_file
+from jobs.machine.hardware import GB
+from jobs.preflight.model_shapes import CONFIG_FILE, model_file, model_shape
 from jobs.pretrained.sources import cache_directory, find_package
 from jobs.specs.train import SpecError, TrainSpec
 
 _PROGRAM = "jobs.engines.embedded.first_look"
 _SECONDS = 300.0
+_BYTES_PER_WEIGHT = 4.5
+"""Float32 as it is loaded, and some room."""
 
 
 class FirstLook(NamedTuple):
@@ -47,12 +52,17 @@ def first_look(spec: TrainSpec) -> FirstLook | None:
     remembered, folder = remembered_look(spec), look_folder(spec)
     if remembered is not None or folder is None:
         return remembered
-    command = [sys.executable, "-P", "-m", _PROGRAM, str(folder)]
+    shape = model_shape(spec.model.source, spec.model.revision)
+    num_bytes = 0 if shape is None else int(_BYTES_PER_WEIGHT * shape.parameters)
+    is_large = num_bytes > psutil.virtual_memory().available
+    command = [sys.executable, "-P", "-m", _PROGRAM, str(folder), *(["files"] if is_large else [])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
     except subprocess.SubprocessError as error:
         return FirstLook(True, f"{folder}: could not be looked at ({error}).")
     found = done.stdout.splitlines()[-1]
+    if is_large:
+        return _look(spec, {"bytes": num_bytes} | parse_json(found))
     path = _path_of(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, found.encode())
@@ -85,6 +95,9 @@ def check_remembered_look(spec: TrainSpec) -> list[str]:
 def _look(spec: TrainSpec, found: dict[str, Any]) -> FirstLook:
     if "error" in found:
         return FirstLook(False, str(found["error"]))
+    if "bytes" in found:
+        why = f"they need about {found['bytes'] / GB:.0f} GB of memory, and are looked at when the run starts"
+        return FirstLook(True, f"{spec.model.source}: architecture and files looked at, not the weights: {why}.")
     gap = f"sampled and scored log-probs differ by {found['gap']:.2g} nats in the mean"
     return FirstLook(True, f"{spec.model.source}: looked at; {gap}.")
 

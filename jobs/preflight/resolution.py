@@ -11,6 +11,7 @@ from exgrpo_core.errors import FieldError, Mistake, UserError
 from jobs.evaluation.protocols import with_declared_benchmarks
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.preflight.chat_template import check_chat_template
+from jobs.preflight.data_preview import check_prompts
 from jobs.preflight.local_sources import check_benchmarks, check_rows, with_absolute_sources, with_model_source
 from jobs.preflight.machine_fit import (
     UNNAMED_RUN,
@@ -142,14 +143,28 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
             check()
     with preflight.collecting(is_local=spec.verl.gpu_gib is None):
         check_memory(preflight.spec)
-    with preflight.collecting(is_local=True):
-        preflight.notices += check_rows(preflight.spec)
-    with preflight.collecting(is_local=True):
-        preflight.notices += check_benchmarks(preflight.spec)
+    with preflight.collecting():
+        _refuse_no_replay(preflight.spec)
+    for check_data in (check_rows, check_benchmarks):
+        with preflight.collecting():
+            preflight.notices += check_data(preflight.spec)
+    with preflight.collecting():
+        check_prompts(preflight.spec)
     with preflight.collecting(is_local=True, is_disk_space=True):
         check_disk(preflight.spec, runs_root)
     preflight.notices += _schedule_notices(preflight.spec)
     return preflight
+
+
+def _refuse_no_replay(spec: TrainSpec) -> None:
+    """Refuse a run that is to replay and never would; runs of earlier versions can be read all the same."""
+    algorithm = spec.algorithm
+    if algorithm.replays_experience and not algorithm.num_experiential_wanted:
+        text = f"expected 0, or at least 1/{algorithm.batch_size}: less of algorithm.batch_size is no question."
+        raise SpecError(text, "algorithm.experience_ratio")
+    if algorithm.replays_experience and algorithm.start_pass_rate == 1.0:
+        text = "expected less than 1 or null: replay starts once Pass@1 is above it."
+        raise SpecError(text, "algorithm.start_pass_rate")
 
 
 def _schedule_notices(spec: TrainSpec) -> Iterator[str]:
@@ -159,6 +174,14 @@ def _schedule_notices(spec: TrainSpec) -> Iterator[str]:
             f"optim.warmup_steps: the learning rate is still rising when the run ends ({spec.optim.warmup_steps:,} "
             f"steps of warm-up, {updates:,} optimizer steps)."
         )
+    never = {
+        "validation.interval": (spec.validation.interval, "it is scored before and after the run only"),
+        "checkpoint_interval": (spec.checkpoint_interval, "a run that is killed begins again"),
+        "algorithm.review_interval": (spec.algorithm.review_interval, "no retired question is reviewed"),
+    }
+    for name, (interval, meaning) in never.items():
+        if interval is not None and interval > spec.num_steps:
+            yield f"{name}: {interval:,} steps are more than the run's {spec.num_steps:,}, so {meaning}."
 
 
 def _chat_fields(spec: TrainSpec) -> Iterator[str]:

@@ -23,7 +23,7 @@ from jobs.tasks.chains.question_set import read_problem
 from jobs.tasks.word_problems import demonstrators as word_problems
 from jobs.tasks.word_problems.demonstrators import make_facts
 from jobs.tasks.word_problems.story import Story
-from jobs.training.data_rows import DataError, check_text, iterate_raw_rows
+from jobs.training.data_rows import DataError, check_text, iterate_raw_rows, response_text
 from jobs.training.templates import TemplateName, encode_messages
 
 logger = logging.getLogger(__name__)
@@ -120,21 +120,8 @@ def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str, are
     for number, raw in iterate_raw_rows(spec.data.source, spec.data.split, (column,)):
         index = index_of.get(number)
         if index is not None and (are_all_needed or raw.get(column)):
-            texts[index] = _response_text(raw.get(column), f"{spec.data.source}, row {number}, {column}")
+            texts[index] = response_text(raw.get(column), f"{spec.data.source}, row {number}, {column}")
     return texts
-
-
-def _response_text(value: object, label: str) -> str:
-    """Return a response that is a text, or the assistant's first message of a list of messages."""
-    if isinstance(value, list):
-        messages = [item for item in value if isinstance(item, dict) and item.get("role", "assistant") == "assistant"]
-        value = messages[0].get("content") if messages else None
-    if not isinstance(value, str) or not value:
-        raise DataError(
-            f"{label}: expected a response, a text or a list of messages with the assistant's; name its column in "
-            "sft.response_column or external_column."
-        )
-    return check_text(value, label)
 
 
 def encode_response(question: Question, text: str, tokenizer: Any) -> TokenSequence:  # noqa: ANN401 (any Hugging Face tokenizer)

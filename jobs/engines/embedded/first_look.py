@@ -10,10 +10,17 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedTokenizerBase
 
 from exgrpo_core.errors import EngineError, first_line
-from jobs.engines.embedded.model import PolicyModel, generate, load_policy, resolve_device, score_sequences
+from jobs.engines.embedded.model import (
+    PolicyModel,
+    generate,
+    load_policy,
+    refuse_remote_code,
+    resolve_device,
+    score_sequences,
+)
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.tokenizer import load_tokenizer
@@ -52,8 +59,26 @@ def look_at(policy: PolicyModel) -> float:
             f"other log-probs where they are scored than where they are generated (mean gap {gap:.3g} nats, expected "
             f"at most {limit:g}): it keeps its state elsewhere than in a cache; choose another architecture."
         )
-    _check_files(policy)
+    _check_files(policy.source, policy.model.config, policy.tokenizer)
     return gap
+
+
+def look_without_weights(source: str) -> None:
+    """Do nothing if a model's architecture can be built and its files saved; no memory is taken for its weights.
+
+    Raises:
+        EngineError: One sentence says what is wrong with the model.
+    """
+    try:
+        refuse_remote_code(source)
+        config = AutoConfig.from_pretrained(source)
+        with torch.device("meta"):
+            AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call] # untyped in transformers
+    except EngineError:
+        raise
+    except Exception as error:  # the readers of models raise errors of any kind
+        raise EngineError(f"model.source: {source} is no causal language model ({first_line(error)}).") from error
+    _check_files(source, config, load_tokenizer(source))
 
 
 def _check_weights(policy: PolicyModel) -> None:
@@ -83,30 +108,35 @@ def _measure_gap(policy: PolicyModel) -> float:
     return float(np.abs(sampled - np.concatenate(scores.log_probs)).mean())
 
 
-def _check_files(policy: PolicyModel) -> None:
-    expected = policy.tokenizer.encode(_PROBE)
+def _check_files(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    expected = tokenizer.encode(_PROBE)
     with TemporaryDirectory() as folder:
         try:
-            policy.model.config.save_pretrained(folder)
-            policy.tokenizer.save_pretrained(folder)
+            config.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
             AutoConfig.from_pretrained(folder)
             read = load_tokenizer(folder).encode(_PROBE)
         except Exception as error:  # the writers and readers of models raise errors of any kind
             raise EngineError(
-                f"model.source: {policy.source} could not be saved as a checkpoint and read again "
+                f"model.source: {source} could not be saved as a checkpoint and read again "
                 f"({first_line(error)}); mend its configuration and tokenizer files."
             ) from error
     if read != expected:
         raise EngineError(
-            f"model.source: the tokenizer of {policy.source} gives other tokens once it is saved and read again; "
+            f"model.source: the tokenizer of {source} gives other tokens once it is saved and read again; "
             "take a model with a tokenizer.json of its own."
         )
 
 
 def main() -> None:
-    """Look at the model that is named and write what was found as a line of JSON."""
+    """Look at the model that is named, with `files` behind it without its weights, and write a line of JSON."""
+    source, *options = sys.argv[1:]
+    found: dict[str, object] = {}
     try:
-        found: dict[str, object] = {"gap": look_at(load_policy(sys.argv[1], resolve_device("cpu")))}
+        if options:
+            look_without_weights(source)
+        else:
+            found = {"gap": look_at(load_policy(source, resolve_device("cpu")))}
     except EngineError as error:
         found = {"error": str(error)}
     sys.stdout.write(json.dumps(found) + "\n")

@@ -123,7 +123,7 @@ def make_questions(
     Raises:
         ValueError: The range of operations is empty or too long, or there are fewer such problems than asked for.
     """
-    _check_range(num_questions, min_operations, max_operations, modulus)
+    check_range(num_questions, min_operations, max_operations, modulus)
     rng = random.Random(seed)
     problems: dict[ChainProblem, None] = {}
     while len(problems) < num_questions:
@@ -158,7 +158,12 @@ def read_problem(question: Question) -> ChainProblem:
     return ChainProblem.parse(question.prompt_text, modulus)
 
 
-def _check_range(num_questions: int, min_operations: int, max_operations: int, modulus: int) -> None:
+def check_range(num_questions: int, min_operations: int, max_operations: int, modulus: int) -> None:
+    """Do nothing if there are so many different problems.
+
+    Raises:
+        ValueError: There are fewer, or the range of operations is empty or too long.
+    """
     if not 1 <= min_operations <= max_operations <= len(LABELS):
         raise ValueError(
             f"min_operations and max_operations: expected 1 <= min <= max <= {len(LABELS)}, "

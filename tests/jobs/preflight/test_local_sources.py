@@ -116,12 +116,32 @@ BAD_GOLD = "So there are 7 apples"
 
 
 def test_golds_that_the_grader_cannot_read_are_counted_with_three_examples_before_the_start(tmp_path):
-    golds = ["7", BAD_GOLD, "8", "", "So there are 8 pears", "About 9 plums", "It is 10 now"]
+    golds = ["7", BAD_GOLD, "8", "", "So there are 8 pears", "About 9 plums", "So this makes 10"]
     rows = [row(f"Why {number}?", gold) for number, gold in enumerate(golds) if gold]
     (notice,) = check(tmp_path / "a.jsonl", rows, num_questions=4, num_held_out=2)
     assert "a.jsonl: 4 of the 6 " in notice
     assert [number for number in range(1, 7) if f"row {number}:" in notice] == [2, 4, 5]
     assert BAD_GOLD in notice
+
+
+@pytest.mark.parametrize(("kind", "needed"), [("sft", 3), ("external", 1)])
+def test_a_column_of_responses_is_read_before_the_start(tmp_path, kind, needed):
+    path = tmp_path / "a.jsonl"
+    algorithm = {"batch_size": 2, "mini_batch_size": 2, "experience_ratio": 0.0}
+    content = {"model": {"source": "mine"}, "data": {"source": str(path), "num_questions": 3, "num_held_out": 1}}
+    if kind == "sft":
+        content |= {"algorithm": algorithm, "sft": {"response_column": "target"}}
+    else:
+        content |= {"algorithm": algorithm | {"uses_external_experience": True}, "external_column": "target"}
+    for num_given in range(4):
+        given = [each | {"target": "so"} for each in ROWS[:num_given]]
+        path.write_text("".join(json.dumps(each) + "\n" for each in [*given, *ROWS[num_given:4]]))
+        if num_given >= needed:
+            check_rows(parse_spec(content, "test"))
+        else:
+            with pytest.raises(SpecError) as refused:
+                check_rows(parse_spec(content, "test"))
+            assert refused.value.fields == ("data.source",)
 
 
 def test_rows_of_benchmarks_and_of_hub_data_that_were_loaded_before_are_checked_too(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@ import subprocess
 import pytest
 import torch
 
+from jobs.preflight import model_look
 from jobs.preflight.model_look import check_remembered_look, first_look, look_folder, remembered_look
 from jobs.pretrained.sources import CACHE_VARIABLE
 from jobs.specs.train import ModelSpec, SpecError, TrainSpec
@@ -56,3 +57,15 @@ def test_a_model_of_the_hub_is_looked_at_once_all_its_weights_are_here(tmp_path,
     assert look_folder(spec) == snapshot
     (snapshot / "model.safetensors").unlink()
     assert look_folder(spec) is None
+
+
+@pytest.mark.slow
+def test_of_a_model_beyond_this_machines_memory_architecture_and_files_are_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(model_look, "_BYTES_PER_WEIGHT", 1e12)
+    save(tmp_path / "model", broken=True)
+    spec = TrainSpec(model=ModelSpec(source=str(tmp_path / "model")))
+    assert first_look(spec).is_good
+    assert remembered_look(spec) is None
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    assert not first_look(spec).is_good

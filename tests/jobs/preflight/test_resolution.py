@@ -10,6 +10,7 @@ from jobs.cli.main import app
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.runs.lookup import CommandError
 from jobs.specs.base import ValidationBenchmark
+from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
@@ -139,3 +140,35 @@ def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tm
         assert any(text in notice for notice in shown.notices)
     content["optim"] = {"warmup_steps": 9}
     assert not any("warm-up" in notice for notice in spec_summary.check(content, "").notices)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        (["algorithm.experience_ratio=0.01"], "algorithm.experience_ratio"),
+        (["algorithm.start_pass_rate=1.0"], "algorithm.start_pass_rate"),
+        (["data.min_operations=1", "data.max_operations=1", "data.num_questions=20000"], "data"),
+        (["model.source=MODEL", "algorithm.max_prompt_tokens=3"], "algorithm.max_prompt_tokens"),
+    ],
+)
+def test_settings_that_contradict_each_other_or_the_data_are_never_ready(tmp_path, changes, field):
+    save_tiny_model(tmp_path / "model")
+    settings = [change.replace("MODEL", str(tmp_path / "model")) for change in changes]
+    preset = load_preset("chains-exgrpo")
+    assert field not in fields_of(preset, tmp_path)
+    assert field in fields_of(apply_settings(preset, settings), tmp_path)
+
+
+def fields_of(spec, runs_root):
+    refusals = resolve(spec, runs_root, is_quick=True).refusals
+    return [field for refusal in refusals for field in refusal.mistake.fields]
+
+
+@pytest.mark.parametrize("field", ["validation.interval", "checkpoint_interval", "algorithm.review_interval"])
+def test_what_never_comes_within_the_run_is_said(tmp_path, field):
+    def notices(interval):
+        spec = apply_settings(load_preset("chains-exgrpo"), ["num_steps=40", f"{field}={interval}"])
+        return [notice for notice in resolve(spec, tmp_path, is_quick=True).notices if notice.startswith(f"{field}: ")]
+
+    assert not notices(40)
+    assert len(notices(41)) == 1
