@@ -15,6 +15,8 @@ from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
 from jobs.evaluation.recorded_answers import RecordedAnswer, RecordedQuestion, iterate_answers
 from jobs.grading.boxed_answers import last_boxed, plain_form
 from jobs.grading.reward_function import Grade
+from jobs.recording.event_reader import iterate_events
+from jobs.runs.directory import RunDirectory
 
 Curve = NDArray[np.float64]
 """Values for k = 1 to n, (n,)."""
@@ -114,9 +116,16 @@ def read_score_curves(run_path: Path, benchmark: str, scheme: str) -> list[Score
 def read_question_curves(run_path: Path, benchmark: str, scheme: str) -> QuestionCurves:
     """Return the curves of each question of a benchmark from an evaluation's recorded answers, one of each measure.
 
-    Only questions with as many samples as the evaluation was last asked for count.
+    Only questions of the newest score count, else those with as many samples as the evaluation was last asked for.
     """
-    questions = {name: _curves(entry, scheme) for name, entry in iterate_answers(run_path, benchmark) if entry.answers}
+    events = iterate_events(RunDirectory(run_path), "benchmark")
+    scores = [event.get("question_ids", ()) for event in events if event.get("benchmark") == benchmark]
+    scored = set(scores[-1]) if scores else None
+    questions = {
+        name: _curves(entry, scheme)
+        for name, entry in iterate_answers(run_path, benchmark)
+        if entry.answers and (scored is None or name in scored)
+    }
     num_samples = max((curves[0].size for curves in questions.values()), default=0)
     return {name: curves for name, curves in questions.items() if curves[0].size == num_samples}
 

@@ -20,7 +20,8 @@ def response_texts(
     special = set(tokenizer.all_special_ids)
     ended = [response[:-1] if response and response[-1] in special else response for response in responses]
     kept = [[token for token in response if token not in left_out] for response in ended]
-    texts: list[str] = tokenizer.batch_decode(kept, skip_special_tokens=False)
+    # Some tokenizers' settings would take out spaces: "1 , 2" is not what was sampled as "1, 2".
+    texts: list[str] = tokenizer.batch_decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return texts
 
 

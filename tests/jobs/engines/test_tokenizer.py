@@ -46,6 +46,14 @@ def test_think_tags_stay_and_end_and_padding_go(folder):
     assert response_texts(tokenizer, [ids]) == [TEXT]
 
 
+def test_texts_keep_the_spaces_that_a_tokenizers_settings_would_take_out(folder):
+    tokenizer = load_tokenizer(folder)
+    tokenizer.clean_up_tokenization_spaces = True
+    text = "do n't , f (x) !"
+    assert tokenizer.decode(tokenizer.encode(text)) != text
+    assert response_texts(tokenizer, [tokenizer.encode(text)]) == [text]
+
+
 def test_what_is_graded_probed_scored_and_chatted_has_its_think_tags(folder, monkeypatch):
     policy = load_policy(folder, torch.device("cpu"))
     ids = np.asarray(policy.tokenizer.encode(TEXT + OTHER_END), np.int32)

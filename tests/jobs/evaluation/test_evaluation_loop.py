@@ -4,6 +4,7 @@ from contextlib import contextmanager
 import pytest
 
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
+from jobs.analysis.score_curves import read_question_curves
 from jobs.evaluation import evaluation_loop
 from jobs.evaluation.evaluation_loop import run_evaluation
 from jobs.grading.answer_grader import grader_version
@@ -123,6 +124,19 @@ def test_answers_to_a_file_that_changed_are_graded_by_its_new_golds_or_asked_aga
     assert len(server.asked) == 4 + 1
     scores = [json.loads(line)["num_correct"]["training"] for line in events(run)]
     assert scores == [[32, 0, 32, 0], [0, 0, 32, 0]]
+
+
+def test_curves_are_of_the_questions_that_the_score_is_of(tmp_path, benchmark_file):
+    rows = [json.loads(line) for line in benchmark_file.read_text().splitlines()]
+    benchmark_file.write_text("".join(json.dumps({**row, "id": None}) + "\n" for row in rows))
+    with evaluated_by(tmp_path, benchmark_file, num_questions=2, samples_per_question=2) as (run, _):
+        attempt(run)
+        rows[0] |= {"id": None, "answer": 1}  # another id, since that follows from question and gold answer
+        benchmark_file.write_text("".join(json.dumps({**row, "id": None}) + "\n" for row in rows))
+        attempt(run)
+    event = json.loads(events(run)[-1])
+    curves = read_question_curves(run.path, "aime24", "training")
+    assert sorted(curves) == sorted(event["question_ids"])
 
 
 @pytest.mark.parametrize(("texts", "is_told"), [(["1", "1"], True), (["1", "2"], False)])
