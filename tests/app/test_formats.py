@@ -12,6 +12,7 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
     ("write", "value", "expected"),
     [
         (formats.duration, 0, "0 s"), (formats.duration, 12.4, "12 s"), (formats.duration, 200, "3 min 20 s"),
+        (formats.duration, 60, "1 min 00 s"), (formats.duration, 3600, "1 h 00 min"),
         (formats.duration, 3900, "1 h 05 min"), (formats.duration, 183_600, "2 d 3 h"),
         (formats.duration, -1, NONE_SHOWN), (formats.duration, None, NONE_SHOWN),
         (formats.seconds, 0.24, "240 ms"), (formats.seconds, 3.42, "3.4 s"), (formats.seconds, 125, "2 min 05 s"),

@@ -23,6 +23,7 @@ def test_defaults_are_the_papers():
         ({"experience_ratio": 1.1}, "experience_ratio"),
         ({"bucket_spread": 0.0}, "bucket_spread"),
         ({"start_pass_rate": 1.5}, "start_pass_rate"),
+        ({"candidate_budget": 8, "trajectory_selection": "random"}, "candidate_budget"),
         ({"reward_kind": RewardKind.CONTINUOUS}, "start_pass_rate"),
         ({"reward_kind": RewardKind.CONTINUOUS, "start_pass_rate": None, "mask_range": HARD}, "mask_range"),
         ({"mask_range": HARD}, "mask_range"),

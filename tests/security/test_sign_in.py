@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import secrets
 from dataclasses import replace
 
@@ -184,6 +185,14 @@ def test_where_people_sign_in_no_token_opens_anything_and_nothing_else_answers(s
     assert httpx2.get(origin, cookies=forged, timeout=60).status_code == 403
 
 
+@pytest.mark.parametrize(("audience", "status"), [(CLIENT_ID, 200), ("another-client", 403)])
+def test_a_token_for_another_client_signs_nobody_in(provider, served, audience, status):
+    provider.claims = {"sub": ADMIN, "email": ADMIN, "aud": audience}
+    with httpx2.Client(base_url=served[2], follow_redirects=True, timeout=60) as client:
+        client.get(re.search(r'href="(/auth/login[^"]*)', client.get("/").text)[1])
+        assert client.get("/").status_code == status
+
+
 def open_signed_in(browser, provider, served, email, **claims):
     _, _, origin = served
     provider.claims = {"sub": email, "email": email, **claims}
@@ -236,6 +245,32 @@ def test_a_viewer_sees_and_is_refused_by_the_command_behind_a_button(browser, pr
     stop.click()
     refusal.first.wait_for()
     assert (Journal(root).entries(), contents_of(root / RUN)) == before
+    page.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_what_an_administrators_page_sends_is_refused_from_an_operator(browser, provider, served):
+    _, root, origin = served
+    clusters, sent, sockets = f"{origin}/system?view=Ray+clusters", [], []
+    page = open_signed_in(browser, provider, served, ADMIN)
+    page.on("websocket", lambda socket: socket.on("framesent", lambda message: sent.append(message)))
+    page.goto(clusters)
+    page.get_by_label("Name", exact=True).fill("ours")
+    page.get_by_label("Address", exact=True).fill("http://127.0.0.1:1")
+    page.get_by_role("button", name="Add cluster").click()
+    page.get_by_role("button", name="Remove").click()
+    page.get_by_text("No clusters yet").wait_for()
+    page.context.close()
+    before = contents_of(root)
+    page = open_signed_in(browser, provider, served, OPERATOR)
+    page.route_web_socket(re.compile("/_stcore/stream"), lambda socket: sockets.append(socket.connect_to_server()))
+    page.goto(clusters)
+    page.get_by_role("button", name="Add cluster").wait_for()
+    for message in sent:
+        sockets[-1].send(message)
+    page.get_by_text("needs the role admin").first.wait_for()
+    assert contents_of(root) == before
     page.context.close()
 
 

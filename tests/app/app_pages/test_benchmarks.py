@@ -33,6 +33,13 @@ def test_page_without_scores_shows_the_papers_and_leads_to_the_form_with_the_mod
     assert (run.job_spec().model.source, run.job_spec().template) == ("sail/Qwen2.5-Math-7B-Oat-Zero", "chat")
 
 
+@pytest.mark.usefixtures("played_shared")
+def test_form_offers_the_newest_checkpoints_of_runs_that_have_done_a_step(open_page):
+    offered = open_page("benchmarks", start="true").selectbox(key="evaluate-target").options
+    assert "whole replay, newest checkpoint" in offered
+    assert "waiting, newest checkpoint" not in offered
+
+
 @pytest.mark.usefixtures("scored_shared")
 def test_own_scores_stand_above_the_papers_with_marks(open_page):
     page = open_page("benchmarks")

@@ -73,7 +73,12 @@ def test_what_if_changes_nothing_until_a_setting_does(open_page):
     page.selectbox(key="estimator").select("highest entropy").run()
     assert "other trajectory" in list(page.dataframe[0].value["Change"])
     page.number_input(key="sigma").set_value(0.01).run()
-    assert {"drawn instead", "not drawn"} <= set(page.dataframe[0].value["Change"])
+    outcomes = page.dataframe[0].value
+    assert {"drawn instead", "not drawn"} <= set(outcomes["Change"])
+    assert set(outcomes["Bucket"][outcomes["Change"] == "not drawn"]) == {1}  # mu is 0.5, bucket 2 of 4
+    page.number_input(key="mu").set_value(0.25).run()
+    outcomes = page.dataframe[0].value
+    assert 1 not in set(outcomes["Bucket"][outcomes["Change"] == "not drawn"])
 
 
 def test_what_if_of_a_rule_that_scores_nothing_keeps_the_recorded_choices(open_page, runs_root):

@@ -70,6 +70,10 @@ def test_every_part_of_a_replayed_trajectory_is_shown(open_page, part):
     page = open_page("trajectories", run="play-finished", trajectory=str(number), part=part)
     if part == "Lineage":
         assert "replayed" in list(page.dataframe[1].value["Event"])
+    if part == "Group":
+        num_correct = sum(block.value.endswith("check: correct]") for block in page.markdown)
+        assert num_correct
+        assert has_text(page, f"{num_correct} of 4 correct")
     if part == "Tokens":
         assert page.selectbox(key="under").options[0] == "at rollout"
         page.selectbox(key="under").select(int(page.selectbox(key="under").options[1].split()[-1])).run()

@@ -1,4 +1,5 @@
 import contextlib
+import socket
 import sqlite3
 import threading
 import time
@@ -100,6 +101,13 @@ def test_a_server_that_is_not_there_is_one_sentence_without_the_password(tmp_pat
     with pytest.raises(DatabaseError) as caught:
         open_database(f"postgresql://me:secret@/nowhere?host={tmp_path}", tmp_path)
     assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_takes_a_connection_and_says_nothing_is_given_up(tmp_path):
+    began_at = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as frozen, pytest.raises(DatabaseError):
+        open_database(f"postgresql://me@127.0.0.1:{frozen.getsockname()[1]}/nowhere", tmp_path)
+    assert time.monotonic() - began_at < 30
 
 
 def test_a_file_that_is_no_database_is_one_sentence(tmp_path):

@@ -164,6 +164,18 @@ def test_the_supervisor_has_the_last_word_on_the_status(database, tmp_path):
     assert get_run(database, run.run_id).ended_at is None
 
 
+def test_an_end_that_the_supervisor_told_is_replaced_by_no_later_event(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 3), end=RunStatus.FAILED)
+    events = EventReader(run).read().events
+    register(database, run)
+    ingest.ingest_events(database, run.run_id, events[:3])
+    ingest.set_status(database, run.run_id, "lost", "It is gone.")
+    ingest.ingest_events(database, run.run_id, events)
+    row = get_run(database, run.run_id)
+    assert (row.status, row.status_reason) == ("lost", "It is gone.")
+
+
 def test_an_attempt_is_known_before_its_first_event(database, tmp_path):
     run = new_run(tmp_path)
     register(database, run)

@@ -1,9 +1,11 @@
+import time
+
 import numpy as np
 import pytest
 
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step.metrics import mini_batch_metrics, step_metrics
+from exgrpo_core.step.metrics import PhaseClock, mini_batch_metrics, step_metrics
 from exgrpo_core.step_report import Selection, StepReport
 from tests.exgrpo_core.builders import group, question, replay, small_config, trajectory
 
@@ -64,6 +66,15 @@ def test_pass_at_1_is_told_apart_by_where_the_questions_come_from(metrics_of):
 def test_mini_batches_report_the_mean_and_the_fewest_questions_that_are_left():
     metrics = mini_batch_metrics([MiniBatch([], 0, 3), MiniBatch([], 0, 6)])
     assert metrics == {"batch/questions_left": 4.5, "batch/questions_left_min": 3.0}
+
+
+def test_seconds_of_a_step_are_those_of_its_phases_and_the_rest():
+    began_at, clock = time.perf_counter(), PhaseClock()
+    with clock.phase("rollout"):
+        time.sleep(0.002)
+    seconds = clock.seconds()
+    assert 0.002 <= seconds["seconds/rollout"] <= seconds["seconds/step"] <= time.perf_counter() - began_at
+    assert seconds["seconds/rollout"] + seconds["seconds/other"] == pytest.approx(seconds["seconds/step"])
 
 
 def test_questions_ever_solved_are_those_of_buffer_and_retired_set(tmp_path):

@@ -101,6 +101,9 @@ def test_priorities_by_rank():
     draw = sampler_of("prioritized_rank", priority_alpha=1.0).draw(questions, 3, RNG)
     # Ranks 2, 1, 3: 1/2, 1, 1/3 over 11/6.
     np.testing.assert_allclose(draw.bucket_probabilities, [3 / 11, 6 / 11, 2 / 11, 0.0])
+    # (3 P)^-.5 over its largest.
+    weights = dict(zip(draw.question_indices.tolist(), draw.weights.tolist(), strict=True))
+    assert weights == pytest.approx({20: math.sqrt(2 / 3), 21: math.sqrt(1 / 3), 22: 1.0})
 
 
 def test_repo_takes_every_question_of_the_batch_with_enough_stored(tmp_path):

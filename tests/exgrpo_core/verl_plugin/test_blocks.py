@@ -40,7 +40,7 @@ def lists(column):
 
 
 def test_any_number_of_rows_gives_each_rank_as_many_and_what_pads_is_not_in_the_loss():
-    from exgrpo_core.verl_plugin.blocks import make_blocks
+    from exgrpo_core.verl_plugin.blocks import make_blocks, read_block
 
     blocks, shares = make_blocks(rows(), 2, ["advantages"], {"epochs": 1})
     assert sorted(position for share in shares for position in share) == [0, 1, 2, 3]
@@ -54,6 +54,7 @@ def test_any_number_of_rows_gives_each_rank_as_many_and_what_pads_is_not_in_the_
     assert [key for block in blocks for key in block.keys] == ["a"]
     blocks, _ = make_blocks([], 2, ["advantages"], {})
     assert [block.is_in_loss.tolist() for block in blocks] == [[False], [False]]
+    assert [lists(read_block(block, {})["response_mask"]) for block in blocks] == [[[0]], [[0]]]
 
 
 def test_a_rank_reads_its_block_as_the_batch_of_its_rows_in_order():

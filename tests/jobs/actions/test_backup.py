@@ -1,11 +1,13 @@
 import json
 import os
 import shutil
+import subprocess
 import tarfile
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from db.connections.opening import open_database
@@ -20,12 +22,14 @@ from jobs.runs.journal import Journal
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.db.table_contents import contents
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
+from tests.postgres import running_server
+from tests.tools import require_tool
 
 BOOKKEEPING = {"ingest_positions", "alembic_version"}
 
 
-def shown(runs_root) -> dict[str, list]:
-    with closing(open_database(None, runs_root)) as database:
+def shown(runs_root, url=None) -> dict[str, list]:
+    with closing(open_database(url, runs_root)) as database:
         return {name: rows for name, rows in contents(database).items() if name not in BOOKKEEPING}
 
 
@@ -85,6 +89,24 @@ def test_the_database_can_be_built_anew_from_a_backup_without_it(used, bench, tm
     assert rebuild_index(tmp_path / "again", None) == 1
     assert shown(tmp_path / "again")["tags"] == before["tags"]
     assert len(shown(tmp_path / "again")["steps"]) == len(before["steps"])
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_postgresql_restored_from_its_dump_ingests_what_came_later(bench, used, tmp_path):
+    dump = tmp_path / "database.dump"
+    with running_server() as url:
+        assert ingest_all(bench.runs_root, url)
+        before = shown(bench.runs_root, url)
+        subprocess.run([require_tool("pg_dump"), "--format=custom", f"--file={dump}", f"--dbname={url}"], check=True)
+        run_actions.tag(bench.runs_root, used, "later")
+        subprocess.run([require_tool("createdb"), f"--maintenance-db={url}", "restored"], check=True)
+        restored = make_url(url).set(database="restored").render_as_string(hide_password=False)
+        subprocess.run([require_tool("pg_restore"), "--exit-on-error", f"--dbname={restored}", dump], check=True)
+        assert shown(bench.runs_root, restored) == before
+        assert ingest_all(bench.runs_root, restored)
+        after = shown(bench.runs_root, restored)
+    assert {name for name in after if after[name] != before[name]} == {"tags"}
 
 
 @pytest.mark.slow

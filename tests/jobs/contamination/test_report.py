@@ -8,6 +8,7 @@ from scipy import stats
 from db.statistics.differences import binomial_tail
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.faults import Fault, FaultKind
+from jobs.cli.evaluate import _without_signs
 from jobs.contamination.report import ContaminationReport, ModelProbe, read_reports, write_report
 
 CLEAN = ModelProbe(num_compared=24, num_completed=1, num_completed_changed=1, num_likeliest=3, num_versions=9)
@@ -28,6 +29,8 @@ def test_a_report_that_compared_nothing_tested_nothing():
     assert REPORT.was_tested
     assert not replace(REPORT, probe=nothing).was_tested
     assert replace(REPORT, probe=nothing, training_data="train.jsonl").was_tested
+    assert "in 24 questions" in _without_signs(REPORT)
+    assert "in 30 questions" in _without_signs(replace(REPORT, training_data="train.jsonl"))
 
 
 @pytest.mark.parametrize(

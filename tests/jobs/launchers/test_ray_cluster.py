@@ -6,12 +6,14 @@ import shlex
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from jobs.actions import run_actions
 from jobs.launchers.local import LaunchError, LocalLauncher
+from jobs.launchers.ray_jobs import RayJobsLauncher
 from jobs.launchers.ray_jobs_api import RayClusterState, RayJobsApi, RayJobStatus, read_cluster
 from jobs.runs.control import RunStatus
 from jobs.runs.processes import ProcessIdentity, group_members, identify
@@ -25,6 +27,7 @@ from tests.processes import is_gone
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
 MANY_STEPS = 100_000
+UNSEEN = Path("/where-nothing-is/storage-check")
 
 
 HOLDS_A_GPU = """
@@ -124,6 +127,16 @@ def test_stop_while_the_cluster_is_asked_starts_nothing(ray_bench: RayBench, clu
     api = RayJobsApi(cluster.address, TOKEN)
     assert api.job(f"{run_id}-0001") is None
     api.close()
+
+
+def test_runs_root_that_the_cluster_does_not_see_is_refused(ray_bench: RayBench, cluster: RayCluster, monkeypatch):
+    probe = RayJobsLauncher._probe
+    monkeypatch.setattr(RayJobsLauncher, "_probe", lambda self, action, _, wanted: probe(self, action, UNSEEN, wanted))
+    run_id = ray_bench.submit(ray_spec(cluster.address))
+    ray_bench.start()
+    ray_bench.look_until(run_id, RunStatus.FAILED)
+    assert str(ray_bench.runs_root) in ray_bench.reason_of(run_id)
+    assert str(UNSEEN.parent) in ray_bench.reason_of(run_id)
 
 
 @pytest.mark.timeout(3600)

@@ -11,6 +11,7 @@ from jobs.grading.reward_function import Response
 from jobs.grading.rewards import TASKS, BuiltInTask
 from jobs.judging.items import JudgedItem
 from jobs.judging.judge_loop import judge_item
+from jobs.recording.event_reader import EventReader
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.trajectory_file import read_questions
 from jobs.runs.control import RunStatus
@@ -27,7 +28,6 @@ from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from tests.faults.small_training import StepControl
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
 from tests.jobs.training.conftest import SMALL
-from tests.jobs.training.test_composition import MemoryRecorder
 
 SPEC = {
     "data": {"source": "word_problems", "num_questions": 12, "num_held_out": 4},
@@ -154,9 +154,13 @@ def test_a_model_is_fine_tuned_on_demonstrations_with_the_threads_asked_for(tmp_
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     algorithm = SPEC["algorithm"] | {"max_response_tokens": 400, "experience_ratio": 0.0}
     spec = apply_settings(spec_of(chat_model, sft={"num_facts": 5}, algorithm=algorithm), ["model.num_threads=2"])
-    run, recorder = RunDirectory.create(tmp_path, spec), MemoryRecorder()
+    run = RunDirectory.create(tmp_path, spec)
+    recorder = FileRecorder(run, run.claim_attempt(), spec.recording)
     assert run_sft(spec, run, recorder, StepControl()) is RunStatus.FINISHED
-    assert [report.step for report in recorder.steps] == [1, 2]
+    recorder.close()
+    batch = EventReader(run).read()
+    assert batch.faults == []
+    assert [event["step"] for event in batch.events if event["kind"] == "step"] == [1, 2]
     assert threads == [2]
 
 

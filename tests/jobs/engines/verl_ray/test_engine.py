@@ -69,6 +69,17 @@ def test_scores_loss_and_an_optimizer_step_are_those_of_the_embedded_engine(engi
     check_parity(make_engine(), engine, OBJECTIVES[name])
 
 
+def test_padded_rows_give_the_same_as_packed_ones(engine, monkeypatch):
+    from exgrpo_core.verl_plugin import trainer
+
+    make_blocks = trainer.make_blocks
+    padded = {"use_remove_padding": False}
+    monkeypatch.setattr(
+        trainer, "make_blocks", lambda *most_of_it: make_blocks(*most_of_it[:3], most_of_it[3] | padded)
+    )
+    check_parity(make_engine(), engine, OBJECTIVES["experiential"])
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_five_steps_of_each_replay_method_are_those_of_the_embedded_engine(engine, name, tmp_path):
     changes = SMALL | METHODS[name]
