@@ -224,7 +224,7 @@ def test_a_file_that_cannot_be_read_is_named_instead_of_the_target(small, tmp_pa
 
     def refuse(self, path, name):
         if path == log:
-            raise PermissionError(13, "Permission denied", str(log))
+            raise OSError(5, "Input/output error", str(log))
         add(self, path, name)
 
     monkeypatch.setattr(backup._Writer, "add", refuse)
