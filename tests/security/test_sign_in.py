@@ -262,7 +262,7 @@ def test_what_an_administrators_page_sends_is_refused_from_an_operator(browser, 
     page.get_by_role("button", name="Remove").click()
     page.get_by_text("No clusters yet").wait_for()
     page.context.close()
-    before = contents_of(root)
+    before = Journal(root).entries()
     page = open_signed_in(browser, provider, served, OPERATOR)
     page.route_web_socket(re.compile("/_stcore/stream"), lambda socket: sockets.append(socket.connect_to_server()))
     page.goto(clusters)
@@ -270,7 +270,7 @@ def test_what_an_administrators_page_sends_is_refused_from_an_operator(browser, 
     for message in sent:
         sockets[-1].send(message)
     page.get_by_text("needs the role admin").first.wait_for()
-    assert contents_of(root) == before
+    assert Journal(root).entries() == before
     page.context.close()
 
 
