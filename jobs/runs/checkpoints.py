@@ -7,6 +7,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -38,6 +39,8 @@ BASE_FIELD = "base_model_name_or_path"
 PREFIX = "step-"
 NEWEST = "last"
 """What names a run's newest checkpoint, in place of a step."""
+NUM_READERS = 8
+"""Files whose checksums are computed at once."""
 _NAME = re.compile(rf"{PREFIX}[0-9]{{8,12}}")
 
 
@@ -143,12 +146,15 @@ def find_fault(path: Path) -> Fault | None:
     folder = f"{path.parent.name}/{path.name}"
     try:
         step, files = _read_manifest(path / MANIFEST)
-        for name, (size, crc) in files.items():
-            file = inside(path, name)
-            if not file.is_file():
+        for name in files:
+            if not inside(path, name).is_file():
                 return Fault(FaultKind.MISSING, f"{folder}/{name}")
-            if file.stat().st_size != size or file_crc(file) != crc:
-                return Fault(FaultKind.CHANGED, f"{folder}/{name}")
+        changed = [name for name, (size, _) in files.items() if (path / name).stat().st_size != size]
+        if not changed:
+            found = zip(files.items(), _checksums([path / name for name in files]), strict=True)
+            changed = [name for (name, (_, wanted)), crc in found if crc != wanted]
+        if changed:
+            return Fault(FaultKind.CHANGED, f"{folder}/{changed[0]}")
     except RunDirectoryError:
         return Fault(FaultKind.OUTSIDE, f"{folder}/{name}")
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
@@ -220,11 +226,18 @@ def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
 def _write_manifest(folder: Path, step: int) -> None:
     """Write the manifest of the files in a folder, all of it to the disk."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    sizes = {str(path.relative_to(folder)): [path.stat().st_size, file_crc(path)] for path in files}
+    checksums = zip(files, _checksums(files), strict=True)
+    sizes = {str(path.relative_to(folder)): [path.stat().st_size, crc] for path, crc in checksums}
     manifest = {"step": step, "files": sizes}
     (folder / MANIFEST).write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}), encoding="utf-8")
     for path in [*files, folder / MANIFEST, *(child for child in folder.rglob("*") if child.is_dir()), folder]:
         sync(path)
+
+
+def _checksums(files: Sequence[Path]) -> list[int]:
+    """Return the CRC-32 of each file; of a large model, files of many ranks are read at once, while its GPUs wait."""
+    with ThreadPoolExecutor(NUM_READERS) as pool:
+        return list(pool.map(file_crc, files))
 
 
 def _manifest_crc(manifest: dict[str, Any]) -> int:
