@@ -136,3 +136,24 @@ def is_disk_full(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
     return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def explain(error: BaseException, folder: str | Path) -> str:
+    """Return why something in `folder` cannot be written or read, and what to do."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error).strip().partition("\n")[0]
+    if is_disk_full(error):
+        if _has_no_inodes(folder):
+            return "no inodes are left on this file system, of which each file takes one; remove some files there"
+        return f"{why}; free some space there, or choose another folder"
+    if isinstance(error, OSError) and error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
+        return f"{why}; let this user read and write it, as by chown, or choose another folder"
+    return why.rstrip(".")
+
+
+def _has_no_inodes(folder: str | Path) -> bool:
+    """Whether a file system that counts inodes has none left for this user."""
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return False
+    return state.f_files > 0 and state.f_favail == 0

@@ -1,5 +1,6 @@
 """Runs in and out of a runs root: as a folder or as a `.tar.gz` file."""
 
+import os
 import shutil
 import tarfile
 import tempfile
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json, read_plain
-from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.durable_files import explain, is_disk_full
 from exgrpo_core.errors import InputError
 from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id, parse_run_info
 from jobs.runs.journal import Journal, JournalKind
@@ -140,7 +141,7 @@ def reason_of(error: OSError) -> str:
     """Return why files could not be copied, as the system says it."""
     if isinstance(error, shutil.Error) and error.args and error.args[0]:
         return str(error.args[0][0][-1])  # of each file: source, target, reason
-    return error.strerror or str(error)
+    return explain(error, error.filename or os.curdir)
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -219,8 +220,9 @@ def unpack(source: Path, folder: Path, leaves_out: Collection[str] = ()) -> int:
     except (ArchiveError, UnreadableFileError) as error:
         raise ArchiveError(str(error)) from None
     except OSError as error:
-        where = f"{folder.parent.parent}: the disk is full" if is_disk_full(error) else f"{source}: cannot be unpacked"
-        raise ArchiveError(f"{where} ({error.strerror or error}); nothing is written.") from None
+        is_source = not is_disk_full(error) and error.filename in {None, str(source)}
+        where = f"{source}: cannot be unpacked" if is_source else f"{folder.parent.parent}: cannot be written"
+        raise ArchiveError(f"{where} ({explain(error, folder)}); nothing is written.") from None
     except (tarfile.TarError, EOFError, zlib.error, KeyError, RecursionError, OverflowError, ValueError) as error:
         # tarfile's message has a line for every format that it tried.
         why = f" ({error})" if isinstance(error, tarfile.FilterError) else ""

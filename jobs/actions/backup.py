@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from db.connections.session import SQLITE_FILE, DatabaseError, copy_sqlite, sqlite_path
-from exgrpo_core.durable_files import sync
+from exgrpo_core.durable_files import explain, sync
 from jobs.actions.archive import ArchiveError, staging_folder, unpack
 from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories, unreadable_below
 from jobs.runs.state import CONTACT_FILE
@@ -56,19 +56,19 @@ def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
         # `_Writer` finds hard links; dereferencing keeps `tarfile` from finding them by inode alone.
         with tarfile.open(unfinished, "w", dereference=True) as archive:
             writer = _Writer(archive)
-            has_database = _add_database(writer, runs_root, database_url)
+            has_database = _add_database(writer, sqlite_path(database_url, runs_root), target.parent)
             left_out = unreadable_below(runs_root)
             for path in _paths_in_order(runs_root):
                 try:
                     writer.add(path, path.relative_to(runs_root))
                 except PermissionError as error:
-                    left_out[path] = error.strerror
+                    left_out[path] = error.strerror or str(error)
             writer.seal()
         sync(unfinished)
         unfinished.rename(target)
     except OSError as error:
         culprit = target if error.filename in (None, str(unfinished)) else error.filename
-        raise ArchiveError(f"{culprit}: cannot be read or written ({error.strerror or error}).") from None
+        raise ArchiveError(f"{culprit}: cannot be read or written ({explain(error, target.parent)}).") from None
     finally:
         unfinished.unlink(missing_ok=True)
     return Backup(len(list_run_directories(runs_root)), target.stat().st_size, has_database, left_out)
@@ -130,11 +130,10 @@ def _seal(num_members: int) -> bytes:
     return json.dumps({"num_members": num_members}).encode()
 
 
-def _add_database(writer: _Writer, runs_root: Path, database_url: str | None) -> bool:
-    path = sqlite_path(database_url, runs_root)
+def _add_database(writer: _Writer, path: Path | None, folder_of_copy: Path) -> bool:
     if path is None or not path.is_file():
         return False
-    with tempfile.TemporaryDirectory(dir=runs_root / WORKBENCH_FOLDER, prefix=".backup-") as folder:
+    with tempfile.TemporaryDirectory(dir=folder_of_copy, prefix=".backup-") as folder:
         copy = Path(folder) / "copy.db"
         try:
             copy_sqlite(path, copy)

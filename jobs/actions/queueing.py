@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from exgrpo_core.errors import first_line
+from exgrpo_core.durable_files import explain
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from jobs.actions.evaluations import check_evaluation
 from jobs.evaluation.model_folder import keep_model, link_model
@@ -78,7 +78,7 @@ def write_job(runs_root: Path, job: NewJob) -> str:
     except (OSError, BufferCorruptionError, RunDirectoryError) as error:
         if run is not None:
             shutil.rmtree(run.path, ignore_errors=True)
-        why = (isinstance(error, OSError) and error.strerror) or first_line(error).rstrip(".")
+        why = explain(error, runs_root)
         raise CommandError(f"{runs_root}: the job cannot be written ({why}); nothing is queued.") from None
     return run.run_id
 

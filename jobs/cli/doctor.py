@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.durable_files import explain
 from jobs.alerts.destinations import AlertError, read_destinations
 from jobs.cli.options import (
     DEFAULT_PORT,
@@ -199,18 +199,13 @@ def check_runs_root(runs_root: Path) -> Check:
             file.write(bytes(_PROBE_BYTES))
             file.flush()
     except OSError as error:
-        return Check("runs root", CheckResult.FAILURE, f"{folder}: {error.strerror}", _write_advice(error, folder))
+        advice = f"{explain(error, folder).capitalize()}: --runs-root or EXGRPO_RUNS_ROOT."
+        return Check("runs root", CheckResult.FAILURE, f"{folder}: {error.strerror}", advice)
     if unreadable := list_unreadable(runs_root):
         detail = "; ".join(f"{runs_root / name}: {why}" for name, why in unreadable.items())
         return Check("runs root", CheckResult.WARNING, detail, "Let this user read them, as by chown: no run is shown.")
     detail = str(runs_root) if runs_root.exists() else f"{runs_root}, not created yet; the first run creates it"
     return Check("runs root", CheckResult.OK, detail)
-
-
-def _write_advice(error: OSError, folder: Path) -> str:
-    if is_disk_full(error):
-        return f"Free some space on the file system of {folder}, or choose another: --runs-root or EXGRPO_RUNS_ROOT."
-    return "Choose a folder you may write on a file system with locks: --runs-root or EXGRPO_RUNS_ROOT."
 
 
 def check_disk(runs_root: Path) -> Check:

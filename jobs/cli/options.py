@@ -9,7 +9,7 @@ import typer
 
 from db import DATABASE_URL_VARIABLE
 from db.rows.display_names import escape_control_characters
-from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import EngineError, InputError, UserError
 
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
@@ -67,11 +67,9 @@ def error_message(error: Exception) -> tuple[str, int]:
     """Return one sentence on an error and its exit code: 2 for bad input, 1 for a failure."""
     if isinstance(error, UserError | EngineError):
         return str(error), EXIT_BAD_INPUT if isinstance(error, InputError | EngineError) else EXIT_FAILURE
-    if isinstance(error, OSError) and is_disk_full(error):
-        file = f"{error.filename}: " if error.filename else ""
-        return f"{file}no space is left; free some space there, or choose another --runs-root.", EXIT_FAILURE
     if isinstance(error, OSError):
-        return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE
+        folder = os.path.dirname(error.filename or "") or "."
+        return f"{error.filename or 'A file'}: {explain(error, folder)}.", EXIT_FAILURE
     first_line = str(error).strip().partition("\n")[0]
     hint = f"Set {DEBUG_VARIABLE}=1 to see the traceback."
     return f"Unexpected {type(error).__name__}: {first_line} {hint}", EXIT_FAILURE

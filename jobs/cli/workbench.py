@@ -1,5 +1,6 @@
 """Supervisor and pages as two children of one process, which ends both when it ends; the command that starts it."""
 
+import errno
 import html
 import json
 import logging
@@ -7,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import webbrowser
@@ -20,7 +22,7 @@ import typer
 
 from db import DATABASE_URL_VARIABLE
 from exgrpo_core.bounded_json import read_json
-from exgrpo_core.durable_files import write_whole
+from exgrpo_core.durable_files import explain, write_whole
 from exgrpo_core.errors import UserError
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot
 from jobs.launchers.end_with_starter import STARTER_VARIABLE
@@ -29,7 +31,11 @@ from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.processes import FileLock, is_locked, signal_name
+from jobs.runs.state import RunState
+from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import LOG_FILE, read_supervisor, supervisor_command
+from jobs.supervisor.loop import LOOP_SECONDS
+from jobs.supervisor.open_index import index_files
 
 LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"
@@ -121,6 +127,7 @@ logger = logging.getLogger(__name__)
 
 _REFUSED = 2
 """Exit code of pages that said why they do not start."""
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _BOUND = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter"]
 
 
@@ -153,9 +160,39 @@ class Workbench:
         Raises:
             WorkbenchRunningError: Another workbench serves this runs root.
         """
-        instance = WorkbenchInstance(self._runs_root)
-        self._warn_of_supervisor()
         previous = {number: signal.signal(number, self._request_end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            return self._serve(WorkbenchInstance(self._runs_root), opens_browser)
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+            why = explain(error, self._runs_root)
+            logger.warning("%s: %s. Pages show it; nothing can be started or changed.", self._runs_root, why)
+            return self._show()
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _show(self) -> int:
+        """Serve the pages of a root that cannot be written, by a temporary database that follows its files."""
+        with tempfile.TemporaryDirectory(prefix="exgrpo-") as folder:
+            url = f"sqlite:///{folder}/index.db"
+            self._environment[DATABASE_URL_VARIABLE] = url
+            index, states = DatabaseIndex(url, self._runs_root), dict[str, RunState]()
+            index_files(index, self._runs_root, states)
+            pages = self._start_pages()
+            threading.Thread(target=_forward_output, args=(pages, False, None), daemon=True).start()
+            try:
+                while not self._must_end and pages.poll() is None:
+                    time.sleep(LOOP_SECONDS)
+                    index_files(index, self._runs_root, states)
+            finally:
+                _end([pages])
+                index.close()
+        return 0 if self._must_end else pages.returncode
+
+    def _serve(self, instance: WorkbenchInstance, opens_browser: bool) -> int:
+        self._warn_of_supervisor()
         supervisor = self._start_supervisor()
         pages = self._start_pages()
         threading.Thread(target=_forward_output, args=(pages, opens_browser, instance), daemon=True).start()
@@ -171,8 +208,6 @@ class Workbench:
         finally:
             _end([pages, supervisor], self._end_seconds)
             instance.release()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
         return 0 if self._must_end else pages.returncode
 
     def _warn_of_supervisor(self) -> None:
@@ -207,17 +242,17 @@ def _why_pages_ended(code: int) -> str:
     return f"The server of the pages {how}{cause}. Runs continue; start the workbench again with: exgrpo up"
 
 
-def _forward_output(pages: "subprocess.Popen[bytes]", opens_browser: bool, instance: WorkbenchInstance) -> None:
+def _forward_output(pages: "subprocess.Popen[bytes]", opens_browser: bool, instance: WorkbenchInstance | None) -> None:
     """Print the output of the pages' server; record its link and open it in the browser."""
     assert pages.stdout is not None
     for line in pages.stdout:
         text = line.decode(errors="replace").rstrip()
-        if text.startswith("http"):
+        if instance is not None and text.startswith("http"):
             instance.record_link(text)
         # Who gave the token knows it, and the log of a service is read by others.
         sys.stdout.write((text.partition("?")[0] if os.environ.get(TOKEN_VARIABLE) else text) + "\n")
         sys.stdout.flush()
-        if opens_browser and text.startswith("http"):
+        if opens_browser and instance is not None and text.startswith("http"):
             opens_browser = False
             instance.open_browser(text)
 

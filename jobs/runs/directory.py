@@ -354,7 +354,11 @@ def unreadable_below(folder: Path) -> dict[Path, str]:
     errors: list[OSError] = []
     for _ in os.walk(folder, onerror=errors.append):
         pass
-    unreadable = {Path(error.filename): error.strerror for error in errors if not isinstance(error, FileNotFoundError)}
+    unreadable = {
+        Path(error.filename): error.strerror or str(error)
+        for error in errors
+        if not isinstance(error, FileNotFoundError)
+    }
     return {path: why for path, why in unreadable.items() if path.name not in _NO_RUNS}
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -19,9 +20,11 @@ from db.connections.opening import (
 from db.connections.session import UNAVAILABLE_ERRORS, DamagedDatabaseError, Database, check_pages, sqlite_path
 from db.connections.sqlite_files import refusal, set_aside
 from db.queries import runs
+from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import first_line
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import list_run_directories
-from jobs.runs.state import read_state
+from jobs.runs.state import RunState, read_state
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
@@ -45,7 +48,8 @@ def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Data
             database = stack.enter_context(closing(open_database(database_url, runs_root)))
             runs.list_ends(database)
         except (*UNAVAILABLE_ERRORS, OSError) as error:
-            logger.warning("%s The run directories are read instead.", first_line(error))
+            why = f"{error.filename}: {explain(error, runs_root)}." if isinstance(error, OSError) else first_line(error)
+            logger.warning("%s The run directories are read instead.", why)
             folder = stack.enter_context(TemporaryDirectory())
             database = stack.enter_context(closing(_read_into(f"sqlite:///{folder}/index.db", runs_root)))
         yield database
@@ -54,11 +58,22 @@ def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Data
 def _read_into(database_url: str, runs_root: Path) -> Database:
     """Return a new database with everything that the files have."""
     index = DatabaseIndex(database_url, runs_root)
-    for run in list_run_directories(runs_root):
-        index.record_state(run, read_state(run))
-    index.refresh(budget_seconds=math.inf)
+    index_files(index, runs_root, {})
     index.close()
     return open_database(database_url, runs_root)
+
+
+def index_files(index: DatabaseIndex, runs_root: Path, states: dict[str, RunState]) -> None:
+    """Bring a database up to date by the run directories alone; `states` is what it was told before."""
+    for run in list_run_directories(runs_root):
+        try:
+            state = read_state(run)
+        except OSError as error:
+            state = RunState(RunStatus.LOST, f"It cannot be read: {error}", 0, None)
+        if state.differs_from(states.get(run.run_id)):
+            index.record_state(run, state)
+            states[run.run_id] = state
+    index.refresh(budget_seconds=math.inf)
 
 
 def ingest_all(runs_root: Path, database_url: str | None) -> bool:
@@ -110,6 +125,8 @@ def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, 
             return False, sentence
         if path is not None and not path.exists():
             return True, "SQLite, not created yet; the first run creates it"
+        if path is not None and not os.access(path.parent, os.W_OK):
+            return True, "SQLite, in a folder that cannot be written: commands and pages read the run directories"
         with closing(open_database(database_url, runs_root, upgrades=False)) as database:
             check_pages(database)
             return _describe_schema(database)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.durable_files import is_disk_full, keep_private
+from exgrpo_core.durable_files import explain, is_disk_full, keep_private
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
@@ -180,11 +180,12 @@ def _run_attempt(
 
 
 def error_message(error: BaseException) -> str:
-    """Return one sentence on why a run failed."""
+    """Return one sentence on why the run failed whose folder is this process's."""
     if isinstance(error, UserError):
         return _first_line(error)
     if is_disk_full(error):
-        return "The disk is full; free some space and resume the run."
+        why = explain(error, os.curdir).partition(";")[0]
+        return f"{why[0].upper()}{why[1:]}; free some space and resume the run."
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "Memory ran out; choose a smaller batch, model or max_response_tokens."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."

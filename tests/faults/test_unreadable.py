@@ -4,13 +4,18 @@ import contextlib
 import ctypes
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from jobs.actions import run_actions
 from jobs.cli.doctor import CheckResult, check_runs_root
+from jobs.cli.main import app
+from jobs.cli.workbench import Workbench
 from jobs.runs.lookup import CommandError, open_run
 from tests.jobs.cli.invoked import exgrpo
 from tests.jobs.judging.chain_runs import record_chains
@@ -106,3 +111,31 @@ def test_a_run_of_another_user_is_refused_with_the_reason(root):
     (root / "bad").chmod(0)
     with as_ordinary_user(), pytest.raises(CommandError, match=os.strerror(13)):
         open_run(root, "bad")
+
+
+def test_a_root_that_cannot_be_written_is_read_and_what_writes_is_refused(root, tmp_path, monkeypatch):
+    (root / "workbench" / "journal.jsonl").chmod(0o400)
+    shutil.copytree(root / "good", tmp_path / "good")
+    for folder in (root, root / "workbench"):
+        folder.chmod(0o500)
+    workbench = Workbench(root, None, [])
+    asks = "import sys, sqlite3; rows = sqlite3.connect(sys.argv[1]).execute('select name from runs').fetchall(); "
+    asks += "open(sys.argv[2], 'w').write(str(rows))"
+    started = []
+
+    def start_pages() -> "subprocess.Popen[bytes]":
+        index = workbench._environment["EXGRPO_DATABASE_URL"].removeprefix("sqlite:///")
+        command = [sys.executable, "-c", asks, index, str(tmp_path / "seen")]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+        return started[0]
+
+    monkeypatch.setattr(workbench, "_start_pages", start_pages)
+    with as_ordinary_user():
+        for words in (["runs"], ["show", "good"], ["verify"], ["backup", tmp_path / "all.tar"], ["query", "judges"]):
+            exgrpo(root, *words)
+        for words in (["annotate", "tag", "good", "x"], ["clone", "good", "--submit"], ["import", tmp_path / "good"]):
+            result = CliRunner().invoke(app, [*map(str, words), "--runs-root", str(root)])
+            assert (result.exit_code > 0, str(root) in result.stderr) == (True, True)
+        assert workbench.serve(opens_browser=False) == 0
+    with started[0]:
+        assert (tmp_path / "seen").read_text().count("chains") == 2
