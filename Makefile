@@ -18,6 +18,7 @@ LONG_replay_buffer := --times-ten
 LONG_real_model = --vllm-python $(VLLM_VENV)/bin/python
 # What users have: libraries that tests and benchmarks bring are imported by others where they are found.
 USER_VENV := .venv-user
+VIEWER_VENV := .venv-viewer
 LONG_startup := --python $(USER_VENV)/bin/python
 # It writes bench/results/learning.json itself, with its curves.
 RESULT_learning := $(VENV)/learning.txt
@@ -72,7 +73,7 @@ real: $(VENV)/.installed  ## The same with SmolLM2-135M on English word problems
 
 # Coverage is counted by the tests of exgrpo_core alone: it would make all others a fifth slower.
 # The environment of verl's tests is made at the same time; if it cannot be, test-verl says why.
-test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
+test: $(VENV)/.installed-dev $(VIEWER_VENV)/.installed tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
 	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
 	$(if $(ARGS),true,$(PYTEST) -m 'not verl' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
@@ -166,7 +167,7 @@ state-folders:  ## Make the folders that a container writes to: STATE=folder OWN
 	@install -d -m 700 -o $(OWNER) -g $(OWNER) $(addprefix $(STATE)/,. runs models cache home)
 
 lock: $(TOOLS_BIN)/.installed  ## Write requirements/locks/ anew from pyproject.toml and the constraints files
-	@$(call write_lock,requirements/constraints.txt,--extra oidc,requirements/locks/main.txt)
+	@$(call write_lock,requirements/constraints.txt,--extra train --extra oidc,requirements/locks/main.txt)
 	@$(call write_lock,requirements/constraints-verl-cpu.txt,--extra verl,requirements/locks/verl-cpu.txt)
 
 audit: $(TOOLS_BIN)/.installed  ## Look the locked packages up in the advisory service; what is accepted is in requirements/locks/
@@ -177,15 +178,15 @@ lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
 
 licences: $(VENV)/.installed $(VERL_VENV)/.installed  ## Write docs/licences.csv from what is installed
 	@{ echo extras,package,version,licence,direct; \
-		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc; \
-		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl; } >docs/licences.csv.tmp
+		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc train; \
+		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl train; } >docs/licences.csv.tmp
 	@mv docs/licences.csv.tmp docs/licences.csv
 
 tools:  ## Install Chromium, PostgreSQL, PgBouncer and nginx for the tests, where missing and allowed
 	@.ci/tools
 
 clean:  ## Remove the environments, caches and build products; runs stay
-	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(TOOLS_VENV) $(OTHERS_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
+	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(VIEWER_VENV) $(TOOLS_VENV) $(OTHERS_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -245,7 +246,16 @@ $(VERL_VENV)/.installed-vllm: $(VLLM_PINS) $(VERL_VENV)/.installed-dev
 $(VENV)/.installed: $(PINS) | $(BIN)/python
 	@echo "Installing the workbench into $(VENV) (a few minutes the first time)"
 	@$(if $(IS_LOCKED),$(PIP) install --require-hashes --no-deps -r requirements/locks/main.txt)
-	@$(PIP) install -c requirements/constraints.txt $(if $(IS_LOCKED),--no-build-isolation )-e .
+	@$(PIP) install -c requirements/constraints.txt $(if $(IS_LOCKED),--no-build-isolation )-e '.[train]'
+	@touch $@
+
+$(VIEWER_VENV)/bin/python:
+	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(VIEWER_VENV))
+
+# Not editable: the tests of the viewer put the wheel of their day into it.
+$(VIEWER_VENV)/.installed: $(PINS) | $(VIEWER_VENV)/bin/python
+	@echo "Installing the viewer alone into $(VIEWER_VENV)"
+	@$(VIEWER_VENV)/bin/python -m pip -qq --no-input --disable-pip-version-check install -c requirements/constraints.txt .
 	@touch $@
 
 $(TOOLS_BIN)/python:
@@ -265,7 +275,7 @@ $(TOOLS_BIN)/.installed: Makefile | $(TOOLS_BIN)/python
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing what tests and checks need"
-	@$(PIP) install -c requirements/constraints.txt -e '.[dev]'
+	@$(PIP) install -c requirements/constraints.txt -e '.[train,dev]'
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed

@@ -276,6 +276,9 @@ def _examine_machine(root: Path) -> list[Finding]:
     return machine_report.examine_machine(root, settings.current().database_url)
 
 
+describe_missing_package = engine_environments.describe_missing_package
+
+
 def missing_vllm() -> str:
     """Return in one sentence that no environment has vLLM and which command makes one, nothing where one has it."""
     try:

@@ -27,7 +27,7 @@ def direct_dependencies(*extras: str) -> set[str]:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
     names = (match[0] for group in groups for text in group if (match := _NAME.match(text)))
-    return {normal(name) for name in names}
+    return {normal(name) for name in names} - {project["name"]}
 
 
 def licence_of(package: PackageMetadata) -> str:

@@ -44,6 +44,10 @@ def show_failure(error: Exception) -> bool:
     Several parts of a page may fail in the same run, so nothing has a key of its own.
     """
     detail = str(error).strip().splitlines()
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        from app import requests  # loads half of `jobs`, which the first page does without
+
+        detail = [requests.describe_missing_package(error.name)]
     sentence = detail[0] if detail else type(error).__name__
     is_away = isinstance(error, UnavailableError)
     with st.container(border=True, gap="xxsmall"):

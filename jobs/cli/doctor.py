@@ -33,6 +33,7 @@ from jobs.machine.engine_environments import (
     GPU_PINS,
     EngineEnvironmentError,
     Pins,
+    describe_missing_package,
     engine_python,
     installed_versions,
     verl_pins,
@@ -134,17 +135,17 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
 
 
 def check_python() -> Check:
-    """Python 3.11 or 3.12."""
+    """Python 3.11 to 3.14."""
     version = ".".join(str(part) for part in sys.version_info[:3])
-    is_good = (3, 11) <= sys.version_info[:2] < (3, 13)
-    advice = "" if is_good else "Install Python 3.11 or 3.12 and create the environment again."
+    is_good = (3, 11) <= sys.version_info[:2] < (3, 15)
+    advice = "" if is_good else "Install Python 3.11 to 3.14 and create the environment again."
     return Check("Python", CheckResult.OK if is_good else CheckResult.FAILURE, version, advice)
 
 
 def check_torch() -> Check:
     """PyTorch can be imported."""
     if importlib.util.find_spec("torch") is None:
-        return Check("PyTorch", CheckResult.FAILURE, "not installed", "Run `make install`.")
+        return Check("PyTorch", CheckResult.WARNING, "not installed", describe_missing_package("torch"))
     import torch
 
     return Check("PyTorch", CheckResult.OK, f"{torch.__version__}, {os.cpu_count()} cores")
@@ -153,7 +154,7 @@ def check_torch() -> Check:
 def check_gpu() -> Check:
     """A CUDA device that PyTorch sees."""
     if importlib.util.find_spec("torch") is None:
-        return Check("GPU", CheckResult.WARNING, "unknown without PyTorch", "Install PyTorch first.")
+        return Check("GPU", CheckResult.WARNING, "unknown without PyTorch", "The pages need none.")
     import torch
 
     if not torch.cuda.is_available():

@@ -67,6 +67,10 @@ def error_message(error: Exception) -> tuple[str, int]:
     """Return one sentence on an error and its exit code: 2 for bad input, 1 for a failure."""
     if isinstance(error, UserError | EngineError):
         return str(error), EXIT_BAD_INPUT if isinstance(error, InputError | EngineError) else EXIT_FAILURE
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        from jobs.machine.engine_environments import describe_missing_package
+
+        return describe_missing_package(error.name), EXIT_FAILURE
     if isinstance(error, OSError):
         folder = os.path.dirname(error.filename or "") or "."
         return f"{error.filename or 'A file'}: {explain(error, folder)}.", EXIT_FAILURE

@@ -1,5 +1,7 @@
 """Which interpreter runs which engine: the verl engine has a separate environment."""
 
+import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -23,6 +25,8 @@ VLLM_VARIABLES = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "n
 """What vLLM's build for the CPU reads before it is imported: GiB of the cache, threads that may move, no statistics."""
 VLLM_LOOP = "eval vllm"
 """The loop of an evaluation that vLLM generates for."""
+JUDGE_LOOP = "judge"
+"""The loop that needs none of the packages of training."""
 VERL_LOOPS = frozenset({"verl", "verl sft"})
 """Loops that only verl's environment can run, as `jobs.specs.any_job.loop_name` names them."""
 VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers", "kernels")
@@ -39,6 +43,8 @@ for name in sys.argv[1:]:
         versions[name] = None
 print(json.dumps(versions))
 """
+_DISTRIBUTION = "exgrpo-workbench"
+_EXTRA = re.compile(r"""^([\w.-]+).*;\s*extra == ["'](\w+)["']""")
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;#]+)")
 
 
@@ -50,11 +56,13 @@ def engine_python(loop: str) -> str:
     """Return the interpreter that runs a job's loop: this one, or verl's or vLLM's for theirs.
 
     Raises:
-        EngineEnvironmentError: There is no environment for verl or vLLM.
+        EngineEnvironmentError: There is no environment for verl or vLLM, or this one lacks what trains and scores.
     """
     if loop == VLLM_LOOP:
         return _vllm_python()
     if loop not in VERL_LOOPS:
+        if loop != JUDGE_LOOP and importlib.util.find_spec("torch") is None:
+            raise EngineEnvironmentError(describe_missing_package("torch"))
         return sys.executable
     named = os.environ.get(VERL_PYTHON_VARIABLE)
     python = Path(named).absolute() if named else PROJECT_ROOT / VERL_ENVIRONMENT / "bin" / "python"
@@ -63,6 +71,19 @@ def engine_python(loop: str) -> str:
             f"{python}: no interpreter for the verl engine; run `make verl-env`, or name one in {VERL_PYTHON_VARIABLE}."
         )
     return str(python)
+
+
+def describe_missing_package(module: str) -> str:
+    """Return one sentence on a module that is not installed, with the command where it belongs to an extra of ours."""
+    requirements = map(_EXTRA.match, importlib.metadata.requires(_DISTRIBUTION) or ())
+    extras = {match[1].replace("-", "_").lower(): match[2] for match in reversed([*filter(None, requirements)])}
+    package = module.partition(".")[0]
+    if package not in extras:
+        return f"{package} is not installed; install {_DISTRIBUTION} again."
+    return (
+        f"This needs {package}, which the viewer leaves out: pip install '{_DISTRIBUTION}[{extras[package]}]', or "
+        "`make install` in a clone."
+    )
 
 
 def _vllm_python() -> str:

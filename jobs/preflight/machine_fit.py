@@ -60,11 +60,13 @@ def check_disk(spec: TrainSpec, runs_root: Path) -> None:
 
 
 def check_embedded_device(spec: TrainSpec) -> None:
-    """Refuse a run that asks the embedded engine for a GPU where there is none.
+    """Refuse a run of the embedded engine where that is not installed, or that asks it for a GPU where there is none.
 
     Raises:
-        SpecError: It does.
+        EngineEnvironmentError: This environment is the viewer's alone.
+        SpecError: There is no GPU.
     """
+    engine_python(spec.engine)
     if spec.model.device == "cuda" and not list_gpus():
         raise SpecError(
             "this machine has no NVIDIA GPU; set it to auto or cpu, or run `exgrpo doctor` if it has one.",

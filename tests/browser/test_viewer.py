@@ -1,0 +1,72 @@
+"""The wheel in an environment of its own, without PyTorch: pages and commands, and what is said of what is left out."""
+
+import subprocess
+import sys
+
+import pytest
+
+from app.page_list import PATHS
+from tests.app import recorded, web_server
+from tests.browser.clicks import IDLE
+from tests.tools import report_missing
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+FOLDER = web_server.REPOSITORY / ".venv-viewer" / "bin"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def wheel(tmp_path_factory):
+    """Put the wheel of today's code into the viewer's environment."""
+    if not (FOLDER / "python").exists():
+        report_missing("The environment of the viewer is missing; `make .venv-viewer/.installed` makes it.")
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = ["-m", "pip", "-q", "--disable-pip-version-check"]
+    subprocess.run(
+        [sys.executable, *pip, "wheel", "--no-deps", "--no-build-isolation", "-w", folder, web_server.REPOSITORY],
+        check=True,
+    )
+    [built] = folder.glob("*.whl")
+    subprocess.run([FOLDER / "python", *pip, "install", "--no-deps", "--force-reinstall", built], check=True)
+
+
+@pytest.fixture(scope="module")
+def workbench(tmp_path_factory):
+    """The viewer over recorded runs."""
+    runs_root = tmp_path_factory.mktemp("runs")
+    recorded.record_all(runs_root)
+    served = web_server.start(runs_root, python=FOLDER / "python")
+    yield served
+    served.stop()
+
+
+def exgrpo(runs_root, *words):
+    done = subprocess.run(
+        [FOLDER / "exgrpo", *words, "--runs-root", runs_root], cwd=runs_root, capture_output=True, text=True
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_is_drawn_without_the_packages_of_training(open_page, path):
+    watched = open_page(f"{path}?run=run-finished")
+    watched.page.get_by_role("heading", level=1).wait_for()
+    watched.page.locator(IDLE).wait_for()
+    assert watched.page.get_by_role("button", name="Try again").count() == 0
+    assert watched.errors == []
+
+
+def test_what_trains_and_scores_names_what_to_install_and_writes_nothing(tmp_path):
+    absent = subprocess.run([FOLDER / "python", "-c", "import torch"], capture_output=True, cwd=tmp_path)
+    assert b"ModuleNotFoundError" in absent.stderr
+    for words in (
+        ["train", "--preset", "chains-exgrpo"],
+        ["demo", "--headless"],
+        ["probe", "--preset", "chains-exgrpo"],
+    ):
+        code, text = exgrpo(tmp_path, *words)
+        assert code != 0
+        assert "exgrpo-workbench[train]" in text
+        assert len(text.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+    assert exgrpo(tmp_path, "runs")[0] == 0
