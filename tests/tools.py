@@ -12,7 +12,6 @@ import pytest
 
 CANDIDATES = {
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
-    "pgbouncer": ("pgbouncer", "/usr/sbin/pgbouncer"),
 }
 POSTGRESQL_HOMES = Path("/usr/lib/postgresql")
 

@@ -8,11 +8,12 @@ from app import theme
 from app.components.benchmarks import score_curves, score_table
 from app.components.runs import comparison, comparison_tables
 from app.components.runs.comparison import Group
-from app.components.widgets import address_choice, curve_view, notice, own_charts, run_choice, run_state
+from app.components.widgets import address_choice, curve_view, data_table, notice, own_charts, run_choice, run_state
 from app.components.widgets.curve_view import CurveView
 from app.components.widgets.own_charts import OwnChart
 from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
+from app.queries.runs import whole_curves
 from db.queries import runs
 from exgrpo_core.step_report import METRIC_LABELS
 
@@ -22,7 +23,7 @@ SCHEME = "paper"
 BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
 
 
-def _choices() -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
+def _choices(run_ids: Sequence[str]) -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
     """Show how the curves are drawn and of what, and return it."""
     charts = own_charts.of_address()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -30,6 +31,7 @@ def _choices() -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
         own_charts.choose(charts)
         own_charts.show_views()
         curve_view.show_zoom(view)
+        data_table.export(lambda: whole_curves(run_ids), "curves", label="All steps")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         by = st.segmented_control(
             "Curves of", [BY_RUN, BY_GROUP], default=BY_RUN, required=True, key="by", bind="query-params",
@@ -44,7 +46,7 @@ def _choices() -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
 def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     rows = {run_id: row for run_id in run_ids if (row := ask(runs.get_run, run_id)) is not None}
     specs = {run_id: ask(runs.run_spec, run_id) for run_id in rows}
-    view, charts, by, more = _choices()
+    view, charts, by, more = _choices(list(rows))
     groups = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
     is_by_group = by == BY_GROUP
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]

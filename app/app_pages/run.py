@@ -9,7 +9,16 @@ from app import requests
 from app.components.replay_buffer import buffer_over_steps
 from app.components.runs import job_results, run_controls, run_details, run_header
 from app.components.trajectories import audit_view, playground
-from app.components.widgets import address_choice, curve_view, notice, own_charts, page_frame, run_state, shown_text
+from app.components.widgets import (
+    address_choice,
+    curve_view,
+    data_table,
+    notice,
+    own_charts,
+    page_frame,
+    run_state,
+    shown_text,
+)
 from app.queries.answers import ask
 from app.queries.runs import (
     TRAINING_RUNS,
@@ -19,6 +28,7 @@ from app.queries.runs import (
     list_runs,
     metric_series,
     read_log_tail,
+    whole_curves,
     wrong_choices,
 )
 from db.queries import benchmarks, buffer, judging, metrics, runs
@@ -87,6 +97,7 @@ def _curves(row: RunRow) -> None:
         own_charts.choose(charts)
         own_charts.show_views()
         curve_view.show_zoom(view)
+        data_table.export(lambda: whole_curves([row.run_id]), f"curves-{row.run_id}", label="All steps")
     view = replace(view, axis_points=axis_points(row.run_id, view.axis))
     run_details.show_own(charts, series, view)
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
@@ -103,7 +114,9 @@ def _buffer(row: RunRow) -> None:
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
     grid = ask(buffer.bucket_grid, row.run_id)
-    buffer_over_steps.show_heatmap(grid, algorithm_settings(spec), "heatmap", num_retired)
+    buffer_over_steps.show_heatmap(
+        grid, algorithm_settings(spec), "heatmap", num_retired, lambda: ask(buffer.bucket_grid, row.run_id, 2**62)
+    )
     buffer_over_steps.show_area(series, "buffer-area")
     st.page_link(
         "app_pages/selection_audit.py", label="What a replay changed: drawn against undrawn questions",

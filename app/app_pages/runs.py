@@ -1,6 +1,6 @@
 """All runs: their state, progress and scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
@@ -79,6 +79,8 @@ def _list(was_live: bool) -> None:
     if is_bin:
         list_actions.show_bin()
         return
+    if not notice.is_searchable(where.words):
+        return
     num_runs = ask(runs.count_runs, where)
     order = run_table.order_of_address()
     num_pages = run_groups.MAX_RUNS // RUNS_PAGE_SIZE if group else _pages().get(where, 1)
@@ -88,20 +90,27 @@ def _list(was_live: bool) -> None:
         notice.show_empty("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
     opened_group = None if group is None else run_groups.open_group(rows, group)
+
+    def all_rows() -> list[RunRow]:
+        return [row for row in ask(runs.list_runs, where, order=order, limit=None) if row.run_id not in deleted]
+
     if group is not None and opened_group is None:
-        run_groups.show(rows, sum(num_runs.values()), group)
+        run_groups.show(rows, sum(num_runs.values()), group, all_rows)
         return
     if opened_group is not None:
-        _show_table(opened_group, f"{len(opened_group):,} runs of this group", columns, order)
+        _show_table(opened_group, f"{len(opened_group):,} runs of this group", columns, order, lambda: opened_group)
         return
     num_active, num_all = sum(num_runs.get(state, 0) for state in LIVE_STATES), sum(num_runs.values())
-    _show_table(rows, f"{len(rows):,} of {num_all:,} runs, {num_active:,} active", columns, order)
+    _show_table(rows, f"{len(rows):,} of {num_all:,} runs, {num_active:,} active", columns, order, all_rows)
     if len(rows) < num_all:
         st.button("Show more runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
 
 
-def _show_table(rows: Sequence[RunRow], caption: str, columns: Sequence[str], order: RunOrder) -> None:
-    """Show the table with what can be done to its ticked runs; a click opens a run."""
+def _show_table(
+    rows: Sequence[RunRow], caption: str, columns: Sequence[str], order: RunOrder,
+    all_rows: Callable[[], Sequence[RunRow]],
+) -> None:  # fmt: skip
+    """Show the table with what can be done to its ticked runs; a click opens a run, files have all that match."""
     above = st.container(horizontal=True, vertical_alignment="center", gap="small")
     above.caption(caption, width="content")
     opened, ticked = run_table.show(rows, "runs-table", order, columns)
@@ -113,7 +122,7 @@ def _show_table(rows: Sequence[RunRow], caption: str, columns: Sequence[str], or
         list_actions.show_delete(ticked)
         st.space("stretch")
         run_table.choose_columns(columns)
-        data_table.export(lambda: run_table.table(rows, [name for name in columns if name != "Curve"]), "runs")
+        data_table.export(lambda: run_table.exported(all_rows(), columns), "runs")
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})
 

@@ -1,5 +1,7 @@
 """The workbench itself: supervisor, queue, machine, database, versions, Ray clusters, and the audit log."""
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
@@ -51,7 +53,7 @@ def _overview() -> None:
 
 def _queue() -> None:
     st.subheader("Running and queued", anchor=False)
-    rows = list_runs(RunFilter(statuses=LIVE_STATES))
+    rows = ask(runs.list_runs, RunFilter(statuses=LIVE_STATES), limit=None)
     if not rows:
         st.caption("No job is running or queued.")
         return
@@ -66,7 +68,11 @@ def _queue() -> None:
         }
     )
     st.dataframe(frame, hide_index=True, key="queue", alt="Running and queued jobs")
-    data_table.export(frame, "queue")
+    times: dict[str, list[Any]] = {
+        "Created": [row.created_at for row in rows],
+        "Last data": [row.last_event_at for row in rows],
+    }
+    data_table.export(lambda: frame.assign(Id=[row.run_id for row in rows], **times), "queue")
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")

@@ -60,7 +60,7 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
         return
     refresh = REFRESH_SECONDS if run_state.is_live(row) else None
     st.fragment(_count, run_every=refresh)(where, len(rows), rows[0].trajectory_key)
-    trajectory_search.show_table(rows, opened)
+    trajectory_search.show_table(rows, opened, where)
     if opened is None and len(rows) >= PAGE_SIZE * _pages().get(where, 1):
         st.button(
             "Show more", icon=":material/expand_more:", key="more-trajectories", on_click=_show_more, args=(where,)
@@ -84,6 +84,8 @@ if run is not None:
     algorithm = ask(runs.run_spec, run.run_id).get("algorithm", {})
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         words = trajectory_search.words()
+    if not notice.is_searchable(words):
+        st.stop()
     wanted = trajectory_search.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))
     trajectory = address.whole_number("trajectory")
     _list(run, wanted, trajectory)

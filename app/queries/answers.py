@@ -9,7 +9,7 @@ from app import settings
 from app.settings import AppSettings
 from db.connections.opening import open_database
 from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError, find_file
-from exgrpo_core.errors import UserError, first_line
+from exgrpo_core.errors import InputError, UserError, first_line
 
 ANSWER_SECONDS = 1.0
 
@@ -39,10 +39,10 @@ def ask(
 def ask_outside_pages(
     query: Callable[Concatenate[Database, Arguments], Answer], *arguments: Arguments.args, **options: Arguments.kwargs
 ) -> Answer | None:
-    """Return the answer of a query for a request that belongs to no page; None while the database is unavailable."""
+    """Return the answer of a query for a request of no page; None if it is refused or the database is unavailable."""
     try:
         return _read(settings.current(), lambda database: query(database, *arguments, **options))
-    except UnavailableError:
+    except (UnavailableError, InputError):
         return None
 
 

@@ -1,5 +1,6 @@
 """Runs: lists, curves over any x axis, reads that combine several queries, their logs, and the supervisor."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -47,6 +48,22 @@ def names_for_keyboard(words: str, num_runs: int) -> list[runs.RunName]:
 def metric_series(run_id: str, keys: Sequence[str]) -> dict[str, list[MetricPoint]]:
     """Return at most `MAX_CHART_POINTS` points of each metric."""
     return ask(metrics.metric_series, run_id, tuple(keys), MAX_CHART_POINTS)
+
+
+def whole_curves(run_ids: Sequence[str]) -> list[dict[str, object]]:
+    """Return one row a run and step with every metric and evaluation as recorded, none left out."""
+    rows = []
+    for run_id in run_ids:
+        by_step: dict[int, dict[str, object]] = {}
+        keys = tuple(sorted(ask(metrics.last_metrics, run_id)))
+        for key, points in ask(metrics.metric_series, run_id, keys, None).items():
+            for step, value in points:
+                # A file's empty cell says that nothing was recorded.
+                by_step.setdefault(step, {})[key] = "NaN" if math.isnan(value) else value
+        for row in ask(metrics.list_evaluations, run_id):
+            by_step.setdefault(row.step, {})[f"{row.question_set} Avg@{row.samples_per_question}"] = row.avg_at_n
+        rows += [{"run": run_id, "step": step, **by_step[step]} for step in sorted(by_step)]
+    return rows
 
 
 class Axis(StrEnum):

@@ -15,10 +15,11 @@ STEP_SECONDS = "seconds/step"
 
 
 def metric_series(
-    database: Database, run_id: str, keys: Sequence[str], max_points: int = 1000
+    database: Database, run_id: str, keys: Sequence[str], max_points: int | None = 1000
 ) -> dict[str, list[MetricPoint]]:
     """Return at most `max_points` recorded values of each metric: of each stretch of steps the lowest and the highest.
 
+    None returns all of them.
     The first and the newest value are always included. A metric that was never recorded has no points.
     """
     with database.read() as connection:
@@ -137,9 +138,9 @@ def replay_ratios(database: Database, run_id: str, max_steps: int = 150) -> dict
         return ratios
 
 
-def _thinned(curve: Curve, max_points: int) -> list[MetricPoint]:
+def _thinned(curve: Curve, max_points: int | None) -> list[MetricPoint]:
     steps, values = curve
-    if len(steps) > max_points:
+    if max_points is not None and len(steps) > max_points:
         kept = _extremes(steps, values, max_points)
         steps, values = steps[kept], values[kept]
     return [MetricPoint(step, value) for step, value in zip(steps.tolist(), values.tolist(), strict=True)]

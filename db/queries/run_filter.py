@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Float, String, and_, case, cast, func, literal, or_, select
 
 from db.connections.session import Database
+from db.queries.text_search import check_search
 from db.rows.spec_fields import (
     ADOPTED_ENGINE,
     ADOPTED_TAG,
@@ -22,7 +23,8 @@ from db.rows.spec_fields import (
 )
 from db.tables import models
 
-_CONDITION = re.compile(r"([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)*)(!=|>=|<=|=|>|<)(.+)")
+_CONDITION = re.compile(r"([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*){0,7})(!=|>=|<=|=|>|<)(.+)")
+"""Of a field at most 8 deep: SQLite cannot parse a condition on one that is much deeper."""
 _NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
 """The names of jobs other than training."""
@@ -50,9 +52,14 @@ class RunFilter:
 
 
 def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
-    """Return the conditions on a run's row."""
+    """Return the conditions on a run's row.
+
+    Raises:
+        SearchError: There are too many words.
+    """
     runs = models.runs
     # PostgreSQL takes no text with a NUL in it.
+    check_search(where.words)
     words = where.words.replace("\0", " ").split()
     wanted = [_holds_word_or_field(word) for word in words]
     if where.statuses:

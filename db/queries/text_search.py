@@ -10,10 +10,13 @@ import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from db.ingest.event_rows import trajectory_key
+from exgrpo_core.errors import InputError
 
 Keys = npt.NDArray[np.int64]
 """Trajectory keys."""
 _LAST_KEY = 2**63 - 1
+MAX_WORDS, MAX_CHARACTERS = 30, 400
+"""Of a search, of which each word costs a condition in SQL."""
 _WORD = re.compile(r"\w+", re.UNICODE)
 _MATCHING = {
     "sqlite": (
@@ -45,8 +48,31 @@ _WORD_INDEX_SETTINGS = {
 }
 
 
+class SearchError(InputError, ValueError):
+    """A search that would take minutes; one sentence says what it may have."""
+
+
+def check_search(words: str) -> None:
+    """Refuse a search whose time or memory would grow with its length.
+
+    Raises:
+        SearchError: It has more than `MAX_WORDS` words or `MAX_CHARACTERS` characters.
+    """
+    num_words = len(words.split())
+    if num_words > MAX_WORDS or len(words) > MAX_CHARACTERS:
+        raise SearchError(
+            f"Search: expected at most {MAX_WORDS} words and {MAX_CHARACTERS} characters, got {num_words:,} and "
+            f"{len(words):,}; leave some out."
+        )
+
+
 def split_words(words: str) -> list[str]:
-    """Return the words to look for, none without a letter or digit."""
+    """Return the words to look for, none without a letter or digit.
+
+    Raises:
+        SearchError: There are too many.
+    """
+    check_search(words)
     return _WORD.findall(words.replace("_", " "))
 
 

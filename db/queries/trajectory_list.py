@@ -31,13 +31,16 @@ FacetCounts = dict[str, dict[Any, int]]
 
 
 def list_snippets(
-    database: Database, facets: TrajectoryFacets, *, before: int | None = None, limit: int = 50
+    database: Database, facets: TrajectoryFacets, *, before: int | None = None, limit: int = 50, is_whole: bool = False
 ) -> list[SnippetRow]:
-    """Return a page of trajectories, newest first within a run; `before` is the last row's key."""
+    """Return a page of trajectories, newest first within a run; `before` is the last row's key.
+
+    With `is_whole` a snippet is the whole text.
+    """
     trajectories, texts, runs = models.trajectories, models.trajectory_texts, models.runs
     with database.read() as connection:
         keys = _page_keys(connection, facets, before, limit)
-        text = func.substr(texts.c.text, 1, SEARCHED_CHARACTERS).label("text")
+        text = (texts.c.text if is_whole else func.substr(texts.c.text, 1, SEARCHED_CHARACTERS)).label("text")
         num_replays = replay_count().label("num_replays")
         query = (
             select(trajectories, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays)
@@ -49,7 +52,11 @@ def list_snippets(
         rows = connection.execute(query).mappings().all()
     names = [name for name in SnippetRow.__dataclass_fields__ if name != "snippet"]
     return [
-        SnippetRow(**{name: row[name] for name in names}, snippet=snippet_of(row["text"], facets.words)) for row in rows
+        SnippetRow(
+            **{name: row[name] for name in names},
+            snippet=row["text"] if is_whole else snippet_of(row["text"], facets.words),
+        )
+        for row in rows
     ]
 
 

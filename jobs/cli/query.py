@@ -50,7 +50,10 @@ def _command(function: Callable[..., object]) -> Callable[..., None]:
             values["judge_run_id"] = find_judge_id(runs_root, values["judge_run_id"])
         with open_fresh_index(runs_root, database_url) if "database" in given else nullcontext() as database:
             context = {"database": database, "runs_root": runs_root}
-            _print(function(**values, **{name: context[name] for name in given}), as_json, as_lines)
+            answer = function(**values, **{name: context[name] for name in given})
+            _print(answer, as_json, as_lines)
+            if isinstance(answer, list) and len(answer) == values.get("limit"):
+                print_status(f"At most {len(answer)} rows; --limit gives more.")
 
     shared = [*inspect.signature(call, eval_str=True).parameters.values()][:-1]
     own = [

@@ -94,6 +94,7 @@ def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
     step: Annotated[int | None, typer.Option(help="Rolled out in this step.")] = None,
     correct: Annotated[bool | None, typer.Option("--correct/--wrong", help="By reward.")] = None,
     replayed: Annotated[bool | None, typer.Option("--replayed/--never-replayed", help="Ever replayed or not.")] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Whole texts.")] = False,
     limit: Limit = 50,
 ) -> list[SnippetRow]:
     """Trajectories, newest first."""
@@ -106,7 +107,7 @@ def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
         is_correct=correct,
         is_replayed=replayed,
     )
-    return list_snippets(database, facets, limit=limit)
+    return list_snippets(database, facets, limit=limit, is_whole=whole)
 
 
 def trajectory(database: Database, run_id: str, trajectory_id: Number) -> dict[str, object]:
@@ -125,13 +126,14 @@ def curves(
     database: Database,
     run_id: str,
     metric: Annotated[list[str] | None, typer.Option("-m", "--metric", help="Key of a metric; repeatable.")] = None,
+    points: Annotated[int | None, typer.Option(min=4, help="Thin to about so many; extremes stay.")] = None,
 ) -> dict[str, list[MetricPoint]]:
-    """Curves by metric: pairs of step and value, thinned to about a thousand."""
+    """Curves by metric: pairs of step and value, at every step."""
     recorded = sorted(metrics.last_metrics(database, run_id))
     unknown = [key for key in metric or () if key not in recorded]
     if unknown:
         raise CommandError(f"--metric: {run_id} has recorded no {unknown[0]!r}; it has: {', '.join(recorded)}.")
-    return metrics.metric_series(database, run_id, tuple(metric or recorded))
+    return metrics.metric_series(database, run_id, tuple(metric or recorded), points)
 
 
 def judges(

@@ -4,7 +4,9 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from gguf import GGUFReader
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.utils import logging as transformers_logging
@@ -66,7 +68,17 @@ def convert_gguf(path: Path, folder: Path) -> None:
         raise ModelSourceError(f"model.source: {path} cannot be converted from GGUF ({first_line(error)}).") from error
 
 
+class _EndingReader(GGUFReader):
+    """Ends where the file does: the library's reader would read nothing as often as a false length says."""
+
+    def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:  # noqa: ANN401
+        if int(offset) + int(count) * np.dtype(dtype).itemsize > len(self.data):
+            raise ValueError("it ends before what its lengths say")
+        return super()._get(offset, dtype, count, override_order)
+
+
 def _convert(path: Path, folder: Path) -> None:
+    _EndingReader(path)
     names = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
     config = AutoConfig.from_pretrained(**names)
     _check_size(config, path.stat().st_size)

@@ -1,6 +1,7 @@
 """YAML that users hand in, and presets: YAML files of changed fields, which may extend one another."""
 
 import difflib
+import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -17,13 +18,19 @@ PRESETS_DIR = Path(__file__).parents[1] / "presets"
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Reads YAML without anchors: an alias repeats what it names, so a few of them make a text of any size."""
+    """Reads YAML without anchors: an alias repeats what it names, so a few of them make a text of any size.
+
+    What YAML 1.1 reads as something else than people write stays text: 12:30 (750), 010 (8), 0x10, no, 2026-01-01. What
+    a field cannot take is then refused by its name. All that `yaml.safe_dump` writes is read as it was.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Return the next node, as the base class does."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise yaml.MarkedYAMLError(problem="anchors and aliases are not allowed", problem_mark=event.start_mark)
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None or event.tag is not None:
+            raise yaml.MarkedYAMLError(
+                problem="anchors, aliases and tags are not allowed", problem_mark=event.start_mark
+            )
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -34,6 +41,20 @@ class _PlainLoader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+_PlainLoader.yaml_implicit_resolvers = {"": [("tag:yaml.org,2002:null", re.compile(r"\Z"))]}
+for _type, _pattern, _first in (
+    ("null", "~|null|Null|NULL", "~nN"),
+    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", "[-+]?(0|[1-9][0-9_]*)", "-+0123456789"),
+    ("float", r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+][0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+."),
+):
+    for _character in _first:
+        _PlainLoader.yaml_implicit_resolvers.setdefault(_character, []).append(
+            (f"tag:yaml.org,2002:{_type}", re.compile(rf"(?:{_pattern})\Z"))
+        )
 
 
 def load_plain_yaml(text: str | bytes, origin: str) -> Any:  # noqa: ANN401 - any YAML value

@@ -1,13 +1,16 @@
+import json
 import shutil
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app import settings
+from app.components.widgets import data_table
 from tests.app import judged, played, recorded, scored
 
 MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
@@ -111,6 +114,25 @@ def open_page(request):
 
     yield opened
     assert not [page.exception for page in pages if page.exception]
+
+
+@pytest.fixture
+def exported(monkeypatch):
+    """`exported(page, key)` opens a menu of downloads and returns the rows of its JSON file."""
+    written = []
+
+    def write(rows) -> str:
+        written.append(data_table.as_json(rows))
+        return written[-1]
+
+    monkeypatch.setitem(data_table.FORMATS, "JSON", ("json", "application/json", write))
+
+    def rows_of(page: AppTest, key: str) -> list[dict[str, Any]]:
+        page.session_state[f"export-{key}"] = True
+        page.run()
+        return json.loads(written[-1])
+
+    return rows_of
 
 
 def _forget() -> None:

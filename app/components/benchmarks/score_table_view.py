@@ -58,7 +58,7 @@ def as_rows(lines: Sequence[ScoreLine], columns: Iterable[str] = COLUMNS) -> lis
             score = line.scores.get(column)
             row[column] = None if score is None else round(score.value, 3)
             row[f"{column}, ± 95%"] = None if score is None else score.half_interval
-        rows.append(row)
+        rows.append(row | {"Trained run": line.source_run_id, "Evaluations": ", ".join(line.evaluations)})
     return rows
 
 

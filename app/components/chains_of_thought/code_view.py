@@ -182,7 +182,8 @@ def _show_counts(rules: RuleTable) -> None:
 
 
 def _hits(run_id: str, wanted: str) -> None:
-    rows = ask(code_analysis.list_rule_hits, run_id, None if wanted == PARSER else analyses.rules_to_bits([wanted]))
+    bits = None if wanted == PARSER else analyses.rules_to_bits([wanted])
+    rows = ask(code_analysis.list_rule_hits, run_id, bits)
     st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
     if not rows:
         notice.show_empty("search_off", "No trajectory matches", "Choose another rule.")
@@ -196,6 +197,9 @@ def _hits(run_id: str, wanted: str) -> None:
     picked = data_table.pick(
         frame, f"rule-hits-{run_id}-{wanted}", "Trajectories that fit the rule, newest first", columns
     )
-    data_table.export(frame, f"code-rule-{wanted}".lower(), "code-rule-hits")
+    data_table.export(
+        lambda: _hit_table(ask(code_analysis.list_rule_hits, run_id, bits, limit=2**31)).assign(**{"Run id": run_id}),
+        f"code-rule-{wanted}".lower(), "code-rule-hits",
+    )  # fmt: skip
     if picked is not None:
         address_choice.open_trajectory(run_id, rows[picked].trajectory_id)

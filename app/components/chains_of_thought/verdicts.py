@@ -119,7 +119,12 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
         lambda row: address.put({"trajectory": str(rows[row].trajectory_id)}), columns, 14 if opened is None else 6,
     )  # fmt: skip
     with st.container(horizontal=True, gap="small"):
-        data_table.export(frame, "verdicts")
+        data_table.export(
+            lambda: verdict_table(ask(judging.list_verdicts, run_id, judge_run_id, which, limit=2**31)).assign(
+                **{"Run id": run_id, "Judge's job": judge_run_id}
+            ),
+            "verdicts",
+        )
         if len(rows) >= VERDICTS_PAGE_SIZE * pages.get(page_key, 1) and st.button(
             "Show more", icon=":material/expand_more:", key="more-verdicts", type="tertiary"
         ):

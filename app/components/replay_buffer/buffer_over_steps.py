@@ -1,7 +1,7 @@
 """The replay buffer over steps: its size, its buckets, ratios of replays, and whether replay narrows training."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from app import theme
 from app.components.widgets import curve_view, data_table, figures
 from app.components.widgets.curve_view import WHOLE, CurveView, cut
 from app.components.widgets.curves import Series
-from app.components.widgets.figures import figure_rows
 from app.theme import Look
 from db.rows.replays import ConcentrationPoint, DiversityPoint
 from db.rows.runs import BucketRow, MetricPoint
@@ -81,8 +80,8 @@ def bands(ratios: Mapping[int, Sequence[float]], view: CurveView) -> go.Figure |
         )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=x, y=_quantile(ratios, steps, 50), name="median", mode="lines" if len(steps) > 1 else "markers",
-            line={"color": colour, "width": 2}, hovertemplate="%{y:.4~g}",
+            x=x, y=(median := _quantile(ratios, steps, 50)), name="median", line={"color": colour, "width": 2},
+            hovertemplate="%{y:.4~g}", **figures.visible(median, colour),
         )
     )  # fmt: skip
     curve_view.dress(figure, replace(view, has_log_axis=True))
@@ -93,10 +92,14 @@ def _quantile(ratios: Mapping[int, Sequence[float]], steps: Sequence[int], perce
     return np.array([np.percentile(ratios[step], percent) for step in steps], dtype=np.float32)
 
 
-def show_heatmap(rows: Sequence[BucketRow], algorithm: Mapping[str, Any], key: str, num_retired: int = 0) -> str:
+def show_heatmap(
+    rows: Sequence[BucketRow], algorithm: Mapping[str, Any], key: str, num_retired: int = 0,
+    all_rows: Callable[[], Sequence[BucketRow]] | None = None,
+) -> str:  # fmt: skip
     """Show buckets against steps, coloured by size or by draws; return the chosen quantity.
 
-    `num_retired` explains a buffer that never held a question because every solved question retired at once.
+    `num_retired` explains a buffer that never held a question because every solved question retired at once;
+    `all_rows` gives the rows of every step, for files.
     """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
@@ -108,7 +111,7 @@ def show_heatmap(rows: Sequence[BucketRow], algorithm: Mapping[str, Any], key: s
             )  # fmt: skip
             figure = heatmap(rows, algorithm["rollouts_per_question"], chosen)
             if figure is not None:
-                data_table.export(lambda: figure_rows(figure), f"buckets-{chosen}", key)
+                data_table.export(lambda: [asdict(row) for row in (all_rows() if all_rows else rows)], "buckets", key)
         if figure is None:
             st.markdown(f":gray[{_why_empty(num_retired)}]")
         else:

@@ -83,7 +83,10 @@ def show(view: View, bar: str) -> None:
         picked = data_table.pick(
             frame, f"behind-{bar}-{view.step}-{view.base}", "Questions behind the chosen bar", most=9
         )
-        data_table.export(frame, f"questions-after-step-{view.step}", "behind")
+        data_table.export(
+            lambda: _table(view, ask(buffer.buffered_questions, view.run_id, view.step, indices)),
+            f"questions-after-step-{view.step}", "behind",
+        )  # fmt: skip
     if picked is not None:
         query = {"run": view.run_id, "question-index": str(rows[picked].question_index)}
         st.switch_page("app_pages/trajectories.py", query_params=query)

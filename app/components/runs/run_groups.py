@@ -42,14 +42,14 @@ def choose() -> str | None:
     return chosen
 
 
-def show(rows: Sequence[RunRow], num_fitting: int, name: str) -> None:
-    """Show a line a group, of the newest `MAX_RUNS` training runs at most; a click opens the group."""
+def show(rows: Sequence[RunRow], num_fitting: int, name: str, all_rows: Callable[[], Sequence[RunRow]]) -> None:
+    """Show a line a group, of the first `MAX_RUNS` runs at most, in files of all; a click opens the group."""
     frame = table(rows, name)
     address_choice.select_row(_TABLE, None, name)
     if num_fitting > len(rows):
         st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
     with st.container(horizontal=True, horizontal_alignment="right"):
-        data_table.export(frame, "run-groups")
+        data_table.export(lambda: table(all_rows(), name), "run-groups")
     number = st.column_config.NumberColumn(format="%.1f")
     st.dataframe(
         frame, hide_index=True, placeholder=NONE_SHOWN, key=_TABLE,

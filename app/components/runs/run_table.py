@@ -154,6 +154,22 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> p
     return frame.drop(columns=[name for name in _LEFT_OUT_IF_EMPTY if not any(map(_has_content, cells[name]))])
 
 
+def exported(rows: Sequence[RunRow], columns: Sequence[str]) -> pd.DataFrame:
+    """Return the table for a file: with each run's id and name, times, and seconds in place of words for people."""
+    frame = table(rows, [name for name in columns if name != "Curve"])
+    full: dict[str, list[object]] = {
+        "Run": [row.name for row in rows],
+        "Time left": [run_state.seconds_left(row) for row in rows],
+        "Created": [row.created_at for row in rows],
+        "Started": [row.started_at for row in rows],
+        "Engine": [row.engine for row in rows],
+    }
+    frame = frame.assign(**{name: pd.Series(cells, dtype=object) for name, cells in full.items() if name in frame})
+    if "Id" not in frame:
+        frame.insert(0, "Id", [row.run_id for row in rows])
+    return frame.rename(columns={"Time left": "Seconds left"})
+
+
 def _has_content(cell: object) -> bool:
     return bool(cell) and cell != NONE_SHOWN
 

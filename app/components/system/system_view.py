@@ -134,7 +134,9 @@ def show_log(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> None:
     newest_first = list(reversed(entries))
     frame = table(newest_first[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], names)
     st.dataframe(frame, hide_index=True, key="audit-log", alt="What users did, newest first")
-    data_table.export(lambda: table(newest_first, names), "audit-log")
+    data_table.export(
+        lambda: table(newest_first, names).assign(**{"When, UTC": [entry.at for entry in newest_first]}), "audit-log"
+    )
 
 
 def table(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> pd.DataFrame:

@@ -153,8 +153,8 @@ def _clear() -> None:
         st.session_state[key] = ANY if key in _FLAGS or key in {"verdict", "bucket"} else None
 
 
-def show_table(rows: Sequence[SnippetRow], opened: int | None) -> None:
-    """Show the rows; a click writes the trajectory into the address. An open one below makes the table lower."""
+def show_table(rows: Sequence[SnippetRow], opened: int | None, where: TrajectoryFacets) -> None:
+    """Show rows of those that fit; a click writes one into the address. An open one below makes the table lower."""
     frame = _trajectory_table(rows)
     data_table.choose(
         frame, data_table.key_of("trajectories", [row.trajectory_key for row in rows]),
@@ -162,7 +162,17 @@ def show_table(rows: Sequence[SnippetRow], opened: int | None) -> None:
         next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None),
         lambda row: address.put({"trajectory": str(rows[row].trajectory_id)}), _columns(), 15 if opened is None else 6,
     )  # fmt: skip
-    data_table.export(frame, "trajectories")
+    data_table.export(
+        lambda: _exported(ask(trajectory_list.list_snippets, where, limit=MAX_COUNT, is_whole=True)), "trajectories",
+        note=f"All that fit with whole texts, of more than {MAX_COUNT:,} the newest; "
+        "`exgrpo query trajectories RUN --whole --limit N --lines` prints more.",
+    )  # fmt: skip
+
+
+def _exported(rows: Sequence[SnippetRow]) -> pd.DataFrame:
+    frame = _trajectory_table(rows).assign(Text=[row.snippet for row in rows], Reward=[row.reward for row in rows])
+    frame.insert(0, "Run id", [row.run_id for row in rows])
+    return frame
 
 
 def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:

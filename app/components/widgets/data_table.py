@@ -1,6 +1,7 @@
-"""Tables, their downloads as CSV, Markdown or LaTeX, and tables with rows that open something on a click."""
+"""Tables, their downloads as CSV, JSON, Markdown or LaTeX, and tables with rows that open something on a click."""
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +15,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import theme
 from app.components.widgets import address_choice
-from app.formats import NONE_SHOWN, escape_control_characters, exact
+from app.formats import NONE_SHOWN, as_utc, escape_control_characters
 
 Columns = Mapping[str, ColumnConfig]
 _MAX_NUMBER_ROWS = 30
@@ -42,6 +43,15 @@ def as_markdown(rows: Rows) -> str:
     return pipe_table(_plain(rows).map(_short).map(markdown).rename(columns=markdown))
 
 
+def as_json(rows: Rows) -> str:
+    """Return a list of objects, numbers in full; infinite ones, which JSON lacks, are texts."""
+    records = [
+        {name: str(value) if isinstance(value, float) and math.isinf(value) else value for name, value in row.items()}
+        for row in _plain(rows).to_dict("records")
+    ]
+    return json.dumps(records, ensure_ascii=False, indent=1, allow_nan=False, default=lambda value: value.item())
+
+
 def as_latex(rows: Rows) -> str:
     """Return a `tabular` with the rules of booktabs, numbers with four digits."""
     return f"% needs \\usepackage{{booktabs}}\n{_plain(rows).map(_short).to_latex(index=False, escape=True)}"
@@ -49,6 +59,7 @@ def as_latex(rows: Rows) -> str:
 
 FORMATS: Formats = {
     "CSV": ("csv", "text/csv", as_csv),
+    "JSON": ("json", "application/json", as_json),
     "Markdown": ("md", "text/markdown", as_markdown),
     "LaTeX": ("tex", "application/x-tex", as_latex),
 }
@@ -87,22 +98,27 @@ def show_titled(title: str, frame: pd.DataFrame, name: str, alt: str, columns: C
         st.dataframe(frame, hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt)
 
 
-def export(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS) -> None:
+def export(
+    rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS,
+    label: str = "Export", note: str = "",
+) -> None:  # fmt: skip
     """Show a menu of downloads of `rows` as files called `name`; nothing is written before it is opened.
 
     `rows` may be a function, which is called when the menu opens. The menus of a page need different keys; the default
-    key is `name`. A table with a special layout passes `formats` that write it. Files are written when the menu opens,
-    not on the click: Streamlit forgets a file once two scripts of any sessions have ended.
+    key is `name`. A table with a special layout passes `formats` that write it; `note` says what is left out. Files are
+    written when the menu opens, not on the click: Streamlit forgets a file once two scripts of any sessions have ended.
     """
     key = key or name
     menu = st.popover(
-        "Export", icon=":material/download:", type="tertiary", wrap=False, key=f"export-{key}", on_change="rerun",
+        label, icon=":material/download:", type="tertiary", wrap=False, key=f"export-{key}", on_change="rerun",
         help=f"Download the values as {', '.join(formats)}",
     )  # fmt: skip
     if not menu.open:
         return
     table = rows() if callable(rows) else rows
     with menu, st.container(gap="xxsmall"):
+        if note:
+            st.caption(note)
         for label, (ending, mime, written) in formats.items():
             st.download_button(
                 label, written(table), file_name=f"{name}.{ending}", mime=mime, on_click="ignore", type="tertiary",
@@ -123,7 +139,7 @@ def _value(value: object) -> object:
     if isinstance(value, list | tuple | set):
         return ", ".join(str(_value(item)) for item in value)
     if isinstance(value, datetime):
-        return exact(value)
+        return as_utc(value).isoformat(timespec="seconds")
     return value if isinstance(value, Real) else escape_control_characters(str(value))
 
 

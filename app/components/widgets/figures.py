@@ -17,6 +17,10 @@ from app.theme import Look
 HEIGHT = 250
 MAX_TICKED_STEPS = 12
 _SMALL = 1e-3
+_DOT = 6
+_AS_DRAWN = (
+    "The points as drawn, at most 300 a curve. All steps: the curves of Run or Compare, and `exgrpo query curves`."
+)
 _IN_ORDER = {"traceorder": "normal"}
 _CONFIG = {
     "displaylogo": False,
@@ -60,7 +64,8 @@ def add_line(
     """
     drawn = cut(smoothed(line, view.smoothing), view.zoom)
     style = {"color": look.colour, "dash": look.dash}
-    mode = "lines" if line.x.size > 1 else "markers"
+    num_infinite = int(np.isinf(line.y).sum())
+    label = f"{name} ({num_infinite:,} infinite, not drawn)" if num_infinite else name
     if drawn.low is not None and drawn.high is not None:
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
         figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, {bounds[0]}", **edge))
@@ -70,16 +75,30 @@ def add_line(
         raw = cut(line, view.zoom)
         figure.add_trace(
             go.Scatter(
-                x=raw.x, y=raw.y, name=f"{name}, as recorded", mode=mode, line={**style, "width": 1}, opacity=0.3,
-                marker={"color": look.colour}, hoverinfo="skip", showlegend=False, legendgroup=name,
+                x=raw.x, y=raw.y, name=f"{name}, as recorded", line={**style, "width": 1}, opacity=0.3,
+                hoverinfo="skip", showlegend=False, legendgroup=name, **visible(raw.y, look.colour),
             )
         )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=drawn.x, y=drawn.y, name=name, mode=mode, line={**style, "width": 2}, marker={"color": look.colour},
-            hovertemplate="%{y:.3~%}" if is_share else "%{y:.4~g}", legendgroup=name,
+            x=drawn.x, y=drawn.y, name=label, line={**style, "width": 2}, legendgroup=name,
+            hovertemplate="%{y:.3~%}" if is_share else "%{y:.4~g}", **visible(drawn.y, look.colour),
         )
     )  # fmt: skip
+    if num_infinite:
+        figure.data[-1].showlegend = True
+
+
+def visible(values: np.ndarray, colour: str) -> dict[str, object]:
+    """Return how a curve is drawn so that each value shows: one between gaps, to which no line leads, is a dot."""
+    is_known = np.isfinite(values)
+    has_neighbour = np.zeros_like(is_known)
+    has_neighbour[1:] |= is_known[:-1]
+    has_neighbour[:-1] |= is_known[1:]
+    is_alone = is_known & ~has_neighbour
+    if not is_alone.any():
+        return {"mode": "lines"}
+    return {"mode": "lines+markers", "marker": {"color": colour, "size": np.where(is_alone, _DOT, 0)}}
 
 
 def bars(
@@ -156,7 +175,10 @@ def show_card(
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
             st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]", width="stretch", help=explanation)
             if figure is not None:
-                data_table.export(lambda: figure_rows(figure), file_name(title), key)
+                # `curve_view.dress` marks curves, which are thinned, and may be smoothed or cut.
+                is_curve = figure.layout.meta is not None
+                name = f"{file_name(title)}-as-drawn" if is_curve else file_name(title)
+                data_table.export(lambda: figure_rows(figure), name, key, note=_AS_DRAWN if is_curve else "")
         if figure is None:
             with st.container(height=HEIGHT, border=False, vertical_alignment="center", horizontal_alignment="center"):
                 st.markdown(":gray[No values yet]", width="content")

@@ -7,6 +7,7 @@ from typing import Literal
 import streamlit as st
 
 from app.formats import escape_control_characters, with_code
+from db.queries.text_search import check_search
 from db.rows.runs import RunRow
 from db.rows.spec_fields import UNREADABLE_KIND
 from exgrpo_core.errors import UserError
@@ -33,6 +34,14 @@ def refusals(title: str) -> Iterator[None]:
         yield
     except UserError as error:
         show("error", title, str(error))
+
+
+def is_searchable(words: str) -> bool:
+    """Return whether there are few enough words to search for; else show how many there may be."""
+    with refusals("Not searched"):
+        check_search(words)
+        return True
+    return False
 
 
 def show_unreadable_settings(row: RunRow) -> None:

@@ -46,8 +46,10 @@ def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
 
 
 @pytest.mark.usefixtures("judged_shared")
-def test_more_verdicts_are_shown_on_request(open_page, monkeypatch):
+def test_more_verdicts_are_shown_on_request_and_a_file_holds_all(open_page, monkeypatch, exported):
     monkeypatch.setattr(verdicts, "VERDICTS_PAGE_SIZE", 15)
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
+    assert len({row["Id"] for row in exported(page, "verdicts")}) > 15
     st.cache_data.clear()  # answers are shared for a second
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
     assert len(page.dataframe[0].value) == 15

@@ -9,6 +9,7 @@ import pytest
 import streamlit as st
 
 from app.formats import literal
+from app.queries import runs as run_queries
 from db.connections.opening import open_database
 from db.ingest import events
 from jobs.actions.queueing import queue_job
@@ -212,3 +213,11 @@ def test_a_stopping_run_says_what_it_waits_for(recorded_runs, open_page):
         connection.execute("UPDATE runs SET status = 'stopping' WHERE run_id = 'run-running'")
     page = open_page("run", run="run-running")
     assert has_text(page, "It waits for the running step")
+
+
+@pytest.mark.usefixtures("recorded_shared")
+def test_file_of_curves_holds_every_step_of_every_metric(open_page, exported, monkeypatch):
+    monkeypatch.setattr(run_queries, "MAX_CHART_POINTS", 4)
+    rows = exported(open_page("run", run="run-finished"), "curves-run-finished")
+    assert [row["step"] for row in rows if row["reward/mean"] is not None] == list(range(1, 31))
+    assert {row["run"] for row in rows} == {"run-finished"}

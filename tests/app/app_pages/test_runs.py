@@ -124,6 +124,27 @@ def test_older_runs_come_on_request_and_search_reaches_them_at_once(runs_root, o
     assert column(page, "Run") == [many[-1].name]
 
 
+def test_files_hold_every_run_that_matches_with_its_id_and_times(runs_root, open_page, exported):
+    numbers = range(RUNS_PAGE_SIZE + 5)
+    many = [replace(recorded.QUEUED, run_id=f"run-{n:04d}", name="same name, =1") for n in numbers]
+    recorded.record(runs_root, *many)
+    rows = exported(open_page("runs"), "runs")
+    assert {row["Id"] for row in rows} == {run.run_id for run in many}
+    assert {row["Run"] for row in rows} == {"same name, =1"}
+    assert all(datetime.fromisoformat(row["Created"]).tzinfo for row in rows)
+
+
+@pytest.mark.usefixtures("recorded_shared")
+@pytest.mark.parametrize("words", ["word " * 31, "w" * 401])
+@pytest.mark.parametrize(
+    "query", [{"name": "runs", "q": ""}, {"name": "trajectories", "run": "run-finished", "words": ""}]
+)
+def test_search_that_is_too_long_is_one_sentence(open_page, query, words):
+    page = open_page(**{key: value or words for key, value in query.items()})
+    assert has_text(page, "Not searched")
+    assert not page.dataframe
+
+
 def hide_tables(runs_root, is_hidden):
     """Do what a database that is away does to a page: every question fails."""
     names = ("runs", "gone") if is_hidden else ("gone", "runs")
@@ -212,7 +233,7 @@ def test_columns_in_which_no_run_has_anything_are_left_out_and_rows_come_in_ever
     assert list(open_page("runs", columns="Run,Reason").dataframe[0].value) == ["Run", "Reason"]
     page.session_state["export-runs"] = True
     page.run()
-    assert [button.label for button in page.download_button] == ["CSV", "Markdown", "LaTeX"]
+    assert [button.label for button in page.download_button] == ["CSV", "JSON", "Markdown", "LaTeX"]
 
 
 @pytest.mark.usefixtures("recorded_shared")

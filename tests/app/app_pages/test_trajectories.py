@@ -44,6 +44,15 @@ def test_filters_can_be_cleared_and_all_are_shown_newest_first_page_by_page(open
 
 
 @pytest.mark.usefixtures("recorded_shared")
+def test_file_holds_all_that_match_with_whole_texts(open_page, exported):
+    rows = exported(open_page("trajectories", run="run-finished"), "trajectories")
+    every = {item.trajectory_id: item.text for step in range(1, 31) for group in make_report(step).groups
+             for item in group.trajectories}  # fmt: skip
+    assert {row["Id"]: row["Text"] for row in rows} == every
+    assert {row["Run id"] for row in rows} == {"run-finished"}
+
+
+@pytest.mark.usefixtures("recorded_shared")
 def test_open_trajectory_shows_prompt_answer_and_text_raw_and_closes(open_page):
     item = newest()
     page = open_page("trajectories", run="run-finished", trajectory=str(item.trajectory_id))

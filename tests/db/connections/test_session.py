@@ -91,7 +91,14 @@ def test_many_programs_that_open_a_new_database_at_once_find_one_schema(database
     run_at_once([lambda: open_database(database_url, tmp_path).close()] * 6)
 
 
-@pytest.mark.parametrize("url", ["nonsense", "mysql://host/name", "sqlite://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense", "mysql://host/name", "sqlite://", "postgresql://me@host:port/name", "postgresql://me@host:99999/name",
+        "postgresql://me@host/name?port=x", "postgresql://me@host/name?odd=1", "sqlite:///a.db?odd=1",
+        "postgresql://me@[::1/name",
+    ],
+)  # fmt: skip
 def test_a_url_of_no_database_we_know_is_refused(url, tmp_path):
     with pytest.raises(DatabaseError):
         open_database(url, tmp_path)

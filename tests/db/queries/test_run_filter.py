@@ -1,3 +1,4 @@
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,7 +8,10 @@ from db.ingest import annotations, events
 from db.queries import runs
 from db.queries.run_filter import RunFilter, RunOrder, RunSortKey, method_expression, method_name
 from db.queries.runs import list_run_names
+from db.queries.text_search import MAX_CHARACTERS, MAX_WORDS, SearchError, split_words
+from db.queries.trajectory_list import list_snippets
 from db.rows.spec_fields import UNREADABLE_SPEC
+from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from jobs.specs.train import load_preset
 
@@ -156,3 +160,14 @@ def test_a_word_may_be_a_condition_on_a_field(database, words, wanted):
         changes = {"optim": {"learning_rate": rate}, "algorithm": {"normalize_by_std": seed == 3}}
         register(database, run_id, spec=spec | {"seed": seed} | changes)
     assert sorted(ids(database, RunFilter(words))) == wanted
+
+
+@pytest.mark.parametrize("words", ["w " * MAX_WORDS, "w" * MAX_CHARACTERS, ".".join("a" * 190) + "=1", "%_\\" * 100])
+def test_longest_search_is_answered_and_a_longer_one_refused(filled, words):
+    began_at = time.process_time()
+    assert isinstance(ids(filled, RunFilter(words)), list)
+    assert list_snippets(filled, TrajectoryFacets(words=words)) == []
+    assert time.process_time() - began_at < 2.0
+    for search in (lambda longer: ids(filled, RunFilter(longer)), split_words):
+        with pytest.raises(SearchError):
+            search(words + " w" * MAX_CHARACTERS)

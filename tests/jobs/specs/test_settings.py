@@ -1,6 +1,8 @@
+import math
 import time
 
 import pytest
+import yaml
 
 from jobs.specs.presets import MAX_YAML_BYTES, load_plain_yaml
 from jobs.specs.settings import apply_settings, field_paths
@@ -70,7 +72,29 @@ def test_yaml_of_users_that_could_grow_is_refused_before_it_does(text, tmp_path)
     assert time.process_time() - began_at < 1.0
 
 
-@pytest.mark.parametrize("text", ["0x", "190:20:30.15x", "[" * 3000, "2026-99-99", "!!python/name:os.system", "\x00"])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("12:30", "12:30"), ("1:30.5", "1:30.5"), ("0x10", "0x10"), ("010", "010"), ("0b11", "0b11"), ("on", "on"),
+        ("No", "No"), ("off", "off"), ("y", "y"), ("2026-01-01", "2026-01-01"), ("1e-6", "1e-6"), ("=", "="),
+        ("1_000", 1000), ("-7", -7), ("+0", 0), ("1.5e+3", 1500.0), (".5", 0.5), ("-.inf", -math.inf), ("true", True),
+        ("False", False), ("~", None), ("", None), ("null", None), ('"010"', "010"), ("[1, no]", [1, "no"]),
+    ],
+)  # fmt: skip
+def test_yaml_holds_what_people_write_and_what_is_dumped(text, value):
+    assert load_plain_yaml(f"a: {text}", "")["a"] == value
+    assert load_plain_yaml(yaml.safe_dump({"a": value}), "") == {"a": value}
+
+
+@pytest.mark.parametrize("setting", ["num_steps=12:30", "num_steps=0x10", "optim.learning_rate=1:30.5", "seed=0b11"])
+def test_number_of_another_notation_is_refused_by_its_field(setting):
+    with pytest.raises(SpecError, match=setting.partition("=")[0]):
+        apply_settings(TrainSpec(), [setting])
+
+
+@pytest.mark.parametrize(
+    "text", ["0x", "190:20:30.15x", "[" * 3000, "2026-99-99", "!!python/name:os.system", "\x00", "!!timestamp x"]
+)
 def test_odd_yaml_is_one_sentence(text):
     with pytest.raises(SpecError) as refused:
         load_plain_yaml(f"a: {text}\nb: [", "run.yaml")

@@ -1,6 +1,8 @@
 import csv
 import io
+import json
 import math
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pandas as pd
@@ -10,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.components.replay_buffer import buffer_charts
 from app.components.replay_buffer.chosen_bar import View
-from app.components.widgets.data_table import FORMATS, as_csv, as_latex, as_markdown
+from app.components.widgets.data_table import FORMATS, as_csv, as_json, as_latex, as_markdown
 from app.components.widgets.figures import figure_rows
 from db.rows.replays import BufferState
 
@@ -58,6 +60,18 @@ def test_frame_and_rows_write_the_same_and_values_that_are_not_finite_do_not_fai
     for _, _, written in FORMATS.values():
         assert written(frame) == written(rows)
     assert as_markdown(frame).splitlines()[2:] == ["| 1.5 | yes |", "| inf | no |"]
+
+
+def test_files_hold_each_value_whole():
+    text = 'a, "b"\r\nc \N{GRINNING FACE} \ud83d'
+    at = datetime(2026, 11, 27, 17, 0, 5, tzinfo=timezone(timedelta(hours=1)))
+    rows = [{"text": text, "at": at, "number": 0.1 + 0.2, "gap": math.nan, "far": -math.inf, "count": np.int64(2**60)}]
+    text = text.replace("\r", "\N{SYMBOL FOR CARRIAGE RETURN}").replace("\ud83d", "\\ud83d")
+    whole = [text, "2026-11-27T16:00:05+00:00", 0.1 + 0.2, None, "-inf", 2**60]
+    assert [list(row.values()) for row in json.loads(as_json(rows))] == [whole]
+    assert read_csv(rows)[1] == ["" if value is None else str(value) for value in whole]
+    assert as_csv(rows).encode()
+    assert json.loads(as_json([{"a": 0.5}, {"b": 1}])) == [{"a": 0.5, "b": None}, {"a": None, "b": 1}]
 
 
 def scatter(x, y, **options):

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from app import theme
 from app.components.replay_buffer import buffer_over_steps
 from app.components.widgets import curves, figures
-from app.components.widgets.curve_view import WHOLE
+from app.components.widgets.curve_view import WHOLE, CurveView
 from app.components.widgets.run_state import HEALTH, STATES
 from app.queries.answers import UnavailableError
 from app.requests import REWARD_PARTS
@@ -43,6 +43,29 @@ def test_chart_draws_the_series_that_have_values():
     assert [trace.name for trace in figure.data] == ["fresh rollouts"]
     np.testing.assert_allclose(figure.data[0].y, [0.5, np.nan, 0.3], rtol=1e-6)
     assert curves.figure_of(curves.CHARTS[0], {}) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "dots"),
+    [
+        ([np.nan, 0.5, np.nan, 0.25, 0.5], [1]),
+        ([0.5], [0]),
+        ([0.5, np.inf, 0.25, np.nan, 1.0, 2.0], [0, 2]),
+        ([0.5, 0.25], []),
+        ([0.5, 0.25, np.nan, np.nan, 0.125], [4]),
+        ([np.nan, -np.inf], []),
+    ],
+)
+@pytest.mark.parametrize("smoothing", [0.0, 0.5])
+@pytest.mark.parametrize("chart", [curves.CHARTS[0], curves.GROUPS["Timing"][0]])
+def test_value_between_gaps_is_a_dot_and_infinite_ones_are_counted(values, dots, smoothing, chart):
+    key = chart.curves[0].key
+    figure = curves.figure_of(chart, {key: points(*values)}, CurveView(smoothing=smoothing))
+    for trace in figure.data:
+        sizes = np.zeros(len(values)) if trace.marker.size is None else np.asarray(trace.marker.size)
+        assert np.flatnonzero(sizes).tolist() == dots
+        assert trace.mode == ("lines+markers" if dots else "lines")
+    assert figure.data[-1].name.endswith("not drawn)") == np.isinf(values).any()
 
 
 def test_scores_during_training_have_a_curve_each_named_by_the_title_of_their_benchmark():
