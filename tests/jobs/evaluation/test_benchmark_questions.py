@@ -226,12 +226,12 @@ def test_the_papers_questions_are_drawn_from_its_test_files(shared_dir):
 
 @pytest.mark.parametrize("name", ["training", "held_out", "a name", "x" * 17])
 def test_names_of_other_sets_are_refused(name):
-    with pytest.raises(SpecError, match=r"validation\.benchmarks"):
+    with pytest.raises(SpecError, check=lambda error: error.fields[0].startswith("validation.benchmarks")):
         spec_of({name: None})
 
 
 def test_chains_are_not_validated_on_benchmarks():
-    with pytest.raises(SpecError, match=r"validation\.benchmarks"):
+    with pytest.raises(SpecError, check=lambda error: error.fields[0].startswith("validation.benchmarks")):
         parse_spec({"validation": {"benchmarks": {"aime24": None}}}, "test")
 
 
