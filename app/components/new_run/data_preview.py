@@ -30,7 +30,10 @@ def show(spec: TrainSpec) -> None:
 
 def show_look(spec: TrainSpec) -> None:
     """Show a fold with the first look at the model, which is taken when it is open and remembered."""
-    fold = st.expander("First look at the model", icon=":material/visibility:", key="first-look", on_change="rerun")
+    fold = st.expander(
+        "First look at the model", icon=":material/visibility:", key="first-look", on_change="rerun",
+        bind="query-params",
+    )  # fmt: skip
     if not fold.open:
         return
     with fold:

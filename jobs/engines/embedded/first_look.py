@@ -30,6 +30,7 @@ MAX_GAP = {torch.float32: 0.005, torch.bfloat16: 0.05}
 _PROMPT_TOKENS = (3, 8)
 """Two lengths, so that the shorter prompt is padded where an engine pads."""
 _RESPONSE_TOKENS = 16
+_QUESTION = "What is the sum of 12 and 30? It is"
 _PROBE = "<think>\nWhat is 12 + 30?\n</think> \\boxed{42}"
 
 
@@ -91,8 +92,11 @@ def _check_weights(policy: PolicyModel) -> None:
 
 
 def _measure_gap(policy: PolicyModel) -> float:
-    numbers = np.random.default_rng(0)
-    prompts = [numbers.integers(len(policy.tokenizer), size=size).astype(np.int32) for size in _PROMPT_TOKENS]
+    # Of noise a trained model's log-probs differ most: bfloat16 alone would come near the bound.
+    question = policy.tokenizer.encode(_QUESTION, add_special_tokens=False)
+    if len(question) < max(_PROMPT_TOKENS):
+        question = np.random.default_rng(0).integers(len(policy.tokenizer), size=max(_PROMPT_TOKENS)).tolist()
+    prompts = [np.array(question[:size], dtype=np.int32) for size in _PROMPT_TOKENS]
     sampler = Sampler(1.0, torch.Generator(policy.device).manual_seed(0))
     length = min(_RESPONSE_TOKENS, (policy.context_tokens or 1024) - max(_PROMPT_TOKENS))
     try:

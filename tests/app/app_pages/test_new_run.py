@@ -9,6 +9,7 @@ from app.components.new_run.where import Where
 from app.settings import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from jobs.preflight.model_look import FirstLook
 from tests.app.page_texts import field, has_text, texts
 
 PRESET_FORM = "preset-chains-exgrpo"
@@ -279,6 +280,17 @@ def test_preview_shows_first_prompts_and_their_lengths_when_it_is_opened(open_pa
     page = open_page("new_run", **{"data-preview": "true"})
     assert any(text.startswith("Question 1") for text in texts(page))
     assert any(element.value.startswith("Q") for element in page.code)
+
+
+@pytest.mark.parametrize("look", [None, FirstLook(True, "looked at"), FirstLook(False, "weights that are")])
+def test_the_first_look_at_the_model_is_taken_when_it_is_opened(open_page, monkeypatch, look):
+    taken = []
+    monkeypatch.setattr(requests, "first_look", lambda spec: taken.append(spec.model.source) or look)
+    open_page("new_run")
+    assert not taken
+    page = open_page("new_run", **{"first-look": "true"})
+    assert taken == ["chains-warm"]
+    assert has_text(page, look.sentence if look else "it is looked at when the run starts")
 
 
 @pytest.mark.usefixtures("recorded_shared")
