@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime
 
 from db.rows.display_names import escape_control_characters as escape_control_characters
+from db.rows.display_names import utc_time
 from db.rows.spec_fields import UNKNOWN
 
 NONE_SHOWN = "\N{EN DASH}"
@@ -103,7 +104,7 @@ def ago(at: datetime | None, now: datetime | None = None) -> str:
 
 def exact(at: datetime | None) -> str:
     """Return a time to the second, in UTC."""
-    return NONE_SHOWN if at is None else as_utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return NONE_SHOWN if at is None else utc_time(at)
 
 
 def literal(text: str) -> str:

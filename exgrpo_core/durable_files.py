@@ -4,11 +4,14 @@ import contextlib
 import errno
 import fcntl
 import getpass
+import logging
 import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -26,6 +29,15 @@ def keep_private() -> None:
         getpass.getuser()
     except (KeyError, OSError):
         os.environ["USER"] = f"user{os.getuid()}"
+
+
+def log_in_utc() -> None:
+    """Let this process log to stderr, each line with its time in UTC, as pages show times."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03d UTC %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
+    formatter.converter = time.gmtime
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(formatter)
 
 
 def _settle_home() -> None:

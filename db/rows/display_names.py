@@ -3,6 +3,7 @@
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 BATCH_PASS_RATE = "Batch Pass@1"
@@ -63,6 +64,12 @@ def _visible(character: str) -> str:
         return character
     code = ord(character)
     return chr(0x2400 + code) if code < ord(" ") else f"\\u{code:04x}"
+
+
+def utc_time(at: datetime) -> str:
+    """Return a time to the second, in UTC with its zone; stored times without one are UTC."""
+    known = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return f"{known:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def shorten(text: str) -> str:

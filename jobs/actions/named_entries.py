@@ -21,7 +21,7 @@ from jobs.runs.lookup import CommandError
 from jobs.runs.processes import FileLock
 from jobs.specs.mistakes import checked
 from jobs.specs.presets import read_mapping
-from jobs.specs.train import NAME_PATTERN, SpecError, TrainSpec, merge_settings
+from jobs.specs.train import SpecError, TrainSpec, clean_name, merge_settings
 from jobs.specs.verl import RaySpec
 
 MAX_ENTRIES = 100
@@ -162,14 +162,24 @@ def delete_draft(runs_root: Path, name: str) -> None:
     _path(runs_root, name).unlink(missing_ok=True)
 
 
-def _check_name(name: str) -> None:
-    if NAME_PATTERN.fullmatch(name) is None:
-        raise SpecError(f"expected letters, digits, spaces and . _ + @ -, at most 80, got {name[:90]!r}.", "name")
+_MAX_FILE_BYTES = 240
+"""File systems end names at 255 bytes, some of which a file that is being written adds."""
+
+
+def _check_name(name: str) -> str:
+    try:
+        return clean_name(name)
+    except ValueError as error:
+        raise SpecError(f"{error}, got {name[:90]!r}.", "name") from None
 
 
 def _path(runs_root: Path, name: str) -> Path:
-    _check_name(name)
-    return runs_root / WORKBENCH_FOLDER / DRAFTS_FOLDER / f"{name}.yaml"
+    file = f"{_check_name(name)}.yaml"
+    if len(file.encode()) > _MAX_FILE_BYTES:
+        raise SpecError(
+            f"expected a name of at most {_MAX_FILE_BYTES} bytes as a file, got {name!r}; shorten it.", "name"
+        )
+    return runs_root / WORKBENCH_FOLDER / DRAFTS_FOLDER / file
 
 
 _ADDRESS = "address"

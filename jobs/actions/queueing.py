@@ -1,6 +1,5 @@
 """Queueing a job of any kind: its checks, its folder, its entries in the journal; nothing is left of one that fails."""
 
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from jobs.runs.lookup import CommandError
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.judging import JudgeSpec
-from jobs.specs.train import MAX_NAME_CHARACTERS, ORACLE_SOURCES, SpecError, TrainSpec
+from jobs.specs.train import MAX_NAME_CHARACTERS, ORACLE_SOURCES, SpecError, TrainSpec, is_in_names
 
 _UNNAMED = {"evaluation", "judge"}
 
@@ -151,4 +150,5 @@ def _run_name(runs_root: Path, run_id: str) -> str:
 
 
 def _allowed(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9 ._+@-]", "-", name)[:MAX_NAME_CHARACTERS].rstrip()
+    allowed = (character if is_in_names(character) else "-" for character in name)
+    return "".join(allowed)[:MAX_NAME_CHARACTERS].rstrip()

@@ -19,7 +19,7 @@ from jobs.runs.lookup import CommandError, open_run, run_names
 from jobs.runs.state import read_state
 from jobs.specs.any_job import JobSpec
 from jobs.specs.judging import JudgeSpec
-from jobs.specs.train import MAX_NAME_CHARACTERS, NAME_PATTERN, SpecError, TrainSpec
+from jobs.specs.train import SpecError, TrainSpec, clean_name
 
 _SEGMENT_ENDINGS = (".trajectories", ".rows")
 
@@ -179,12 +179,10 @@ def rename(runs_root: Path, run_id: str, name: str) -> None:
         CommandError: No such run, or no usable name.
     """
     run = open_run(runs_root, run_id)
-    name = name.strip()
-    if NAME_PATTERN.fullmatch(name) is None:
-        raise CommandError(
-            f"name: expected letters, digits, spaces and . _ + @ -, at most {MAX_NAME_CHARACTERS}, a letter or digit "
-            f"first, got {name[:90]!r}."
-        )
+    try:
+        name = clean_name(name.strip())
+    except ValueError as error:
+        raise CommandError(f"name: {error}, got {name[:90]!r}.") from None
     Journal(runs_root).append(JournalKind.RENAMED, run.run_id, name=name)
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from jobs.actions.queueing import queue_job
-from jobs.cli.options import DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status
+from jobs.cli.options import DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status, table_console
 from jobs.cli.probe import describe
 from jobs.cli.workbench import Workbench
 from jobs.runs.control import RunStatus
@@ -112,7 +111,7 @@ def _wait(runs_root: Path, run_ids: Sequence[str], poll: Callable[[], None]) -> 
 def _print_results(runs_root: Path, run_ids: Sequence[str], states: Sequence[RunState]) -> int:
     with open_fresh_index(runs_root, None) as database:
         reports = [report_run(database, run_id) for run_id in run_ids]
-    Console().print(_table(reports))
+    table_console().print(_table(reports))
     print_result(json.dumps({report["method"]: _figures(report) for report in reports}))
     for report, state in zip(reports, states, strict=True):
         if state.status is not RunStatus.FINISHED:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from db import DATABASE_URL_VARIABLE
 from db.rows.display_names import escape_control_characters
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import EngineError, InputError, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
 DEBUG_VARIABLE = "EXGRPO_DEBUG"
@@ -38,12 +41,24 @@ JudgeRun = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
+_PIPED = 1000
+"""Columns of output that no terminal shows."""
 DEFAULT_RUNS_ROOT = Path("runs")
 
 
 def print_result(text: str) -> None:
     """Print one line of a result; control characters in it are escaped."""
     typer.echo(escape_control_characters(text))
+
+
+def table_console() -> "Console":
+    """Return what prints tables: as wide as the terminal, and without one so wide that a row is one line."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = _PIPED
+    return console
 
 
 def counted(number: int, singular: str, plural: str) -> str:

@@ -1,7 +1,6 @@
 """The commands that list, show, stop, resume and clone runs."""
 
 import math
-import os
 import time
 from dataclasses import asdict
 from decimal import Decimal
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -23,7 +21,16 @@ from jobs.actions.progress import describe_stop
 from jobs.actions.queueing import queue_job
 from jobs.actions.run_actions import read_job_spec
 from jobs.cli.following import exit_as, follow
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, print_result
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    AsJson,
+    DatabaseUrl,
+    RunName,
+    RunsRoot,
+    print_json,
+    print_result,
+    table_console,
+)
 from jobs.runs import lookup
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.lookup import find_run_id, open_run
@@ -41,8 +48,6 @@ FOLLOW_SECONDS = 0.3
 _CURVE = "pass_at_1_curve"
 """The field of a run that is not printed."""
 _NARROW = 100
-_PIPED = 1000
-"""Columns of output that no terminal shows: a run is one line."""
 _NARROW_WIDTHS = {"State": 9, "Method": 10, BATCH_PASS_RATE: 6, held_out_score(): 8}
 """Widths at which columns break between words, in terminals narrower than `_NARROW`; the name takes the rest."""
 
@@ -174,9 +179,7 @@ def _print_from(path: Path, offset: int) -> int:
 
 
 def _print_table(rows: "list[RunRow]") -> None:
-    console = Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PIPED
+    console = table_console()
     widths = _NARROW_WIDTHS if console.width < _NARROW else {}
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("Run", "Name", "State", "Method", "Step", BATCH_PASS_RATE, held_out_score()):

@@ -21,6 +21,7 @@ from typing import Annotated
 import typer
 
 from db import DATABASE_URL_VARIABLE
+from db.rows.display_names import utc_time
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
 from exgrpo_core.errors import UserError
@@ -119,7 +120,7 @@ def _describe(runs_root: Path, record: WorkbenchRecord | None) -> str:
     if record is None:
         return f"A workbench serves {runs_root} already; {advice}."
     address = f" at {record.address}" if record.address else ""
-    since = f"{record.since:%Y-%m-%d %H:%M:%S} UTC"
+    since = utc_time(record.since)
     return f"A workbench serves {runs_root} already{address} (pid {record.pid}, since {since}); {advice}."
 
 
@@ -187,7 +188,7 @@ class Workbench:
                     time.sleep(LOOP_SECONDS)
                     index_files(index, self._runs_root, states)
             finally:
-                _end([pages])
+                _end([pages], self._end_seconds)
                 index.close()
         return 0 if self._must_end else pages.returncode
 
@@ -214,11 +215,11 @@ class Workbench:
         supervisor = read_supervisor(self._runs_root)
         if supervisor is not None:
             logger.warning(
-                "A supervisor is already running for %s (pid %d, last heartbeat %s UTC); it continues, and this "
+                "A supervisor is already running for %s (pid %d, last heartbeat %s); it continues, and this "
                 "workbench's supervisor starts when it ends.",
                 self._runs_root,
                 supervisor.pid,
-                f"{supervisor.at:%Y-%m-%d %H:%M:%S}",
+                utc_time(supervisor.at),
             )
 
     def _request_end(self, _number: int, _frame: object) -> None:

@@ -55,7 +55,7 @@ def write_script(spec: TrainSpec, runs_root: Path, kind: ScriptKind) -> LaunchSc
             f"{spec.model.source} FOLDER` and give FOLDER to run elsewhere.",
             "model.source",
         )
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", spec.name)
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", spec.name).strip("-") or "run"
     values = _values(preflight.spec, slug)
     shell = LaunchScript(f"{slug}.sh", _render("shell.sh.jinja", values))
     if kind is ScriptKind.SHELL:

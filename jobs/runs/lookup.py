@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ def find_run_id(runs_root: Path, text: str) -> str:
     Raises:
         CommandError: No run matches, or several do.
     """
-    names = run_names(runs_root)
+    names, text = run_names(runs_root), unicodedata.normalize("NFC", text)
     if text in names:
         return text
     matches = [run_id for run_id in names if run_id.startswith(text) or id_end(run_id) == text] if text else []

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -43,16 +44,28 @@ CHAINS_WARM_MODEL = "chains-warm"
 ANSWER_FORMAT_MODEL = "answer-format-warm"
 
 MAX_NAME_CHARACTERS = 80
-NAME_PATTERN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9 ._+@-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
+NAME_RULE = "expected letters and digits of any script, spaces and . _ + @ -, a letter or digit first, at most 80"
 
 
-def _check_name(name: str) -> str:
-    if NAME_PATTERN.fullmatch(name) is None:
-        raise ValueError("expected letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first")
+def is_in_names(character: str) -> bool:
+    """Whether a run's name may have this character; marks belong to the letters of many scripts."""
+    return character in " ._+@-" or unicodedata.category(character)[0] in "LMN"
+
+
+def clean_name(name: str) -> str:
+    """Return the name of a run in composed form (NFC), in which equal names are equal texts.
+
+    Raises:
+        ValueError: It is no such name; the message is `NAME_RULE`.
+    """
+    name = unicodedata.normalize("NFC", name)
+    is_name = all(map(is_in_names, name)) and unicodedata.category(name[:1] or " ")[0] in "LN"
+    if not is_name or len(name) > MAX_NAME_CHARACTERS:
+        raise ValueError(NAME_RULE)
     return name
 
 
-RunName = Annotated[str, AfterValidator(_check_name)]
+RunName = Annotated[str, AfterValidator(clean_name)]
 
 
 def _check_benchmark(name: str) -> str:
@@ -195,7 +208,7 @@ class TrainSpec(Spec):
 
     kind: Literal["train"] = "train"
     name: RunName = "run"
-    """Name: letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first."""
+    """Name: letters and digits of any script, spaces and . _ + @ -, at most 80, a letter or digit first."""
     engine: Literal["embedded", "verl"] = "embedded"
     """Training backend: one process on this machine, or verl on a Ray cluster's GPUs."""
     model: ModelSpec = ModelSpec()

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.durable_files import explain, is_disk_full, keep_private
+from exgrpo_core.durable_files import explain, is_disk_full, keep_private, log_in_utc
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
@@ -128,7 +128,7 @@ LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
 
 def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_LOADERS) -> int:
     """Run one attempt and return the exit code: 0 for an expected end, 1 for a failure, 3 if another worker has it."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    log_in_utc()
     keep_private()
     run, attempt = RunDirectory(Path(arguments[0])), int(arguments[1])
     attempt_path = run.attempt_path(attempt)

@@ -189,7 +189,9 @@ def long_ids(tmp_path):
 
 
 def table(runs_root, columns):
-    return CliRunner(env=WIDE | {"COLUMNS": columns}).invoke(app, ["runs", "--runs-root", str(runs_root)]).stdout
+    terminal = {"COLUMNS": columns, "TTY_COMPATIBLE": "1" if columns else "0"}
+    printed = CliRunner(env=WIDE | terminal).invoke(app, ["runs", "--runs-root", str(runs_root)]).stdout
+    return re.sub(r"\x1b\[[0-9;]*m", "", printed)
 
 
 def test_a_narrow_terminal_cuts_neither_ids_states_nor_scores_and_a_pipe_has_a_line_a_run(long_ids):
@@ -197,7 +199,7 @@ def test_a_narrow_terminal_cuts_neither_ids_states_nor_scores_and_a_pipe_has_a_l
     assert max(map(len, printed.splitlines())) <= 80
     whole = {"20261125-001149-a6acf0", "20261125-001149-a6acf2", "finished", "failed", "queued", "30/30", "ExGRPO"}
     assert whole | {"many", "number", "Avg@n", "Pass@1", "0.562"} <= set(printed.split())
-    piped = table(long_ids, None)
+    piped = CliRunner(env=WIDE | {"COLUMNS": "80"}).invoke(app, ["runs", "--runs-root", str(long_ids)]).stdout
     assert len(piped.splitlines()) == 4
     assert f"{recorded.FINISHED.name} with many more words and a number 0" in piped
 

@@ -1,10 +1,14 @@
+import unicodedata
+
 import pytest
+from pydantic import ValidationError
 
 from exgrpo_core.config import Clipping
 from jobs.specs.base import LoraSpec
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import (
     SpecError,
+    TrainSpec,
     dump_spec,
     load_preset,
     load_spec,
@@ -198,3 +202,14 @@ def test_adapters_are_refused_in_fine_tuning_by_verl():
     with pytest.raises(SpecError) as refused:
         parse_spec(adapted | {"sft": {"source": "demonstrations.jsonl"}}, "test")
     assert "model.lora" in refused.value.fields
+
+
+@pytest.mark.parametrize("name", ["Größe", "実験 7", "परीक्षण", "тест@last", "e\u0301tude"])
+def test_a_name_has_letters_of_any_script_in_composed_form(name):
+    assert TrainSpec(name=name).name == unicodedata.normalize("NFC", name)
+
+
+@pytest.mark.parametrize("name", ["", "a=b", "a/b", "-a", "a\n", "a\u202eb", "\u0301a", "ä" * 81, "\ud800"])
+def test_a_name_of_other_signs_is_refused_with_what_is_allowed(name):
+    with pytest.raises(ValidationError, match="letters and digits of any script"):
+        TrainSpec(name=name)
