@@ -87,7 +87,7 @@ def test_local_files_are_named_absolutely_since_workers_run_elsewhere(tmp_path, 
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
     data = DataSpec(source="questions.jsonl", num_questions=1, num_held_out=0)
-    small = ExGRPOConfig(batch_size=1, mini_batch_size=1)
+    small = ExGRPOConfig(batch_size=1, mini_batch_size=1, experience_ratio=0.0)
     of_others = TrainSpec(model=ModelSpec(source="hub/model"), data=data, algorithm=small)
     spec = run_actions.clone(tmp_path, queue_job(tmp_path, of_others))
     assert spec.data.source == str(tmp_path / "questions.jsonl")
