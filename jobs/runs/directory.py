@@ -22,6 +22,8 @@ from jobs.specs.train import SpecError, TrainSpec, dump_spec
 logger = logging.getLogger(__name__)
 
 WORKBENCH_FOLDER = "workbench"
+SUPERVISOR_LOCK = "supervisor.lock"
+SUPERVISOR_FILE = "supervisor.json"
 _NO_RUNS = frozenset({WORKBENCH_FOLDER, "lost+found"})
 """Folders of a runs root that are no runs; the second is a file system's own."""
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")

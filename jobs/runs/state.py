@@ -16,7 +16,7 @@ from exgrpo_core.errors import InputError
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.runs.attempts import LOCK_FILE, Heartbeat, read_heartbeat, read_outcome
 from jobs.runs.control import ENDED, RunStatus
-from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER, RunDirectory, RunDirectoryError
 from jobs.runs.processes import ProcessIdentity, is_alive, is_locked, signal_name, works_on
 from jobs.specs.any_job import from_folder, shape_mistakes
 
@@ -148,7 +148,15 @@ def has_worker(attempt_path: Path, worker: ProcessIdentity | None) -> bool:
         return is_alive(worker) and (works_on(worker, attempt_path) or is_locked(lock))
     if is_locked(lock):
         return True
-    return abs(time.time() - attempt_path.stat().st_mtime) < STARTUP_SECONDS  # a clock that was set back counts as long
+    began = attempt_path.stat().st_mtime
+    if abs(time.time() - began) < STARTUP_SECONDS:  # a clock that was set back counts as long
+        return True
+    # A file server's clock may differ from this machine's: a supervisor's heartbeat has the time of the same one.
+    workbench = attempt_path.parents[2] / WORKBENCH_FOLDER
+    with contextlib.suppress(OSError):
+        beat = (workbench / SUPERVISOR_FILE).stat().st_mtime
+        return abs(beat - began) < STARTUP_SECONDS and is_locked(workbench / SUPERVISOR_LOCK)
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,9 @@ from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
 from jobs.launchers.local import start_detached
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
-from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER
 from jobs.runs.processes import FileLock, is_locked
 
-LOCK_FILE = "supervisor.lock"
-HEARTBEAT_FILE = "supervisor.json"
 _TIMEOUT_SECONDS = 0.2
 
 
@@ -51,7 +49,7 @@ class SingleInstance:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._since = datetime.now(UTC)
         self._stop_grace_seconds = stop_grace_seconds
-        self._lock = FileLock(self._folder / LOCK_FILE)
+        self._lock = FileLock(self._folder / SUPERVISOR_LOCK)
         if not self._lock.acquire(timeout_seconds=_TIMEOUT_SECONDS):
             raise SupervisorRunningError(f"A supervisor is already running for {runs_root}.")
 
@@ -60,7 +58,7 @@ class SingleInstance:
         times = {"at": datetime.now(UTC), "since": self._since}
         record = {name: time.isoformat(timespec="milliseconds") for name, time in times.items()}
         content = json.dumps({"pid": os.getpid(), **record, "stop_grace_seconds": self._stop_grace_seconds})
-        write_whole(self._folder / HEARTBEAT_FILE, content, is_durable=False)
+        write_whole(self._folder / SUPERVISOR_FILE, content, is_durable=False)
 
     def release(self) -> None:
         """Release the lock; a second call changes nothing."""
@@ -70,7 +68,7 @@ class SingleInstance:
 def read_supervisor(runs_root: Path) -> SupervisorHeartbeat | None:
     """Return the living supervisor of a runs root, None when there is none."""
     folder = runs_root / WORKBENCH_FOLDER
-    return _read_heartbeat(folder / HEARTBEAT_FILE) if is_locked(folder / LOCK_FILE) else None
+    return _read_heartbeat(folder / SUPERVISOR_FILE) if is_locked(folder / SUPERVISOR_LOCK) else None
 
 
 def _read_heartbeat(path: Path) -> SupervisorHeartbeat:

@@ -1,8 +1,10 @@
 """A file is whole under its name or as it was, whatever fails on the way."""
 
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,12 @@ def test_a_user_without_a_name_or_a_home_to_write_gets_both(tmp_path, home):
     environment = ["env", "-i", f"TMPDIR={tmp_path}", f"PYTHONPATH={Path.cwd()}", *named]
     name, found, is_writable = as_nameless_user([*environment, sys.executable, "-c", asks]).split()
     assert (name, Path(found).parent, is_writable) == ("user12345", tmp_path, "True")
+
+
+def test_lines_of_logs_say_their_time_in_utc():
+    logs = "import logging; from exgrpo_core.durable_files import log_in_utc; log_in_utc(); logging.warning('x')"
+    environment = os.environ | {"TZ": "America/New_York"}
+    done = subprocess.run([sys.executable, "-c", logs], capture_output=True, text=True, env=environment, check=True)
+    at = datetime.strptime(done.stderr[:19], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    assert abs(datetime.now(UTC) - at) < timedelta(minutes=5)
+    assert done.stderr[23:] == " UTC WARNING x\n"

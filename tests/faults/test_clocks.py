@@ -16,9 +16,11 @@ from jobs.actions import run_actions
 from jobs.launchers.local import LocalLauncher
 from jobs.runs.attempts import Heartbeat, read_heartbeat
 from jobs.runs.control import RunStatus
+from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ProcessIdentity
-from jobs.runs.state import RayContact, has_recent_contact, has_worker
+from jobs.runs.state import RayContact, has_recent_contact, has_worker, read_state
 from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.instance import SingleInstance
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy
 from tests.faults.shifted_worker import OFFSET_FILE
@@ -99,3 +101,17 @@ def test_a_heartbeat_by_another_clock_tells_nothing_of_a_job_on_a_cluster(second
     heartbeat = Heartbeat(ProcessIdentity(1, 0.0, "boot"), RunStatus.RUNNING, 3, at)
     contact = RayContact("folder", "http://head", "job", True, False, 0, time.time() - 60.0)
     assert not has_recent_contact(contact, heartbeat)
+
+
+@pytest.mark.parametrize("is_supervised", [True, False])
+def test_a_new_attempt_on_a_file_server_with_another_clock_is_starting(tmp_path, is_supervised):
+    run = RunDirectory.create(tmp_path, toy_spec())
+    path = run.attempt_path(run.claim_attempt())
+    supervisor = SingleInstance(tmp_path)
+    supervisor.beat()
+    for of_server in (path, tmp_path / "workbench" / "supervisor.json"):
+        os.utime(of_server, (time.time() - 2 * HOUR,) * 2)
+    if not is_supervised:
+        supervisor.release()
+    assert read_state(run).status is (RunStatus.STARTING if is_supervised else RunStatus.LOST)
+    supervisor.release()
