@@ -217,18 +217,25 @@ def test_a_file_whose_inode_was_another_files_is_no_link_to_that_one(tmp_path):
         assert archive.getmember("third").linkname == "second"
 
 
-def test_a_file_that_cannot_be_read_is_left_out_and_named(small, tmp_path, monkeypatch):
+def test_a_file_of_another_user_is_left_out_and_one_that_fails_is_named_instead_of_the_target(
+    small, tmp_path, monkeypatch
+):
     log = small / "workbench" / "of-another.log"
     log.write_text("x")
-    add = backup._Writer.add
+    add, errors = (
+        backup._Writer.add,
+        [OSError(5, "Input/output error", str(log)), PermissionError(13, "Denied", str(log))],
+    )
 
     def refuse(self, path, name):
         if path == log:
-            raise OSError(5, "Input/output error", str(log))
+            raise errors.pop(0)
         add(self, path, name)
 
     monkeypatch.setattr(backup._Writer, "add", refuse)
-    assert back_up(small, None, tmp_path / "runs.tar").left_out == {log: "Permission denied"}
+    with pytest.raises(ArchiveError, match=log.name):
+        back_up(small, None, tmp_path / "runs.tar")
+    assert back_up(small, None, tmp_path / "runs.tar").left_out == {log: "Denied"}
 
 
 def test_the_commands_say_what_they_did(small, tmp_path):
