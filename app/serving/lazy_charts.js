@@ -1,4 +1,5 @@
-// Gives a chart its width, with which it is drawn, when its place is in the window or, in a quiet moment, near it.
+// Gives a chart its width, with which it is drawn, when its place is in the window or, in a quiet moment, near it, or when
+// the page is printed, where all charts are also as wide as the paper.
 (() => {
   const PLACES = "[class*=st-key-card-] [data-testid=stFullScreenFrame]", NEAR = "600px";
   const later = window.requestIdleCallback ?? setTimeout;
@@ -11,10 +12,43 @@
       else later(() => show(target));
     }
   }, {rootMargin: NEAR, scrollMargin: NEAR});
+  const draws = new WeakMap();
   window.ResizeObserver = class extends ResizeObserver {
+    constructor(callback) {
+      super(callback);
+      this.draw = () => callback([], this);
+    }
     observe(target, options) {
-      if (target.matches(PLACES) && !("near" in target.dataset)) watcher.observe(target);
+      if (target.matches(PLACES) && !("near" in target.dataset)) {
+        draws.set(target, this.draw);
+        watcher.observe(target);
+      }
       super.observe(target, options);
     }
   };
+
+  // The browser prints when this event's microtasks are done. What a click changes is drawn by React in one of them, but
+  // for the frame that Streamlit waits for, and plotly needs a few more.
+  const TURNS = 50;
+  const prepare = async () => {
+    const button = document.createElement("button"), later = window.requestAnimationFrame;
+    button.addEventListener("click", () => {
+      window.requestAnimationFrame = (draw) => draw(performance.now());
+      for (const place of document.querySelectorAll(`${PLACES}:not([data-near])`)) {
+        show(place);
+        draws.get(place)?.();
+      }
+      window.requestAnimationFrame = later;
+    });
+    button.click();
+    for (let turn = 0; turn < TURNS; turn++) await null;
+    for (const svg of document.querySelectorAll(".main-svg")) {
+      svg.setAttribute("viewBox", `0 0 ${svg.getAttribute("width")} ${svg.getAttribute("height")}`);
+    }
+  };
+  addEventListener("beforeprint", prepare);
+  matchMedia("print").addEventListener("change", ({matches}) => {
+    if (matches) prepare();
+    else document.querySelectorAll(".main-svg").forEach((svg) => svg.removeAttribute("viewBox"));
+  });
 })();

@@ -112,6 +112,32 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
     assert watched.errors == []
 
 
+PRINTED = """() => matchMedia("print").addEventListener("change", ({matches}) => {
+    const places = [...document.querySelectorAll("[class*=st-key-card-]:has([data-testid=stFullScreenFrame])")];
+    const drawn = places.filter((place) => place.querySelector(".scatterlayer path"));
+    const ends = drawn.map((place) => [place, ...place.querySelectorAll(".main-svg")].map(
+        (part) => part.getBoundingClientRect().right));
+    const numCut = ends.filter(([end, ...inside]) => Math.max(...inside) > end).length;
+    const numScaled = document.querySelectorAll(".main-svg[viewBox]").length;
+    (window.printed ??= []).push({matches, numPlaces: places.length, numDrawn: drawn.length, numCut, numScaled});
+})"""
+
+
+def test_print_has_every_chart_at_once_and_whole_and_leaves_the_screen_as_it_was(open_page):
+    watched = open_page("/run?run=run-finished")
+    page = watched.page
+    page.locator(".js-plotly-plot .scatterlayer path").first.wait_for(state="attached")
+    page.locator("[class*=st-key-card-]:has([data-testid=stFullScreenFrame])").nth(13).wait_for()
+    assert page.locator(".js-plotly-plot").count() < 14
+    page.evaluate(PRINTED)
+    page.pdf(format="A4")
+    paper, screen = page.evaluate("window.printed")
+    assert (paper["matches"], paper["numPlaces"], paper["numDrawn"], paper["numCut"]) == (True, 14, 14, 0)
+    assert paper["numScaled"] >= 14
+    assert (screen["matches"], screen["numScaled"]) == (False, 0)
+    assert watched.errors == []
+
+
 def test_a_refresh_of_the_page_before_that_comes_late_leaves_the_new_one(open_page):
     watched = open_page("/")
     page = watched.page
