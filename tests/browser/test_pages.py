@@ -13,13 +13,16 @@ CONTRAST = """part => {
     const light = (channel) => channel <= 0.03928 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4;
     const luminance = ([red, green, blue]) =>
         0.2126 * light(red / 255) + 0.7152 * light(green / 255) + 0.0722 * light(blue / 255);
-    let behind = [0, 0, 0], cover = 0;
-    for (let element = part; element && cover < 1; element = element.parentElement) {
+    let behind = [0, 0, 0], cover = 0, strength = 1;
+    for (let element = part; element; element = element.parentElement) {
+        strength *= Number(getComputedStyle(element).opacity);
         const [red, green, blue, alpha = 1] = parse(getComputedStyle(element).backgroundColor);
         behind = behind.map((sum, i) => sum + (1 - cover) * alpha * [red, green, blue][i]);
         cover += (1 - cover) * alpha;
     }
-    const values = [luminance(parse(getComputedStyle(part).color)), luminance(behind)].sort((a, b) => b - a);
+    const written = parse(getComputedStyle(part)[part instanceof SVGElement ? "fill" : "color"]);
+    const seen = behind.map((channel, i) => (1 - strength) * channel + strength * written[i]);
+    const values = [luminance(seen), luminance(behind)].sort((a, b) => b - a);
     return (values[0] + 0.05) / (values[1] + 0.05);
 }"""
 """How much the words of an element stand out from what is behind them, by WCAG; 4.5 can be read."""
@@ -30,7 +33,11 @@ def test_a_click_on_a_row_opens_the_run_and_the_tables_toolbar_leaves_the_export
     page = watched.page
     page.get_by_test_id("stDataFrame").hover()
     page.get_by_test_id("stElementToolbar").locator("button").first.wait_for()
-    page.get_by_role("button", name="Export").click(trial=True)
+    for width in (390, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.get_by_test_id("stDataFrame").hover()
+        for name in ("Export", "Columns"):
+            page.get_by_role("button", name=name).click(trial=True)
     click_until(page, 160, 56, r"/run\?.*run=run-finished")
     page.wait_for_function("() => document.title === 'exgrpo whole · Run · ExGRPO Workbench'")
     assert page.get_by_role("heading", level=1).inner_text() == "exgrpo whole"
@@ -65,11 +72,13 @@ def test_both_themes_have_their_ground_and_words_on_and_of_the_accent_can_be_rea
         page.wait_for_function(
             "ground => getComputedStyle(document.querySelector('.stApp')).backgroundColor === ground", arg=ground
         )
-        contrasts = [tag.evaluate(CONTRAST), chosen.evaluate(CONTRAST)]
+        tick = page.locator(".xtick text").first
+        contrasts = [part.evaluate(CONTRAST) for part in (tag, chosen, tick)]
         page.goto(to_list)
         button = page.locator(".st-key-to-new-run button p")
         button.wait_for()
-        assert min([*contrasts, button.evaluate(CONTRAST)]) >= 4.5
+        caption = page.get_by_test_id("stCaptionContainer").locator("p").first
+        assert min([*contrasts, *(part.evaluate(CONTRAST) for part in (button, caption))]) >= 4.5
         page.go_back()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import address
+from app import address, requests
 from app.components.widgets import notice, page_frame
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
@@ -146,7 +146,9 @@ def _chosen() -> list[RunRow]:
     rows = [row for _, row in looked_up if row is not None and row.kind == "train"]
     left_out = [run_id for run_id, row in looked_up if row is None or row.kind != "train"]
     if left_out:
-        notice.show("warning", "Left out", f"No training run of this workbench: {', '.join(left_out)}")
+        deleted = requests.list_deleted()
+        words = ", ".join(f"{run_id} (in the bin)" if run_id in deleted else run_id for run_id in left_out)
+        notice.show("warning", "Left out", f"No training run of this workbench: {words}")
     if len(rows) > MAX_COMPARED:
         notice.show("warning", "Too many", f"Of {len(rows)} runs in the address the first {MAX_COMPARED} are compared.")
     st.session_state["last-compared"] = [row.run_id for row in rows[:MAX_COMPARED]]

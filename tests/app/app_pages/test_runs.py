@@ -290,6 +290,10 @@ def test_deleted_runs_are_in_the_bin_until_they_are_restored_or_it_is_emptied(re
     page = open_page("runs", state="Bin")
     page.button(key="restore-run-failed").click().run()
     assert list(run_bin.list_deleted(recorded_runs)) == ["run-finished"]
+    ingest_all(recorded_runs, None)
+    for name in ("run", "replay_buffer"):
+        assert has_text(open_page(name, run="run-finished"), "exgrpo whole was deleted")
+    assert has_text(open_page("compare", runs="run-finished,run-on-policy"), "run-finished (in the bin)")
     page.button(key="empty-bin-now").click().run()
     assert "The bin is empty" in texts(page)
     assert (recorded_runs / "run-failed").is_dir()
