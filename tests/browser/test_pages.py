@@ -37,7 +37,7 @@ def test_a_click_on_a_row_opens_the_run_and_the_tables_toolbar_leaves_the_export
         page.set_viewport_size({"width": width, "height": 900})
         page.get_by_test_id("stDataFrame").hover()
         for name in ("Export", "Columns"):
-            page.get_by_role("button", name=name).click(trial=True)
+            page.get_by_role("button", name=name, exact=True).click(trial=True)
     click_until(page, 160, 56, r"/run\?.*run=run-finished")
     page.wait_for_function("() => document.title === 'exgrpo whole · Run · ExGRPO Workbench'")
     assert page.get_by_role("heading", level=1).inner_text() == "exgrpo whole"
@@ -72,8 +72,10 @@ def test_both_themes_have_their_ground_and_words_on_and_of_the_accent_can_be_rea
         page.wait_for_function(
             "ground => getComputedStyle(document.querySelector('.stApp')).backgroundColor === ground", arg=ground
         )
-        tick = page.locator(".xtick text").first
-        contrasts = [part.evaluate(CONTRAST) for part in (tag, chosen, tick)]
+        page.wait_for_function(
+            f"() => [...document.querySelectorAll('.xtick text')].some(tick => ({CONTRAST})(tick) >= 4.5)"
+        )
+        contrasts = [tag.evaluate(CONTRAST), chosen.evaluate(CONTRAST)]
         page.goto(to_list)
         button = page.locator(".st-key-to-new-run button p")
         button.wait_for()
