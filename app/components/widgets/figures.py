@@ -33,9 +33,8 @@ _CONFIG = {
 def new_figure(height: int = HEIGHT) -> go.Figure:
     """Return an empty figure in the look of the workbench."""
     colours = theme.palette()
-    small = {"size": 11, "color": colours.text}
-    axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": small}
-    title = {"text": "step", "font": small, "standoff": 12}
+    axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": {"size": 11}}
+    title = {"text": "step", "font": {"size": 11}, "standoff": 12}
     # All at once, because every update of a figure validates the whole figure again.
     return go.Figure(
         layout={
