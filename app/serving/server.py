@@ -103,6 +103,11 @@ def _serve(options: argparse.Namespace) -> None:
     if not runs_root.is_dir():
         raise ServerError(f"runs root {runs_root}: expected a folder; create it or give another one.")
     check_host(host, options.allow_remote)
+    for name in options.allow_host:
+        if "/" in name or name.count(":") == 1:  # an IPv6 address has more
+            raise ServerError(
+                f"--allow-host {name}: expected a name alone, such as workbench.example.org, without a port."
+            )
     token = os.environ.get(TOKEN_VARIABLE, secrets.token_urlsafe(32))
     if len(token) < MIN_TOKEN_LENGTH:
         raise ServerError(f"{TOKEN_VARIABLE}: expected at least {MIN_TOKEN_LENGTH} characters, got {len(token)}.")

@@ -25,6 +25,9 @@ def test_address_beyond_this_machine_needs_the_explicit_flag():
 def test_what_cannot_be_served_is_one_sentence(tmp_path, capsys, monkeypatch):
     assert server.main(["--runs-root", str(tmp_path / "none")]) == 2
     assert "expected a folder" in capsys.readouterr().err
+    for name in ("lab.example:8443", "https://lab.example", "lab.example/path"):
+        assert server.main(["--runs-root", str(tmp_path), "--port", "0", "--allow-host", name]) == 2
+        assert f"--allow-host {name}: expected" in capsys.readouterr().err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert server.main(["--runs-root", str(tmp_path), "--port", str(port)]) == 2
