@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from huggingface_hub.constants import HF_HOME
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.errors import InputError, first_line
@@ -41,6 +40,8 @@ def load_data_set(source: str, config: str | None = None, *, split: str, streams
 
 def cached_data_set(source: str) -> Path | None:
     """Return the folder of a hub's data set whose rows were loaded before on this machine, None of any other."""
+    from huggingface_hub.constants import HF_HOME
+
     cache = Path(os.environ.get("HF_DATASETS_CACHE") or Path(HF_HOME) / "datasets")
     namespace = "".join(source.rpartition("/")[:2]).replace("/", "___")
     if source.count("/") > 1 or not any(cache.glob(f"{glob.escape(namespace)}*")):
