@@ -206,12 +206,13 @@ def parse_url(url: str) -> URL:
     """
     try:
         parsed = make_url(url)
+        if parsed.get_backend_name() in {"postgresql", "postgres"}:
+            parsed = parsed.set(drivername="postgresql+psycopg")
+            parsed.get_dialect()().create_connect_args(parsed)
+            return parsed
     except (ArgumentError, ValueError):  # a port that is no number
         raise DatabaseError("database URL: expected sqlite:///FILE or postgresql://USER@HOST/NAME.") from None
-    backend = parsed.get_backend_name()
-    if backend in {"postgresql", "postgres"}:
-        return parsed.set(drivername="postgresql+psycopg")
-    if backend == "sqlite" and parsed.database:
+    if parsed.get_backend_name() == "sqlite" and parsed.database and not parsed.query:
         return parsed.set(drivername="sqlite")
     raise DatabaseError(
         f"database URL {url_without_password(parsed)}: expected sqlite:///FILE or postgresql://USER@HOST/NAME."

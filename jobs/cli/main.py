@@ -70,7 +70,10 @@ COMMANDS = {
             "demo:demo",
             "Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser.",
         ),
-        "up": ("workbench:up", "Start the supervisor and the pages; Ctrl-C ends both; runs continue."),
+        "up": (
+            "workbench:up",
+            "Start the supervisor and the pages; Ctrl-C ends both; runs continue, or stop until the next start.",
+        ),
         "doctor": (
             "doctor:doctor",
             "Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do.",

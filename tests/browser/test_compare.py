@@ -55,7 +55,7 @@ def test_table_and_figure_are_downloaded_and_a_zoom_of_one_chart_is_that_of_all(
     page.keyboard.press("Escape")
     page.locator("[class*='st-key-export-compare-policy-entropy'] button").first.click()
     text, name = download(page, "CSV")
-    assert name == "entropy.csv"
+    assert name == "entropy-as-drawn.csv"
     assert text.splitlines()[0] == "step,exgrpo whole,on-policy whole"
     assert len(text.splitlines()) == 31
     page.keyboard.press("Escape")

@@ -22,7 +22,7 @@ FORMS = (
     "'; SELECT pg_sleep(9); --", "'||(SELECT pg_read_file('/etc/passwd'))||'", "'; COPY runs TO PROGRAM 'id'; --",
     "' AND load_extension('evil') --", "'; ATTACH DATABASE '/tmp/evil.db' AS evil; --", "%", "_", "\\'", "\\'; --",
     ":run", "?", "%s", "%(run)s", "{0}", "NEAR(a b)", 'a" OR text : "b', "nine OR x", "^a", "a & !b | c:*", "(", ")",
-    "\N{MODIFIER LETTER APOSTROPHE} OR 1=1", "\N{FULLWIDTH APOSTROPHE} OR 1=1", "x" * 20_000, "$(id)", "`id`", "; id",
+    "\N{MODIFIER LETTER APOSTROPHE} OR 1=1", "\N{FULLWIDTH APOSTROPHE} OR 1=1", "x" * 400, "$(id)", "`id`", "; id",
     "\nid", "\0", "run-1\0",
 )  # fmt: skip
 

@@ -58,8 +58,9 @@ FOR_OPERATORS = {
 }  # fmt: skip
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {
-    "answer_damage", "benchmarks_folder", "clone", "contamination_reports", "describe_stop", "estimate_resources",
-    "estimate_step_seconds", "evaluation_answers", "examine_machine", "find_cluster_fault",
+    "answer_damage", "benchmark_notices", "benchmarks_folder", "clone", "contamination_reports",
+    "describe_missing_package", "describe_stop", "estimate_resources", "estimate_step_seconds", "evaluation_answers",
+    "examine_machine", "find_cluster_fault", "first_look",
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
     "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm", "package_versions", "preset_exists",
     "load_plain_yaml", "preset_names", "read_machine", "score_curves", "score_curves_by_difficulty",

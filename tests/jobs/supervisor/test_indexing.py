@@ -131,7 +131,6 @@ def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(ben
     bench.supervisor._index.close()
     bench.look_until(run_id, RunStatus.FINISHED)
     assert any("database is behind" in record.getMessage() for record in caplog.records)
-    path.rmdir()
     bench.supervisor.close()
     bench.supervisor = None
     ingest_all(bench.runs_root, None)

@@ -108,7 +108,15 @@ def test_few_steps_are_ticked_one_by_one_and_never_between(last_step, dtick):
 def test_every_state_has_a_name_live_states_have_not_ended_and_colours_are_distinct():
     assert set(STATES) == {status.value for status in RunStatus}
     assert set(RunStatus) - ENDED == set(LIVE_STATES)
-    of_metrics = {"no_reward", "empty_buffer", "entropy_collapse", "stalled", "not_finite", "all_retired"}
+    of_metrics = {
+        "no_reward",
+        "no_gradient",
+        "empty_buffer",
+        "entropy_collapse",
+        "stalled",
+        "not_finite",
+        "all_retired",
+    }
     assert set(HEALTH) == of_metrics | {"damaged", "not_shown"}
     assert len({*theme.LIGHT.wheel}) == len({*theme.DARK.wheel}) == len(theme.LIGHT.wheel)
 
