@@ -13,10 +13,10 @@ from pathlib import Path
 from db.connections.session import SQLITE_FILE, DatabaseError, copy_sqlite, sqlite_path
 from exgrpo_core.durable_files import explain, sync
 from jobs.actions.archive import ArchiveError, staging_folder, unpack
-from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories, unreadable_below
+from jobs.runs.directory import SUPERVISOR_FILE, WORKBENCH_FOLDER, list_run_directories, unreadable_below
 from jobs.runs.state import CONTACT_FILE
 
-_OF_PROCESSES = frozenset({"lock", "supervisor.json", "workbench.json"})
+_OF_PROCESSES = frozenset({"lock", SUPERVISOR_FILE, "workbench.json"})
 """Files that are true only while a process lives. Heartbeats stay: their process does not work on the copy."""
 _SEAL = f"{WORKBENCH_FOLDER}/backup.json"
 """The last member: the number of those before it. Without it, a tar file that was cut would look complete."""

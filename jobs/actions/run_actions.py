@@ -12,7 +12,7 @@ from exgrpo_core.state import BUFFER_FILE
 from jobs.actions.queueing import NewJob, write_job
 from jobs.recording.log_damage import find_experience_damage
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, describe_resume, find_fault, list_steps
-from jobs.runs.control import RESUMABLE
+from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory, inside
 from jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
 from jobs.runs.lookup import CommandError, open_run, run_names
@@ -54,16 +54,18 @@ _COPY_ENDING = re.compile(r" copy( \d+)?$")
 def stop(runs_root: Path, run_id: str) -> None:
     """Ask a run to stop at its next step boundary, with a checkpoint; a queued one does not start.
 
-    verl's SFT trainer ends at once and writes none: a resume continues from its newest checkpoint.
+    verl's SFT trainer ends at once and writes none: a resume continues from its newest checkpoint. One that a shutdown
+    interrupted does not continue.
 
     Raises:
         CommandError: No such run, or it has ended.
     """
     run = open_run(runs_root, run_id)
     state = read_state(run)
-    if state.is_ended:
+    if not state.is_ended:
+        run.request_stop()
+    elif state.status is not RunStatus.STOPPED or not run.keep_stopped():
         raise CommandError(f"{run_id} cannot be stopped: already {state.status}.")
-    run.request_stop()
     Journal(runs_root).append(JournalKind.STOP_ASKED, run_id)
 
 
@@ -208,4 +210,6 @@ def archive(runs_root: Path, run_id: str, is_archived: bool = True) -> None:
     state = read_state(run)
     if is_archived and not state.is_ended:
         raise CommandError(f"{run_id} cannot be archived: it is {state.status}; stop it first.")
+    if is_archived:
+        run.keep_stopped()
     Journal(runs_root).append(JournalKind.ARCHIVED if is_archived else JournalKind.UNARCHIVED, run.run_id)

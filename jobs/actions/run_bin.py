@@ -33,6 +33,7 @@ def delete(runs_root: Path, run_id: str) -> None:
         if read_state(other).status is RunStatus.QUEUED and waited_for(other) == run.run_id:
             name = names_of(runs_root, [other])[other.run_id]
             raise CommandError(f"{run_id} cannot be deleted: {name} ({other.run_id}) waits for it; stop that first.")
+    run.keep_stopped()
     _move(run.path, _folder(runs_root) / run.run_id)
     _record(runs_root, JournalKind.DELETED, undo=(_folder(runs_root) / run.run_id, run.path))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exgrpo_core.errors import UserError
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
-from jobs.machine.hardware import VISIBLE_VARIABLE
+from jobs.machine.hardware import GPUS_VARIABLE, VISIBLE_VARIABLE
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, has_pid, identify
 from jobs.specs.any_job import loop_name
@@ -52,9 +52,10 @@ class LocalLauncher:
         # SPT_NOENV: setproctitle (of Ray, vLLM) would else overwrite the environment by which processes are found.
         variables = dict.fromkeys(WITHHELD_VARIABLES, "")
         variables |= {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve()), "SPT_NOENV": "1"}
+        variables[GPUS_VARIABLE] = ",".join(gpus)
         if gpus:
             # Indices are the driver's, by the bus; CUDA's are by speed where it is not told.
-            variables |= {VISIBLE_VARIABLE: ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+            variables |= {VISIBLE_VARIABLE: variables[GPUS_VARIABLE], "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         with run.log_path.open("ab") as log:
             child = start_detached(command, log.fileno(), run.path, variables)
         identity = identify(child.pid)

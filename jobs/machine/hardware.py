@@ -32,6 +32,8 @@ class Gpu:
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 """Environment variable with the GPUs that CUDA gives to a process, by index or UUID; without it all."""
+GPUS_VARIABLE = "EXGRPO_GPUS"
+"""Environment variable of a worker with the GPUs that it got for itself, empty without any."""
 
 
 def list_gpus() -> list[Gpu]:
@@ -60,17 +62,18 @@ def _visible_names(num_gpus: int) -> list[str]:
 
 def _read_gpu(name: str) -> Gpu | None:
     try:
-        index = int(name) if name.isdecimal() else None
-        handle = pynvml.nvmlDeviceGetHandleByUUID(name) if index is None else pynvml.nvmlDeviceGetHandleByIndex(index)
+        is_index = name.isdecimal()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(int(name)) if is_index else pynvml.nvmlDeviceGetHandleByUUID(name)
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        index = pynvml.nvmlDeviceGetIndex(handle)
     except pynvml.NVMLError:
         return None
     try:
         busy_percent = float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
     except pynvml.NVMLError:
         busy_percent = None
-    uuid = name if index is None else None
-    return Gpu(index or 0, pynvml.nvmlDeviceGetName(handle), busy_percent, memory.used, memory.total, uuid)
+    uuid = None if is_index else name
+    return Gpu(index, pynvml.nvmlDeviceGetName(handle), busy_percent, memory.used, memory.total, uuid)
 
 
 def driver_cuda() -> str | None:

@@ -28,7 +28,7 @@ RESUMABLE = frozenset({RunStatus.STOPPED, RunStatus.FAILED, RunStatus.LOST})
 """States from which `resume` opens a new attempt."""
 
 
-INTERRUPTED = "A shutdown interrupted it; it continues when the workbench starts again."
+INTERRUPTED = "A shutdown interrupted it; it continues when the workbench starts again, unless it is stopped."
 """Why a run stopped without a user's request."""
 
 DEFAULT_GRACE_SECONDS = 120.0

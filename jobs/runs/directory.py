@@ -335,6 +335,12 @@ class RunDirectory:
         except OSError:
             return False
 
+    def keep_stopped(self) -> bool:
+        """Let no supervisor resume what a shutdown interrupted; return whether it did."""
+        if is_interrupted := self.is_interrupted():
+            self.request_stop()
+        return is_interrupted
+
     def clear_stop(self) -> None:
         """Withdraw the request to stop."""
         self.stop_path.unlink(missing_ok=True)
@@ -372,7 +378,7 @@ def _paths_of_runs(runs_root: Path) -> list[Path]:
 def is_run_folder(path: Path) -> bool:
     """Whether a folder of the runs root is a run's; one that cannot be read is none, and is named once in the log."""
     if why := why_unreadable(path):
-        _warn_of_unreadable(str(path), why)
+        warn_once(f"{path}: cannot be read ({why}), so it is passed over; let this user read it, as by chown.")
     return not path.is_symlink() and os.path.exists(path / "run.json")
 
 
@@ -389,5 +395,6 @@ def why_unreadable(path: Path) -> str:
 
 
 @cache
-def _warn_of_unreadable(path: str, why: str) -> None:
-    logger.warning("%s: cannot be read (%s), so it is passed over; let this user read it, as by chown.", path, why)
+def warn_once(sentence: str) -> None:
+    """Write a warning into the log unless this process did already."""
+    logger.warning("%s", sentence)

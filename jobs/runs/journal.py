@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, seal, unseal
 from exgrpo_core.durable_files import appending
 from exgrpo_core.faults import Fault, FaultKind
-from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory
+from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory, warn_once
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.mistakes import SpecError
 from jobs.specs.train import TrainSpec
@@ -110,7 +109,8 @@ class Journal:
         except FileNotFoundError:
             return [], 0
         except OSError as error:
-            _warn_of_unreadable(str(self.path), error.strerror or str(error))
+            why = error.strerror or str(error)
+            warn_once(f"{self.path}: cannot be read ({why}): no names, tags and notes until this user may read it.")
             return [], offset
         whole = content[: content.rfind(b"\n") + 1]
         return list(self._parse(whole)), offset + len(whole)
@@ -148,11 +148,6 @@ class Journal:
                 yield JournalEntry(str(record["at"]), kind, str(record["run_id"]), dict(record["data"]), by)
             except (ValueError, KeyError, TypeError):
                 logger.warning("%s: skipped a line that is not an entry: %.80r", self.path, line)
-
-
-@cache
-def _warn_of_unreadable(path: str, why: str) -> None:
-    logger.warning("%s: cannot be read (%s): names, tags and notes are missing until this user may read it.", path, why)
 
 
 def _unsealed(line: bytes) -> dict[str, Any] | None:

@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
         signal.signal(number, lambda received, _frame: ends.append(received))
     database_url = os.environ.get(DATABASE_URL_VARIABLE)
     index = DatabaseIndex(database_url, options.runs_root)
-    settings = SupervisorSettings(options.max_running, StopPolicy(options.stop_grace))
+    settings = SupervisorSettings(options.max_running, StopPolicy(options.stop_grace), resumes_interrupted=True)
     supervisor = None
     while supervisor is None and not ends:
         try:

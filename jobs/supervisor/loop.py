@@ -11,7 +11,7 @@ from pathlib import Path
 from exgrpo_core.durable_files import is_disk_full
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.launchers.ray_jobs import RayJobsLauncher
-from jobs.machine.hardware import list_gpus
+from jobs.machine.hardware import Gpu, list_gpus
 from jobs.runs.attempts import write_outcome_of_lost
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import (
@@ -46,6 +46,8 @@ class SupervisorSettings:
 
     max_running: int = 1
     stop_policy: StopPolicy = field(default_factory=StopPolicy)
+    resumes_interrupted: bool = False
+    """Whether runs continue that a shutdown interrupted: not while a command only looks, or follows another run."""
 
 
 class Supervisor:
@@ -80,6 +82,9 @@ class Supervisor:
         self._waiting: dict[str, int] = {}
         self._waits_for: dict[str, str | None] = {}
         self._watches: dict[str, Watch] = {}
+        self._nums_gpus: dict[str, int] = {}
+        self._gpus: list[Gpu] | None = None
+        self._num_gpus = 0
         self._is_gpu_awaited = False
         self._last_errors: dict[str, str] = {}
         self._unrecorded: set[str] = set()
@@ -127,12 +132,19 @@ class Supervisor:
             time.sleep(max(0.0, LOOP_SECONDS - (time.monotonic() - began_at)))
 
     def interrupt_runs(self) -> None:
-        """Stop this machine's jobs with checkpoints and start none; the next supervisor resumes what was stopped."""
+        """Stop this machine's jobs with checkpoints and start none; the next supervisor resumes what was stopped.
+
+        Jobs whose files cannot be read or written are not waited for.
+        """
         self._is_ending = True
-        while any(isinstance(watch, AttemptWatch) for watch in self._watches.values()):
-            for watch in self._watches.values():
-                if isinstance(watch, AttemptWatch):
-                    watch.run.request_stop(for_shutdown=True)
+        self._last_errors.clear()
+        while run_ids := [
+            run_id
+            for run_id, watch in self._watches.items()
+            if isinstance(watch, AttemptWatch) and run_id not in self._last_errors
+        ]:
+            for run_id in run_ids:
+                self._guarded(run_id, lambda run: run.request_stop(for_shutdown=True))
             time.sleep(LOOP_SECONDS)
             self.poll()
 
@@ -178,7 +190,8 @@ class Supervisor:
         if end is None:
             return
         self._watches.pop(run.run_id).close()
-        if end.status is RunStatus.STOPPED and run.is_interrupted() and not self._is_ending:
+        resumes = self._settings.resumes_interrupted and not self._is_ending
+        if resumes and end.status is RunStatus.STOPPED and run.is_interrupted():
             attempt = run.newest_attempt() + 1
             with acting_as("the workbench"):
                 request_resume(run, attempt)
@@ -190,7 +203,7 @@ class Supervisor:
         """Start waiting runs in the order of requests, up to the limit; return those no longer waiting."""
         if self._is_ending:
             return set()
-        before, self._is_gpu_awaited = {*self._waiting}, False
+        before, self._gpus, self._is_gpu_awaited = {*self._waiting}, None, False
         for run_id in [*self._waiting]:
             if run_id not in self._runs:
                 del self._waiting[run_id]  # its folder was removed; if it returns, a resume queues it again
@@ -219,17 +232,34 @@ class Supervisor:
 
         It gets none if it uses none, or more than there are, which its worker refuses.
         """
-        try:
-            num_wanted = local_gpus(run.job_spec())
-        except SpecError:
-            return ()  # the worker reports the error
-        gpus = sorted(list_gpus(), key=lambda gpu: gpu.used_bytes) if num_wanted else []
+        num_wanted = self._num_wanted(run)
+        if not num_wanted:
+            return ()
+        gpus = self._list_gpus()
+        if self._is_gpu_awaited:
+            return None
         if num_wanted > len(gpus):
             return ()
         held = {name for watch in self._watches.values() if isinstance(watch, AttemptWatch) for name in watch.gpus}
         free = [gpu.visible_name for gpu in gpus if gpu.visible_name not in held]
-        self._is_gpu_awaited |= num_wanted > len(free)
-        return None if num_wanted and self._is_gpu_awaited else tuple(free[:num_wanted])
+        self._is_gpu_awaited = num_wanted > len(free)
+        return None if self._is_gpu_awaited else tuple(free[:num_wanted])
+
+    def _num_wanted(self, run: RunDirectory) -> int:
+        if run.run_id not in self._nums_gpus:
+            try:
+                self._nums_gpus[run.run_id] = local_gpus(run.job_spec())
+            except SpecError:
+                return 0  # the worker reports the error
+        return self._nums_gpus[run.run_id]
+
+    def _list_gpus(self) -> list[Gpu]:
+        """Return the GPUs at this poll, the emptiest first; where some are missing, runs wait until the next one."""
+        if self._gpus is None:
+            self._gpus = sorted(list_gpus(), key=lambda gpu: gpu.used_bytes)
+            self._is_gpu_awaited = len(self._gpus) < self._num_gpus
+            self._num_gpus = len(self._gpus)
+        return self._gpus
 
     def _start(self, run: RunDirectory, gpus: tuple[str, ...]) -> None:
         attempt = self._requested_attempts[run.run_id]

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from jobs.launchers.local import LocalLauncher
-from jobs.machine.hardware import VISIBLE_VARIABLE
+from jobs.machine.hardware import GPUS_VARIABLE
 from jobs.runs.attempts import LOCK_FILE, AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.runs.control import DEFAULT_GRACE_SECONDS, INTERRUPTED, RunStatus, stop_grace
 from jobs.runs.directory import RunDirectory
@@ -93,7 +93,7 @@ class AttemptWatch:
     def gpus(self) -> tuple[str, ...]:
         """The GPUs that the attempt has for itself."""
         if self._gpus is None and (worker := self._find_worker()) is not None:
-            names = variable_of(worker, VISIBLE_VARIABLE)
+            names = variable_of(worker, GPUS_VARIABLE)
             self._gpus = tuple(names.split(",")) if names else ()
         return self._gpus or ()
 

@@ -48,7 +48,7 @@ def run_training(
         StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     _prepare_environment()
-    from ray.exceptions import RayError, RayTaskError
+    from ray.exceptions import RayError
 
     from jobs.engines.verl_ray.session import open_verl_loggers
 
@@ -64,8 +64,15 @@ def run_training(
         raise TrainingError(str(error)) from error
     except RayError as error:
         # A task's own error would come again; any other means that a process or a machine died.
-        advice = "" if type(error) is RayTaskError else "Resume the run: it continues from its newest checkpoint. "
+        advice = "" if is_own_error(error) else "Resume the run: it continues from its newest checkpoint. "
         raise TrainingError(f"verl: {_last_line(error)} {advice}The whole traceback is in log.txt.") from error
+
+
+def is_own_error(error: Exception) -> bool:
+    """Whether a task's own code raised an error of Ray; Ray gives such a one its cause's type besides its own."""
+    from ray.exceptions import RayError, RayTaskError
+
+    return isinstance(error, RayTaskError) and not isinstance(error.cause, RayError)
 
 
 @contextlib.contextmanager

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.actions import run_actions
+from jobs.actions import run_actions, run_bin
 from jobs.actions.queueing import queue_job
 from jobs.actions.run_actions import read_job_spec
 from jobs.cli.main import app
 from jobs.runs import lookup
-from jobs.runs.control import RunStatus
+from jobs.runs.attempts import write_outcome
+from jobs.runs.control import INTERRUPTED, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
 from jobs.runs.state import read_state
@@ -46,6 +47,20 @@ def test_folder_that_was_never_queued_can_be_started_by_resume(tmp_path):
     assert read_state(run).status is RunStatus.STOPPED
     run_actions.resume(tmp_path, run.run_id)
     assert read_state(run).status is RunStatus.QUEUED
+
+
+@pytest.mark.parametrize("action", [run_actions.stop, run_actions.archive, run_bin.delete])
+def test_a_run_that_a_shutdown_interrupted_continues_no_more_once_it_is_stopped_archived_or_deleted(tmp_path, action):
+    run = RunDirectory.create(tmp_path, TrainSpec())
+    run.claim_attempt(1)
+    write_outcome(run.attempt_path(1), RunStatus.STOPPED, INTERRUPTED)
+    run.request_stop(for_shutdown=True)
+    action(tmp_path, run.run_id)
+    if action is run_bin.delete:
+        run_bin.restore(tmp_path, run.run_id)
+    assert (run.stop_requested(), run.is_interrupted()) == (True, False)
+    with pytest.raises(CommandError):
+        run_actions.stop(tmp_path, run.run_id)
 
 
 def test_unusable_tag_and_too_long_note_are_refused(tmp_path):

@@ -30,6 +30,7 @@ def driver(monkeypatch):
         "nvmlShutdown": is_open.clear,
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetIndex": lambda index: index,
         "nvmlDeviceGetName": lambda _: "NVIDIA H200",
         "nvmlDeviceGetMemoryInfo": lambda index: SimpleNamespace(used=1024 * (1 - index), total=4096),
         "nvmlDeviceGetUtilizationRates": utilization,
@@ -45,12 +46,19 @@ def test_gpus_come_in_order_with_what_the_driver_tells(driver):
 
 @pytest.mark.parametrize(
     ("variable", "found"),
-    [("1", ["1"]), ("1,0", ["1", "0"]), ("", []), ("-1,0", []), ("0,2,1", ["0"]), ("GPU-a, MIG-b", ["GPU-a", "MIG-b"])],
+    [
+        ("1", [(1, "1")]),
+        ("1,0", [(1, "1"), (0, "0")]),
+        ("", []),
+        ("-1,0", []),
+        ("0,2,1", [(0, "0")]),
+        ("GPU-a, MIG-b", [(0, "GPU-a"), (1, "MIG-b")]),
+    ],
 )
 def test_gpus_of_a_job_are_those_that_cuda_gives_it(driver, monkeypatch, variable, found):
-    monkeypatch.setattr(hardware.pynvml, "nvmlDeviceGetHandleByUUID", lambda _: 0)
+    monkeypatch.setattr(hardware.pynvml, "nvmlDeviceGetHandleByUUID", ["GPU-a", "MIG-b"].index)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
-    assert [gpu.visible_name for gpu in list_gpus()] == found
+    assert [(gpu.index, gpu.visible_name) for gpu in list_gpus()] == found
     assert not driver
 
 

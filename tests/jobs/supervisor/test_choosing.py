@@ -89,3 +89,28 @@ def test_runs_get_gpus_for_themselves_in_the_order_of_requests_also_from_the_nex
     bench.look_until(small, RunStatus.FINISHED)
     run_actions.stop(bench.runs_root, large)
     bench.look_until(large, RunStatus.STOPPED)
+
+
+def test_gpus_are_asked_for_once_a_poll_and_a_run_waits_while_some_do_not_answer(bench: Bench, monkeypatch):
+    answers = []
+
+    def list_gpus():
+        answers.append(gpus)
+        return gpus
+
+    monkeypatch.setattr(loop, "list_gpus", list_gpus)
+    gpus = present = [Gpu(0, "H100", 0.0, 0, 100)]
+    first, second, third = verl_job(bench, 1), verl_job(bench, 1), verl_job(bench, 1)
+    supervisor = bench.start(max_running=9)
+    supervisor.poll()
+    (bench.run_of(second).path / "spec.json").rename(bench.run_of(second).path / "away")
+    gpus = []
+    supervisor.poll()
+    gpus = present
+    supervisor.poll()
+    assert answers == [present, [], present]
+    bench.look_until(first, RunStatus.RUNNING)
+    assert [bench.status_of(run_id) for run_id in (second, third)] == [RunStatus.QUEUED] * 2
+    for run_id in (third, second, first):
+        run_actions.stop(bench.runs_root, run_id)
+        bench.look_until(run_id, RunStatus.STOPPED)

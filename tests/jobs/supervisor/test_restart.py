@@ -24,6 +24,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import identify
 from jobs.runs.state import read_state
 from jobs.supervisor.instance import SupervisorRunningError
+from jobs.supervisor.open_index import ingest_all
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow
@@ -107,6 +108,8 @@ def test_a_shutdown_interrupts_a_run_which_the_next_supervisor_resumes_before_it
     assert end(supervisor, signal.SIGTERM) == 0
     state, (saved,) = read_state(run), list_steps(run.checkpoints_path)
     assert (state.status, state.reason, state.heartbeat.step) == (RunStatus.STOPPED, INTERRUPTED, saved)
+    assert ingest_all(bench.runs_root, None)
+    assert (read_state(run).status, run.attempts(), run.is_interrupted()) == (RunStatus.STOPPED, [1], True)
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     assert bench.status_of(queued) is RunStatus.QUEUED
@@ -117,6 +120,25 @@ def test_a_shutdown_interrupts_a_run_which_the_next_supervisor_resumes_before_it
     assert (bench.reason_of(run_id), run.attempts()) == ("", [1, 2])
     run_actions.stop(bench.runs_root, queued)
     bench.look_until(queued, RunStatus.STOPPED)
+
+
+def test_a_shutdown_waits_for_no_run_that_cannot_be_asked_and_interrupts_the_others(bench: Bench, monkeypatch):
+    ask = RunDirectory.request_stop
+
+    def refuse_one(run, **options):
+        if run.run_id == odd:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        ask(run, **options)
+
+    odd, other = bench.submit(toy_spec(5000)), bench.submit(toy_spec(5000))
+    supervisor = bench.start(max_running=2)
+    for run_id in (odd, other):
+        bench.look_until(run_id, RunStatus.RUNNING)
+    monkeypatch.setattr(RunDirectory, "request_stop", refuse_one)
+    supervisor.interrupt_runs()
+    assert (bench.status_of(odd), bench.reason_of(other)) == (RunStatus.RUNNING, INTERRUPTED)
+    ask(bench.run_of(odd))
+    bench.look_until(odd, RunStatus.STOPPED)
 
 
 def test_a_run_that_is_killed_in_a_shutdown_is_resumed_from_its_newest_checkpoint(bench: Bench):

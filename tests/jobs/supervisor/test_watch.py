@@ -2,11 +2,14 @@
 
 import os
 import signal
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 
 from jobs.launchers.local import LocalLauncher
+from jobs.machine.hardware import VISIBLE_VARIABLE
+from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.supervisor import watch
@@ -37,6 +40,18 @@ def test_a_killed_childs_reason_names_the_signal_whichever_comes_first(
     outcome = attempt.poll()
     assert outcome.status is RunStatus.LOST
     assert "SIGKILL" in outcome.reason
+
+
+@pytest.mark.parametrize("gpus", [(), ("1", "3")])
+def test_after_a_restart_a_workers_own_gpus_are_known_and_not_those_of_its_supervisor(tmp_path, monkeypatch, gpus):
+    monkeypatch.setenv(VISIBLE_VARIABLE, "0,1,2,3")
+    run = RunDirectory.create(tmp_path, toy_spec(1, "stuck"))
+    run.claim_attempt(1)
+    launcher = LocalLauncher(TOY_WORKER)
+    worker = launcher.start(run, 1, gpus)
+    write_heartbeat(run.attempt_path(1), Heartbeat(worker, RunStatus.RUNNING, 0, datetime.now(UTC)))
+    assert AttemptWatch(run, 1, StopPolicy(), launcher).gpus == gpus
+    os.kill(worker.pid, signal.SIGKILL)
 
 
 def test_of_a_time_without_a_look_little_counts_as_waiting_for_a_stop(tmp_path, monkeypatch):

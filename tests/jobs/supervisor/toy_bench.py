@@ -56,7 +56,7 @@ class Bench:
         self.supervisor: Supervisor | None = None
 
     def start(self, max_running: int = 1, grace_seconds: float = 60.0, term_seconds: float = 60.0) -> Supervisor:
-        settings = SupervisorSettings(max_running, StopPolicy(grace_seconds, term_seconds))
+        settings = SupervisorSettings(max_running, StopPolicy(grace_seconds, term_seconds), resumes_interrupted=True)
         index = DatabaseIndex(None, self.runs_root)
         self.supervisor = Supervisor(self.runs_root, index, self.launcher, settings)
         return self.supervisor

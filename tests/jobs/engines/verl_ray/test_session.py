@@ -129,3 +129,16 @@ def test_two_rays_on_one_host_live_under_any_temporary_folder_and_share_no_socke
         assert [*folder.iterdir()] == []
     assert len(handles) == 2
     assert {*Path("/tmp").glob("exgrpo-*")} <= before
+
+
+def test_what_a_tasks_own_code_raises_is_told_from_the_death_of_its_process():
+    from ray.exceptions import ActorDiedError, RayTaskError
+
+    from jobs.training.verl_composition import is_own_error
+
+    def raised(cause):
+        return RayTaskError("task", "traceback", cause, proctitle="task", pid=1, ip="127.0.0.1").as_instanceof_cause()
+
+    assert isinstance(raised(ValueError("odd")), ValueError)
+    errors = [raised(ValueError("odd")), raised(ActorDiedError()), ActorDiedError()]
+    assert [is_own_error(error) for error in errors] == [True, False, False]
