@@ -152,14 +152,26 @@ def is_disk_full(error: BaseException) -> bool:
 
 def explain(error: BaseException, folder: str | Path) -> str:
     """Return why something in `folder` cannot be written or read, and what to do."""
+    return "; ".join(filter(None, (cause_of(error, folder), remedy_of(error, folder))))
+
+
+def cause_of(error: BaseException, folder: str | Path) -> str:
+    """Return why something in `folder` cannot be written or read."""
+    if is_disk_full(error) and _has_no_inodes(folder):
+        return "no inodes are left on this file system, of which each file takes one"
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error).strip().partition("\n")[0]
+    return why.rstrip(".")
+
+
+def remedy_of(error: BaseException, folder: str | Path) -> str:
+    """Return what to do so that something in `folder` can be written or read, "" where that is not known."""
     if is_disk_full(error):
         if _has_no_inodes(folder):
-            return "no inodes are left on this file system, of which each file takes one; remove some files there"
-        return f"{why}; free some space there, or choose another folder"
+            return "remove some files there"
+        return "free some space there, or choose another folder"
     if isinstance(error, OSError) and error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
-        return f"{why}; let this user read and write it, as by chown, or choose another folder"
-    return why.rstrip(".")
+        return "let this user read and write it, as by chown, or choose another folder"
+    return ""
 
 
 def _has_no_inodes(folder: str | Path) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import stat
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -169,13 +170,13 @@ def _checkpoints_in_order(folder: Path) -> Iterator[Path]:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    folders = (path for path in folder.glob("[!.]*") if path.is_dir() and not path.is_symlink())
+    folders = (path for path in folder.glob("[!.]*") if os.path.isdir(path) and not path.is_symlink())
     return sorted((path for path in folders if path.suffix != ".tmp"), reverse=True)
 
 
 def _is_of_checkpoints(path: Path, run: Path) -> bool:
     parts = path.relative_to(run).parts
-    return parts[:1] == ("checkpoints",) and (len(parts) != 2 or path.is_dir())
+    return parts[:1] == ("checkpoints",) and (len(parts) != 2 or os.path.isdir(path))
 
 
 def _paths_below(folder: Path) -> Iterator[Path]:
@@ -189,8 +190,16 @@ def _paths_below(folder: Path) -> Iterator[Path]:
         for name in sorted(names):
             path = Path(item) / name
             is_left_out = name in _OF_PROCESSES or name.endswith(_LEFT_OUT_ENDINGS) or name.startswith(".")
-            if not is_left_out and path.is_file() and not path.is_symlink():
+            if not is_left_out and _may_be_plain(path):
                 yield path
+
+
+def _may_be_plain(path: Path) -> bool:
+    """Whether a path is that of a plain file, or of what this user may not look at."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError as error:
+        return isinstance(error, PermissionError)
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from exgrpo_core.durable_files import explain
+from exgrpo_core.durable_files import cause_of, remedy_of
 from jobs.alerts.destinations import AlertError, read_destinations
 from jobs.cli.options import (
     DEFAULT_PORT,
@@ -200,8 +200,9 @@ def check_runs_root(runs_root: Path) -> Check:
             file.write(bytes(_PROBE_BYTES))
             file.flush()
     except OSError as error:
-        advice = f"{explain(error, folder).capitalize()}: --runs-root or EXGRPO_RUNS_ROOT."
-        return Check("runs root", CheckResult.FAILURE, f"{folder}: {error.strerror}", advice)
+        remedy = remedy_of(error, folder) or "choose another folder"
+        advice = f"{remedy.capitalize()}: --runs-root or EXGRPO_RUNS_ROOT."
+        return Check("runs root", CheckResult.FAILURE, f"{folder}: {cause_of(error, folder)}", advice)
     if unreadable := list_unreadable(runs_root):
         detail = "; ".join(f"{runs_root / name}: {why}" for name, why in unreadable.items())
         return Check("runs root", CheckResult.WARNING, detail, "Let this user read them, as by chown: no run is shown.")

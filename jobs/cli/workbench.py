@@ -1,5 +1,6 @@
 """Supervisor and pages as two children of one process, which ends both when it ends; the command that starts it."""
 
+import contextlib
 import errno
 import html
 import json
@@ -25,28 +26,28 @@ from db.rows.display_names import utc_time
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
 from exgrpo_core.errors import UserError
-from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot
+from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
 from jobs.launchers.end_with_starter import STARTER_VARIABLE
-from jobs.launchers.local import start_detached
+from jobs.launchers.local import TOKEN_VARIABLE, start_detached
 from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.processes import FileLock, is_locked, signal_name
-from jobs.runs.state import RunState
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import LOG_FILE, read_supervisor, supervisor_command
 from jobs.supervisor.loop import LOOP_SECONDS
-from jobs.supervisor.open_index import index_files
+from jobs.supervisor.open_index import FilesFollower
 
 LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"
 OPEN_FILE = ".open.html"
 """Leads the browser to the link: its token in the browser's command line would be seen by all users (`ps`)."""
-TOKEN_VARIABLE = "EXGRPO_TOKEN"
 END_SECONDS = 10.0
 _TIMEOUT_SECONDS = 0.2
 _POLL_SECONDS = 0.2
 _RESTART_SECONDS = 2.0
+_QUIET_SECONDS = 1.0
+"""Only a supervisor that takes longer to end is said to be waited for."""
 
 
 class WorkbenchRunningError(UserError):
@@ -141,35 +142,38 @@ class Workbench:
         database_url: str | None,
         supervisor: Sequence[str],
         page_options: Sequence[str] = ("--host", "127.0.0.1", "--port", str(DEFAULT_PORT)),
-        end_seconds: float | None = END_SECONDS,
+        stops_runs: bool = False,
     ) -> None:
         self._runs_root = runs_root.resolve()
         self._folder = self._runs_root / WORKBENCH_FOLDER
         self._supervisor = supervisor
         self._page_options = page_options
-        self._end_seconds = end_seconds
+        self._stops_runs = stops_runs
         self._environment = {STARTER_VARIABLE: str(os.getpid())}
         if database_url is not None:
             self._environment[DATABASE_URL_VARIABLE] = database_url
-        self._must_end = False
+        self._num_signals = 0
 
     def serve(self, opens_browser: bool) -> int:
         """Serve until SIGINT or SIGTERM, or until the pages end, and return the exit code.
 
-        If a supervisor runs already, it continues, and the workbench's supervisor waits until it ends.
+        If a supervisor runs already, it continues, and the workbench's supervisor waits until it ends. One that stops
+        runs is waited for until a second signal.
 
         Raises:
             WorkbenchRunningError: Another workbench serves this runs root.
         """
         previous = {number: signal.signal(number, self._request_end) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            return self._serve(WorkbenchInstance(self._runs_root), opens_browser)
-        except OSError as error:
-            if error.errno not in _READ_ONLY:
-                raise
-            why = explain(error, self._runs_root)
-            logger.warning("%s: %s. Pages show it; nothing can be started or changed.", self._runs_root, why)
-            return self._show()
+            try:
+                instance = WorkbenchInstance(self._runs_root)
+            except OSError as error:
+                if error.errno not in _READ_ONLY:
+                    raise
+                why = explain(error, self._runs_root)
+                logger.warning("%s: %s. Pages show it; nothing can be started or changed.", self._runs_root, why)
+                return self._show()
+            return self._serve(instance, opens_browser)
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -179,37 +183,56 @@ class Workbench:
         with tempfile.TemporaryDirectory(prefix="exgrpo-") as folder:
             url = f"sqlite:///{folder}/index.db"
             self._environment[DATABASE_URL_VARIABLE] = url
-            index, states = DatabaseIndex(url, self._runs_root), dict[str, RunState]()
-            index_files(index, self._runs_root, states)
+            index = DatabaseIndex(url, self._runs_root)
+            follower = FilesFollower(index, self._runs_root)
             pages = self._start_pages()
             threading.Thread(target=_forward_output, args=(pages, False, None), daemon=True).start()
             try:
-                while not self._must_end and pages.poll() is None:
-                    time.sleep(LOOP_SECONDS)
-                    index_files(index, self._runs_root, states)
+                while not self._num_signals and pages.poll() is None:
+                    follower.poll()
+                    time.sleep(_POLL_SECONDS if index.is_behind else LOOP_SECONDS)
             finally:
-                _end([pages], self._end_seconds)
+                _end([pages])
                 index.close()
-        return 0 if self._must_end else pages.returncode
+        return 0 if self._num_signals else pages.returncode
 
     def _serve(self, instance: WorkbenchInstance, opens_browser: bool) -> int:
         self._warn_of_supervisor()
         supervisor = self._start_supervisor()
-        pages = self._start_pages()
-        threading.Thread(target=_forward_output, args=(pages, opens_browser, instance), daemon=True).start()
+        others = list["subprocess.Popen[bytes]"]()
         try:
-            while not self._must_end and pages.poll() is None:
+            pages = self._start_pages()
+            others.append(pages)
+            threading.Thread(target=_forward_output, args=(pages, opens_browser, instance), daemon=True).start()
+            while not self._num_signals and pages.poll() is None:
                 if supervisor.poll() is not None:
                     logger.warning("The supervisor ended (exit code %s); starting it again.", supervisor.returncode)
                     time.sleep(_RESTART_SECONDS)
                     supervisor = self._start_supervisor()
                 time.sleep(_POLL_SECONDS)
-            if not self._must_end and pages.returncode not in {0, _REFUSED}:
+            if not self._num_signals and pages.returncode not in {0, _REFUSED}:
                 logger.error("%s", _why_pages_ended(pages.returncode))
         finally:
-            _end([pages, supervisor], self._end_seconds)
+            supervisor.terminate()
+            _end(others if self._stops_runs else [*others, supervisor])
+            self._wait_for_runs(supervisor)
             instance.release()
-        return 0 if self._must_end else pages.returncode
+        return 0 if self._num_signals else pages.returncode
+
+    def _wait_for_runs(self, supervisor: "subprocess.Popen[bytes]") -> None:
+        """Wait until the supervisor has stopped the runs, or until a further signal."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            supervisor.wait(_QUIET_SECONDS)
+            return
+        num_signals = self._num_signals
+        print_status(
+            "Waiting for runs to stop with a checkpoint; Ctrl-C again leaves them running: each stops by itself after "
+            "its step, and the next start resumes it."
+        )
+        while supervisor.poll() is None and self._num_signals == num_signals:
+            time.sleep(_POLL_SECONDS)
+        supervisor.kill()
+        supervisor.wait()
 
     def _warn_of_supervisor(self) -> None:
         supervisor = read_supervisor(self._runs_root)
@@ -223,7 +246,7 @@ class Workbench:
             )
 
     def _request_end(self, _number: int, _frame: object) -> None:
-        self._must_end = True
+        self._num_signals += 1
 
     def _start_supervisor(self) -> "subprocess.Popen[bytes]":
         command = [*_BOUND, *self._supervisor, "--wait"]
@@ -248,24 +271,29 @@ def _forward_output(pages: "subprocess.Popen[bytes]", opens_browser: bool, insta
     assert pages.stdout is not None
     for line in pages.stdout:
         text = line.decode(errors="replace").rstrip()
-        if instance is not None and text.startswith("http"):
-            instance.record_link(text)
+        is_link = text.startswith("http")
         # Who gave the token knows it, and the log of a service is read by others.
-        sys.stdout.write((text.partition("?")[0] if os.environ.get(TOKEN_VARIABLE) else text) + "\n")
-        sys.stdout.flush()
-        if opens_browser and instance is not None and text.startswith("http"):
+        shown = text.partition("?")[0] if is_link and os.environ.get(TOKEN_VARIABLE) else text
+        print(shown, flush=True)  # noqa: T201 - the command's result
+        if not is_link or instance is None:
+            continue
+        with contextlib.suppress(OSError):
+            instance.record_link(text)
+        if opens_browser:
             opens_browser = False
-            instance.open_browser(text)
+            with contextlib.suppress(OSError):  # the disk is full
+                instance.open_browser(text)
+            print_status(f"If the browser shows nothing, open {shown}")
 
 
-def _end(processes: "list[subprocess.Popen[bytes]]", timeout_seconds: float | None) -> None:
+def _end(processes: "list[subprocess.Popen[bytes]]") -> None:
     for process in processes:
         if process.poll() is None:
             process.terminate()
-    give_up_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    give_up_at = time.monotonic() + END_SECONDS
     for process in processes:
         try:
-            process.wait(timeout=None if give_up_at is None else max(0.1, give_up_at - time.monotonic()))
+            process.wait(timeout=max(0.1, give_up_at - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -310,5 +338,4 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
     options += ["--sign-in", str(sign_in.absolute())] if sign_in is not None else []
     options += [option for name in allowed_hosts or () for option in ("--allow-host", name)]
     supervisor = [*supervisor_command(runs_root, max_running, stop_grace), *(["--stop-runs"] if stops_runs else [])]
-    end_seconds = None if stops_runs else END_SECONDS
-    raise typer.Exit(Workbench(runs_root, database_url, supervisor, options, end_seconds).serve(opens_browser))
+    raise typer.Exit(Workbench(runs_root, database_url, supervisor, options, stops_runs).serve(opens_browser))

@@ -19,8 +19,10 @@ _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 """Detached processes that this one started, by pid: they outlive the launcher that started them."""
 
 
+TOKEN_VARIABLE = "EXGRPO_TOKEN"
+"""Environment variable with the token of the pages' link."""
 WITHHELD_VARIABLES = frozenset(
-    {"EXGRPO_DATABASE_URL", "PGPASSWORD", "PGPASSFILE", "EXGRPO_TOKEN", "EXGRPO_ALERT_URLS", "EXGRPO_ALERTS_FILE"}
+    {"EXGRPO_DATABASE_URL", "PGPASSWORD", "PGPASSFILE", TOKEN_VARIABLE, "EXGRPO_ALERT_URLS", "EXGRPO_ALERTS_FILE"}
 )
 """Secrets of the workbench in the environment: a worker knows no database, opens no page and sends no message."""
 

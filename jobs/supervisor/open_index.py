@@ -23,15 +23,17 @@ from db.queries import runs
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import first_line
 from jobs.runs.control import RunStatus
-from jobs.runs.directory import list_run_directories
+from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.state import RunState, read_state
-from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.indexing import REFRESH_SECONDS, DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.05
+_LIST_SECONDS = 10.0
+"""Time between two lists of the runs: another machine may start one, or resume one that had ended."""
 _SETTLE_SECONDS = 20.0
 """The processes of a run with an outcome end within this time, by force if necessary."""
 
@@ -58,22 +60,39 @@ def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Data
 def _read_into(database_url: str, runs_root: Path) -> Database:
     """Return a new database with everything that the files have."""
     index = DatabaseIndex(database_url, runs_root)
-    index_files(index, runs_root, {})
+    FilesFollower(index, runs_root).poll(budget_seconds=math.inf)
     index.close()
     return open_database(database_url, runs_root)
 
 
-def index_files(index: DatabaseIndex, runs_root: Path, states: dict[str, RunState]) -> None:
-    """Bring a database up to date by the run directories alone; `states` is what it was told before."""
-    for run in list_run_directories(runs_root):
+class FilesFollower:
+    """Brings a database up to date by the run directories alone."""
+
+    def __init__(self, index: DatabaseIndex, runs_root: Path) -> None:
+        self._index = index
+        self._runs_root = runs_root
+        self._states: dict[str, RunState] = {}
+        self._live: list[RunDirectory] = []
+        self._list_at = 0.0
+
+    def poll(self, budget_seconds: float = REFRESH_SECONDS) -> None:
+        """Ingest what is new: of runs that have not ended always, of others and new ones now and then."""
+        if time.monotonic() >= self._list_at:
+            self._live = list_run_directories(self._runs_root)
+            self._list_at = time.monotonic() + _LIST_SECONDS
+        for run in self._live:
+            self._read(run)
+        self._live = [run for run in self._live if not self._states[run.run_id].is_ended]
+        self._index.refresh(budget_seconds)
+
+    def _read(self, run: RunDirectory) -> None:
         try:
             state = read_state(run)
         except OSError as error:
             state = RunState(RunStatus.LOST, f"It cannot be read: {error}", 0, None)
-        if state.differs_from(states.get(run.run_id)):
-            index.record_state(run, state)
-            states[run.run_id] = state
-    index.refresh(budget_seconds=math.inf)
+        if state.differs_from(self._states.get(run.run_id)):
+            self._index.record_state(run, state)
+            self._states[run.run_id] = state
 
 
 def ingest_all(runs_root: Path, database_url: str | None) -> bool:

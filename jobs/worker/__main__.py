@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.durable_files import explain, is_disk_full, keep_private, log_in_utc
+from exgrpo_core.durable_files import cause_of, is_disk_full, keep_private, log_in_utc
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
@@ -184,7 +184,7 @@ def error_message(error: BaseException) -> str:
     if isinstance(error, UserError):
         return _first_line(error)
     if is_disk_full(error):
-        why = explain(error, os.curdir).partition(";")[0]
+        why = cause_of(error, os.curdir)
         return f"{why[0].upper()}{why[1:]}; free some space and resume the run."
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "Memory ran out; choose a smaller batch, model or max_response_tokens."

@@ -66,7 +66,10 @@ def _file(run: Path) -> None:
 
 UNREADABLE = {
     name: _hide(name) for name in (".", "attempts", "attempts/0001", "checkpoints", "run.json", "spec.json")
-} | {"journal": lambda run: (run.parent / "workbench" / "journal.jsonl").chmod(0)}
+} | {
+    "journal": lambda run: (run.parent / "workbench" / "journal.jsonl").chmod(0),
+    "names alone": lambda run: (run / "attempts" / "0001").chmod(0o400),
+}
 NO_RUNS = {
     "broken link": _link("/nowhere/at/all"),
     "link to itself": _link("bad"),
@@ -119,8 +122,9 @@ def test_a_root_that_cannot_be_written_is_read_and_what_writes_is_refused(root, 
     for folder in (root, root / "workbench"):
         folder.chmod(0o500)
     workbench = Workbench(root, None, [])
-    asks = "import sys, sqlite3; rows = sqlite3.connect(sys.argv[1]).execute('select name from runs').fetchall(); "
-    asks += "open(sys.argv[2], 'w').write(str(rows))"
+    asks = "import sys, sqlite3, time; rows = []\nwhile len(rows) < 2:\n    time.sleep(0.05)\n"
+    asks += "    try: rows = sqlite3.connect(sys.argv[1]).execute('select name from runs').fetchall()\n"
+    asks += "    except sqlite3.Error: pass\nopen(sys.argv[2], 'w').write(str(rows))"
     started = []
 
     def start_pages() -> "subprocess.Popen[bytes]":
