@@ -33,6 +33,7 @@ from jobs.preflight import data_preview, dry_run, launch_scripts, local_sources,
 from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
+from jobs.preflight.model_look import FirstLook
 from jobs.preflight.resolution import Preflight, RunRefusedError
 from jobs.recording import trajectory_file
 from jobs.runs import directory, lookup, state
@@ -55,11 +56,10 @@ from jobs.training.probe_report import ProbeReport
 
 __all__ = [
     "MEASURES", "ORACLE_SOURCES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS", "CommandError",
-    "ContaminationReport", "DataError", "DataPreview", "Finding", "Gpu", "JournalEntry", "Mistake", "ProbeProcess",
-    "ProbeReport", "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve",
-    "ScriptKind", "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds",
-    "list_gpus", "load_plain_yaml", "load_preset", "package_versions", "preset_exists",
-    "preset_names", "read_machine",
+    "ContaminationReport", "DataError", "DataPreview", "Finding", "FirstLook", "Gpu", "JournalEntry", "Mistake",
+    "ProbeProcess", "ProbeReport", "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError",
+    "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds",
+    "list_gpus", "load_plain_yaml", "load_preset", "package_versions", "preset_exists", "preset_names", "read_machine",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")

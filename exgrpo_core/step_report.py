@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from exgrpo_core.types import Float32Array, Int64Array, RolloutGroup
 
+NUM_RECENT_STEPS = 20
+"""Steps in a row without reward, or without a difference between rollouts, after which a run is in bad health."""
 _METRICS: dict[str, tuple[str, str]] = {
     "reward/mean": ("Mean reward", "mean reward of fresh rollouts"),
     "reward/pass_at_1": ("Batch Pass@1", "share of fresh rollouts that are correct"),

@@ -15,10 +15,9 @@ from db.tables.column_types import storable_text
 from db.tables.shared_reads import Curve, read_curves, require_run_key
 from exgrpo_core.config import MAX_ROLLOUTS
 from exgrpo_core.faults import Fault, FaultKind
+from exgrpo_core.step_report import NUM_RECENT_STEPS
 
 NUM_CURVE_POINTS = 40
-NUM_RECENT_STEPS = 20
-"""Steps without reward or gradient, or with an empty buffer, after which the run gets a health badge."""
 MIN_ENTROPY = 0.01
 """Nats; a policy below it has collapsed, as has one below `MIN_ENTROPY_SHARE` of its first entropy."""
 MIN_ENTROPY_SHARE = 0.05

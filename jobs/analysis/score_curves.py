@@ -119,7 +119,7 @@ def read_question_curves(run_path: Path, benchmark: str, scheme: str) -> Questio
     Only questions of the newest score count, else those with as many samples as the evaluation was last asked for.
     """
     events = iterate_events(RunDirectory(run_path), "benchmark")
-    scores = [event.get("question_ids", ()) for event in events if event.get("benchmark") == benchmark]
+    scores = [event["question_ids"] for event in events if event.get("benchmark") == benchmark]
     scored = set(scores[-1]) if scores else None
     questions = {
         name: _curves(entry, scheme)

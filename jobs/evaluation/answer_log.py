@@ -152,7 +152,7 @@ def benchmark_event(
         },
         "mean_tokens": sum(sample.num_tokens for sample in samples) / len(samples),
         "truncated_share": sum(sample.is_truncated for sample in samples) / len(samples),
-        "notices": [*benchmark.notices, *_repetition_notices(spec, benchmark, ordered)],
+        "notices": [*benchmark.notices, *repetition_notices(spec, benchmark, answers)],
         "seconds": seconds,
         "model": spec.model.source,
         "source_run_id": spec.model.run_id,
@@ -160,14 +160,22 @@ def benchmark_event(
     }
 
 
-def _repetition_notices(spec: EvalSpec, benchmark: LoadedBenchmark, answered: Sequence[AnsweredQuestion]) -> list[str]:
-    """Return a notice where all samples of each question are one text: a server drew them with one seed."""
+def repetition_notices(
+    spec: EvalSpec, benchmark: LoadedBenchmark, answers: Mapping[str, AnsweredQuestion]
+) -> list[str]:
+    """Return a notice where all samples of each question are one text, as of a server that draws with one seed."""
     is_greedy, num_samples = benchmark.temperature(spec) == 0, benchmark.samples_per_question
-    if is_greedy or num_samples == 1 or any(len({sample.text for sample in item.samples}) > 1 for item in answered):
+    asked = [answers[question.question_id] for question in benchmark.questions]
+    if is_greedy or num_samples == 1 or any(len({sample.text for sample in item.samples}) > 1 for item in asked):
         return []
+    advice = (
+        "raise the temperature if the model is so sure"
+        if spec.server is None
+        else "look whether the server gives every answer to a request the same seed"
+    )
     return [
-        f"The {num_samples} answers to each question are the same text: they were not drawn one by one, so Pass@k and "
-        "the interval say too much; look whether the server gives every answer to a request the same seed."
+        f"The {num_samples} answers to each question are the same text, so Pass@k and the interval say too much; "
+        f"{advice}."
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from exgrpo_core.errors import EngineError, InputError
-from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog, benchmark_event, reward_means
+from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog, benchmark_event, repetition_notices, reward_means
 from jobs.evaluation.benchmark_questions import (
     BenchmarkQuestion,
     LoadedBenchmark,
@@ -115,7 +115,7 @@ class EvaluationLoop:
         event = benchmark_event(self.spec, benchmark, answers, time.monotonic() - began_at)
         means = reward_means(self.parts, benchmark.questions, answers) if self.spec.reward_parts else {}
         self.recorder.record("benchmark", event | {"reward_parts": means})
-        for notice in event["notices"][len(benchmark.notices) :]:
+        for notice in repetition_notices(self.spec, benchmark, answers):
             logger.warning("%s: %s", name, notice)
         self._log_score(benchmark, event["num_correct"])
         if means:

@@ -27,7 +27,8 @@ def unreadable_golds(golds: Sequence[str]) -> tuple[list[int], int]:
     """
     plain = [as_latex(gold) for gold in golds]
     found = [position for position, gold in enumerate(plain) if _is_no_answer(gold)]
-    doubtful = [position for position, gold in enumerate(plain) if position not in set(found) and _hides_number(gold)]
+    left = sorted(set(range(len(plain))).difference(found))
+    doubtful = [position for position in left if _hides_number(plain[position])]
     compared, num_looked = doubtful[:MAX_COMPARED], len(golds)
     if not compared:
         return found, num_looked

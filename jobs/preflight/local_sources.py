@@ -1,9 +1,10 @@
 """Local files that a specification names: checked and made absolute before a run is queued; code in them is refused."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +28,7 @@ from jobs.specs.train import (
     TrainSpec,
 )
 from jobs.tasks.chains.question_set import check_range
-from jobs.training.data_rows import DataError, DataRow, cached_data_set, iterate_raw_rows, response_text
+from jobs.training.data_rows import DataError, cached_data_set, iterate_raw_rows, response_text
 from jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
 from jobs.training.templates import TemplateName
 
@@ -82,8 +83,9 @@ def check_rows(spec: TrainSpec) -> list[str]:
     template = TemplateName(data.template)
     source = DataSource(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
     file = os.stat(cached or data.source)
+    state = cached is not None, file.st_mtime_ns, file.st_size
     try:
-        rows = _read_once(replace(source, num_questions=None), cached is not None, file.st_mtime_ns, file.st_size)
+        rows = _read_once(whole := replace(source, num_questions=None), *state)
         check_count(source, len(rows.rows))
     except DataError as error:
         raise SpecError(str(error), "data.source") from None
@@ -94,8 +96,10 @@ def check_rows(spec: TrainSpec) -> list[str]:
             "algorithm.batch_size", "data.num_held_out",
         )  # fmt: skip
     used = rows.rows[:num_all]
+    column = spec.external_column if spec.sft is None else spec.sft.response_column
     try:
-        _check_responses(spec, used[: len(used) - data.num_held_out], cached is not None)
+        if column is not None:
+            _check_responses(whole, column, spec.sft is not None, len(used) - data.num_held_out, *state)
     except DataError as error:
         raise SpecError(str(error), "data.source") from None
     is_here = model_file(spec.model.source, CONFIG_FILE, spec.model.revision) is not None
@@ -113,24 +117,25 @@ def _check_chains(data: DataSpec) -> None:
         raise SpecError(str(error), "data") from None
 
 
-def _check_responses(spec: TrainSpec, rows: Sequence[DataRow], is_cached: bool) -> None:
+@lru_cache(maxsize=1)
+def _check_responses(
+    source: DataSource, column: str, is_sft: bool, num_wanted: int, is_cached: bool, modified_at: int, size: int
+) -> None:
     """Refuse a column of demonstrations or off-policy trajectories that lacks one for a question to train on.
 
     Raises:
         DataError: It does; of off-policy trajectories one is enough.
     """
-    data, column = spec.data, spec.external_column if spec.sft is None else spec.sft.response_column
-    if column is None:
-        return
-    wanted, num_found = {row.number for row in rows}, 0
-    for number, raw in iterate_raw_rows(data.source, data.split, (column,), is_cached=is_cached):
-        if number in wanted and (spec.sft is not None or raw.get(column)):
-            response_text(raw.get(column), f"{Path(data.source).name}, row {number}, {column}")
+    rows = _read_once(source, is_cached, modified_at, size).rows[:num_wanted]
+    wanted, num_found, name = {row.number for row in rows}, 0, Path(source.source).name
+    last = max(wanted, default=0)
+    raw_rows = iterate_raw_rows(source.source, source.split, (column,), is_cached=is_cached)
+    for number, raw in takewhile(lambda row: row[0] <= last, raw_rows):
+        if number in wanted and (is_sft or raw.get(column)):
+            response_text(raw.get(column), f"{name}, row {number}, {column}")
             num_found += 1
     if not num_found:
-        raise DataError(
-            f"{Path(data.source).name}: has nothing in the column {column!r}; name another in external_column."
-        )
+        raise DataError(f"{name}: has nothing in the column {column!r}; name another in external_column.")
 
 
 def check_benchmarks(spec: TrainSpec) -> list[str]:

@@ -74,22 +74,26 @@ def check_embedded_device(spec: TrainSpec) -> None:
         )
 
 
-def check_memory(spec: TrainSpec) -> None:
+def check_memory(spec: TrainSpec) -> list[str]:
     """Refuse a run that needs more memory than its GPUs have where that is known, or on a CPU than this machine has.
 
     Of the verl engine the peaks of updates and of generation are compared, of the embedded one the training state.
+    Return a notice where memory may be short, by an upper bound.
 
     Raises:
         SpecError: It does.
     """
     shape = model_shape(spec.model.source, spec.model.revision)
     if shape is None or any(_OFFLOAD in word.lower() for word in spec.verl.overrides):
-        return
+        return []
     if spec.engine == "verl":
-        shortage = estimate_memory(shape, spec).shortage if known_gpu_bytes(spec) is not None else ""
-        if shortage:
-            raise SpecError(f"{spec.model.source}: {shortage}.", "model.source")
-        return
+        if known_gpu_bytes(spec) is None:
+            return []
+        needs = estimate_memory(shape, spec)
+        if needs.sure_shortage:
+            advice = "if a GPU has another size, set verl.gpu_gib"
+            raise SpecError(f"{spec.model.source}: {needs.sure_shortage}; {advice}.", "model.source")
+        return [f"{spec.model.source}: memory may be short: {needs.shortage}."] if needs.shortage else []
     gpus = [] if spec.model.device == "cpu" else list_gpus()
     available = min(gpu.total_bytes for gpu in gpus) if gpus else psutil.virtual_memory().total
     wanted = training_state_bytes(shape, spec)
@@ -100,6 +104,7 @@ def check_memory(spec: TrainSpec) -> None:
             "choose a smaller model, set model.lora, or use the verl engine on more GPUs.",
             "model.source",
         )
+    return []
 
 
 def check_rollout(spec: TrainSpec) -> None:
@@ -163,6 +168,8 @@ def check_parallelism(spec: TrainSpec) -> None:
     """
     found = [int(number) for word in spec.verl.overrides for number in _SEQUENCE_PARALLEL.findall(word)]
     sequence_parallel, num_gpus = max(found, default=1), spec.verl.num_gpus
+    if min(found, default=1) < 1:
+        raise SpecError("ulysses_sequence_parallel_size: expected at least 1, got 0.", "verl.overrides")
     if sequence_parallel > 1 and attention_name(spec) == "sdpa":
         raise SpecError(
             "ulysses_sequence_parallel_size: expected 1 with PyTorch's attention, through which verl would attend to "

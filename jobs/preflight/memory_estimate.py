@@ -144,10 +144,23 @@ class MemoryEstimate:
 
     @property
     def shortage(self) -> str:
-        """What does not fit into a GPU's memory, and what to change; "" where all fits."""
+        """What may not fit into a GPU's memory, by the upper bounds, and what to change; "" where all fits."""
+        return self._shortage(self.update, max(self.rollout, self._least_rollout))
+
+    @property
+    def sure_shortage(self) -> str:
+        """What does not fit: measured updates took a fiftieth less than the estimate, a tenth is left for others."""
+        state = self.weights + self.gradients + self.optimizer
+        return self._shortage(max(state, round(0.9 * self.update)), self._least_rollout)
+
+    @property
+    def _least_rollout(self) -> int:
+        return self.weights - self.gathered + self.optimizer + self.vllm_share
+
+    def _shortage(self, update: int, rollout: int) -> str:
         size, share = _gib(self.gpu), "verl.gpu_memory_utilization"
         least = self.rollout_weights + self.one_sequence
-        if self.update > self.gpu:
+        if update > self.gpu:
             return (
                 f"an update needs {_gib(self.update)} on each GPU of {size}; raise verl.gpus_per_node or "
                 "verl.num_nodes, lower verl.max_tokens_per_gpu, or choose a smaller model"
@@ -157,7 +170,6 @@ class MemoryEstimate:
                 f"weights and cache of one sequence need {_gib(least)} of the {_gib(self.vllm_share)} that vLLM may "
                 f"use of each GPU of {size}; raise verl.tensor_parallel or {share}"
             )
-        rollout = max(self.rollout, self.weights - self.gathered + self.optimizer + self.vllm_share)
         if rollout > self.gpu:
             return (
                 f"generation beside the training state needs {_gib(rollout)} on each GPU of {size}; raise "

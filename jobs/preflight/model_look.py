@@ -13,7 +13,7 @@ from exgrpo_core.durable_files import write_whole
 from jobs.machine.hardware import GB
 from jobs.preflight.model_shapes import CONFIG_FILE, model_file, model_shape
 from jobs.pretrained.sources import cache_directory, find_package
-from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.train import TrainSpec
 
 _PROGRAM = "jobs.engines.embedded.first_look"
 _SECONDS = 300.0
@@ -63,33 +63,24 @@ def first_look(spec: TrainSpec) -> FirstLook | None:
     found = done.stdout.splitlines()[-1]
     if is_large:
         return _look(spec, {"bytes": num_bytes} | parse_json(found))
-    path = _path_of(folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, found.encode())
-    return _look(spec, parse_json(found))
+    look = _look(spec, parse_json(found))
+    if look.is_good:  # another version of a package, or more memory, may mend what is not
+        path = _path_of(folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, found.encode())
+    return look
 
 
 def remembered_look(spec: TrainSpec) -> FirstLook | None:
-    """Return what an earlier look at the same files found, at once; None where there was none."""
+    """Return what an earlier look at the same files found, at once; None where there was none, or it was not good."""
     folder = look_folder(spec)
     if folder is None:
         return None
     try:
-        return _look(spec, read_json(_path_of(folder)))
+        look = _look(spec, read_json(_path_of(folder)))
     except (OSError, UnreadableFileError):
         return None
-
-
-def check_remembered_look(spec: TrainSpec) -> list[str]:
-    """Return what an earlier look at the model found, if there was one.
-
-    Raises:
-        SpecError: The model cannot be trained.
-    """
-    look = remembered_look(spec)
-    if look is not None and not look.is_good:
-        raise SpecError(look.sentence.removeprefix("model.source: "), "model.source")
-    return [] if look is None else [look.sentence]
+    return look if look.is_good else None
 
 
 def _look(spec: TrainSpec, found: dict[str, Any]) -> FirstLook:

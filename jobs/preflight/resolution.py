@@ -27,7 +27,7 @@ from jobs.preflight.machine_fit import (
     config_name,
     run_overrides,
 )
-from jobs.preflight.model_look import check_remembered_look
+from jobs.preflight.model_look import remembered_look
 from jobs.preflight.model_shapes import check_context
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
@@ -128,8 +128,8 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
         preflight.spec = with_absolute_sources(preflight.spec)
     with preflight.collecting():
         check_context(preflight.spec)
-    with preflight.collecting(is_local=True):
-        preflight.notices += check_remembered_look(preflight.spec)
+    if (look := remembered_look(preflight.spec)) is not None:
+        preflight.notices.append(look.sentence)
     for name in _chat_fields(preflight.spec):
         with preflight.collecting():
             check_chat_template(name, preflight.spec.model.source, spec.model.revision)
@@ -142,7 +142,7 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
         with preflight.collecting(is_local=True):
             check()
     with preflight.collecting(is_local=spec.verl.gpu_gib is None):
-        check_memory(preflight.spec)
+        preflight.notices += check_memory(preflight.spec)
     with preflight.collecting():
         _refuse_no_replay(preflight.spec)
     for check_data in (check_rows, check_benchmarks):

@@ -9,10 +9,11 @@ from db.queries import benchmarks, buffer, metrics, runs
 from db.rows.display_names import escape_control_characters
 from db.rows.runs import EvaluationRow, RunRow, UnknownRunError
 from db.statistics.intervals import half_interval_95
+from exgrpo_core.step_report import NUM_RECENT_STEPS
 
 HEALTH_SENTENCES = {
-    "no_reward": "no reward in the last 20 steps",
-    "no_gradient": "rollouts of each question earned the same in the last 20 steps",
+    "no_reward": f"no reward in the last {NUM_RECENT_STEPS} steps",
+    "no_gradient": f"rollouts of each question earned the same in the last {NUM_RECENT_STEPS} steps",
     "empty_buffer": "the buffer holds no question, though questions are left to collect",
     "entropy_collapse": "the policy's entropy has collapsed",
     "not_finite": "a step had numbers that are not finite",

@@ -37,6 +37,8 @@ class _PlainLoader(yaml.SafeLoader):
         """Return a mapping, as the base class does; of a field that is there twice it would take the last."""
         names: set[object] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="expected a text as the name", problem_mark=key.start_mark)
             if key.value in names:
                 raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
             names.add(key.value)

@@ -17,7 +17,7 @@ from jobs.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.runs.control import Control, Phase
 from jobs.specs.base import ValidationBenchmark
 from jobs.specs.train import TrainSpec
-from jobs.training.run_health import MAX_GAP
+from jobs.training.run_health import VERL_MAX_GAP
 from jobs.training.templates import PromptTokenizer
 
 
@@ -63,7 +63,7 @@ class RunComponents:
     """Returns the means of the parts of the reward since the last call; none where it is the answer's alone."""
     unknown_token_id: int | None = None
     """The token in prompts for texts that the tokenizer does not know, where it has one."""
-    max_gap: float = MAX_GAP
+    max_gap: float = VERL_MAX_GAP
     """Most nats between log-probs of sampler and trainer, in the mean of the first step that has them."""
 
     def record_start(self, recorder: RunRecorder) -> None:

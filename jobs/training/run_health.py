@@ -6,16 +6,14 @@ from enum import StrEnum
 
 import numpy as np
 
-from exgrpo_core.step_report import StepReport
+from exgrpo_core.step_report import NUM_RECENT_STEPS, StepReport
 from exgrpo_core.types import Question, Trajectory
 from jobs.grading.boxed_answers import closes_thought
 from jobs.grading.reward_function import Grade
 from jobs.runs.control import TrainingError
 
-MAX_GAP = 0.05
+VERL_MAX_GAP = 0.05
 """Mean nats between a token's log-probs where it is sampled and where it is trained on; bfloat16 differs by less."""
-NUM_STEPS = 5
-"""Steps in a row without reward, or without a difference between rollouts, after which a notice says so."""
 _GAP = "generator/log_prob_gap"
 
 
@@ -50,12 +48,13 @@ class RunHealth:
         max_gap: float,
         *,
         requires_think_end: bool,
+        is_corrected: bool,
     ) -> None:
         self._unknown = unknown_token_id
         self._max_gap = max_gap
         self._requires_think_end = requires_think_end
+        self._is_corrected = is_corrected
         self._at_start = unknown_token_notices(questions, unknown_token_id)
-        self._has_gap = False
         self._is_apart = False
         self._num_equal = 0
         self._num_unrewarded = 0
@@ -67,32 +66,34 @@ class RunHealth:
         self._at_start = []
         report.notices += [*self._reward_notices(report), *self._gap_notices(report)]
 
-    def check_first_gap(self, report: StepReport) -> None:
-        """Do nothing if the first gap between sampler and trainer that the attempt measures is small.
+    def check_gap(self, report: StepReport) -> None:
+        """End a run whose sampler and trainer are apart at its very first step, unless that is corrected.
 
         Raises:
-            TrainingError: It is not.
+            TrainingError: They are.
         """
         gap = report.metrics.get(_GAP)
-        if gap is None or self._has_gap:
-            return
-        self._has_gap = True
-        if not gap <= self._max_gap:
+        if gap is not None and self._ends_run(report.step, gap):
             raise TrainingError(
                 f"step {report.step}: sampled tokens have other log-probs where they are trained on (mean gap "
                 f"{gap:.3g} nats, expected at most {self._max_gap:g}); the sampler has other weights or computes "
-                "otherwise: leave out verl.overrides that change how either computes, or choose another model."
+                "otherwise: leave out verl.overrides that change how either computes, choose another model, or set "
+                "algorithm.sampler_correction."
             )
+
+    def _ends_run(self, step: int, gap: float) -> bool:
+        return step == 1 and not self._is_corrected and not gap <= self._max_gap
 
     def _gap_notices(self, report: StepReport) -> Iterator[str]:
         gap = report.metrics.get(_GAP)
         if gap is None:
             return
         was_apart, self._is_apart = self._is_apart, not gap <= self._max_gap
-        if self._is_apart and not was_apart and self._has_gap:
+        if self._is_apart and not was_apart and not self._ends_run(report.step, gap):
+            advice = "" if self._is_corrected else "set algorithm.sampler_correction, or "
             yield (
                 f"Sampled tokens have other log-probs where they are trained on (mean gap {gap:.3g} nats, expected at "
-                f"most {self._max_gap:g}); set algorithm.sampler_correction, or resume from an earlier checkpoint."
+                f"most {self._max_gap:g}); {advice}resume from an earlier checkpoint."
             )
 
     def _reward_notices(self, report: StepReport) -> Iterator[str]:
@@ -106,16 +107,16 @@ class RunHealth:
             self._reasons.update(self._reason(question, item) for question, item in fresh)
         has_difference = not all(group.has_equal_rewards for group in report.groups)
         self._num_equal = 0 if has_difference else self._num_equal + 1
-        if self._num_unrewarded == NUM_STEPS:
+        if self._num_unrewarded == NUM_RECENT_STEPS:
             reason, count = self._reasons.most_common(1)[0]
             yield (
-                f"No rollout of {NUM_STEPS} steps earned a reward; most seen: {reason} ({count:,} of "
-                f"{self._reasons.total():,}): {_ADVICE[reason]}."
+                f"Most seen reason for no reward: {reason} ({count:,} of {self._reasons.total():,} rollouts); "
+                f"{_ADVICE[reason]}."
             )
-        elif self._num_equal == NUM_STEPS and self._num_unrewarded < NUM_STEPS:
+        elif self._num_equal == NUM_RECENT_STEPS > self._num_unrewarded:
             yield (
-                f"In {NUM_STEPS} steps all rollouts of each question earned the same, so rewards taught nothing; "
-                "choose harder or easier questions, or raise algorithm.rollouts_per_question."
+                "All rollouts of each question earn the same: choose harder or easier questions, or raise "
+                "algorithm.rollouts_per_question."
             )
 
     def _reason(self, question: Question, item: Trajectory) -> Reason:

@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.state import ExGRPOState
@@ -55,6 +56,7 @@ class AttemptLoop(ABC):
             components.unknown_token_id,
             components.max_gap,
             requires_think_end=spec.data.requires_think_end,
+            is_corrected=spec.algorithm.sampler_correction is not SamplerCorrection.NONE,
         )
         self.checkpoints = run_directory / "checkpoints"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -98,7 +100,7 @@ class AttemptLoop(ABC):
         self.recorder.step(report)
         for notice in report.notices:
             logger.warning("step %d: %s", report.step, notice)
-        self.health.check_first_gap(report)
+        self.health.check_gap(report)
 
     def newest(self, read: Callable[[Checkpoint], T]) -> T | None:
         """Restore the engine from the newest whole checkpoint and return what `read` made of it, None without one."""

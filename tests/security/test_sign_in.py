@@ -54,13 +54,13 @@ def root(tmp_path):
 FOR_OPERATORS = {
     "submit", "stop", "resume", "branch", "tag", "note", "chat", "evaluate", "start_study_run", "submit_judge",
     "mark_case", "mark_trajectory", "set_verdict", "save_draft", "delete_draft", "preview_data", "start_probe", "check",
-    "rename", "save_view", "delete_view", "stop_study", "launch_script", "dry_run_text",
+    "rename", "save_view", "delete_view", "stop_study", "launch_script", "dry_run_text", "first_look",
 }  # fmt: skip
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {
     "answer_damage", "benchmark_notices", "benchmarks_folder", "clone", "contamination_reports",
     "describe_missing_package", "describe_stop", "estimate_resources", "estimate_step_seconds", "evaluation_answers",
-    "examine_machine", "find_cluster_fault", "first_look",
+    "examine_machine", "find_cluster_fault",
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
     "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm", "package_versions", "preset_exists",
     "load_plain_yaml", "preset_names", "read_machine", "score_curves", "score_curves_by_difficulty",

@@ -7,9 +7,11 @@ import streamlit as st
 from app import requests, theme
 from app.components.widgets import figures, notice
 from app.formats import escape_control_characters, literal, with_code
-from app.requests import DataError, DataPreview, ProbeProcess, ProbeReport, TrainSpec
+from app.requests import DataError, DataPreview, FirstLook, ProbeProcess, ProbeReport, TrainSpec
 
 _SECONDS = 60
+_LOOK_SECONDS = 600
+"""How long a bad look, which is not remembered otherwise, is shown before it is taken again."""
 
 
 def show(spec: TrainSpec) -> None:
@@ -30,15 +32,11 @@ def show(spec: TrainSpec) -> None:
 
 def show_look(spec: TrainSpec) -> None:
     """Show a fold with the first look at the model, which is taken when it is open and remembered."""
-    fold = st.expander(
-        "First look at the model", icon=":material/visibility:", key="first-look", on_change="rerun",
-        bind="query-params",
-    )  # fmt: skip
+    fold = st.expander("First look at the model", icon=":material/visibility:", key="first-look", on_change="rerun")
     if not fold.open:
         return
     with fold:
-        with st.spinner("Generating and scoring a few tokens; large models take minutes"):
-            look = requests.first_look(spec)
+        look = _look(spec.model_dump_json(include={"engine", "model"}), spec)
         if look is None:
             st.caption("The model is not on this machine, or verl trains it: it is looked at when the run starts.")
         elif look.is_good:
@@ -50,6 +48,15 @@ def show_look(spec: TrainSpec) -> None:
 @st.cache_data(ttl=_SECONDS, show_spinner="Reading the first rows", max_entries=20)
 def _preview(key: str, _spec: TrainSpec) -> DataPreview:  # noqa: ARG001 - what the preview depends on
     return requests.preview_data(_spec)
+
+
+@st.cache_data(
+    ttl=_LOOK_SECONDS,
+    show_spinner="Generating and scoring a few tokens; large models take minutes",
+    max_entries=20,
+)
+def _look(key: str, _spec: TrainSpec) -> FirstLook | None:  # noqa: ARG001 - what the look depends on
+    return requests.first_look(_spec)
 
 
 def _show(preview: DataPreview, max_prompt_tokens: int) -> None:

@@ -283,12 +283,14 @@ def test_preview_shows_first_prompts_and_their_lengths_when_it_is_opened(open_pa
 
 
 @pytest.mark.parametrize("look", [None, FirstLook(True, "looked at"), FirstLook(False, "weights that are")])
-def test_the_first_look_at_the_model_is_taken_when_it_is_opened(open_page, monkeypatch, look):
+def test_the_first_look_at_the_model_is_taken_once_when_it_is_opened(open_page, monkeypatch, look):
     taken = []
     monkeypatch.setattr(requests, "first_look", lambda spec: taken.append(spec.model.source) or look)
-    open_page("new_run")
+    page = open_page("new_run")
     assert not taken
-    page = open_page("new_run", **{"first-look": "true"})
+    page.session_state["first-look"] = True
+    page.run()
+    field(page, "num_steps").set_value(7).run()
     assert taken == ["chains-warm"]
     assert has_text(page, look.sentence if look else "it is looked at when the run starts")
 

@@ -7,6 +7,7 @@ import pytest
 from datasets.arrow_writer import ArrowWriter
 
 from exgrpo_core.config import ExGRPOConfig
+from jobs.preflight import local_sources
 from jobs.preflight.local_sources import check_benchmarks, check_rows, resolve_source, with_absolute_sources
 from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, parse_spec
 
@@ -125,7 +126,7 @@ def test_golds_that_the_grader_cannot_read_are_counted_with_three_examples_befor
 
 
 @pytest.mark.parametrize(("kind", "needed"), [("sft", 3), ("external", 1)])
-def test_a_column_of_responses_is_read_before_the_start(tmp_path, kind, needed):
+def test_a_column_of_responses_is_read_once_before_the_start(tmp_path, monkeypatch, kind, needed):
     path = tmp_path / "a.jsonl"
     algorithm = {"batch_size": 2, "mini_batch_size": 2, "experience_ratio": 0.0}
     content = {"model": {"source": "mine"}, "data": {"source": str(path), "num_questions": 3, "num_held_out": 1}}
@@ -138,6 +139,9 @@ def test_a_column_of_responses_is_read_before_the_start(tmp_path, kind, needed):
         path.write_text("".join(json.dumps(each) + "\n" for each in [*given, *ROWS[num_given:4]]))
         if num_given >= needed:
             check_rows(parse_spec(content, "test"))
+            with monkeypatch.context() as unread:
+                unread.setattr(local_sources, "iterate_raw_rows", None)
+                check_rows(parse_spec(content, "test"))
         else:
             with pytest.raises(SpecError) as refused:
                 check_rows(parse_spec(content, "test"))

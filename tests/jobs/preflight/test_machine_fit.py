@@ -69,7 +69,7 @@ def test_seven_billion_parameters_do_not_train_in_the_memory_of_a_laptop(machine
 def test_both_peaks_are_compared_with_the_gpus_that_are_there_or_named(machine, tmp_path, settings, gib, refused_for):
     spec = apply_settings(load_preset("paper-exgrpo"), settings)
     machine(gpus=(round(gib * GIB),) * 8)
-    shortage = memory_estimate.estimate_memory(machine_fit.model_shape(spec.model.source), spec).shortage
+    shortage = memory_estimate.estimate_memory(machine_fit.model_shape(spec.model.source), spec).sure_shortage
     assert shortage.startswith(refused_for)
     assert bool(shortage) is bool(refused_for)
     fields = ("model.source",) if refused_for else ()
@@ -85,6 +85,14 @@ def test_both_peaks_are_compared_with_the_gpus_that_are_there_or_named(machine, 
     assert refuses(check_memory, apply_settings(named, [overrides])) == ()
     machine()
     assert refuses(check_memory, spec) == ()
+
+
+def test_where_only_the_upper_bound_exceeds_a_gpu_a_notice_says_so(machine, tmp_path):
+    spec = load_preset("paper-exgrpo")  # an update is said to need 32.6 GiB
+    for gib, has_notice in ((30, True), (40, False)):
+        machine(gpus=(gib * GIB,) * 8)
+        assert len(check_memory(spec)) == has_notice
+        assert set(check_memory(spec)) <= set(resolve(spec, tmp_path, is_quick=True).notices)
 
 
 def test_checkpoints_that_the_disk_has_no_room_for_are_refused(machine, tmp_path):
@@ -165,6 +173,11 @@ def test_a_copy_of_the_model_is_shared_by_as_many_gpus_as_divide_its_heads_and_m
     assert fits == sizes
     sequence = f"{ACTOR}.ulysses_sequence_parallel_size={gpus + 1}"
     assert refuses(check_parallelism, spec(1, sequence)) == ("verl.overrides",)
+
+
+def test_sequences_in_no_parts_are_refused():
+    spec = apply_settings(load_preset("paper-exgrpo"), [f"verl.overrides=[{ACTOR}.ulysses_sequence_parallel_size=0]"])
+    assert refuses(check_parallelism, spec) == ("verl.overrides",)
 
 
 def test_a_dry_run_refuses_a_model_that_cannot_be_shared(tmp_path):

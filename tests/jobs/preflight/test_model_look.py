@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from jobs.preflight import model_look
-from jobs.preflight.model_look import check_remembered_look, first_look, look_folder, remembered_look
+from jobs.preflight.model_look import first_look, look_folder, remembered_look
+from jobs.preflight.resolution import resolve
 from jobs.pretrained.sources import CACHE_VARIABLE
-from jobs.specs.train import ModelSpec, SpecError, TrainSpec
+from jobs.specs.train import ModelSpec, TrainSpec
 from tests.jobs.engines.tiny_models import build_model, tiny_tokenizer
 
 
@@ -19,23 +20,20 @@ def save(folder, broken=False):
 
 
 @pytest.mark.slow
-def test_a_look_is_told_before_the_start_and_remembered_until_the_files_change(tmp_path, monkeypatch):
+def test_a_good_look_is_remembered_until_the_files_change_and_a_bad_one_is_taken_again(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     folder = tmp_path / "model"
     spec = TrainSpec(model=ModelSpec(source=str(folder)))
     save(folder, broken=True)
     assert remembered_look(spec) is None
-    assert check_remembered_look(spec) == []
     assert not first_look(spec).is_good
-    with pytest.raises(SpecError) as refused:
-        check_remembered_look(spec)
-    assert refused.value.fields == ("model.source",)
+    assert remembered_look(spec) is None
     save(folder)
-    assert check_remembered_look(spec) == []
+    assert remembered_look(spec) is None
     found = first_look(spec)
     assert found.is_good
     assert remembered_look(spec) == found
-    assert check_remembered_look(spec) == [found.sentence]
+    assert found.sentence in resolve(spec, tmp_path, is_quick=True).notices
     with monkeypatch.context() as without_programs:
         without_programs.setattr(subprocess, "run", None)
         assert first_look(spec) == found

@@ -99,3 +99,9 @@ def test_odd_yaml_is_one_sentence(text):
     with pytest.raises(SpecError) as refused:
         load_plain_yaml(f"a: {text}\nb: [", "run.yaml")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["{[a]: 1}", "? {a: 1}\n: 2"])
+def test_a_name_that_is_no_text_is_refused(text):
+    with pytest.raises(SpecError):
+        load_plain_yaml(text, "run.yaml")

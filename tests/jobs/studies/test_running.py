@@ -1,9 +1,8 @@
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
+from jobs.runs.checkpoints import checkpoint_path, kept_start, save_checkpoint
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.lookup import CommandError
@@ -30,7 +29,7 @@ def test_reinforcement_after_fine_tuning_starts_from_the_last_checkpoint_of_the_
     started = RunDirectory.open(tmp_path, start(tmp_path, STUDY, TRAINED))
     assert started.spec().sft is None
     config = checkpoint_path(tuned.checkpoints_path, 60) / "policy" / "config.json"
-    assert (Path(started.spec().model.source) / "config.json").samefile(config)
+    assert (kept_start(started, started.spec().model.source) / "config.json").samefile(config)
 
 
 def test_reinforcement_waits_for_the_fine_tuned_run_of_its_seed_while_that_is_under_way(tmp_path):

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from db.rows.display_names import escape_control_characters
-from exgrpo_core.step_report import StepReport
+from exgrpo_core.step_report import NUM_RECENT_STEPS, StepReport
 from exgrpo_core.types import RolloutGroup
 from jobs.engines.tokenizer import unknown_token
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
+from jobs.specs.settings import apply_settings
 from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.training.run_health import MAX_GAP, NUM_STEPS, Reason, RunHealth, unknown_token_notices
+from jobs.training.run_health import VERL_MAX_GAP, Reason, RunHealth, unknown_token_notices
 from tests.exgrpo_core.builders import question, trajectory
 from tests.faults.small_training import EightNumbers, StepControl, small_spec, train
 from tests.jobs.engines.tiny_models import tiny_tokenizer
@@ -41,17 +42,25 @@ def test_a_run_whose_sampler_is_another_model_ends_at_its_first_step_which_is_re
     assert not any(run.checkpoints_path.iterdir())
 
 
-def test_a_later_gap_is_a_notice_once_and_the_first_one_of_a_resume_ends_it(tmp_path):
-    run = RunDirectory.create(tmp_path, small_spec(5, 5))
-    assert train(run, StepControl(stop_at=4), WithGaps(MAX_GAP, 0.2, 0.2, 0.0)) is RunStatus.STOPPED
+def test_a_later_gap_is_a_notice_once_in_each_attempt(tmp_path):
+    run = RunDirectory.create(tmp_path, small_spec(6, 5))
+    assert train(run, StepControl(stop_at=4), WithGaps(VERL_MAX_GAP, 0.2, 0.2, 0.0)) is RunStatus.STOPPED
     assert [len(step["notices"]) for step in iterate_events(run, "step")] == [0, 1, 0, 0]
-    with pytest.raises(TrainingError):
-        train(run, engine=WithGaps(0.2))
+    assert train(run, engine=WithGaps(0.2, math.nan)) is RunStatus.FINISHED
+    assert [len(step["notices"]) for step in iterate_events(run, "step")][4:] == [1, 0]
+
+
+def test_a_run_with_a_corrected_sampler_goes_on_with_a_notice(tmp_path):
+    spec = apply_settings(small_spec(1), ["algorithm.sampler_correction=reject"])
+    run = RunDirectory.create(tmp_path, spec)
+    assert train(run, engine=WithGaps(0.2)) is RunStatus.FINISHED
+    (step,) = iterate_events(run, "step")
+    assert len(step["notices"]) == 1
 
 
 def look(steps, requires_think_end=False, questions=QUESTIONS):
     """Return the notices of steps, each of groups of trajectories."""
-    health = RunHealth(questions, UNKNOWN, MAX_GAP, requires_think_end=requires_think_end)
+    health = RunHealth(questions, UNKNOWN, VERL_MAX_GAP, requires_think_end=requires_think_end, is_corrected=False)
     found = []
     for number, groups in enumerate(steps, start=1):
         report = StepReport(number, is_replay_open=False, groups=groups)
@@ -83,15 +92,15 @@ def test_no_reward_for_steps_is_told_once_with_the_reason_most_seen(most, reason
     requires_think_end = reason is Reason.OPEN_THOUGHT or "text" in most
     other = answered() if reason is not Reason.WRONG else answered(verdict="crash")
     groups = [RolloutGroup(QUESTIONS[0], [answered(**most), answered(**most), other])]
-    found = look([groups] * (2 * NUM_STEPS), requires_think_end)
-    assert [len(notices) for notices in found] == [int(step == NUM_STEPS) for step in range(1, 2 * NUM_STEPS + 1)]
-    assert reason in found[NUM_STEPS - 1][0]
+    found = look([groups] * (2 * NUM_RECENT_STEPS), requires_think_end)
+    assert [step for step, notices in enumerate(found, start=1) for _ in notices] == [NUM_RECENT_STEPS]
+    assert reason in found[NUM_RECENT_STEPS - 1][0]
 
 
 def test_one_reward_begins_the_count_again():
     nothing = [RolloutGroup(QUESTIONS[0], [answered(), answered()])]
     some = [RolloutGroup(QUESTIONS[0], [answered(), answered(reward=1.0)])]
-    steps = [nothing] * (NUM_STEPS - 1) + [some] + [nothing] * (NUM_STEPS - 1)
+    steps = [nothing] * (NUM_RECENT_STEPS - 1) + [some] + [nothing] * (NUM_RECENT_STEPS - 1)
     assert not any(look(steps))
 
 
@@ -100,9 +109,9 @@ def test_steps_whose_groups_have_equal_rewards_are_told_once_and_a_step_of_demon
         RolloutGroup(QUESTIONS[0], [answered(reward=1.0)] * 2),
         RolloutGroup(QUESTIONS[1], [answered(), answered()]),
     ]
-    found = look([equal] * (2 * NUM_STEPS))
-    assert [step for step, notices in enumerate(found, start=1) if notices] == [NUM_STEPS]
-    assert not any(look([[]] * (2 * NUM_STEPS)))
+    found = look([equal] * (2 * NUM_RECENT_STEPS))
+    assert [step for step, notices in enumerate(found, start=1) if notices] == [NUM_RECENT_STEPS]
+    assert not any(look([[]] * (2 * NUM_RECENT_STEPS)))
 
 
 def test_the_share_of_unknown_tokens_in_prompts_is_a_notice_of_the_first_step():
@@ -117,7 +126,7 @@ def test_the_share_of_unknown_tokens_in_prompts_is_a_notice_of_the_first_step():
 
 def test_a_prompt_that_cannot_be_read_is_the_reason_for_no_reward():
     groups = [RolloutGroup(question(UNKNOWN), [answered(), answered()])]
-    assert Reason.UNKNOWN_TOKENS in look([groups] * NUM_STEPS)[-1][0]
+    assert Reason.UNKNOWN_TOKENS in look([groups] * NUM_RECENT_STEPS)[-1][0]
 
 
 def test_the_unknown_token_is_found_where_a_tokenizer_has_one():
