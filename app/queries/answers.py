@@ -8,7 +8,7 @@ import streamlit as st
 from app import settings
 from app.settings import AppSettings
 from db.connections.opening import open_database
-from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError, find_file
+from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError, file_inode
 from exgrpo_core.errors import InputError, UserError, first_line
 
 ANSWER_SECONDS = 1.0
@@ -68,7 +68,7 @@ def _answer(
 def _read(current: AppSettings, query: Callable[[Database], Answer]) -> Answer:
     try:
         # Another file in its place is another database: `exgrpo db rebuild` may have made it.
-        return query(_database(f"{current} {find_file(current.database_url, current.runs_root)}", current))
+        return query(_database(f"{current} {file_inode(current.database_url, current.runs_root)}", current))
     except UNAVAILABLE_ERRORS as error:
         _database.clear()  # a broken connection may not recover by itself
         remedy = "Start it" if current.database_url else "Run `exgrpo db rebuild`, which makes it from the runs"

@@ -4,6 +4,7 @@ A new database gets the tables of `db.tables.models` at once. A revision in `db/
 earlier release to the same schema; what no release wrote is built again from the run directories.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, MetaData, inspect, text
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from db.connections.session import (
@@ -20,6 +22,7 @@ from db.connections.session import (
     DatabaseError,
     check_encoding,
     default_url,
+    list_sqlite_tables,
     make_engine,
     parse_url,
     url_without_password,
@@ -111,7 +114,7 @@ def _upgrade(connection: Connection) -> None:
     if connection.dialect.name != "sqlite":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
     revision = _read_revision(connection)
-    _check_owner(connection)
+    _check_owner(inspect(connection).get_table_names(), connection.engine.url)
     if revision is not None and not is_known(revision):
         raise UnknownSchemaError(
             f"The database has schema {revision}, which this version does not know (its own is {newest_revision()}): "
@@ -128,18 +131,16 @@ def _upgrade(connection: Connection) -> None:
         command.upgrade(config, "head")
 
 
-def _check_owner(connection: Connection) -> None:
-    names = inspect(connection).get_table_names()
+def _check_owner(names: Sequence[str], url: URL, or_else: str = "") -> None:
     if names and models.ingest_positions.name not in names:
         raise ForeignDatabaseError(
-            f"{url_without_password(connection.engine.url)}: has tables of another program ({', '.join(names[:3])}); "
-            "name a database of the workbench alone with EXGRPO_DATABASE_URL, or let `exgrpo db rebuild` move the "
-            "SQLite file aside."
+            f"{url_without_password(url)}: has tables of another program ({', '.join(names[:3])}); "
+            f"name a database of the workbench alone with EXGRPO_DATABASE_URL{or_else}."
         )
 
 
 def _drop_everything(connection: Connection) -> None:
-    _check_owner(connection)
+    _check_owner(inspect(connection).get_table_names(), connection.engine.url)
     if connection.dialect.name == "sqlite":
         # A virtual table has hidden tables, which are dropped with it only.
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {_SEARCH_TABLE}")
@@ -176,6 +177,10 @@ def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) ->
             f"{path}: expected the database's file, found a folder or the like. `exgrpo db rebuild` moves it aside and "
             "makes the file from the run directories."
         )
+    if path:
+        # Before the first connection that writes: SQLite's settings would stay in another program's file.
+        or_else = "" if url else ", or let `exgrpo db rebuild` move the SQLite file aside"
+        _check_owner(list_sqlite_tables(Path(path)), database_url, or_else)
     database = Database(make_engine(database_url))
     try:
         check_encoding(database)
@@ -183,7 +188,7 @@ def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) ->
             upgrade(database)
         else:
             with database.read() as connection:
-                _check_owner(connection)
+                _check_owner(inspect(connection).get_table_names(), database_url)
     except DBAPIError as error:
         database.close()
         reason = str(error.orig).strip().splitlines()[0]

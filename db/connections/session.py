@@ -48,10 +48,6 @@ class DamagedDatabaseError(DatabaseError):
     """The SQLite file is damaged. It is only an index, so a new one is built from the run directories."""
 
 
-class EncodingError(DatabaseError):
-    """The PostgreSQL database cannot hold every text, since its encoding is not UTF-8."""
-
-
 UNAVAILABLE_ERRORS = (DatabaseError, DBAPIError)
 """The errors of reading from an unavailable database: it cannot be opened, or a connection or statement failed."""
 
@@ -142,6 +138,20 @@ def check_pages(database: Database) -> None:
             raise DamagedDatabaseError(f"{database.engine.url.database}: the database is damaged ({verdict}).")
 
 
+def list_sqlite_tables(path: Path) -> list[str]:
+    """Return the tables of SQLite's file without a change to it, none of a file that cannot be read."""
+    try:
+        with closing(sqlite3.connect(_read_only(path), uri=True, timeout=BUSY_SECONDS)) as connection:
+            rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
+    except sqlite3.Error:
+        return []
+    return [name for (name,) in rows if not name.startswith("sqlite_")]
+
+
+def _read_only(path: Path) -> str:
+    return f"file:{path.resolve().as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=ro"
+
+
 def copy_sqlite(source: Path, target: Path) -> None:
     """Copy the database at `source` to the new file `target`, whole and consistent (SQLite's online backup).
 
@@ -158,9 +168,11 @@ def copy_sqlite(source: Path, target: Path) -> None:
         if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > until:
             raise sqlite3.OperationalError("database is locked")
 
-    address = f"file:{source.resolve().as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=ro"
     try:
-        with closing(sqlite3.connect(address, uri=True)) as original, closing(sqlite3.connect(target)) as copy:
+        with (
+            closing(sqlite3.connect(_read_only(source), uri=True)) as original,
+            closing(sqlite3.connect(target)) as copy,
+        ):
             original.backup(copy, progress=give_up)
             [[verdict]] = copy.execute("PRAGMA quick_check(1)").fetchall()
             copy.execute("SELECT source FROM ingest_positions LIMIT 1")  # none in another program's database
@@ -182,7 +194,7 @@ def sqlite_path(url: str | None, runs_root: Path) -> Path | None:
     return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
-def find_file(url: str | None, runs_root: Path) -> int | None:
+def file_inode(url: str | None, runs_root: Path) -> int | None:
     """Return the inode of SQLite's file, None without one: an open file that was replaced has nothing new."""
     path = sqlite_path(url, runs_root)
     try:
@@ -259,7 +271,7 @@ def check_encoding(database: Database) -> None:
     """Check that the database can hold every text; SQLite's can.
 
     Raises:
-        EncodingError: It is a PostgreSQL database of another encoding than UTF-8.
+        DatabaseError: It is a PostgreSQL database of another encoding than UTF-8.
     """
     if database.is_sqlite:
         return
@@ -267,7 +279,7 @@ def check_encoding(database: Database) -> None:
         server: Any = connection.connection.driver_connection
         info = server.info
     if (encoding := info.parameter_status("server_encoding")) != "UTF8":
-        raise EncodingError(
+        raise DatabaseError(
             f"{url_without_password(database.engine.url)}: the database has the encoding {encoding}, in which not "
             f"every text can be stored; make another with `createdb -h {info.host} -p {info.port} -U {info.user} "
             f"-E UTF8 -T template0 -l C.UTF-8 {info.dbname}_utf8`, and name it instead."

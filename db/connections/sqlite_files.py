@@ -74,11 +74,15 @@ def refusal(path: Path) -> str:
 
 
 def set_aside(path: Path) -> None:
-    """Rename what cannot be used as a database, in place of an earlier one; its log would damage a new file."""
+    """Rename what cannot be used as a database, in place of an earlier one, with its log, which would damage a new."""
+    aside = path.with_name(f"{path.stem}.unusable.db")
     for ending in ("-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
+        log = path.with_name(path.name + ending)
+        if log.exists():
+            log.replace(aside.with_name(aside.name + ending))
+        else:
+            aside.with_name(aside.name + ending).unlink(missing_ok=True)
     if path.exists():
-        aside = path.with_name(f"{path.stem}.unusable.db")
         if aside.is_dir():
             shutil.rmtree(aside)
         elif path.is_dir():

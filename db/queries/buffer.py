@@ -20,8 +20,8 @@ _MAX_ANCESTORS = 50
 MAX_SCORES = 5_000
 
 
-def bucket_grid(database: Database, run_id: str, max_steps: int = MAX_GRID_STEPS) -> list[BucketRow]:
-    """Return every bucket of about `max_steps` steps, evenly spread, in order of step and bucket."""
+def bucket_grid(database: Database, run_id: str, max_steps: int | None = MAX_GRID_STEPS) -> list[BucketRow]:
+    """Return every bucket of about `max_steps` steps, evenly spread, None for all, in order of step and bucket."""
     counts = models.bucket_counts
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
@@ -31,7 +31,7 @@ def bucket_grid(database: Database, run_id: str, max_steps: int = MAX_GRID_STEPS
         ).one()
         if last is None:
             return []
-        stride = max(1, math.ceil((last - first + 1) / max_steps))
+        stride = 1 if max_steps is None else max(1, math.ceil((last - first + 1) / max_steps))
         names = ("step", "bucket", "num_questions", "probability", "num_drawn", "overflow")
         query = select(*(counts.c[name] for name in names)).where(is_current).order_by(counts.c.step, counts.c.bucket)
         if stride > 1:

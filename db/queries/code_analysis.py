@@ -89,7 +89,7 @@ def rule_counts(database: Database, run_id: str) -> list[RuleCount]:
         return [RuleCount(*row) for row in connection.execute(query)]
 
 
-def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, limit: int = 50) -> list[RuleHit]:
+def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, limit: int | None = 50) -> list[RuleHit]:
     """Return trajectories that fit a rule, newest first; without a bit those with a Python block."""
     trajectories, texts = models.trajectories, models.trajectory_texts
     fits = trajectories.c.has_python_block if rule_bit is None else trajectories.c.code_rules.bitwise_and(rule_bit) != 0

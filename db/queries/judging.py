@@ -202,7 +202,7 @@ def list_verdicts(
     which: VerdictFilter = VerdictFilter.ALL,
     *,
     before: int | None = None,
-    limit: int = 50,
+    limit: int | None = 50,
 ) -> list[JudgedRow]:
     """Return a page of correct trajectories with their verdicts, newest first; `before` is the last row's key."""
     with database.read() as connection:

@@ -48,7 +48,7 @@ _WORD_INDEX_SETTINGS = {
 }
 
 
-class SearchError(InputError, ValueError):
+class SearchError(InputError):
     """A search that would take minutes; one sentence says what it may have."""
 
 

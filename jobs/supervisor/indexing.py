@@ -15,7 +15,7 @@ from db.connections.session import (
     Database,
     DatabaseError,
     concerns_database,
-    find_file,
+    file_inode,
     sqlite_path,
 )
 from db.connections.sqlite_files import set_aside
@@ -99,8 +99,8 @@ class DatabaseIndex:
             if self._known.keys() - ends.keys():
                 self._read_all_again()
             self._known = ends
-            self._file = find_file(self._url, self._runs_root)
-        elif find_file(self._url, self._runs_root) != self._file:
+            self._file = file_inode(self._url, self._runs_root)
+        elif file_inode(self._url, self._runs_root) != self._file:
             raise DamagedDatabaseError(
                 f"{self._database.engine.url.database}: another file is in the database's place."
             )

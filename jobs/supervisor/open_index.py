@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
 _LIST_SECONDS = 10.0
 """Time between two lists of the runs: another machine may start one, or resume one that had ended."""
+_MAX_CHECKED_BYTES = 256 * 2**20
+"""All pages of a larger file take long to read, beside a supervisor that writes to it."""
 _SETTLE_SECONDS = 20.0
 """The processes of a run with an outcome end within this time, by force if necessary."""
 
@@ -120,6 +122,7 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
 
     Raises:
         SupervisorRunningError: A supervisor writes to it.
+        ForeignDatabaseError: `database_url` names a database of another program.
     """
     if read_supervisor(runs_root) is not None:
         raise SupervisorRunningError(f"A supervisor runs for {runs_root}; end it first (Ctrl-C of `exgrpo up`).")
@@ -127,7 +130,9 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
         with closing(open_database(database_url, runs_root, upgrades=False)) as database:
             check_pages(database)
             reset(database)
-    except (DamagedDatabaseError, ForeignDatabaseError):
+    except (DamagedDatabaseError, ForeignDatabaseError) as error:
+        if database_url and isinstance(error, ForeignDatabaseError):
+            raise
         path = sqlite_path(database_url, runs_root)
         if path is None:
             raise
@@ -147,7 +152,8 @@ def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, 
         if path is not None and not os.access(path.parent, os.W_OK):
             return True, "SQLite, in a folder that cannot be written: commands and pages read the run directories"
         with closing(open_database(database_url, runs_root, upgrades=False)) as database:
-            check_pages(database)
+            if path is not None and path.stat().st_size <= _MAX_CHECKED_BYTES:
+                check_pages(database)
             return _describe_schema(database)
     except UNAVAILABLE_ERRORS as error:
         return False, first_line(error)

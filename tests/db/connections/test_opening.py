@@ -1,5 +1,6 @@
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -22,7 +23,7 @@ from db.connections.opening import (
     reset,
     upgrade,
 )
-from db.connections.session import EncodingError
+from db.connections.session import DatabaseError
 from db.ingest.annotations import add_note
 from db.queries.metrics import metric_series
 from db.queries.runs import list_notes, list_runs
@@ -30,7 +31,7 @@ from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from jobs.runs.control import RunStatus
-from jobs.supervisor.open_index import rebuild_index
+from jobs.supervisor.open_index import describe_database, rebuild_index
 from jobs.training.warm_start import SHIPPED_WEIGHTS
 from tests.db.conftest import create_postgres_database
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
@@ -93,9 +94,9 @@ def test_encoding_without_every_letter_is_refused_with_the_command_for_another(
     postgres_server, encoding, upgrades, tmp_path
 ):
     url = create_postgres_database(postgres_server, options=f"ENCODING '{encoding}' {ANY_LOCALE}")
-    with pytest.raises(EncodingError) as caught:
+    with pytest.raises(DatabaseError) as caught:
         open_database(url, tmp_path, upgrades=upgrades)
-    with pytest.raises(EncodingError):
+    with pytest.raises(DatabaseError):
         rebuild_index(tmp_path, url)
     program, *words = shlex.split(str(caught.value).split("`")[1])
     name = words[-1] = f"{words[-1]}_{upgrades}".lower()
@@ -127,6 +128,22 @@ def test_tables_of_another_program_are_neither_added_to_nor_dropped(postgres_ser
         with pytest.raises(ForeignDatabaseError):
             use()
     by_hand(url, "INSERT INTO runs VALUES ('still there')")
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+def test_file_of_another_program_that_a_url_names_is_left_as_it_is(journal, tmp_path):
+    path = tmp_path / "of another.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(f"PRAGMA journal_mode = {journal}")
+        other.execute("CREATE TABLE runs (name TEXT)")
+        files = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.suffix != ".db-shm"}
+        for use in (open_database, lambda url, root: rebuild_index(root, url)):
+            with pytest.raises(ForeignDatabaseError) as caught:
+                use(f"sqlite:///{path}", tmp_path / "runs")
+            assert "rebuild" not in str(caught.value)
+        assert not describe_database(f"sqlite:///{path}", tmp_path / "runs")[0]
+        assert {file: (tmp_path / file).read_bytes() for file in files} == files
+        assert not any(tmp_path.glob("*unusable*"))
 
 
 def test_pages_and_two_writers_share_two_connections_of_a_pooler(postgres_server, tmp_path):

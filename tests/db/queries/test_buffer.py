@@ -30,6 +30,7 @@ def test_buckets_are_listed_by_step_and_thinned_out_on_request(recorded_run):
     assert [(row.step, row.bucket) for row in rows] == [(s, b) for s in range(1, NUM_STEPS + 1) for b in (1, 2, 3)]
     assert (rows[3].num_questions, rows[3].probability, rows[3].num_drawn) == (3, 0.25, 1)
     assert {row.step for row in buffer.bucket_grid(database, recorded, max_steps=3)} == {4, 8, 10}
+    assert buffer.bucket_grid(database, recorded, max_steps=None) == rows
 
 
 def test_changes_are_recorded_in_the_order_in_which_they_happened(recorded_run):
