@@ -73,7 +73,7 @@ real: $(VENV)/.installed  ## The same with SmolLM2-135M on English word problems
 
 # Coverage is counted by the tests of exgrpo_core alone: it would make all others a fifth slower.
 # The environment of verl's tests is made at the same time; if it cannot be, test-verl says why.
-test: $(VENV)/.installed-dev $(VIEWER_VENV)/.installed tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
+test: $(VENV)/.installed-dev $(if $(ARGS),,$(VIEWER_VENV)/.installed) tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
 	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
 	$(if $(ARGS),true,$(PYTEST) -m 'not verl' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \

@@ -31,7 +31,7 @@ def _choices(run_ids: Sequence[str]) -> tuple[CurveView, list[OwnChart], str, Se
         own_charts.choose(charts)
         own_charts.show_views()
         curve_view.show_zoom(view)
-        data_table.export(lambda: whole_curves(run_ids), "curves", label="All steps")
+        data_table.export(lambda: whole_curves(run_ids), "curves", formats=data_table.WHOLE_FORMATS, label="All steps")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         by = st.segmented_control(
             "Curves of", [BY_RUN, BY_GROUP], default=BY_RUN, required=True, key="by", bind="query-params",

@@ -147,7 +147,7 @@ def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
 
 def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     series = metric_series(view.run_id, _KEYS)
-    buffer_over_steps.show_heatmap(ask(buffer.bucket_grid, view.run_id), algorithm, "heatmap")
+    buffer_over_steps.show_heatmap(view.run_id, algorithm, "heatmap")
     left, right = st.columns(2, gap="small")
     with left:
         buffer_over_steps.show_area(series, "buffer-area")

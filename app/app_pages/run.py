@@ -31,7 +31,7 @@ from app.queries.runs import (
     whole_curves,
     wrong_choices,
 )
-from db.queries import benchmarks, buffer, judging, metrics, runs
+from db.queries import benchmarks, judging, metrics, runs
 from db.queries.run_filter import RunFilter
 from db.rows.runs import RunRow
 from db.rows.spec_fields import UNREADABLE_KIND, algorithm_settings, benchmark_titles, may_replay
@@ -97,7 +97,10 @@ def _curves(row: RunRow) -> None:
         own_charts.choose(charts)
         own_charts.show_views()
         curve_view.show_zoom(view)
-        data_table.export(lambda: whole_curves([row.run_id]), f"curves-{row.run_id}", label="All steps")
+        data_table.export(
+            lambda: whole_curves([row.run_id]), f"curves-{row.run_id}", formats=data_table.WHOLE_FORMATS,
+            label="All steps",
+        )  # fmt: skip
     view = replace(view, axis_points=axis_points(row.run_id, view.axis))
     run_details.show_own(charts, series, view)
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
@@ -113,10 +116,7 @@ def _buffer(row: RunRow) -> None:
         return
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
-    grid = ask(buffer.bucket_grid, row.run_id)
-    buffer_over_steps.show_heatmap(
-        grid, algorithm_settings(spec), "heatmap", num_retired, lambda: ask(buffer.bucket_grid, row.run_id, 2**62)
-    )
+    buffer_over_steps.show_heatmap(row.run_id, algorithm_settings(spec), "heatmap", num_retired)
     buffer_over_steps.show_area(series, "buffer-area")
     st.page_link(
         "app_pages/selection_audit.py", label="What a replay changed: drawn against undrawn questions",

@@ -89,16 +89,16 @@ def _list(was_live: bool) -> None:
     if not rows:
         notice.show_empty("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
-    opened_group = None if group is None else run_groups.open_group(rows, group)
 
     def all_rows() -> list[RunRow]:
         return [row for row in ask(runs.list_runs, where, order=order, limit=None) if row.run_id not in deleted]
 
-    if group is not None and opened_group is None:
-        run_groups.show(rows, sum(num_runs.values()), group, all_rows)
-        return
-    if opened_group is not None:
-        _show_table(opened_group, f"{len(opened_group):,} runs of this group", columns, order, lambda: opened_group)
+    if group is not None:
+        if (opened_group := run_groups.open_group(rows, group)) is None:
+            run_groups.show(rows, sum(num_runs.values()), group, all_rows)
+            return
+        caption = f"{len(opened_group):,} runs of this group"
+        _show_table(opened_group, caption, columns, order, lambda: run_groups.members(all_rows(), group))
         return
     num_active, num_all = sum(num_runs.get(state, 0) for state in LIVE_STATES), sum(num_runs.values())
     _show_table(rows, f"{len(rows):,} of {num_all:,} runs, {num_active:,} active", columns, order, all_rows)
@@ -122,7 +122,7 @@ def _show_table(
         list_actions.show_delete(ticked)
         st.space("stretch")
         run_table.choose_columns(columns)
-        data_table.export(lambda: run_table.exported(all_rows(), columns), "runs")
+        data_table.export(lambda: run_table.exported(all_rows(), columns), "runs", formats=data_table.WHOLE_FORMATS)
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})
 

@@ -32,6 +32,7 @@ _HOST_PATTERN = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\
 _POLICY_VIOLATION = 1008
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 """Browsers leave them out, some proxies name them."""
+_KNOWN_PATHS = frozenset({*PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
 
 _FIXED_HEADERS = {
     "X-Frame-Options": "DENY",
@@ -101,9 +102,9 @@ class Gate:
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward an admitted request; Streamlit would answer unknown pages with one that stays white."""
         headers, path = Headers(scope=scope), scope["path"]
-        is_unknown = (path.rstrip("/") or "/") not in {*PATHS, *SIGN_IN_PATHS} and not path.startswith("/media/")
+        is_unknown = (path.rstrip("/") or "/") not in _KNOWN_PATHS and not path.startswith("/media/")
         if is_unknown and "text/html" in headers.get("accept", ""):
-            await _respond(send, 404, "text/html", _LOCKED_PAGE.format(text=_NO_SUCH_PAGE))
+            await _respond(send, 404, "text/html", _PAGE.format(text=_NO_SUCH_PAGE))
             return
         if self._settings.sign_in is not None and path == SIGN_OUT_PATH:
             await run_in_threadpool(self._settings.sign_in.end, _cookies(headers))
@@ -128,7 +129,7 @@ class Gate:
 
     def _locked_page(self, headers: Headers) -> str:
         sign_in = self._settings.sign_in
-        return _LOCKED_PAGE.format(text=_USE_THE_LINK if sign_in is None else sign_in.page(_cookies(headers)))
+        return _PAGE.format(text=_USE_THE_LINK if sign_in is None else sign_in.page(_cookies(headers)))
 
     async def _admit(self, scope: Scope, send: Send) -> None:
         """Set the cookie and forward to the same page without the token in its address.
@@ -231,7 +232,7 @@ def _is_foreign_fetch(headers: Headers) -> bool:
 def _address_without_token(scope: Scope) -> str:
     """Return the address relative to itself: a proxy may have taken a path away."""
     raw_path = scope.get("raw_path") or scope["path"].encode()
-    path = "./" + raw_path.decode("latin-1").rpartition("/")[2].lstrip("\\")
+    path = "./" + raw_path.decode("latin-1").rpartition("/")[2]
     pairs = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != TOKEN_PARAMETER]
     return f"{path}?{urlencode(pairs)}" if pairs else path
 
@@ -256,7 +257,7 @@ _STYLE = (
     "<style>:root{color-scheme:light dark}body{font:16px/1.6 system-ui,sans-serif;display:grid;min-height:90vh;"
     "place-items:center;margin:0}main{max-width:34rem;padding:2rem}h1{font-size:1.4rem}code{font-size:.9em}</style>"
 )
-_LOCKED_PAGE = (
+_PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>ExGRPO Workbench</title>"
     + _STYLE.replace("{", "{{").replace("}", "}}")
     + "<main>{text}</main></html>"

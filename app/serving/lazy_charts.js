@@ -31,14 +31,14 @@
   // for the frame that Streamlit waits for, and plotly needs a few more.
   const TURNS = 50;
   const prepare = async () => {
-    const button = document.createElement("button"), later = window.requestAnimationFrame;
+    const button = document.createElement("button"), nextFrame = window.requestAnimationFrame;
     button.addEventListener("click", () => {
       window.requestAnimationFrame = (draw) => draw(performance.now());
       for (const place of document.querySelectorAll(`${PLACES}:not([data-near])`)) {
         show(place);
         draws.get(place)?.();
       }
-      window.requestAnimationFrame = later;
+      window.requestAnimationFrame = nextFrame;
     });
     button.click();
     for (let turn = 0; turn < TURNS; turn++) await null;
@@ -48,7 +48,6 @@
   };
   addEventListener("beforeprint", prepare);
   matchMedia("print").addEventListener("change", ({matches}) => {
-    if (matches) prepare();
-    else document.querySelectorAll(".main-svg").forEach((svg) => svg.removeAttribute("viewBox"));
+    if (!matches) document.querySelectorAll(".main-svg").forEach((svg) => svg.removeAttribute("viewBox"));
   });
 })();

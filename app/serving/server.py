@@ -18,7 +18,7 @@ import uvicorn
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 
-from app import settings, theme
+from app import requests, settings, theme
 from app.formats import with_code
 from app.queries.answers import UnavailableError
 from app.serving import shell, streamlit_changes
@@ -45,8 +45,6 @@ def show_failure(error: Exception) -> bool:
     """
     detail = str(error).strip().splitlines()
     if isinstance(error, ModuleNotFoundError) and error.name:
-        from app import requests  # loads half of `jobs`, which the first page does without
-
         detail = [requests.describe_missing_package(error.name)]
     sentence = detail[0] if detail else type(error).__name__
     is_away = isinstance(error, UnavailableError)
@@ -98,10 +96,10 @@ def _serve(options: argparse.Namespace) -> None:
         SignInError: The sign-in file cannot be used.
     """
     host, runs_root = options.host, options.runs_root.absolute()
-    ended_file = runs_root / "workbench" / "signed-out"
-    sign_in = None if options.sign_in is None else read_sign_in(options.sign_in, ended_file)
     if not runs_root.is_dir():
         raise ServerError(f"runs root {runs_root}: expected a folder; create it or give another one.")
+    ended_file = runs_root / "workbench" / "signed-out"
+    sign_in = None if options.sign_in is None else read_sign_in(options.sign_in, ended_file)
     check_host(host, options.allow_remote)
     for name in options.allow_host:
         if "/" in name or name.count(":") == 1:  # an IPv6 address has more

@@ -51,9 +51,20 @@ class SignIn:
     _ended: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Read which sign-ins have ended."""
-        with contextlib.suppress(FileNotFoundError):
+        """Read which sign-ins have ended.
+
+        Raises:
+            SignInError: The file exists, but cannot be read.
+        """
+        try:
             self._ended.update(self.ended_file.read_text(encoding="ascii").split())
+        except FileNotFoundError:
+            pass
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "is not ASCII text"
+            raise SignInError(
+                f"{self.ended_file}: cannot be read ({why}), so that ended sign-ins would be valid again; repair it."
+            ) from None
 
     def claims(self, cookies: Mapping[str, str]) -> dict[str, Any]:
         """Return the provider's claims about the sender of these cookies, empty if they are not valid or have ended."""
@@ -106,7 +117,8 @@ def read_sign_in(path: Path, ended_file: Path) -> SignIn:
     """Read a sign-in file: Streamlit's `[auth]` section, and `[roles]` with lists under viewer, operator and admin.
 
     Raises:
-        SignInError: It cannot be read, others may read it, a field is wrong, or Authlib is not installed.
+        SignInError: It cannot be read, others may read it, a field is wrong, Authlib is not installed, or the file of
+            ended sign-ins cannot be read.
     """
     if importlib.util.find_spec("authlib") is None:
         raise SignInError("sign-in: Authlib is not installed; install the workbench with its extra `oidc`.")

@@ -125,7 +125,8 @@ def exported(monkeypatch):
         written.append(data_table.as_json(rows))
         return written[-1]
 
-    monkeypatch.setitem(data_table.FORMATS, "JSON", ("json", "application/json", write))
+    for formats in (data_table.FORMATS, data_table.WHOLE_FORMATS):
+        monkeypatch.setitem(formats, "JSON", ("json", "application/json", write))
 
     def rows_of(page: AppTest, key: str) -> list[dict[str, Any]]:
         page.session_state[f"export-{key}"] = True

@@ -198,8 +198,8 @@ def _hits(run_id: str, wanted: str) -> None:
         frame, f"rule-hits-{run_id}-{wanted}", "Trajectories that fit the rule, newest first", columns
     )
     data_table.export(
-        lambda: _hit_table(ask(code_analysis.list_rule_hits, run_id, bits, limit=2**31)).assign(**{"Run id": run_id}),
-        f"code-rule-{wanted}".lower(), "code-rule-hits",
+        lambda: _hit_table(ask(code_analysis.list_rule_hits, run_id, bits, limit=None)).assign(**{"Run id": run_id}),
+        f"code-rule-{wanted}".lower(), "code-rule-hits", formats=data_table.WHOLE_FORMATS,
     )  # fmt: skip
     if picked is not None:
         address_choice.open_trajectory(run_id, rows[picked].trajectory_id)

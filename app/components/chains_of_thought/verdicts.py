@@ -120,11 +120,11 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
     )  # fmt: skip
     with st.container(horizontal=True, gap="small"):
         data_table.export(
-            lambda: verdict_table(ask(judging.list_verdicts, run_id, judge_run_id, which, limit=2**31)).assign(
+            lambda: verdict_table(ask(judging.list_verdicts, run_id, judge_run_id, which, limit=None)).assign(
                 **{"Run id": run_id, "Judge's job": judge_run_id}
             ),
-            "verdicts",
-        )
+            "verdicts", formats=data_table.WHOLE_FORMATS,
+        )  # fmt: skip
         if len(rows) >= VERDICTS_PAGE_SIZE * pages.get(page_key, 1) and st.button(
             "Show more", icon=":material/expand_more:", key="more-verdicts", type="tertiary"
         ):

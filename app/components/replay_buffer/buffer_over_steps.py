@@ -1,6 +1,6 @@
 """The replay buffer over steps: its size, its buckets, ratios of replays, and whether replay narrows training."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,7 +12,9 @@ from app import theme
 from app.components.widgets import curve_view, data_table, figures
 from app.components.widgets.curve_view import WHOLE, CurveView, cut
 from app.components.widgets.curves import Series
+from app.queries.answers import ask
 from app.theme import Look
+from db.queries import buffer
 from db.rows.replays import ConcentrationPoint, DiversityPoint
 from db.rows.runs import BucketRow, MetricPoint
 from db.rows.spec_fields import bucket_meaning
@@ -92,14 +94,11 @@ def _quantile(ratios: Mapping[int, Sequence[float]], steps: Sequence[int], perce
     return np.array([np.percentile(ratios[step], percent) for step in steps], dtype=np.float32)
 
 
-def show_heatmap(
-    rows: Sequence[BucketRow], algorithm: Mapping[str, Any], key: str, num_retired: int = 0,
-    all_rows: Callable[[], Sequence[BucketRow]] | None = None,
-) -> str:  # fmt: skip
+def show_heatmap(run_id: str, algorithm: Mapping[str, Any], key: str, num_retired: int = 0) -> str:
     """Show buckets against steps, coloured by size or by draws; return the chosen quantity.
 
-    `num_retired` explains a buffer that never held a question because every solved question retired at once;
-    `all_rows` gives the rows of every step, for files.
+    `num_retired` explains a buffer that never held a question because every solved question retired at once. Files
+    have every step, the chart about `MAX_COLUMNS`.
     """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
@@ -109,9 +108,11 @@ def show_heatmap(
                 "Colour by", list(_QUANTITIES), default="questions", format_func=lambda name: _QUANTITIES[name][0],
                 required=True, key="buckets", bind="query-params", label_visibility="collapsed", width="content",
             )  # fmt: skip
-            figure = heatmap(rows, algorithm["rollouts_per_question"], chosen)
+            figure = heatmap(ask(buffer.bucket_grid, run_id), algorithm["rollouts_per_question"], chosen)
             if figure is not None:
-                data_table.export(lambda: [asdict(row) for row in (all_rows() if all_rows else rows)], "buckets", key)
+                data_table.export(
+                    lambda: [asdict(row) for row in ask(buffer.bucket_grid, run_id, None)], "buckets", key
+                )
         if figure is None:
             st.markdown(f":gray[{_why_empty(num_retired)}]")
         else:

@@ -74,14 +74,18 @@ def table(rows: Sequence[RunRow], name: str) -> pd.DataFrame:
 
 def open_group(rows: Sequence[RunRow], name: str) -> list[RunRow] | None:
     """Return the runs of the group in the address, under the button that leads back to all; None if none is open."""
-    value = st.query_params.get(OPENED)
-    if value is None:
+    if (value := st.query_params.get(OPENED)) is None:
         return None
     st.button(
         f"{name}: {literal(value)}", icon=":material/arrow_back:", key="run-groups-back", help="Back to all groups",
         on_click=_close,
     )  # fmt: skip
-    return _groups(rows, name).get(value, [])
+    return members(rows, name)
+
+
+def members(rows: Sequence[RunRow], name: str) -> list[RunRow]:
+    """Return those of the runs that are in the group in the address."""
+    return _groups(rows, name).get(st.query_params.get(OPENED, ""), [])
 
 
 def _groups(rows: Sequence[RunRow], name: str) -> dict[str, list[RunRow]]:

@@ -14,6 +14,7 @@ from db.queries import trajectory_list
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
 
 MAX_COUNT = 10_000
+MAX_WHOLE = 1_000
 ANY = "any"
 _FLAGS = {
     "outcome": ("Outcome", "is_correct", ("correct", "not correct")),
@@ -163,8 +164,9 @@ def show_table(rows: Sequence[SnippetRow], opened: int | None, where: Trajectory
         lambda row: address.put({"trajectory": str(rows[row].trajectory_id)}), _columns(), 15 if opened is None else 6,
     )  # fmt: skip
     data_table.export(
-        lambda: _exported(ask(trajectory_list.list_snippets, where, limit=MAX_COUNT, is_whole=True)), "trajectories",
-        note=f"All that fit with whole texts, of more than {MAX_COUNT:,} the newest; "
+        lambda: _exported(ask(trajectory_list.list_snippets, where, limit=MAX_WHOLE, is_whole=True)), "trajectories",
+        formats=data_table.WHOLE_FORMATS,
+        note=f"All that fit with whole texts, of more than {MAX_WHOLE:,} the newest; "
         "`exgrpo query trajectories RUN --whole --limit N --lines` prints more.",
     )  # fmt: skip
 

@@ -63,6 +63,9 @@ FORMATS: Formats = {
     "Markdown": ("md", "text/markdown", as_markdown),
     "LaTeX": ("tex", "application/x-tex", as_latex),
 }
+WHOLE_FORMATS: Formats = {name: FORMATS[name] for name in ("CSV", "JSON")}
+"""For tables of any length, which nobody sets in a document."""
+_WRITTEN = "export-written"
 
 
 def markdown(text: str) -> str:
@@ -102,7 +105,7 @@ def export(
     rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS,
     label: str = "Export", note: str = "",
 ) -> None:  # fmt: skip
-    """Show a menu of downloads of `rows` as files called `name`; nothing is written before it is opened.
+    """Show a menu of downloads of `rows` as files called `name`; nothing is written before it is opened, or twice.
 
     `rows` may be a function, which is called when the menu opens. The menus of a page need different keys; the default
     key is `name`. A table with a special layout passes `formats` that write it; `note` says what is left out. Files are
@@ -116,14 +119,24 @@ def export(
     if not menu.open:
         return
     table = rows() if callable(rows) else rows
+    of, was, files = st.session_state.get(_WRITTEN, (None, None, []))
+    if of != key or not _are_equal(was, table):
+        files = [write(table).encode() for _, _, write in formats.values()]
+        st.session_state[_WRITTEN] = key, table, files
     with menu, st.container(gap="xxsmall"):
         if note:
             st.caption(note)
-        for label, (ending, mime, written) in formats.items():
+        for (format_name, (ending, mime, _)), file in zip(formats.items(), files, strict=True):
             st.download_button(
-                label, written(table), file_name=f"{name}.{ending}", mime=mime, on_click="ignore", type="tertiary",
+                format_name, file, file_name=f"{name}.{ending}", mime=mime, on_click="ignore", type="tertiary",
                 key=f"export-{key}-{ending}",
             )  # fmt: skip
+
+
+def _are_equal(was: object, now: object) -> bool:
+    if isinstance(was, pd.DataFrame) and isinstance(now, pd.DataFrame):
+        return bool(was.equals(now))
+    return type(was) is type(now) and bool(was == now)
 
 
 def _plain(rows: Rows) -> pd.DataFrame:

@@ -18,9 +18,7 @@ HEIGHT = 250
 MAX_TICKED_STEPS = 12
 _SMALL = 1e-3
 _DOT = 6
-_AS_DRAWN = (
-    "The points as drawn, at most 300 a curve. All steps: the curves of Run or Compare, and `exgrpo query curves`."
-)
+_AS_DRAWN = "The points as drawn, not all steps; Run and Compare export all metrics."
 _IN_ORDER = {"traceorder": "normal"}
 _CONFIG = {
     "displaylogo": False,

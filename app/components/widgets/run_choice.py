@@ -15,6 +15,7 @@ from db.queries.runs import RunName
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 from db.rows.spec_fields import UNREADABLE_KIND, experience_ratio
+from exgrpo_core.errors import InputError
 
 MAX_COMPARED = 20
 PLACEHOLDER = "Choose a run, or type to find an older one"
@@ -28,14 +29,18 @@ def label_by(names: Mapping[str, str]) -> Callable[[str | None], str]:
 def find_run(typed: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:
     """Return the id of the run that was chosen or typed: one that is offered, an id, or the newest with those words.
 
-    If no run matches, show a message and return None.
+    If no run matches, or what was typed cannot be searched for, show a message and return None.
     """
     if typed in offered:
         return typed
     row = ask(runs.get_run, typed)
     if row is not None and row.kind == "train":
         return row.run_id
-    matches = training_names(typed, has_steps=has_steps) if typed.strip() else []
+    try:
+        matches = training_names(typed, has_steps=has_steps) if typed.strip() else []
+    except InputError as error:
+        st.toast(literal(str(error)))
+        return None
     if matches:
         return matches[0].run_id
     st.toast(f"No training run is called, or has in its name, method, data or tags: {literal(typed)}")

@@ -124,10 +124,15 @@ def test_older_runs_come_on_request_and_search_reaches_them_at_once(runs_root, o
     assert column(page, "Run") == [many[-1].name]
 
 
-def test_files_hold_every_run_that_matches_with_its_id_and_times(runs_root, open_page, exported):
+def test_files_hold_every_run_that_matches_with_its_id_and_times(runs_root, open_page, exported, monkeypatch):
     numbers = range(RUNS_PAGE_SIZE + 5)
     many = [replace(recorded.QUEUED, run_id=f"run-{n:04d}", name="same name, =1") for n in numbers]
     recorded.record(runs_root, *many)
+    monkeypatch.setattr(run_queries, "RUNS_PAGE_SIZE", 1)
+    monkeypatch.setattr(run_groups, "MAX_RUNS", 2)
+    page = open_page("runs", group="Method", of="Dr.GRPO")
+    assert len(column(page, "Run")) == 2
+    assert {row["Id"] for row in exported(page, "runs")} == {run.run_id for run in many}
     rows = exported(open_page("runs"), "runs")
     assert {row["Id"] for row in rows} == {run.run_id for run in many}
     assert {row["Run"] for row in rows} == {"same name, =1"}

@@ -89,3 +89,6 @@ def test_a_run_that_is_not_there_leaves_the_choice_as_it_was(open_page):
     type_in(opened.selectbox(key="run-choice"), "*nowhere*")
     assert opened.query_params["run"] == played.FINISHED.run_id
     assert r"\*nowhere\*" in opened.toast[0].value
+    type_in(opened.selectbox(key="run-choice"), "many words " * 100)
+    assert not opened.exception
+    assert "at most" in opened.toast[0].value

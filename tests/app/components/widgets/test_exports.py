@@ -132,3 +132,28 @@ def test_closed_menu_holds_nothing_and_an_open_one_a_button_a_format():
     opened.run()
     assert not opened.exception
     assert [button.label for button in opened.download_button] == list(FORMATS)
+
+
+def page_of_a_table():
+    import pandas as pd
+    import streamlit as st
+
+    from app.components.widgets import data_table
+
+    def write(rows) -> str:
+        st.session_state.num_written = st.session_state.get("num_written", 0) + 1
+        return data_table.as_json(rows)
+
+    rows = [{"a": st.session_state.get("value", 1), "b": None, "c": float("nan"), "d": ["x", "y"]}]
+    data_table.export(lambda: pd.DataFrame(rows), "numbers", formats={"JSON": ("json", "application/json", write)})
+
+
+def test_refresh_below_an_open_menu_writes_only_other_rows_again():
+    page = AppTest.from_function(page_of_a_table)
+    page.session_state["export-numbers"] = True
+    page.run().run()
+    assert page.session_state["num_written"] == 1
+    page.session_state["value"] = 2
+    page.run().run()
+    assert not page.exception
+    assert page.session_state["num_written"] == 2
