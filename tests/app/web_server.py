@@ -55,14 +55,13 @@ def start(
     runs_root: Path,
     *options: str,
     token: str | None = None,
-    before: tuple[str, ...] = (),
     python: Path | str = sys.executable,
     **variables: str,
 ) -> ServedWorkbench:
-    """Start the server; `before` comes before the command, to change what it runs in."""
+    """Start the server."""
     environment = {**os.environ, **({"EXGRPO_TOKEN": token} if token else {}), **variables}
     process = subprocess.Popen(
-        [*before, python, "-P", "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options],
+        [python, "-P", "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options],
         cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     lines: queue.Queue[str] = queue.Queue()
