@@ -152,6 +152,13 @@ def test_a_wrong_sign_in_file_and_one_that_others_may_read_are_refused(tmp_path,
         read_sign_in(path, tmp_path / "ended")
 
 
+def test_ended_sign_ins_that_cannot_be_read_are_a_refusal(tmp_path):
+    path = write(tmp_path / "sign-in.toml", 1)
+    (tmp_path / "ended").mkdir()
+    with pytest.raises(SignInError):
+        read_sign_in(path, tmp_path / "ended")
+
+
 @pytest.fixture(scope="module")
 def provider():
     started = OidcProvider()
