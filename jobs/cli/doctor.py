@@ -201,7 +201,7 @@ def check_runs_root(runs_root: Path) -> Check:
             file.flush()
     except OSError as error:
         remedy = remedy_of(error, folder) or "choose another folder"
-        advice = f"{remedy.capitalize()}: --runs-root or EXGRPO_RUNS_ROOT."
+        advice = f"{remedy[0].upper()}{remedy[1:]}: --runs-root or EXGRPO_RUNS_ROOT."
         return Check("runs root", CheckResult.FAILURE, f"{folder}: {cause_of(error, folder)}", advice)
     if unreadable := list_unreadable(runs_root):
         detail = "; ".join(f"{runs_root / name}: {why}" for name, why in unreadable.items())

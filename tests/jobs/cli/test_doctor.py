@@ -172,7 +172,7 @@ def test_a_machine_without_space_fails_and_one_without_pytorch_is_a_viewer(tmp_p
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
     assert doctor.check_disk(tmp_path).result is CheckResult.FAILURE
     found = doctor.check_runs_root(tmp_path / "runs")
-    assert (found.result, str(tmp_path) in found.detail and "free some space" in found.advice) == (
+    assert (found.result, str(tmp_path) in found.detail and "free some space" in found.advice.lower()) == (
         CheckResult.FAILURE,
         True,
     )
