@@ -26,8 +26,8 @@ from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
 from app.serving.sign_in import read_sign_in
 from app.serving.streamlit_changes import ChangedChartScript
 from db import DATABASE_URL_VARIABLE
-from exgrpo_core.durable_files import keep_private
 from exgrpo_core.errors import UserError
+from exgrpo_core.process_setup import keep_private, settle_user
 
 LOG = "streamlit.error_util"
 """The log to which Streamlit writes the traceback of a failed page, before it asks what to show."""
@@ -212,6 +212,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sign-in", type=Path, help="file with an OpenID provider and roles; see docs/sign-in.md")
     options = parser.parse_args(arguments)
     keep_private()
+    settle_user()
     try:
         _serve(options)
     except UserError as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from exgrpo_core.durable_files import keep_private
+from exgrpo_core.process_setup import keep_private, settle_user
 from jobs.cli.options import FriendlyGroup, command_group
 
 COMMANDS = {
@@ -124,4 +124,5 @@ def _no_options() -> None:
 def main() -> None:
     """Run the command that the command line names; the files that it makes are its user's alone."""
     keep_private()
+    settle_user()
     app()

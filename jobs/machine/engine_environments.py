@@ -44,7 +44,7 @@ for name in sys.argv[1:]:
 print(json.dumps(versions))
 """
 _DISTRIBUTION = "exgrpo-workbench"
-_EXTRA = re.compile(r"""^([\w.-]+).*;\s*extra == ["'](\w+)["']""")
+_EXTRA = re.compile(r"""^([\w.-]+).*;\s*extra == ["']([\w-]+)["']""")
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;#]+)")
 
 
@@ -81,7 +81,7 @@ def describe_missing_package(module: str) -> str:
     if package not in extras:
         return f"{package} is not installed; install {_DISTRIBUTION} again."
     return (
-        f"This needs {package}, which the viewer leaves out: pip install '{_DISTRIBUTION}[{extras[package]}]', or "
+        f"This needs {package}, which is not installed: pip install '{_DISTRIBUTION}[{extras[package]}]', or "
         "`make install` in a clone."
     )
 

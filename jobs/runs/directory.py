@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 WORKBENCH_FOLDER = "workbench"
 SUPERVISOR_LOCK = "supervisor.lock"
 SUPERVISOR_FILE = "supervisor.json"
-_NO_RUNS = frozenset({WORKBENCH_FOLDER, "lost+found"})
-"""Folders of a runs root that are no runs; the second is a file system's own."""
+_LOST_FOUND = "lost+found"  # a file system's own
+_NO_RUNS = frozenset({WORKBENCH_FOLDER, _LOST_FOUND})
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 _STARTUP_BYTES = 1 << 16
 """Space for the log, the heartbeat, the outcome and the first events of an attempt."""
@@ -367,7 +367,7 @@ def unreadable_below(folder: Path) -> dict[Path, str]:
         for error in errors
         if not isinstance(error, FileNotFoundError)
     }
-    return {path: why for path, why in unreadable.items() if path.name not in _NO_RUNS}
+    return {path: why for path, why in unreadable.items() if path.name != _LOST_FOUND}
 
 
 def _paths_of_runs(runs_root: Path) -> list[Path]:

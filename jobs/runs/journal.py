@@ -89,10 +89,8 @@ class Journal:
 
     def append(self, kind: JournalKind, run_id: str, **data: object) -> JournalEntry:
         """Write one entry and return it once it is on disk."""
-        at, by = (
-            datetime.now(UTC).isoformat(timespec="milliseconds"),
-            _actor.get() or f"{getpass.getuser()} on this machine",
-        )
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        by = _actor.get() or f"{getpass.getuser()} on this machine"
         entry = JournalEntry(at, kind, run_id, dict(data), by)
         record = {"at": at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data, "by": by}
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,17 +119,15 @@ class Journal:
 
     def find_damage(self) -> list[Fault]:
         """Return each line that is damaged; lines that are gone are not missed."""
+        name = f"{WORKBENCH_FOLDER}/{JOURNAL_FILE}"
         try:
             with open_plain(self.path) as file:
                 lines = file.read().split(b"\n")[:-1]
         except FileNotFoundError:
             return []
         except OSError as error:
-            return [
-                Fault(FaultKind.UNREADABLE, f"{WORKBENCH_FOLDER}/{JOURNAL_FILE}", details=error.strerror or str(error))
-            ]
+            return [Fault(FaultKind.UNREADABLE, name, details=error.strerror or str(error))]
         starts = accumulate((len(line) + 1 for line in lines), initial=0)
-        name = f"{WORKBENCH_FOLDER}/{JOURNAL_FILE}"
         return [
             Fault(FaultKind.DAMAGED_LINE, name, (start,))
             for start, line in zip(starts, lines, strict=False)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from db import DATABASE_URL_VARIABLE
-from exgrpo_core.durable_files import keep_private, log_in_utc
+from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
 from jobs.alerts.watch import watch_from_environment
 from jobs.launchers.local import LocalLauncher
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
@@ -41,6 +41,7 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
     parser.add_argument("--until-idle", action="store_true", help="end when nothing runs and nothing waits")
     options = parser.parse_args(arguments)
     keep_private()
+    settle_user()
     log_in_utc()
     ends: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.durable_files import cause_of, is_disk_full, keep_private, log_in_utc
+from exgrpo_core.durable_files import cause_of, is_disk_full
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
+from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
 from jobs.machine.process_memory import gc_paused, keep_freed_memory
 from jobs.preflight.local_sources import with_model_source
@@ -130,6 +131,7 @@ def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_
     """Run one attempt and return the exit code: 0 for an expected end, 1 for a failure, 3 if another worker has it."""
     log_in_utc()
     keep_private()
+    settle_user()
     run, attempt = RunDirectory(Path(arguments[0])), int(arguments[1])
     attempt_path = run.attempt_path(attempt)
     lock = FileLock(attempt_path / LOCK_FILE)
