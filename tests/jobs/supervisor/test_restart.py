@@ -43,8 +43,8 @@ def end(process: subprocess.Popen, number: int = signal.SIGKILL) -> int:
 
 @pytest.fixture
 def orphaned(bench: Bench) -> str:
-    """A run of 400 steps whose supervisor was killed."""
-    run_id = bench.submit(toy_spec(400))
+    """A run of 4,000 steps whose supervisor was killed."""
+    run_id = bench.submit(toy_spec(4_000))
     first = start_supervisor(bench.runs_root)
     bench.wait_for_step(run_id, 3)
     end(first)
@@ -205,7 +205,11 @@ def test_worker_of_an_earlier_boot_is_gone_even_if_its_pid_lives(bench: Bench):
 
 
 def test_a_copied_folder_of_a_living_run_ends_nothing_of_the_original(bench: Bench, orphaned):
+    worker = bench.worker_pid(orphaned)
+    # A file that the worker renames meanwhile could not be copied.
+    os.kill(worker, signal.SIGSTOP)
     shutil.copytree(bench.run_of(orphaned).path, bench.runs_root / "copy")
+    os.kill(worker, signal.SIGCONT)
     bench.run_of("copy").request_stop()
     bench.start(grace_seconds=0.0, term_seconds=0.0)
     bench.look_until("copy", RunStatus.LOST, RunStatus.STOPPED)
