@@ -19,6 +19,7 @@ TOKEN = "a-token-of-my-own-choice"
 RUN = "run?run=run-finished"
 CURVE = ".js-plotly-plot .scatterlayer path"
 BANNER = "#connection-lost"
+ABORTED = "net::ERR_ABORTED"
 MBIT = 1
 OTHER_SETTINGS = """
 server.baseUrlPath = "other"
@@ -110,9 +111,6 @@ def is_open(port):
     except ConnectionRefusedError:
         return False
     return True
-
-
-ABORTED = "net::ERR_ABORTED"
 
 
 @pytest.mark.parametrize("path", ["/", "/lab/workbench/"])
