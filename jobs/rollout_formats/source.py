@@ -1,0 +1,244 @@
+"""What an importer of a format gets: a sample to recognise it by, and the files, of which each row is read once."""
+
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exgrpo_core.bounded_json import open_plain, parse_json
+from exgrpo_core.errors import UserError
+from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
+
+Row = dict[str, Any]
+
+MAX_LINE_BYTES = 64 << 20
+PART_SIZE = 256
+"""Trajectories of one part of a step, which is what memory holds at once."""
+_MAX_FILES = 100_000
+_HEAD_BYTES = 64 << 10
+_NUM_SAMPLE_ROWS = 8
+_MAX_KEPT = 20
+_NUMBER = re.compile(r"(\d+)")
+
+
+class SourceChangedError(UserError):
+    """A file that was read has another beginning now; all of the source is read again."""
+
+
+@dataclass(slots=True)
+class BadRows:
+    """Counts the rows that could not be read; the first `_MAX_KEPT` are kept as sentences with file and line."""
+
+    num: int = 0
+    sentences: list[str] = field(default_factory=list)
+
+    def add(self, file: Path, line: int, reason: str) -> None:
+        """Count one; `line` is 0 where the whole file is meant."""
+        self.num += 1
+        if len(self.sentences) < _MAX_KEPT:
+            where = f"{file.name}, line {line}" if line else file.name
+            self.sentences.append(f"{where}: {reason}")
+
+
+def list_files(path: Path) -> list[Path]:
+    """Return the files at or below a path, `2.jsonl` before `10.jsonl`; hidden ones are left out.
+
+    Raises:
+        OSError: The path is missing or cannot be read.
+    """
+    if not path.is_dir():
+        path.stat()
+        return [path]
+    files = list(islice(_walk(path), _MAX_FILES))
+    return sorted(files, key=lambda file: natural_order(file.relative_to(path).as_posix()))
+
+
+def _walk(path: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(folder, name) for name in names if not name.startswith("."))
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """Return a sort key that compares the numbers in a name as numbers."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _NUMBER.split(name) if part]
+
+
+class Sample:
+    """The names and the first rows of a path, by which formats recognise their own."""
+
+    def __init__(self, path: Path) -> None:
+        """List the files.
+
+        Raises:
+            OSError: The path is missing or cannot be read.
+        """
+        self.path = path
+        self.files = list_files(path)
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes of the first file that is not empty."""
+        for file in self.files:
+            with open_plain(file) as opened:
+                if head := opened.read(_HEAD_BYTES):
+                    return head
+        return b""
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The first JSON objects of the first file that has some, one a line, or the first rows of a Parquet file."""
+        return next((rows for file in self.files[:_NUM_SAMPLE_ROWS] if (rows := _first_rows(file))), [])
+
+    @property
+    def fields(self) -> set[str]:
+        """The names of fields that all rows of the sample have."""
+        return set.intersection(*map(set, self.rows)) if self.rows else set()
+
+
+def _first_rows(file: Path) -> list[Row]:
+    try:
+        if file.suffix == ".parquet":
+            rows: list[Row] = next(pq.ParquetFile(file).iter_batches(_NUM_SAMPLE_ROWS), pa.table({})).to_pylist()
+            return rows
+        with open_plain(file) as opened:
+            lines = [opened.readline(MAX_LINE_BYTES) for _ in range(_NUM_SAMPLE_ROWS)]
+    except (OSError, ValueError, pa.ArrowException):
+        return []
+    return [row for line in lines if isinstance(row := _parsed(line), dict)]
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return parse_json(line)
+    except ValueError:
+        return None
+
+
+class RolloutSource:
+    """The files of one path; each row is handed out once, also over several calls while the files grow.
+
+    `positions` has how far each file was read, by its name below the path: a byte of JSON lines, else what the format
+    counts (rows of Parquet). It can be kept in a file and given to a later source of the same path.
+    """
+
+    def __init__(self, path: Path, positions: dict[str, list[int]] | None = None, bad: BadRows | None = None) -> None:
+        self.path = path
+        self.bad = bad or BadRows()
+        self.positions = positions or {}
+
+    def files(self, *suffixes: str) -> list[Path]:
+        """Return the files with these endings, all without any, as `list_files` does."""
+        return [file for file in list_files(self.path) if not suffixes or file.suffix in suffixes]
+
+    def position(self, file: Path) -> int:
+        """Return how far a file was read, 0 for one that is new."""
+        return self.positions.get(self._name(file), [0])[0]
+
+    def advance(self, file: Path, position: int, num_rows: int = 0) -> None:
+        """Keep how far a file has been read, and the number of its last line."""
+        self.positions[self._name(file)] = [position, num_rows]
+
+    def json_rows(self, file: Path) -> Iterator[tuple[int, Row]]:
+        """Yield the new JSON objects of a file, one a line, each with the number of its line; others are bad rows.
+
+        A last line without its end is left for later, unless it is whole.
+
+        Raises:
+            SourceChangedError: The file is shorter than what was read of it.
+        """
+        position, number = self.positions.get(self._name(file), [0, 0])
+        with open_plain(file) as opened:
+            if opened.seek(0, os.SEEK_END) < position:
+                raise SourceChangedError(f"{file}: was written anew.")
+            opened.seek(position)
+            while line := opened.readline(MAX_LINE_BYTES):
+                row = _parsed(line)
+                if row is None and not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
+                    return
+                number += 1
+                position += len(line)
+                self.advance(file, position, number)
+                if isinstance(row, dict):
+                    yield number, row
+                elif line.strip():
+                    self.bad.add(file, number, "expected a JSON object in one line.")
+
+    def parquet_rows(self, file: Path) -> Iterator[tuple[int, Row]]:
+        """Yield the rows of a Parquet file that was not read before; one that is not whole yet is left for later.
+
+        Raises:
+            SourceChangedError: The file has another number of rows than when it was read.
+        """
+        known = self.position(file)
+        try:
+            opened = pq.ParquetFile(file)
+        except (OSError, pa.ArrowException):
+            return
+        num_rows = opened.metadata.num_rows
+        if known:
+            if known != num_rows:
+                raise SourceChangedError(f"{file}: was written anew.")
+            return
+        number = 0
+        for batch in opened.iter_batches(PART_SIZE):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+        self.advance(file, num_rows)
+
+    def _name(self, file: Path) -> str:
+        return file.relative_to(self.path).as_posix()
+
+
+def in_parts(trajectories: Iterable[tuple[int, RecordedTrajectory]]) -> Iterator[RecordedStep]:
+    """Yield trajectories, each with its step, as steps of at most `PART_SIZE` in their order."""
+    part: list[RecordedTrajectory] = []
+    current = 0
+    for step, trajectory in trajectories:
+        if part and (step != current or len(part) == PART_SIZE):
+            yield RecordedStep(current, tuple(part))
+            part = []
+        current = step
+        part.append(trajectory)
+    if part:
+        yield RecordedStep(current, tuple(part))
+
+
+def text_of(row: Row, name: str) -> str:
+    """Return a field that must be a text.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(value := row.get(name), str):
+        raise ValueError(f"{name}: expected a text, got {str(value)[:40]!r}.")
+    return value
+
+
+def number_of(row: Row, name: str) -> float | None:
+    """Return a field that must be a number, None where it is absent.
+
+    Raises:
+        ValueError: It is something else, or not finite.
+    """
+    if (value := row.get(name)) is None:
+        return None
+    if isinstance(value, bool | int | float) and math.isfinite(value):
+        return float(value)
+    raise ValueError(f"{name}: expected a number, got {str(value)[:40]!r}.")
+
+
+def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | None]:
+    """Return the fields with one value each that are not among the known ones."""
+    left_out = {*known}
+    plain = (str, int, float, bool)
+    return {name: value for name, value in row.items() if name not in left_out and isinstance(value, plain)}
