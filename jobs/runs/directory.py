@@ -1,21 +1,18 @@
 """One run's folder and the paths of its files, from which all else about the run follows."""
 
 import contextlib
-import json
 import logging
 import os
 import re
-import secrets
-import shutil
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_plain, seal, unseal
+from exgrpo_core.bounded_json import UnreadableFileError, read_plain, unseal
 from exgrpo_core.durable_files import sync, write_whole
 from exgrpo_core.errors import InputError
+from exgrpo_core.run_files.run_folder import create_run_folder, make_run_id
 from jobs.specs.any_job import JobSpec, load_any_spec
 from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
@@ -41,11 +38,6 @@ class RunDirectoryError(InputError, ValueError):
 
 class AttemptClaimedError(RunDirectoryError):
     """Another process has claimed this attempt."""
-
-
-def make_run_id(now: datetime) -> str:
-    """Return a new id: the UTC time to the second and six random hexadecimal digits."""
-    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
 def check_run_id(run_id: str) -> str:
@@ -117,35 +109,13 @@ class RunDirectory:
         Raises:
             RunDirectoryError: A run of this id exists already.
         """
-        now = datetime.now(UTC)
-        run_id = check_run_id(run_id if run_id is not None else make_run_id(now))
-        info = {
-            "run_id": run_id,
-            "name": spec.name,
-            "created_at": now.isoformat(timespec="milliseconds"),
-            "parent_run_id": parent_run_id,
-            "branched_from_step": branched_from_step,
-        }
-        unfinished = Path(runs_root) / f".creating-{run_id}"
-        shutil.rmtree(unfinished, ignore_errors=True)
+        run_id = check_run_id(run_id if run_id is not None else make_run_id(datetime.now(UTC)))
+        content = dump_spec(spec, Path(runs_root).resolve() / run_id).encode()
         try:
-            unfinished.mkdir(parents=True, mode=0o700)
-            for name in ("attempts", "buffer", "checkpoints", "control"):
-                (unfinished / name).mkdir(parents=True)
-            content = dump_spec(spec, unfinished.resolve().with_name(run_id)).encode()
-            write_whole(unfinished / "spec.json", content)
-            sealed = seal(json.dumps(info | {"spec_crc": crc32(content)}, indent=2).encode())
-            write_whole(unfinished / "run.json", sealed + b"\n")
-        except OSError:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
-        try:
-            unfinished.rename(Path(runs_root) / run_id)
-        except OSError:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            path = create_run_folder(runs_root, run_id, spec.name, content, (parent_run_id, branched_from_step))
+        except FileExistsError:
             raise RunDirectoryError(f"{runs_root}: run {run_id} exists already; choose another id.") from None
-        sync(Path(runs_root))
-        return cls(Path(runs_root) / run_id)
+        return cls(path)
 
     @classmethod
     def open(cls, runs_root: Path, run_id: str) -> "RunDirectory":

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from db.connections.opening import open_database
 from db.queries.runs import list_runs
 from exgrpo_core.bounded_json import seal
+from exgrpo_core.run_files.event_lines import encode_event
 from jobs.actions.verification import verify_root
 from jobs.cli.main import app
-from jobs.recording.event_codec import encode_event
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory

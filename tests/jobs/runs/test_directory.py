@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from exgrpo_core.run_files.run_folder import make_run_id
 from jobs.runs.directory import (
     AttemptClaimedError,
     RunDirectory,
     RunDirectoryError,
     list_run_directories,
-    make_run_id,
 )
 from jobs.specs.train import TrainSpec
 
