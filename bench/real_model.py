@@ -37,11 +37,11 @@ from bench.other_rollouts import decode_by_llama_cpp
 from bench.real_model_contender import PROMPT_TOKENS, RESULT, ROLLOUTS, make_questions, open_policy
 from bench.report import Figure, report
 from bench.shapes import NO_TOKEN, generate_by_transformers
+from exgrpo_core.process_memory import keep_freed_memory
 from jobs.engines.embedded.decoder_weights import linear, pack_matrix
 from jobs.engines.embedded.model import PolicyModel, generate
 from jobs.engines.embedded.sampling import Sampler
 from jobs.machine.hardware import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
-from jobs.machine.process_memory import keep_freed_memory
 
 TARGETS = {
     "float32/step_over_floor": "<= 1.15",

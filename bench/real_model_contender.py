@@ -30,6 +30,7 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.process_memory import keep_freed_memory
 from exgrpo_core.types import Experience, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.engines.embedded import backend, kv_cache, model, packing
 from jobs.engines.embedded.engine import EmbeddedEngine
@@ -37,7 +38,6 @@ from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.packing import PrefixTree, build_prefix_tree
 from jobs.engines.embedded.update import OptimSettings
 from jobs.grading.reward_function import Response
-from jobs.machine.process_memory import keep_freed_memory
 from jobs.preflight.model_shapes import ModelShape
 
 SHAPE = ModelShape(576, 1536, 30, 9, 3, vocabulary=49_152, is_tied=True, context=8192)

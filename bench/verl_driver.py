@@ -25,8 +25,8 @@ import numpy as np
 from bench.report import report
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.process_memory import gc_paused
 from exgrpo_core.types import Question, Trajectory
-from jobs.machine.process_memory import gc_paused
 from tests.verl_on_cpu import VARIABLES
 
 PROMPT_TOKENS = 100

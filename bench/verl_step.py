@@ -32,7 +32,7 @@ from tests.verl_on_cpu import VARIABLES, on_cpu
 
 if TYPE_CHECKING:
     from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
-    from jobs.engines.verl_ray.session import WorkbenchVerlEngine
+    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
 
 BLOCK = 4
 """Steps of one kind before the next kind's."""

@@ -13,6 +13,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from exgrpo_core.verl_plugin.settings import AGENT_NAME
 
 MAX_SEED = 2**31
+register_loop = register
+"""Decorates a loop that extends this one: its name, as prompts and verl's configuration have it."""
 
 
 def rollout_seed(sampling_key: str, session_id: int) -> int:

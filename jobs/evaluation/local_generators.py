@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from exgrpo_core.types import Int32Array
+from exgrpo_core.verl_plugin.settings import NO_STATISTICS
 from jobs.engines.embedded.model import PolicyModel, decode_texts, generate
 from jobs.engines.embedded.sampling import Sampler
 from jobs.evaluation.generation import (
@@ -18,7 +19,7 @@ from jobs.evaluation.generation import (
     num_asked,
     repeat_greedy,
 )
-from jobs.machine.engine_environments import NO_STATISTICS, VLLM_VARIABLES
+from jobs.machine.engine_environments import VLLM_VARIABLES
 from jobs.runs.control import TrainingError
 from jobs.specs.base import numpy_seed
 from jobs.specs.evaluation import EvalSpec

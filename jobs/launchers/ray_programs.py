@@ -20,7 +20,7 @@ import ray
 from ray._private.state import available_resources_per_node  # as verl 0.9.1 does; Ray has no public function
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from jobs.specs.verl import CLUSTER_VARIABLE
+from exgrpo_core.verl_plugin.settings import CLUSTER_VARIABLE
 
 ANSWER_SECONDS = 40.0
 LEAVE_SECONDS = 5.0

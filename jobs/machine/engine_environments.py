@@ -13,14 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from exgrpo_core.errors import UserError
+from exgrpo_core.verl_plugin.settings import NO_STATISTICS
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 VERL_PYTHON_VARIABLE = "EXGRPO_VERL_PYTHON"
 VERL_ENVIRONMENT = ".venv-verl"
 VLLM_ENVIRONMENT = ".venv-verl-vllm"
 """The environment of `make test-verl-vllm`: verl with vLLM's build for the CPU."""
-NO_STATISTICS = "VLLM_NO_USAGE_STATS"
-"""Environment variable without which vLLM reports its use to its makers."""
 VLLM_VARIABLES = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", NO_STATISTICS: "1"}
 """What vLLM's build for the CPU reads before it is imported: GiB of the cache, threads that may move, no statistics."""
 VLLM_LOOP = "eval vllm"

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
 from jobs.engines.verl_ray.overrides_from_spec import (
     ENGINE_OVERRIDES,
     READ,
@@ -27,13 +28,12 @@ from jobs.preflight.memory_estimate import estimate_memory, known_gpu_bytes, tra
 from jobs.preflight.model_shapes import check_split, model_shape
 from jobs.specs.any_job import local_gpus, loop_name
 from jobs.specs.train import SpecError, TrainSpec
-from jobs.specs.verl import EXTERNAL_MODULES_VARIABLE
 
 _OFFLOAD = "offload=true"
 """An override that moves training state out of a GPU's memory."""
 RL_CONFIG = "ppo_trainer"
 """Name of verl's configuration for reinforcement learning."""
-CHECK_MODULE = "jobs.engines.verl_ray.config_check"
+CHECK_MODULE = "exgrpo_core.verl_plugin.config_check"
 UNNAMED_RUN = Path("RUN")
 """Placeholder for the run directory of a run that does not exist yet."""
 _CHECK_SECONDS = 120.0

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from exgrpo_core.verl_plugin.settings import CLUSTER_VARIABLE
 from jobs.specs.base import Positive, Spec
 from jobs.specs.mistakes import SpecError
 
@@ -15,11 +16,6 @@ RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"
 """Environment variable with the token of a Ray cluster; it is never part of a specification."""
 TEXT_AGENT_NAME = "exgrpo_text"
 """verl's name of the agent loop that decodes responses."""
-CLUSTER_VARIABLE = "RAY_ADDRESS"
-"""Set by Ray in jobs that were submitted to a cluster; where it is set, a run joins that cluster."""
-
-EXTERNAL_MODULES_VARIABLE = "VERL_USE_EXTERNAL_MODULES"
-"""verl's own: modules that `import verl` loads, such as one that registers another platform than NVIDIA's."""
 CPUS_PER_GPU = 3
 """CPUs that verl requests from Ray with each GPU; without them it waits for ever."""
 OTHER_CPUS = 12

@@ -50,7 +50,7 @@ def run_training(
     _prepare_environment()
     from ray.exceptions import RayError
 
-    from jobs.engines.verl_ray.session import open_verl_loggers
+    from exgrpo_core.verl_plugin.session import open_verl_loggers
 
     try:
         data = open_data(spec, control.stop_requested)
@@ -91,8 +91,8 @@ def open_components(spec: TrainSpec, run: RunDirectory) -> Iterator[RunComponent
 def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
     """Return verl's configuration of this run."""
     # verl reads its platform from the environment when it is imported.
+    from exgrpo_core.verl_plugin.session import compose_config
     from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
-    from jobs.engines.verl_ray.session import compose_config
 
     checked = with_checked_reward_model(spec)
     return compose_config([*ENGINE_OVERRIDES, *verl_overrides(checked, run.path, data.model_source)])
@@ -103,7 +103,8 @@ def _open(
     spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks: BenchmarkReader
 ) -> Iterator[RunComponents]:
     from exgrpo_core.verl_plugin.questions import find_end_tokens
-    from jobs.engines.verl_ray.session import WorkbenchVerlEngine, open_trainer
+    from exgrpo_core.verl_plugin.session import open_trainer
+    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
 
     refuse_odd_files(data.model_source)
     # A job that was submitted to a cluster got its variables there.

@@ -16,9 +16,9 @@ from typing import Any
 from exgrpo_core.durable_files import cause_of, is_disk_full
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
+from exgrpo_core.process_memory import gc_paused, keep_freed_memory
 from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
-from jobs.machine.process_memory import gc_paused, keep_freed_memory
 from jobs.preflight.local_sources import with_model_source
 from jobs.recording.loggers import open_recorder
 from jobs.recording.recorder import RunRecorder

@@ -103,6 +103,7 @@ def test_the_tree_keeps_every_contract(cache):
         ("exgrpo_core/types.py", "import exgrpo_core.state", "Layers of the core"),
         ("jobs/runs/control.py", "def look():\n    import jobs.runs.state", "No circles"),
         ("exgrpo_core/config.py", "import pydantic", "The core knows no UI"),
+        ("jobs/training/verl_sft.py", "def train():\n    import verl.trainer", "Only the plug-in touches verl"),
         ("exgrpo_core/experience_management/__init__.py", "import torch", "Experience management and the core's seams"),
         ("jobs/specs/train.py", "def plan():\n    import transformers", "The UI process and specifications"),
         ("app/components/__init__.py", "import exgrpo_core.policy_optimization.objective", "The UI process"),

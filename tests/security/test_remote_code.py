@@ -166,7 +166,7 @@ def test_verl_is_given_the_reward_model_that_was_checked_and_none_that_has_code(
     monkeypatch.setattr(verl_composition, "snapshot_download", lambda _source: str(model))
     # verl itself is not needed: the settings that it would get are looked at.
     settings_alone = SimpleNamespace(compose_config=list)
-    monkeypatch.setitem(sys.modules, "jobs.engines.verl_ray.session", settings_alone)
+    monkeypatch.setitem(sys.modules, "exgrpo_core.verl_plugin.session", settings_alone)
     reward_model = RewardModelSpec(source="someone/scorer" if is_downloaded else str(model))
     spec = load_preset("paper-wildchat-if").model_copy(update={"reward_model": reward_model})
     run, data = SimpleNamespace(path=tmp_path), SimpleNamespace(model_source=str(model))

@@ -11,6 +11,7 @@ from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.process_memory import FreedMemory
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.engines.embedded.model import (
     GeneratedResponse,
@@ -25,7 +26,6 @@ from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.embedded.state_files import restore_engine, save_engine
 from jobs.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
 from jobs.grading.reward_function import Response, RewardFunction, Verdict
-from jobs.machine.process_memory import FreedMemory
 
 
 class EmbeddedEngine:

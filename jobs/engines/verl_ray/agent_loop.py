@@ -8,18 +8,16 @@ there by then, so Python's collector is as usual from here on.
 from functools import cache
 from typing import Any
 
-from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, register
-
-from exgrpo_core.verl_plugin.agent_loop import PromptTokensLoop
+from exgrpo_core.process_memory import collect_as_usual
+from exgrpo_core.verl_plugin.agent_loop import PromptTokensLoop, register_loop
 from jobs.engines.tokenizer import load_tokenizer, response_texts
-from jobs.machine.process_memory import collect_as_usual
 from jobs.specs.verl import TEXT_AGENT_NAME
 
 # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
 _load_once = cache(load_tokenizer)
 
 
-@register(TEXT_AGENT_NAME)
+@register_loop(TEXT_AGENT_NAME)
 class TextLoop(PromptTokensLoop):
     """One request to the generating servers, and the text of the answer."""
 
@@ -27,7 +25,7 @@ class TextLoop(PromptTokensLoop):
         super().__init__(**verl)
         self._tokenizer = _load_once(trainer_config.config.actor_rollout_ref.model.path)
 
-    async def run(self, sampling_params: dict[str, Any], **prompt: Any) -> AgentLoopOutput:
+    async def run(self, sampling_params: dict[str, Any], **prompt: Any) -> Any:
         """Generate one response and decode it."""
         output = await super().run(sampling_params, **prompt)
         ends = map(int, prompt["end_token_ids"])

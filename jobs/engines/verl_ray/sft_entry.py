@@ -3,8 +3,8 @@
 import signal
 import sys
 
+from exgrpo_core.process_memory import gc_paused
 from jobs.launchers.end_with_starter import end_with_starter
-from jobs.machine.process_memory import gc_paused
 
 
 def main(overrides: list[str]) -> None:
@@ -17,16 +17,10 @@ def main(overrides: list[str]) -> None:
 
 def _train(overrides: list[str]) -> None:
     with gc_paused():
-        from hydra import compose, initialize_config_module
-        from verl.trainer.sft_trainer import run_sft
-        from verl.utils.device import auto_set_device
-
+        from exgrpo_core.verl_plugin.programs import train_sft
         from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG
 
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose(SFT_CONFIG, overrides=overrides)
-    auto_set_device(config)
-    run_sft(config)
+    train_sft(SFT_CONFIG, overrides)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,10 @@
 """
 
 import shutil
-from pathlib import Path
 
 from transformers import AutoModelForCausalLM
-from verl.model_merger.__main__ import main as merge_shards
-from verl.model_merger.base_model_merger import parse_args
 
+from exgrpo_core.verl_plugin.programs import merge_shards
 from jobs.engines.embedded.lora import merge_adapters
 
 _ADAPTERS_FOLDER = "lora_adapter"
@@ -18,8 +16,7 @@ _ADAPTERS_FOLDER = "lora_adapter"
 
 def main() -> None:
     """Write the model that the command line names."""
-    merge_shards()
-    folder = Path(parse_args().target_dir)
+    folder = merge_shards()
     adapters = folder / _ADAPTERS_FOLDER
     if adapters.is_dir():
         base = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", trust_remote_code=False)

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.machine.hardware import Gpu
 from jobs.preflight import machine_fit, memory_estimate
@@ -18,7 +19,6 @@ from jobs.preflight.resolution import resolve
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
-from jobs.specs.verl import EXTERNAL_MODULES_VARIABLE
 
 GIB = 1024**3
 

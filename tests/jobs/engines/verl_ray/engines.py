@@ -13,7 +13,7 @@ from tests.jobs.engines.tiny_models import END, build_model, tiny_tokenizer
 from tests.verl_on_cpu import on_cpu
 
 if TYPE_CHECKING:
-    from jobs.engines.verl_ray.session import WorkbenchVerlEngine
+    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
 
 REWARD_FILE = Path(__file__).parent / "even_reward.py"
 LEARNING_RATE = 2e-3
@@ -59,8 +59,9 @@ def open_engine(
     with warnings.catch_warnings():
         # verl and Ray warn of libraries that are not there and of what they themselves will change.
         warnings.simplefilter("ignore")
+        from exgrpo_core.verl_plugin.session import compose_config, open_trainer
+        from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
         from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
-        from jobs.engines.verl_ray.session import WorkbenchVerlEngine, compose_config, open_trainer
 
         spec = tiny_spec(save_tiny_model(folder / "model", architecture), num_ranks, **changes)
         words = [*ENGINE_OVERRIDES, *verl_overrides(spec, folder / "run")]

@@ -22,7 +22,7 @@ from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, pres
 from tests.conftest import REPOSITORY
 from tests.verl_on_cpu import on_cpu
 
-config_check = pytest.importorskip("jobs.engines.verl_ray.config_check", reason="needs the verl environment")
+config_check = pytest.importorskip("exgrpo_core.verl_plugin.config_check", reason="needs the verl environment")
 pytestmark = pytest.mark.verl
 
 RUN = Path("/runs/20260101-a run")
@@ -195,7 +195,7 @@ def paths(config: dict, prefix: str = ""):
 
 
 def test_the_program_reads_and_writes_json():
-    program = [sys.executable, "-m", "jobs.engines.verl_ray.config_check"]
+    program = [sys.executable, "-m", "exgrpo_core.verl_plugin.config_check"]
     words = json.dumps(["actor_rollout_ref.rollout.name=vllm", "trainer.nodes=2"]).encode()
     found = json.loads(subprocess.run(program, input=words, capture_output=True, check=True).stdout)
     assert "trainer.nodes" in found["problem"]

@@ -11,8 +11,8 @@ from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.process_memory import NEW_OBJECTS
 from exgrpo_core.state import ExGRPOState
-from jobs.machine.process_memory import NEW_OBJECTS
 from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.jobs.engines.contract import PolicyEngineContract, stored, training_rows
 from tests.jobs.engines.embedded.engines import CONFIG, SMALL, make_engine, make_questions

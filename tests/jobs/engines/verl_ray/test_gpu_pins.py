@@ -94,8 +94,9 @@ def test_forward_of_the_embedded_engine_traces_on_a_fake_gpu(monkeypatch):
 
 
 def test_a_worker_starts_scores_and_learns_with_the_settings_of_gpus(tmp_path):
+    from exgrpo_core.verl_plugin.session import compose_config, open_trainer
+    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
     from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
-    from jobs.engines.verl_ray.session import WorkbenchVerlEngine, compose_config, open_trainer
 
     spec = tiny_spec(save_tiny_model(tmp_path / "model"), 1)
     spec = apply_settings(spec, ["model.device=cuda", "verl.attention=sdpa"])

@@ -17,8 +17,8 @@ def read(tmp_path):
     warnings.simplefilter("ignore")
     from verl.utils.config import omega_conf_to_dataclass
 
+    from exgrpo_core.verl_plugin.session import compose_config
     from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
-    from jobs.engines.verl_ray.session import compose_config
 
     def read(*changes: str) -> dict:
         spec = apply_settings(tiny_spec(save_tiny_model(tmp_path / "model"), 1), ["model.device=cuda", *changes])

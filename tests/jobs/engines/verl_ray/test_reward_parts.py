@@ -16,7 +16,7 @@ SHORTNESS = "tests.jobs.training.outside_rewards:shortness"
 
 def test_each_rollout_gets_the_weighted_sum_of_verls_reward_and_the_parts():
     from exgrpo_core.verl_plugin.engine import Rollout
-    from jobs.engines.verl_ray.session import WorkbenchVerlEngine
+    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
 
     engine = WorkbenchVerlEngine.__new__(WorkbenchVerlEngine)
     empty = np.empty(0, dtype=np.float32)

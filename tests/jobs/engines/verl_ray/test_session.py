@@ -25,7 +25,7 @@ def config(monkeypatch, tmp_path):
     def compose(*words):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from jobs.engines.verl_ray.session import compose_config
+            from exgrpo_core.verl_plugin.session import compose_config
 
             return compose_config([*verl_overrides(tiny_spec(tmp_path, 1), tmp_path / "run"), *words])
 
@@ -33,7 +33,7 @@ def config(monkeypatch, tmp_path):
 
 
 def test_verls_own_loggers_get_the_metrics_and_its_console_is_left_to_the_log(config, tmp_path):
-    from jobs.engines.verl_ray.session import open_verl_loggers
+    from exgrpo_core.verl_plugin.session import open_verl_loggers
 
     assert open_verl_loggers(config()) == []
     (logger,) = open_verl_loggers(config("trainer.logger=[console,file]"))
@@ -45,7 +45,7 @@ def test_verls_own_loggers_get_the_metrics_and_its_console_is_left_to_the_log(co
 
 @pytest.mark.parametrize("name", ["nowhere", "wandb"])
 def test_logger_that_verl_does_not_know_or_that_is_not_installed_is_refused_by_name(config, monkeypatch, name):
-    from jobs.engines.verl_ray.session import open_verl_loggers
+    from exgrpo_core.verl_plugin.session import open_verl_loggers
 
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(EngineError, match=name):
@@ -55,7 +55,7 @@ def test_logger_that_verl_does_not_know_or_that_is_not_installed_is_refused_by_n
 def test_verl_has_the_expected_version_and_loaded_the_plugin(monkeypatch):
     import verl
 
-    from jobs.engines.verl_ray import session
+    from exgrpo_core.verl_plugin import session
 
     session.check_verl()
     monkeypatch.setattr(verl, "__version__", "0.1")
@@ -74,7 +74,7 @@ warnings.simplefilter("ignore")
 import ray
 from verl.utils.config import omega_conf_to_dataclass
 from exgrpo_core.verl_plugin.registration import job_name
-from jobs.engines.verl_ray.session import compose_config, ray_session
+from exgrpo_core.verl_plugin.session import compose_config, ray_session
 
 config = compose_config(json.loads(sys.argv[1]))
 with ray_session(config, {"NCCL_SOCKET_IFNAME": "lo"}):

@@ -1,6 +1,6 @@
 """Composes verl's configuration with overrides, in the interpreter of verl's environment.
 
-`python -m jobs.engines.verl_ray.config_check [NAME]` reads a JSON list of KEY=VALUE overrides of verl's configuration
+`python -m exgrpo_core.verl_plugin.config_check [NAME]` reads a JSON list of KEY=VALUE overrides of verl's configuration
 of that name, and writes a JSON object: `problem`, a sentence on a setting that verl does not have or "", and `config`,
 verl's whole configuration with the settings in it. verl itself is not imported: that takes seconds.
 """

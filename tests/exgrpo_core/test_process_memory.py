@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from jobs.machine.process_memory import NEW_OBJECTS, collect_as_usual, collect_rarely, gc_paused
+from exgrpo_core.process_memory import NEW_OBJECTS, collect_as_usual, collect_rarely, gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def printed(program: str, *words: str) -> list[int]:
 PROGRAM = """
 import resource
 import torch
-from jobs.machine.process_memory import keep_freed_memory
+from exgrpo_core.process_memory import keep_freed_memory
 
 def num_faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -74,7 +74,7 @@ import ctypes
 import os
 import sys
 import torch
-from jobs.machine.process_memory import keep_freed_memory
+from exgrpo_core.process_memory import keep_freed_memory
 
 os.environ.update(setting.split("=") for setting in sys.argv[1:])
 keep_freed_memory()
@@ -98,7 +98,7 @@ def test_code_of_products_of_other_shapes_does_not_fill_memory():
 
 FREED = """
 import torch
-from jobs.machine.process_memory import FreedMemory, keep_freed_memory
+from exgrpo_core.process_memory import FreedMemory, keep_freed_memory
 
 def num_bytes():
     with open("/proc/self/statm") as file:
