@@ -1,1 +1,103 @@
-"""Rollouts of any loop: their types, and the recorder that writes them into a run directory. No torch, no server."""
+"""Recording from a loop of one's own, into a run folder that every page of the workbench opens.
+
+    from exgrpo_core import recording
+
+    run = recording.start("my run", {"lr": 1e-6})
+    run.log(step, {"loss": 0.3}, trajectories=[{"prompt": "1 + 1?", "response": "2", "reward": 1.0}])
+    run.finish()
+
+No torch, no server, no thread. `init`, `log` and `finish` are the names of W&B.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from exgrpo_core.durable_files import explain
+from exgrpo_core.errors import UserError
+from exgrpo_core.recording.lines import as_plain
+from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
+from exgrpo_core.recording.run import Run
+from exgrpo_core.recording.run_attempt import newest_attempt, open_attempt
+
+__all__ = ["Message", "RecordedStep", "RecordedTrajectory", "Run", "finish", "init", "log", "reopen", "start"]
+RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
+_current: list[Run] = []
+
+
+class CannotRecordError(UserError):
+    """The run's folder cannot be written; one sentence says why."""
+
+
+def start(
+    name: str,
+    config: Mapping[str, Any] | None = None,
+    folder: str | Path | None = None,
+    *,
+    run_id: str | None = None,
+    rank: int | None = None,
+    num_ranks: int | None = None,
+) -> Run:
+    """Make the folder of a run and return its recorder.
+
+    Args:
+        name: What people call the run.
+        config: The settings of the loop; values that JSON cannot hold become texts.
+        folder: The folder of all runs; by default `EXGRPO_RUNS_ROOT`, else `runs`.
+        run_id: The name of the run's folder. If it is there, its next attempt is recorded: what earlier ones recorded
+            from its first step on is then marked as superseded. Several ranks need it.
+        rank: Which process of several this is; each has a file of its own. By default `RANK`, else 0.
+        num_ranks: How many there are, by default `WORLD_SIZE`, else 1.
+
+    Raises:
+        InputError: The name or id cannot be a run's.
+        CannotRecordError: The folder cannot be written.
+    """
+    root = Path(folder if folder is not None else os.environ.get(RUNS_ROOT_VARIABLE) or "runs")
+    number = int(os.environ.get("RANK") or 0) if rank is None else rank
+    count = int(os.environ.get("WORLD_SIZE") or 1) if num_ranks is None else num_ranks
+    spec = {"kind": "recorded", "name": name, "config": as_plain(config or {})}
+    try:
+        run = Run(open_attempt(root, spec, run_id, number, max(count, number + 1)))
+    except OSError as error:
+        raise CannotRecordError(f"{root}: {explain(error, root)}.") from None
+    _current[:] = [run]
+    return run
+
+
+def reopen(path: str | Path) -> Run:
+    """Return the recorder of a recorded run of one process, to append to what it has; nothing is superseded.
+
+    Raises:
+        InputError: It is no recorded run, or another process records in it.
+        CannotRecordError: The folder cannot be written.
+    """
+    try:
+        return Run(newest_attempt(Path(path)))
+    except OSError as error:
+        raise CannotRecordError(f"{path}: {explain(error, path)}.") from None
+
+
+def init(
+    project: str | None = None,
+    name: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    dir: str | Path | None = None,
+    id: str | None = None,
+) -> Run:
+    """Start a run as `wandb.init` does; its name is `name`, else the project's."""
+    return start(name or project or "run", config, dir, run_id=id)
+
+
+def log(data: Mapping[str, Any], step: int | None = None, trajectories: Iterable[object] = ()) -> None:
+    """Record metrics in the run that was started last, as `wandb.log` does; without a run nothing happens."""
+    for run in _current:
+        run.log(data, trajectories=trajectories, step=step)
+
+
+def finish() -> None:
+    """End the run that was started last."""
+    for run in _current:
+        run.finish()
+    _current.clear()

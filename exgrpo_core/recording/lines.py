@@ -1,0 +1,125 @@
+"""The lines of a recording: one JSON object a line, checksummed; `docs/recording.md` describes them.
+
+Values of tokens are texts: base64 of little-endian int32 or float32. A list of numbers is read as well.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from exgrpo_core.recording.conversations import as_document, from_document
+from exgrpo_core.recording.rows import RecordedTrajectory
+
+FILE_PREFIX = "rollouts-"
+"""Beginning of the names of recordings in an attempt's folder: `rollouts-RANK-of-RANKS.jsonl`."""
+_TOKEN_VALUES = {"token_ids": "<i4", "log_probs": "<f4", "entropies": "<f4"}
+_OPTIONAL = {
+    field.name: field.default
+    for field in fields(RecordedTrajectory)
+    if field.name not in {"messages", "extra", *_TOKEN_VALUES}
+}
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "reward": (int, float),
+    "advantage": (int, float),
+    "num_tokens": int,
+    "is_truncated": bool,
+}
+
+
+def recording_path(attempt_path: Path, rank: int, num_ranks: int) -> Path:
+    """Return the file in which a rank records."""
+    return attempt_path / f"{FILE_PREFIX}{rank:04d}-of-{num_ranks:04d}.jsonl"
+
+
+def trajectory_fields(trajectory: RecordedTrajectory) -> dict[str, Any]:
+    """Return what a line says of a trajectory; facts that are not known are left out."""
+    given: dict[str, Any] = {"messages": as_document(trajectory.messages)}
+    given |= {name: value for name in _OPTIONAL if (value := getattr(trajectory, name)) is not None}
+    for name, kind in _TOKEN_VALUES.items():
+        values = getattr(trajectory, name)
+        if values is not None:
+            given[name] = base64.b64encode(_as_array(values, kind).tobytes()).decode()
+    return given | ({"extra": dict(trajectory.extra)} if trajectory.extra else {})
+
+
+def parse_trajectory(line: Mapping[str, Any]) -> RecordedTrajectory:
+    """Return the trajectory of a line, with its token values as arrays.
+
+    Raises:
+        ValueError: A field is of another type; names it.
+    """
+    try:
+        messages = from_document(line["messages"])
+        "".join(text for message in messages for text in (message.role, message.text, message.kind, message.tool))
+    except (KeyError, TypeError):
+        raise ValueError("messages: expected a list of messages, each with role and text") from None
+    values = {name: _checked(name, line[name]) for name in _OPTIONAL if line.get(name) is not None}
+    values |= {name: token_values(line, name) for name in _TOKEN_VALUES}
+    extra = line.get("extra") or {}
+    if not isinstance(extra, dict):
+        raise ValueError("extra: expected a mapping")
+    return RecordedTrajectory(messages, **values, extra=extra)
+
+
+def token_values(line: Mapping[str, Any], name: str) -> npt.NDArray[Any] | None:
+    """Return a value of each generated token, None where the line has none.
+
+    Raises:
+        ValueError: It is neither a list of numbers nor base64.
+    """
+    values = line.get(name)
+    if values is None:
+        return None
+    try:
+        if isinstance(values, str):
+            return np.frombuffer(base64.b64decode(values, validate=True), dtype=_TOKEN_VALUES[name])
+        return np.array([float(value) for value in values]).astype(_TOKEN_VALUES[name])
+    except (TypeError, ValueError, OverflowError, binascii.Error):
+        raise ValueError(f"{name}: expected numbers, or their bytes in base64") from None
+
+
+def _checked(name: str, value: object) -> Any:  # noqa: ANN401 - as the field is typed
+    kind = _TYPES.get(name, str)
+    if name in {"reward", "advantage"} and isinstance(value, str):  # NaN and infinities are written as texts
+        return float(value)
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise ValueError(f"{name}: expected another type, got {str(value)[:40]!r}")
+    return float(value) if isinstance(value, int | float) and name in {"reward", "advantage"} else value
+
+
+def _as_array(values: Sequence[float], kind: str) -> npt.NDArray[Any]:
+    """Return numbers of a list, array or tensor, which may be on a GPU."""
+    given: Any = values
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        given = (given.float() if kind.startswith("<f") else given).numpy()
+    return np.asarray(given).astype(kind)
+
+
+def as_number(value: Any) -> float | None:  # noqa: ANN401 - numbers of any library
+    """Return a number of Python, numpy or torch as a float, None of anything else."""
+    if isinstance(value, str | bytes | bytearray) or value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None
+    return number
+
+
+def as_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a value that JSON can hold: what else there is becomes a number or a text."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): as_plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [as_plain(item) for item in value]
+    number = as_number(value)
+    return str(value) if number is None else number

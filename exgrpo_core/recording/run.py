@@ -1,0 +1,216 @@
+"""The recorder of a loop: what it is given is appended to a run folder at once, by the loop's own thread."""
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from exgrpo_core.durable_files import explain
+from exgrpo_core.errors import first_line
+from exgrpo_core.recording.given import as_trajectory
+from exgrpo_core.recording.lines import as_number, as_plain, recording_path, trajectory_fields
+from exgrpo_core.recording.run_attempt import Attempt
+from exgrpo_core.run_files.event_lines import encode_event
+
+logger = logging.getLogger(__name__)
+
+MAX_STEP = 2**31 - 1
+NOT_FINISHED = "Its program ended without finish()."
+
+
+class Run:
+    """Records one run. After the start no call raises: what cannot be written is said once, counted and left out.
+
+    Lines are appended by one system call each time, so forks may record too, into the same file. What was recorded
+    survives a kill of the program at once, and a crash of the machine once `flush` returned.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        """Open the file of this process's rank in an attempt.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        self._attempt = attempt
+        self._file = os.open(
+            recording_path(attempt.path, attempt.rank, attempt.num_ranks),
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
+            0o600,
+        )
+        self._writer = threading.Lock()
+        self._pid = os.getpid()
+        self._step = 0
+        self._num_given = 0
+        self._num_lost = 0
+        self._num_lost_trajectories = 0
+        self._why = ""
+        self._is_torn = os.fstat(self._file).st_size > 0  # a kill may have left half a line
+        self._is_over = False
+        _open_runs.add(self)
+        atexit.register(self._end_at_exit)
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self._attempt.path.parents[1]
+
+    @property
+    def run_id(self) -> str:
+        """The run folder's name."""
+        return self.path.name
+
+    @property
+    def num_lost(self) -> int:
+        """How many lines could not be written so far and are not yet counted in the file."""
+        return self._num_lost
+
+    def log(
+        self,
+        first: int | Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        trajectories: Iterable[object] = (),
+        *,
+        step: int | None = None,
+    ) -> list[str]:
+        """Record metrics and trajectories of a step and return an id of each, for `annotate`, "" of one that is lost.
+
+        Args:
+            first: The step, by default the next one; or, as W&B has it, the metrics.
+            metrics: Numbers by name; mappings in it become names such as `reward/format`.
+            trajectories: Texts, mappings or `RecordedTrajectory`s, as `as_trajectory` takes them.
+            step: The step, where it is not first.
+        """
+        try:
+            given = first if isinstance(first, Mapping) else metrics
+            number = first if step is None and not isinstance(first, Mapping) else step
+            return self._log(number, given or {}, trajectories)
+        except Exception as error:  # noqa: BLE001 - whatever a loop hands over must not end it
+            self._lose(1, 0, error)
+            return []
+
+    def annotate(self, step: int, trajectory_id: str, **facts: Any) -> None:  # noqa: ANN401 - any fact
+        """Record what is learned later of a trajectory: `reward`, `verdict`, `is_valid`, `advantage`, or a column."""
+        try:
+            known = {name: as_plain(value) for name, value in facts.items()}
+            self._append([self._line("annotation", step, {"id": trajectory_id, "facts": known})], 0)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._lose(1, 0, error)
+
+    def flush(self) -> None:
+        """Return once everything that could be written is on disk."""
+        with contextlib.suppress(OSError):
+            os.fsync(self._file)
+
+    def finish(self, status: str = "finished", reason: str = "") -> None:
+        """End the run: `finished`, `failed` or `stopped`; a second call changes nothing, nor one of a fork."""
+        if self._is_over or os.getpid() != self._pid:
+            return
+        self._is_over = True
+        atexit.unregister(self._end_at_exit)
+        if self._num_lost:
+            self._append([], 0)
+        self.flush()
+        try:
+            self._attempt.end(status, reason)
+        except OSError as error:
+            logger.warning("%s: how the run ended is not recorded: %s.", self.path, explain(error, self.path))
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.finish()
+        else:
+            self.finish("failed", f"{type(error).__name__}: {first_line(error)}")
+
+    def _end_at_exit(self) -> None:
+        self.finish("stopped", NOT_FINISHED)
+
+    def _log(self, step: int | None, metrics: Mapping[str, Any], trajectories: Iterable[object]) -> list[str]:
+        number = self._step + 1 if step is None else int(step)
+        if not 0 <= number <= MAX_STEP:
+            raise ValueError(f"step: expected 0 to {MAX_STEP:,}, got {number}")
+        self._step = number
+        numbers = dict(_numbers(metrics))
+        lines = [self._line("metrics", number, {"metrics": numbers})] if numbers else []
+        ids = []
+        for given in trajectories:
+            self._num_given += 1
+            name = f"{self._attempt.rank}.{os.getpid():x}.{self._num_given}"
+            try:
+                lines.append(self._line("trajectory", number, {"id": name} | trajectory_fields(as_trajectory(given))))
+                ids.append(name)
+            except Exception as error:  # noqa: BLE001 - the others of the step are recorded
+                ids.append("")
+                self._lose(1, 1, error)
+        self._append(lines, sum(map(bool, ids)))
+        return ids
+
+    def _line(self, kind: str, step: int, fields: Mapping[str, Any]) -> bytes:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return encode_event({"kind": kind, "step": step, "at": at, **fields})
+
+    def _append(self, lines: list[bytes], num_trajectories: int) -> None:
+        """Append lines, before them a line on what was lost."""
+        with self._writer:
+            num_lost, num_lost_trajectories = self._num_lost, self._num_lost_trajectories
+            if num_lost:
+                fields = {"num_lines": num_lost, "num_trajectories": num_lost_trajectories, "reason": self._why}
+                lines = [self._line("lost", self._step, fields), *lines]
+            if not lines:
+                return
+            content = memoryview((b"\n" if self._is_torn else b"") + b"".join(lines))
+            try:
+                while content:
+                    content = content[os.write(self._file, content) :]
+                    self._is_torn = bool(content)
+            except OSError as error:
+                self._lose(len(lines) - bool(num_lost), num_trajectories, error)
+                return
+            self._num_lost -= num_lost
+            self._num_lost_trajectories -= num_lost_trajectories
+
+    def _lose(self, num_lines: int, num_trajectories: int, error: Exception) -> None:
+        """Count lines that are not recorded, and say why the first time."""
+        why = (
+            explain(error, self.path) if isinstance(error, OSError) else f"{type(error).__name__}: {first_line(error)}"
+        )
+        if not self._why:
+            logger.warning("%s: not all is recorded: %s. What is left out is counted in the file.", self.path, why)
+        self._why = why
+        self._num_lost += num_lines
+        self._num_lost_trajectories += num_trajectories
+
+    def _in_fork(self) -> None:
+        """Leave the lock of the run to the parent, and take no lock that one of its threads held."""
+        self._writer = threading.Lock()
+        self._attempt.release()
+
+
+def _numbers(metrics: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, float]]:
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{prefix}{name}/")
+        elif (number := as_number(value)) is not None:
+            yield f"{prefix}{name}", number
+
+
+_open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    for run in _open_runs:
+        run._in_fork()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

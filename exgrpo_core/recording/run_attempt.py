@@ -1,0 +1,149 @@
+"""The attempt of a run folder into which a loop records: one a start, several ranks in one, locked while it lives."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exgrpo_core.bounded_json import seal
+from exgrpo_core.durable_files import reserve, sync, write_whole
+from exgrpo_core.errors import InputError
+from exgrpo_core.recording.lines import recording_path
+from exgrpo_core.run_files.run_folder import create_run_folder, make_run_id
+
+MAX_NAME = 80
+LOCK_FILE = "lock"
+"""Holds the id of the machine's boot, so that a reader knows whether it would see the lock."""
+OUTCOME_FILE = "outcome.json"
+_OUTCOME_BYTES = 4096
+_WAIT_SECONDS = 60.0
+"""So long the first rank may take to make the folder."""
+_POLL_SECONDS = 0.05
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
+
+
+def this_boot() -> str:
+    """Return the id of this machine's boot, "" where the system does not say."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A rank's part in an attempt; the first rank holds the lock and writes how it ended."""
+
+    path: Path
+    rank: int
+    num_ranks: int
+    _lock: int | None = None
+
+    def take(self) -> "Attempt":
+        """Take the lock and reserve the space of the outcome, as the first rank.
+
+        Raises:
+            InputError: Another process records here.
+            OSError: The files cannot be written.
+        """
+        if self.rank:
+            return self
+        self._lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise InputError(f"{self.path}: another process records here; end it, or start another run.") from None
+        except OSError:
+            pass  # a file system without locks: a reader goes by the growth of the files
+        os.ftruncate(self._lock, 0)
+        os.write(self._lock, this_boot().encode())
+        with contextlib.suppress(OSError):
+            reserve(self.path / OUTCOME_FILE, _OUTCOME_BYTES)
+        return self
+
+    def end(self, status: str, reason: str) -> None:
+        """Write how the attempt ended, as the first rank, and release the lock.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if self.rank:
+            return
+        record = {"status": status, "reason": reason, "at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        try:
+            write_whole(self.path / OUTCOME_FILE, seal(json.dumps(record).encode()))
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Release the lock of this process."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def open_attempt(folder: Path, spec: dict[str, object], run_id: str | None, rank: int, num_ranks: int) -> Attempt:
+    """Return a new attempt of a new run, or of the run that is there already; of later ranks the first rank's.
+
+    Raises:
+        InputError: The name or id cannot be a run's, or the first rank made no attempt.
+        OSError: The folder cannot be written.
+    """
+    name = str(spec["name"])
+    if not 1 <= len(name) <= MAX_NAME or "\0" in name:
+        raise InputError(f"name: expected 1 to {MAX_NAME} characters, got {len(name)}.")
+    if run_id is not None and _RUN_ID.fullmatch(run_id) is None:
+        raise InputError(f"run_id: expected letters, digits and . _ + -, at most 80, got {run_id[:80]!r}.")
+    if rank:
+        if run_id is None:
+            raise InputError("run_id: expected one that all processes give, such as the id of the job.")
+        return _joined(folder / run_id, rank, num_ranks)
+    path = folder / (run_id or make_run_id(datetime.now(UTC)))
+    if not path.exists():
+        content = json.dumps(spec, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace")
+        create_run_folder(folder, path.name, name, content)
+    number = max(_numbers(path), default=0) + 1
+    attempt = path / "attempts" / f"{number:04d}"
+    attempt.mkdir(parents=True)
+    sync(attempt.parent)
+    return Attempt(attempt, rank, num_ranks).take()
+
+
+def newest_attempt(path: Path) -> Attempt:
+    """Return the newest attempt of a run of one rank, to append to it, ended or not.
+
+    Raises:
+        InputError: There is none, or another process records.
+        OSError: It cannot be written.
+    """
+    number = max(_numbers(path), default=0)
+    attempt_path = path / "attempts" / f"{number:04d}"
+    if not recording_path(attempt_path, 0, 1).exists():
+        raise InputError(f"{path}: expected the folder of a recorded run.")
+    attempt = Attempt(attempt_path, 0, 1).take()
+    (attempt_path / OUTCOME_FILE).unlink(missing_ok=True)
+    return attempt
+
+
+def _joined(path: Path, rank: int, num_ranks: int) -> Attempt:
+    """Return the newest attempt that this rank did not record in, once it is there."""
+    give_up_at = time.monotonic() + _WAIT_SECONDS
+    while time.monotonic() < give_up_at:
+        newest = path / "attempts" / f"{max(_numbers(path), default=0):04d}"
+        if newest.is_dir() and not recording_path(newest, rank, num_ranks).exists():
+            return Attempt(newest, rank, num_ranks)
+        time.sleep(_POLL_SECONDS)
+    raise InputError(f"{path}: rank 0 started no run here within {_WAIT_SECONDS:.0f} s; let it start the run too.")
+
+
+def _numbers(path: Path) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(name) for name in os.listdir(path / "attempts") if name.isdecimal()]
+    return []
