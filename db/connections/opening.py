@@ -43,14 +43,16 @@ _OF_ONE_DIALECT = {
         "CREATE VIRTUAL TABLE trajectory_search USING fts5(text, content='trajectory_texts',"
         " content_rowid='trajectory_key', tokenize='unicode61 remove_diacritics 0')",
         "CREATE TRIGGER trajectory_texts_inserted AFTER INSERT ON trajectory_texts BEGIN"
-        " INSERT INTO trajectory_search(rowid, text) VALUES (new.trajectory_key, new.text); END",
+        " INSERT INTO trajectory_search(rowid, text)"
+        " VALUES (new.trajectory_key, new.text || coalesce(' ' || new.role_words, '')); END",
         "CREATE TRIGGER trajectory_texts_deleted AFTER DELETE ON trajectory_texts BEGIN"
         " INSERT INTO trajectory_search(trajectory_search, rowid, text)"
-        " VALUES ('delete', old.trajectory_key, old.text); END",
+        " VALUES ('delete', old.trajectory_key, old.text || coalesce(' ' || old.role_words, '')); END",
     ),
     "postgresql": (
         "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS"
-        r" (to_tsvector('simple', regexp_replace(left(text, 200000), '[!-/:-@\[-`{-~]+', ' ', 'g'))) STORED",
+        r" (to_tsvector('simple', regexp_replace(left(text, 200000), '[!-/:-@\[-`{-~]+', ' ', 'g')"
+        " || coalesce(' ' || role_words, ''))) STORED",
         "CREATE INDEX trajectory_texts_by_word ON trajectory_texts USING gin (search)",
         "CREATE INDEX runs_by_kind ON runs"
         " ((coalesce(CAST((spec ->> 'kind') AS VARCHAR), 'train')), created_at DESC, run_id DESC)",

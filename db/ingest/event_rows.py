@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from sqlalchemy import RowMapping, Table
 
+from db.ingest import conversations
 from db.statistics.intervals import standard_error
 from db.tables import models
 from db.tables.column_types import storable_text
+from exgrpo_core.recording.rows import Message
 
 INSERTED = "inserted"
 """The kind of buffer change by which a trajectory is stored."""
@@ -60,7 +62,7 @@ def _facts(row: Mapping[str, Any] | RowMapping, buckets: Mapping[int, int]) -> t
         np.nan if entropy is None else entropy,
         buckets.get(row["trajectory_id"], NONE),
         _CODES.get(row["verdict"], NONE),
-        row["reward"] >= 1.0,
+        NONE if row["reward"] is None else row["reward"] >= 1.0,
         NONE if row["is_valid"] is None else row["is_valid"],
         NONE if row["has_code"] is None else row["has_code"],
     )
@@ -157,19 +159,22 @@ class RowCollector:
         self._add_buffer(event)
         for selection in event["selections"]:
             self._add_selection(selection)
+        messages = [conversations.messages_of(trajectory) for trajectory in event["trajectories"]]
         if event["trajectories"] or event["replays"]:
-            self._add_block(event)
+            self._add_block(event, messages)
         rates = _group_rates(event["trajectories"])
-        for trajectory in event["trajectories"]:
-            self._add_trajectory(trajectory, rates[trajectory["group_position"]], event["file"])
+        for trajectory, of_one in zip(event["trajectories"], messages, strict=True):
+            row = {"correctness_rate": rates[trajectory["group_position"]], "file": event["file"]}
+            self._add_trajectory(trajectory, of_one, row)
         for replay in _with_positions_of_their_own(event["replays"], event["trajectories"]):
             self._add_replay(replay, event["file"])
 
-    def _add_block(self, event: Mapping[str, Any]) -> None:
+    def _add_block(self, event: Mapping[str, Any], messages: Sequence[Sequence[Message]]) -> None:
         stored = [change for change in event["buffer_events"] if change[0] == INSERTED]
         buckets = {trajectory_id: bucket for _, _, trajectory_id, _, bucket in stored}
         replayed_ids = (replay["trajectory_id"] for replay in event["replays"] if not replay["is_external"])
         row = {"facts": pack_facts(event["trajectories"], buckets), "replayed": pack_ids(replayed_ids)}
+        row |= conversations.block_columns(event["trajectories"], messages)
         self._put(models.trajectory_blocks, self._step_key | row)
 
     def _add_buffer(self, event: Mapping[str, Any]) -> None:
@@ -212,22 +217,22 @@ class RowCollector:
             }
             self._put(models.candidates, self._step_key | candidate)
 
-    def _add_trajectory(self, trajectory: Mapping[str, Any], correctness_rate: float, file: str) -> None:
+    def _add_trajectory(self, trajectory: Mapping[str, Any], messages: Sequence[Message], row: Row) -> None:
         names = (
             "trajectory_id", "question_index", "group_position", "group_slot", "reward", "verdict", "is_valid",
             "has_code", "is_truncated", "num_tokens", "mean_entropy", "mean_log_prob", "advantage",
         )  # fmt: skip
         key = trajectory_key(self._run_key, self._step_key["attempt"], trajectory["trajectory_id"])
-        row = {name: trajectory[name] for name in names}
-        row |= {"trajectory_key": key, "file": file, "correctness_rate": correctness_rate}
-        row |= {name: trajectory.get(name) for name in ("code_rules", "has_python_block")}
+        row |= {name: trajectory[name] for name in names} | {"trajectory_key": key}
+        row |= {name: trajectory.get(name) for name in ("code_rules", "has_python_block", "extra")}
+        row |= conversations.count_columns(messages)
         self._put(models.trajectories, self._step_key | row)
         text = {
             "trajectory_key": key,
             "run_key": self._run_key,
             "text": storable_text(trajectory["text"]),
         }
-        self._put(models.trajectory_texts, text)
+        self._put(models.trajectory_texts, text | conversations.text_columns(messages))
 
     def _add_replay(self, replay: Mapping[str, Any], file: str) -> None:
         names = (
@@ -271,12 +276,13 @@ def _with_positions_of_their_own(
         taken.add(position)
 
 
-def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """Return the share of correct ones among the fresh trajectories of each group of a step."""
+def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float | None]:
+    """Return the share of correct ones among the fresh trajectories of each group of a step, None without rewards."""
     outcomes: dict[int, list[bool]] = {}
     for trajectory in trajectories:
-        outcomes.setdefault(trajectory["group_position"], []).append(trajectory["reward"] >= 1.0)
-    return {name: statistics.fmean(outcome) for name, outcome in outcomes.items()}
+        known = outcomes.setdefault(trajectory["group_position"], [])
+        known += [] if trajectory["reward"] is None else [trajectory["reward"] >= 1.0]
+    return {name: statistics.fmean(outcome) if outcome else None for name, outcome in outcomes.items()}
 
 
 def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:

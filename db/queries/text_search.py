@@ -1,6 +1,8 @@
-"""Full-text search: FTS5 on SQLite, a tsvector index on PostgreSQL; the same words find the same trajectories."""
+"""Full-text search: FTS5 on SQLite, a tsvector index on PostgreSQL; the same words find the same trajectories.
 
-import re
+`db.rows.role_words` has the syntax of a search by role.
+"""
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +12,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from db.ingest.event_rows import trajectory_key
+from db.rows.role_words import searched
 from exgrpo_core.errors import InputError
 
 Keys = npt.NDArray[np.int64]
@@ -17,7 +20,6 @@ Keys = npt.NDArray[np.int64]
 _LAST_KEY = 2**63 - 1
 MAX_WORDS, MAX_CHARACTERS = 30, 400
 """Of a search, of which each word costs a condition in SQL."""
-_WORD = re.compile(r"\w+", re.UNICODE)
 _MATCHING = {
     "sqlite": (
         "SELECT rowid AS hit FROM trajectory_search"
@@ -67,13 +69,13 @@ def check_search(words: str) -> None:
 
 
 def split_words(words: str) -> list[str]:
-    """Return the words to look for, none without a letter or digit.
+    """Return the words to look for as they are written, none without a letter or digit.
 
     Raises:
         SearchError: There are too many.
     """
     check_search(words)
-    return _WORD.findall(words.replace("_", " "))
+    return [written for _, written in searched(words) if written]
 
 
 def newest_matching(connection: Connection, words: str, run_key: int | None, *, before: int | None, limit: int) -> Keys:
@@ -111,12 +113,13 @@ def _by_word_index(connection: Connection) -> Iterator[None]:
 
 def _values(words: str, run_key: int | None) -> dict[str, Any]:
     """Return a search's words and range of keys, empty without a word."""
-    searched = split_words(words)
-    if not searched:
+    check_search(words)
+    indexed = [word for word, _ in searched(words)]
+    if not indexed:
         return {}
     return {
-        "pattern": " AND ".join(f'"{word}"' for word in searched),
-        "words": " ".join(searched),
+        "pattern": " AND ".join(f'"{word}"' for word in indexed),
+        "words": " ".join(indexed),
         "first": 0 if run_key is None else trajectory_key(run_key, 0, 0),
         "end": _LAST_KEY if run_key is None else trajectory_key(run_key + 1, 0, 0),
     }

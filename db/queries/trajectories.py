@@ -8,6 +8,8 @@ from db.connections.session import Database
 from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import MarkCount, MarkedRow, MarkedTrajectory
 from db.tables import models
+from exgrpo_core.recording.conversations import from_document
+from exgrpo_core.recording.rows import Message
 
 IS_ITS_QUESTION = and_(
     models.questions.c.run_key == models.trajectories.c.run_key,
@@ -29,6 +31,25 @@ def get_trajectory(database: Database, run_id: str, trajectory_id: int) -> Traje
     with database.read() as connection:
         row = connection.execute(query).mappings().first()
     return None if row is None else _trajectory_row(row)
+
+
+def messages_of(database: Database, run_id: str, trajectory_id: int) -> tuple[Message, ...]:
+    """Return a trajectory's messages, empty if there is none of this id; where texts say everything, those two."""
+    table, texts = models.trajectories, models.trajectory_texts
+    query = (
+        select(texts.c.messages, texts.c.text, models.questions.c.prompt_text)
+        .select_from(_source())
+        .where(models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
+        .order_by(table.c.is_superseded, table.c.attempt.desc())
+        .limit(1)
+    )
+    with database.read() as connection:
+        row = connection.execute(query).first()
+    if row is None:
+        return ()
+    if row.messages is not None:
+        return from_document(row.messages)
+    return Message("user", row.prompt_text or ""), Message("assistant", row.text, is_generated=True)
 
 
 def find_trajectory_file(database: Database, run_id: str, trajectory_id: int) -> str | None:
@@ -59,16 +80,18 @@ def replay_count() -> ScalarSelect[int]:
     )
 
 
+def _source() -> FromClause:
+    table, texts = models.trajectories, models.trajectory_texts
+    with_texts = table.join(models.runs).join(texts, texts.c.trajectory_key == table.c.trajectory_key)
+    return with_texts.outerjoin(models.questions, IS_ITS_QUESTION)
+
+
 def _rows() -> Select[Any]:
-    table, texts, questions = models.trajectories, models.trajectory_texts, models.questions
-    source: FromClause = (
-        table.join(models.runs)
-        .join(texts, texts.c.trajectory_key == table.c.trajectory_key)
-        .outerjoin(questions, IS_ITS_QUESTION)
-    )
+    texts, questions = models.trajectory_texts, models.questions
     return select(
-        table, models.runs.c.run_id, texts.c.text, questions.c.question_id, replay_count().label("num_replays")
-    ).select_from(source)
+        models.trajectories, models.runs.c.run_id, texts.c.text, questions.c.question_id,
+        replay_count().label("num_replays"),
+    ).select_from(_source())  # fmt: skip
 
 
 def _trajectory_row(row: RowMapping) -> TrajectoryRow:

@@ -11,21 +11,23 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, Engine, Integer, cast, func, select
 
+from db.ingest.conversations import COUNTS
 from db.ingest.event_rows import FACTS, IDS, NONE, VERDICTS, trajectory_key
 from db.queries.text_search import Keys, all_matching
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 
 Mask = npt.NDArray[np.bool_]
-FLAGS = ("is_correct", "is_replayed", "has_code", "is_valid")
+FLAGS = ("is_correct", "is_replayed", "has_code", "is_valid", "has_tool_errors")
 _EXACT = ("question_index", "bucket", "verdict", *FLAGS)
 _RANGES = {
     "step": ("step_from", "step_to"),
     "mean_entropy": ("entropy_from", "entropy_to"),
     "num_tokens": ("tokens_from", "tokens_to"),
+    "num_turns": ("turns_from", "turns_to"),
 }
 MAX_RUNS = 3
-"""Each takes about 35 bytes per trajectory, and as much again for each search."""
+"""Each takes about 40 bytes per trajectory, and as much again for each search."""
 MAX_SEARCHES = 3
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -77,7 +79,8 @@ class TrajectoryColumns:
 def read_columns(connection: Connection, run_key: int | None) -> TrajectoryColumns:
     """Return the facts of the trajectories of a run, or of all."""
     blocks = models.trajectory_blocks
-    query = select(blocks.c.run_key, blocks.c.attempt, blocks.c.step, blocks.c.facts, blocks.c.replayed)
+    names = ("run_key", "attempt", "step", "facts", "replayed", "conversations")
+    query = select(*(blocks.c[name] for name in names))
     query = query.where(~blocks.c.is_superseded)
     if run_key is not None:
         query = query.where(blocks.c.run_key == run_key)
@@ -88,6 +91,7 @@ def read_columns(connection: Connection, run_key: int | None) -> TrajectoryColum
     columns = {name: np.ascontiguousarray(facts[name]) for name in FACTS.names or ()}
     columns["step"] = np.repeat(np.array([row.step for row in rows], dtype=np.int32), counts)
     columns["is_replayed"] = _were_replayed(rows, counts, columns["trajectory_id"])
+    columns |= _conversation_columns(rows, counts)
     keys = np.repeat(bases, counts) + columns.pop("trajectory_id")
     if not np.all(keys[1:] > keys[:-1]):
         order = np.argsort(keys)
@@ -100,6 +104,15 @@ def code_of(name: str, value: Any) -> Any:  # noqa: ANN401 - any facet's value
     if name == "verdict":
         return VERDICTS.index(value) if value in VERDICTS else NONE - 1
     return value
+
+
+def _conversation_columns(rows: Sequence[Any], counts: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+    """Return turns, and whether a tool failed, which is unknown where none was called."""
+    empty = (bytes(int(count) * COUNTS.itemsize) for count in counts)
+    packed = b"".join(row.conversations or zeros for row, zeros in zip(rows, empty, strict=True))
+    values = np.frombuffer(packed, dtype=COUNTS)
+    has_errors = np.where(values["num_tool_calls"] > 0, values["num_tool_errors"] > 0, NONE).astype(np.int8)
+    return {"num_turns": np.maximum(values["num_turns"], 1), "has_tool_errors": has_errors}
 
 
 def _were_replayed(rows: Sequence[Any], counts: npt.NDArray[np.int64], ids: npt.NDArray[np.uint32]) -> Mask:

@@ -63,10 +63,10 @@ def list_snippets(
 def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:
     """Return how many trajectories match, with words `MAX_COUNT` + 1 for any number above."""
     with database.read() as connection:
-        if facets.words.strip():
+        if facets.searched:
             # For a common word a part is enough to know that there are many.
             most = MAX_COUNT + NUM_NEWEST
-            some = all_matching(connection, facets.words, _run_key(connection, facets), most)
+            some = all_matching(connection, facets.searched, _run_key(connection, facets), most)
             columns = _read(connection, facets)
             count = int(np.count_nonzero(columns.fitting(facets) & columns.holding(some)))
             if count > MAX_COUNT or len(some) < most:
@@ -87,6 +87,15 @@ def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:
     return counts
 
 
+def list_tools(database: Database, run_id: str) -> list[str] | None:
+    """Return the names of the tools in a run's conversations, in order; None if it has no conversation."""
+    blocks = models.trajectory_blocks
+    query = select(blocks.c.tools).join(models.runs).where(models.runs.c.run_id == run_id, blocks.c.tools.is_not(None))
+    with database.read() as connection:
+        found = connection.scalars(query).all()
+    return sorted({name for names in found for name in names}) if found else None
+
+
 def snippet_of(text: str, words: str) -> str:
     """Return one line of a text: its start, or the part around the first matching word."""
     line = " ".join(text.split())
@@ -102,11 +111,11 @@ def _page_keys(connection: Connection, facets: TrajectoryFacets, before: int | N
     fits = columns.fitting(facets)
     if before is not None:
         fits &= columns.keys < before
-    if not facets.words.strip():
+    if not facets.searched:
         return _last(columns.keys[fits], limit)
     run_key = _run_key(connection, facets)
     for num_newest in (FEW_NEWEST, NUM_NEWEST):
-        newest = newest_matching(connection, facets.words, run_key, before=before, limit=num_newest)
+        newest = newest_matching(connection, facets.searched, run_key, before=before, limit=num_newest)
         keys = columns.keys[fits & columns.holding(newest)]
         if len(keys) >= limit or len(newest) < num_newest:
             return _last(keys, limit)
@@ -120,7 +129,7 @@ def _last(keys: Keys, limit: int) -> list[int]:
 
 def _read_matching(connection: Connection, facets: TrajectoryFacets) -> TrajectoryColumns:
     """Return the facts of the trajectories that contain the words, of all without words."""
-    return _read(connection, facets, facets.words.strip())
+    return _read(connection, facets, facets.searched)
 
 
 def _read(connection: Connection, facets: TrajectoryFacets, words: str = "") -> TrajectoryColumns:

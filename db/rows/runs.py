@@ -1,5 +1,6 @@
 """Plain rows that queries return and pages show. Times are UTC, lengths tokens, entropies nats."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -138,7 +139,7 @@ class TrajectoryRow:
     verdict: str
     is_valid: bool | None
     has_code: bool | None
-    is_truncated: bool
+    is_truncated: bool | None
     num_tokens: int
     mean_entropy: float
     mean_log_prob: float
@@ -147,6 +148,13 @@ class TrajectoryRow:
     is_superseded: bool
     attempt: int
     text: str
+    num_turns: int | None
+    num_tool_calls: int | None
+    num_tool_errors: int | None
+    """Turns, calls and errors are those of conversations."""
+    tokens_by_role: Mapping[str, int] | None
+    extra: Mapping[str, str | float | bool | None] | None
+    """What else was recorded of it, by name."""
 
 
 @dataclass(frozen=True, slots=True)

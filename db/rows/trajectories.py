@@ -14,7 +14,9 @@ class TrajectoryFacets:
 
     run_id: str | None = None
     words: str = ""
-    """Every word must occur in the text."""
+    """Every word must occur in the response; `role:` words are those of `db.rows.role_words`."""
+    tool: str | None = None
+    """The name of a tool that it uses."""
     step_from: int | None = None
     step_to: int | None = None
     question_index: int | None = None
@@ -33,6 +35,14 @@ class TrajectoryFacets:
     """Bounds of the mean token entropy at rollout, nats."""
     tokens_from: int | None = None
     tokens_to: int | None = None
+    has_tool_errors: bool | None = None
+    turns_from: int | None = None
+    turns_to: int | None = None
+
+    @property
+    def searched(self) -> str:
+        """The search for words and tool, empty without either."""
+        return f"{self.words} tool:{self.tool}".strip() if self.tool else self.words.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +59,13 @@ class SnippetRow:
     verdict: str
     is_valid: bool | None
     has_code: bool | None
-    is_truncated: bool
+    is_truncated: bool | None
     num_tokens: int
     mean_entropy: float
     num_replays: int
+    num_turns: int | None
+    num_tool_calls: int | None
+    num_tool_errors: int | None
     snippet: str
 
 

@@ -14,6 +14,9 @@ from sqlalchemy.types import TypeDecorator
 JsonDocument = JSON().with_variant(JSONB(), "postgresql")
 """A JSON value."""
 
+OptionalDocument = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+"""A JSON value, or NULL."""
+
 LargeInteger = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits; SQLite makes a row id only of a column called INTEGER."""
 _NUL = "\\u0000"

@@ -19,7 +19,7 @@ from sqlalchemy import (
     false,
 )
 
-from db.tables.column_types import JsonDocument, LargeInteger, Number, UtcDateTime
+from db.tables.column_types import JsonDocument, LargeInteger, Number, OptionalDocument, UtcDateTime
 from exgrpo_core.config import MAX_ROLLOUTS
 
 metadata = MetaData()
@@ -55,9 +55,15 @@ trajectory_texts = Table(
     Column("trajectory_key", LargeInteger, primary_key=True, autoincrement=False),
     Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), nullable=False),
     Column("text", Text, nullable=False),
+    Column("messages", OptionalDocument),
+    Column("role_words", Text),
     Index("trajectory_texts_by_run", "run_key"),
 )
-"""Texts are in a separate table so that lists do not read them."""
+"""Texts are in a separate table so that lists do not read them.
+
+Of a conversation `text` is the response, `messages` all of it as `exgrpo_core.recording.conversations` has it, and
+`role_words` what a search by role looks for; they are NULL where prompt and response say everything.
+"""
 
 
 def _run_key() -> Column[int]:
@@ -142,11 +148,11 @@ trajectories = Table(
     Column("question_index", Integer, nullable=False),
     Column("group_position", Integer, nullable=False),
     Column("group_slot", Integer, nullable=False),
-    Column("reward", Float, nullable=False),
+    Column("reward", Number),
     Column("verdict", String(16), nullable=False),
     Column("is_valid", Boolean),
     Column("has_code", Boolean),
-    Column("is_truncated", Boolean, nullable=False),
+    Column("is_truncated", Boolean),
     Column("num_tokens", Integer, nullable=False),
     Column("mean_entropy", Number),
     Column("mean_log_prob", Number),
@@ -155,12 +161,21 @@ trajectories = Table(
     Column("code_rules", Integer),
     Column("has_python_block", Boolean),
     Column("file", Text, nullable=False),
+    Column("num_turns", Integer),
+    Column("num_tool_calls", Integer),
+    Column("num_tool_errors", Integer),
+    Column("tokens_by_role", OptionalDocument),
+    Column("extra", OptionalDocument),
     _is_superseded(),
     Index("trajectories_by_id", "run_key", "trajectory_id"),
     Index("trajectories_by_step", "run_key", "step", "trajectory_id"),
     Index("trajectories_by_question", "run_key", "question_index", "step"),
 )
-"""`correctness_rate` is that of the group's fresh rollouts; `code_rules` has a bit for each rule, the first for R1."""
+"""`correctness_rate` is that of the group's fresh rollouts; `code_rules` has a bit for each rule, the first for R1.
+
+Turns, tool calls and tokens by role are those of conversations, NULL for others. `extra` is what else was recorded of a
+trajectory, by name.
+"""
 
 
 trajectory_blocks = Table(
@@ -172,8 +187,13 @@ trajectory_blocks = Table(
     _is_superseded(),
     Column("replayed", LargeBinary, nullable=False),
     Column("facts", LargeBinary, nullable=False),
+    Column("conversations", LargeBinary),
+    Column("tools", OptionalDocument),
 )
-"""The facts that lists filter by, one packed row per step; see `db.ingest.event_rows`."""
+"""The facts that lists filter by, one packed row per step; see `db.ingest.event_rows`.
+
+Where a trajectory is a conversation, `conversations` has its counts, and `tools` the names of the step's tools.
+"""
 
 replays = Table(
     "replays",

@@ -14,7 +14,7 @@ from db.queries.code_analysis import rule_counts
 from db.queries.lineage import get_question, lineage
 from db.queries.replay_concentration import replay_concentration
 from db.queries.retirement import retired_questions
-from db.queries.trajectories import get_trajectory, list_marks, marked_trajectories
+from db.queries.trajectories import get_trajectory, list_marks, marked_trajectories, messages_of
 from db.queries.trajectory_list import list_snippets
 from db.rows.judging import JudgedRow, VerdictFilter
 from db.rows.runs import MetricPoint
@@ -89,11 +89,13 @@ def retired(database: Database, run_id: str) -> list[dict[str, str]]:
 def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
     database: Database,
     run_id: str,
-    words: Annotated[str, typer.Option(help="Words in the response.")] = "",
+    words: Annotated[str, typer.Option(help="Words in the response; after role:tool in what tools answered.")] = "",
     question: Annotated[int | None, typer.Option(help="Of this question.")] = None,
     step: Annotated[int | None, typer.Option(help="Rolled out in this step.")] = None,
     correct: Annotated[bool | None, typer.Option("--correct/--wrong", help="By reward.")] = None,
     replayed: Annotated[bool | None, typer.Option("--replayed/--never-replayed", help="Ever replayed or not.")] = None,
+    tool: Annotated[str | None, typer.Option(help="Uses this tool.")] = None,
+    errors: Annotated[bool | None, typer.Option("--errors/--no-errors", help="A tool call failed, or none.")] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Whole texts.")] = False,
     limit: Limit = 50,
 ) -> list[SnippetRow]:
@@ -106,6 +108,8 @@ def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
         question_index=question,
         is_correct=correct,
         is_replayed=replayed,
+        tool=tool,
+        has_tool_errors=errors,
     )
     return list_snippets(database, facets, limit=limit, is_whole=whole)
 
@@ -118,6 +122,7 @@ def trajectory(database: Database, run_id: str, trajectory_id: Number) -> dict[s
     return {
         "trajectory": row,
         "question": get_question(database, run_id, row.question_index),
+        "messages": messages_of(database, run_id, trajectory_id),
         "lineage": lineage(database, run_id, trajectory_id, row.question_index, row.step),
     }
 

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from db.connections.opening import newest_revision
+from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.supervisor.open_index import ingest_all
 from tests.db.recorded_runs import new_run, record_attempt
@@ -23,6 +24,7 @@ def store(folder: Path) -> Path:
         run = new_run(Path(name) / "runs")
         record_attempt(run, range(1, 6))
         record_attempt(run, range(4, 9), seed=2, end=RunStatus.FINISHED)
+        write_outcome(run.attempt_path(2), RunStatus.FINISHED, "")
         ingest_all(Path(name) / "runs", None)
         with tarfile.open(archive, "w:gz") as file:
             file.add(Path(name) / "runs", "runs")

@@ -8,7 +8,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address
 from app.components.widgets import data_table
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import trajectory_list
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
@@ -21,10 +21,12 @@ _FLAGS = {
     "replayed": ("Replayed", "is_replayed", ("replayed", "never replayed")),
     "code": ("Code", "has_code", ("with code", "without code")),
     "valid": ("Chain of thought", "is_valid", ("valid", "not valid")),
+    "errors": ("Tool calls", "has_tool_errors", ("some failed", "none failed")),
 }
 _VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
-_RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to")
-_KEYS = (*_FLAGS, *_RANGES, "verdict", "bucket", "question-index")
+_RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to", "turns_from", "turns_to")
+_CHOICES = (*_FLAGS, "verdict", "bucket", "tool")
+_KEYS = (*_CHOICES, *_RANGES, "question-index")
 _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
 
 
@@ -33,6 +35,8 @@ def words() -> str:
     return st.text_input(
         "Search texts",
         placeholder="Search in responses: every word must occur",
+        help="`role:tool timeout` searches what tools answered; so do system, user, assistant, thinking and call. "
+        "`tool:search` finds uses of a tool.",
         key="words",
         bind="query-params",
         label_visibility="collapsed",
@@ -46,12 +50,13 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
     panel = st.expander("Filters", icon=":material/tune:", key="facets", on_change="rerun", bind="query-params")
     with panel:
         if panel.open or _is_any_set():
-            _fields(rollouts_per_question)
+            _fields(rollouts_per_question, ask(trajectory_list.list_tools, run_id))
         counts = st.container()
     where = TrajectoryFacets(
         run_id=run_id, words=searched, **{field: _flag(key) for key, (_, field, _) in _FLAGS.items()},
         **{name: st.session_state.get(name) for name in _RANGES}, question_index=st.session_state.get("question-index"),
         bucket=int(bucket) if (bucket := _chosen("bucket")) else None, verdict=_chosen("verdict"),
+        tool=_chosen("tool"),
     )  # fmt: skip
     if panel.open:
         with counts:
@@ -64,7 +69,7 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
 
 def count(value: int, where: TrajectoryFacets) -> str:
     """Return a count of trajectories, exact up to 10,000 where words are searched."""
-    return f"{MAX_COUNT:,}+" if where.words.strip() and value > MAX_COUNT else f"{value:,}"
+    return f"{MAX_COUNT:,}+" if where.searched and value > MAX_COUNT else f"{value:,}"
 
 
 def _is_any_set() -> bool:
@@ -73,9 +78,9 @@ def _is_any_set() -> bool:
     return any(value is not None and value != ANY for value in values)
 
 
-def _fields(rollouts_per_question: int) -> None:
+def _fields(rollouts_per_question: int, tools: Sequence[str] | None) -> None:
     columns = st.columns(4, gap="medium")
-    for column, (key, (label, _, names)) in zip(columns, _FLAGS.items(), strict=True):
+    for column, (key, (label, _, names)) in zip(columns, _FLAGS.items(), strict=False):
         with column:
             _choice(label, key, names)
     columns = st.columns(4, gap="medium")
@@ -92,9 +97,22 @@ def _fields(rollouts_per_question: int) -> None:
         _range("Entropy, nats", "entropy_from", "entropy_to", 0.05)
     with columns[1]:
         _range("Length, tokens", "tokens_from", "tokens_to", 1)
+    if tools is not None:
+        _conversation_fields(tools)
     with columns[2]:
         st.space("small")
         st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
+
+
+def _conversation_fields(tools: Sequence[str]) -> None:
+    columns = st.columns(4, gap="medium")
+    with columns[0]:
+        _choice("Tool", "tool", tuple(tools))
+    with columns[1]:
+        label, _, names = _FLAGS["errors"]
+        _choice(label, "errors", names)
+    with columns[2]:
+        _range("Turns", "turns_from", "turns_to", 1)
 
 
 def _counts(where: TrajectoryFacets) -> None:
@@ -111,7 +129,7 @@ def _counts(where: TrajectoryFacets) -> None:
 
 
 def _choice(label: str, key: str, names: tuple[str, ...]) -> None:
-    st.selectbox(label, [ANY, *names], key=key, bind="query-params")
+    st.selectbox(label, [ANY, *names], key=key, bind="query-params", format_func=escape_control_characters)
 
 
 def _range(label: str, low: str, high: str, step: float) -> None:
@@ -136,11 +154,13 @@ def _flag(key: str) -> bool | None:
 
 def _summary(where: TrajectoryFacets) -> str:
     parts = [str(chosen) for key in (*_FLAGS, "verdict") if (chosen := _chosen(key)) is not None]
+    if where.tool is not None:
+        parts.append(f"tool {literal(where.tool)}")
     if where.bucket is not None:
         parts.append(f"bucket {where.bucket}")
     if where.question_index is not None:
         parts.append(f"question {where.question_index}")
-    bounds = {name: _bounds(where, name) for name in ("step", "entropy", "tokens")}
+    bounds = {name: _bounds(where, name) for name in ("step", "entropy", "tokens", "turns")}
     return ", ".join(parts + [f"{name} {text}" for name, text in bounds.items() if text])
 
 
@@ -151,7 +171,7 @@ def _bounds(where: TrajectoryFacets, name: str) -> str:
 
 def _clear() -> None:
     for key in _KEYS:
-        st.session_state[key] = ANY if key in _FLAGS or key in {"verdict", "bucket"} else None
+        st.session_state[key] = ANY if key in _CHOICES else None
 
 
 def show_table(rows: Sequence[SnippetRow], opened: int | None, where: TrajectoryFacets) -> None:
@@ -178,6 +198,14 @@ def _exported(rows: Sequence[SnippetRow]) -> pd.DataFrame:
 
 
 def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
+    """Return one row per trajectory, with the counts of conversations where there is one."""
+    counts: dict[str, list[int | None]] = {}
+    if any(row.num_turns is not None for row in rows):
+        counts = {
+            "Turns": [row.num_turns for row in rows],
+            "Calls": [row.num_tool_calls for row in rows],
+            "Failed": [row.num_tool_errors for row in rows],
+        }
     return pd.DataFrame(
         {
             "Id": [row.trajectory_id for row in rows],
@@ -189,6 +217,7 @@ def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
             "Replays": [row.num_replays for row in rows],
             "Valid": [_SIGNS[row.is_valid] for row in rows],
             "Code": [_SIGNS[row.has_code] for row in rows],
+            **counts,
             "Text": [escape_control_characters(row.snippet) for row in rows],
         }
     )
@@ -207,5 +236,8 @@ def _columns() -> dict[str, ColumnConfig]:
         "Replays": config.NumberColumn(width=68, format="%d", help="How often it was replayed since"),
         "Valid": config.TextColumn(width=56, help="Whether the chain of thought is valid, by the task's oracle"),
         "Code": config.TextColumn(width=56),
+        "Turns": config.NumberColumn(width=56, format="%d", help="How often the model began to write"),
+        "Calls": config.NumberColumn(width=52, format="%d", help="Tool calls"),
+        "Failed": config.NumberColumn(width=58, format="%d", help="Tool calls that failed"),
         "Text": config.TextColumn(width="large"),
     }

@@ -193,6 +193,34 @@ def test_upgraded_database_of_a_release_holds_what_is_built_again_from_its_files
     assert upgraded["trajectories"]
 
 
+BEFORE_CONVERSATIONS = (
+    "ALTER TABLE trajectory_texts DROP COLUMN search, DROP COLUMN role_words, DROP COLUMN messages",
+    "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS (to_tsvector('simple', text)) STORED",
+    "ALTER TABLE trajectory_blocks DROP COLUMN conversations, DROP COLUMN tools",
+    "ALTER TABLE trajectories DROP COLUMN num_turns, DROP COLUMN num_tool_calls, DROP COLUMN num_tool_errors,"
+    " DROP COLUMN tokens_by_role, DROP COLUMN extra, ALTER COLUMN reward SET NOT NULL,"
+    " ALTER COLUMN is_truncated SET NOT NULL",
+    "UPDATE alembic_version SET version_num = '0001'",
+)
+
+
+@pytest.mark.filterwarnings("ignore:.*reflect.*|Did not recognize type")
+def test_a_postgresql_database_of_schema_0001_is_upgraded_and_still_searched(postgres_server, tmp_path):
+    url = create_postgres_database(postgres_server)
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 6))
+    with closing(open_database(url, tmp_path)) as database:
+        ingest_run(database, run)
+        before = contents(database)
+    by_hand(url, *BEFORE_CONVERSATIONS)
+    with closing(open_database(url, tmp_path)) as database:
+        with database.engine.connect() as connection:
+            context = MigrationContext.configure(connection, opts={"include_object": is_ours})
+            assert compare_metadata(context, models.metadata) == []
+        assert contents(database) == before
+        assert len(list_snippets(database, TrajectoryFacets(words="number7"))) == 1
+
+
 @pytest.mark.slow
 def test_revisions_and_shipped_weights_are_part_of_an_installed_wheel(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -78,6 +78,8 @@ def everything(database):
 def fits(row, facets):
     words = facets.words.split()
     exact = ("run_id", "question_index", "bucket", "verdict", "is_correct", "is_replayed", "has_code", "is_valid")
+    if facets.has_tool_errors is not None:  # no conversations here
+        return False
     ranges = [
         (row["step"], facets.step_from, facets.step_to),
         (row["mean_entropy"], facets.entropy_from, facets.entropy_to),
