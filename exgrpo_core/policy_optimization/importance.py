@@ -65,6 +65,8 @@ def stored_log_probs(trajectory: Trajectory, config: ExGRPOConfig) -> Float32Arr
 
 def sampler_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> dict[str, float]:
     """Return the mean weight of a step's fresh tokens and the share that was truncated or rejected, if any was."""
+    if config.sampler_correction is SamplerCorrection.NONE:
+        return {}
     corrected = [(item, sampler_weights(item, config)) for group in groups for item in group.trajectories]
     weights = [weight for _, weight in corrected if weight is not None]
     if not weights:

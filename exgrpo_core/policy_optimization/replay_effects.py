@@ -20,6 +20,7 @@ import torch
 from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig
 from exgrpo_core.methods.protocols import OffPolicyCorrection, TokenRatios
 from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO
+from exgrpo_core.token_sums import token_sums
 from exgrpo_core.types import Float32Array, Float64Array, Replay, RolloutGroup
 
 
@@ -164,9 +165,7 @@ def _squared_gradients(groups: Sequence[RolloutGroup]) -> Float64Array:
     for group in groups:
         log_probs += [trajectory.log_probs for trajectory in group.trajectories]
         log_probs += [replay.old_log_probs for replay in group.replays]
-    lengths = np.array([values.size for values in log_probs])
-    gaps = np.square(1.0 - np.exp(np.concatenate(log_probs, dtype=np.float64)))
-    scores = np.add.reduceat(gaps, np.cumsum(lengths) - lengths)
+    scores = token_sums(log_probs, lambda values: np.square(1.0 - np.exp(values)))
     advantages = np.concatenate([_all_advantages(group) for group in groups], dtype=np.float64)
     squares: Float64Array = np.square(advantages) * scores
     return squares

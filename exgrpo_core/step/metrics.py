@@ -11,6 +11,7 @@ from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.collection import CORRECT_REWARD, num_correct
 from exgrpo_core.step_report import BufferEventKind, StepReport
+from exgrpo_core.token_sums import row_lengths, token_sums
 from exgrpo_core.types import RolloutGroup
 
 
@@ -81,7 +82,7 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
         metrics["reward/pass_at_k"] = sum(num_correct(group) > 0 for group in report.groups) / len(report.groups)
     entropies = [trajectory.entropies for trajectory in fresh if trajectory.entropies is not None]
     if entropies:
-        metrics["policy/entropy"] = float(np.concatenate(entropies).mean())
+        metrics["policy/entropy"] = float(token_sums(entropies).sum() / row_lengths(entropies).sum())
     return metrics
 
 

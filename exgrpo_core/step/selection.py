@@ -1,6 +1,6 @@
 """Lines 9 to 15 of Algorithm 1: score the candidates of drawn questions and put o* into their groups."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import numpy as np
@@ -10,6 +10,7 @@ from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.methods.protocols import CandidateColumns
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, Selection, StepReport
+from exgrpo_core.token_sums import row_lengths, token_sums
 from exgrpo_core.types import Experience, Float32Array, Float64Array, Int64Array, Replay, RolloutGroup, TrajectoryScores
 
 _NO_ROWS: Int64Array = np.empty(0, dtype=np.int64)
@@ -147,16 +148,18 @@ def mean_scores(
 
     `num_replays` and `experiences` become columns as they are.
     """
-    lengths = np.array([log_probs.size for log_probs in scores.log_probs], dtype=np.int64)
-    starts = np.cumsum(lengths) - lengths
-    log_probs = np.concatenate(scores.log_probs, dtype=np.float64)
-    entropies = np.concatenate(scores.entropies, dtype=np.float64)
-    sampled = -np.exp(log_probs) * log_probs
+    lengths = row_lengths(scores.log_probs)
 
-    def means(values: Float64Array) -> Float32Array:
-        return (np.add.reduceat(values, starts) / lengths).astype(np.float32)
+    def means(rows: Sequence[Float32Array], value: Callable[[Float64Array], Float64Array] | None) -> Float32Array:
+        return (token_sums(rows, value) / lengths).astype(np.float32)
 
-    return CandidateColumns(means(entropies), means(-log_probs), means(sampled), lengths, num_replays, experiences)
+    nlls, sampled = means(scores.log_probs, np.negative), means(scores.log_probs, _sampled_entropy)
+    return CandidateColumns(means(scores.entropies, None), nlls, sampled, lengths, num_replays, experiences)
+
+
+def _sampled_entropy(log_probs: Float64Array) -> Float64Array:
+    values: Float64Array = -np.exp(log_probs) * log_probs
+    return values
 
 
 def within_budget(last_entropies: Float32Array, budget: int | None) -> Int64Array:

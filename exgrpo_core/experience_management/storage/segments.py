@@ -25,6 +25,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.append_file import AppendFile, BufferCorruptionError
+from exgrpo_core.token_sums import token_sums
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
 
 ROW = np.dtype(
@@ -83,8 +84,10 @@ def checked_arrays(
             raise _bad_log_probs(trajectory, token_ids.size)
         all_token_ids.append(token_ids)
         all_log_probs.append(log_probs)
-    if not np.isfinite(np.concatenate(all_log_probs)).all():
-        first = next(i for i, log_probs in enumerate(all_log_probs) if not np.isfinite(log_probs).all())
+    # A sum is finite exactly where all numbers are: float32 cannot overflow float64.
+    is_finite = np.isfinite(token_sums(all_log_probs))
+    if not is_finite.all():
+        first = int(np.argmin(is_finite))
         raise _bad_log_probs(trajectories[first], all_token_ids[first].size)
     return all_token_ids, all_log_probs
 
