@@ -4,7 +4,7 @@ What is called gets the runs root first; the journal records who asked.
 """
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -35,6 +35,8 @@ from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
 from jobs.preflight.model_look import FirstLook
 from jobs.preflight.resolution import Preflight, RunRefusedError
+from jobs.queries import calls, openapi
+from jobs.queries.table import QUERIES
 from jobs.recording import trajectory_file
 from jobs.runs import directory, lookup, state
 from jobs.runs.control import RESUMABLE
@@ -310,6 +312,10 @@ start_probe = _operator(_start_probe)
 preview_data = _needs(Role.OPERATOR, data_preview.preview_data)
 first_look = _needs(Role.OPERATOR, model_look.first_look)
 chat = _operator(process.ask_models)
+
+# Programs
+openapi_document = openapi.openapi_document
+answer_query = partial(calls.call, QUERIES)
 
 # What users write down
 mark_case = _operator(annotations.mark_case)

@@ -9,7 +9,7 @@ from app import settings
 from app.settings import AppSettings
 from db.connections.opening import open_database
 from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError, file_inode
-from exgrpo_core.errors import InputError, UserError, first_line
+from exgrpo_core.errors import UserError, first_line
 
 ANSWER_SECONDS = 1.0
 
@@ -38,12 +38,13 @@ def ask(
 
 def ask_outside_pages(
     query: Callable[Concatenate[Database, Arguments], Answer], *arguments: Arguments.args, **options: Arguments.kwargs
-) -> Answer | None:
-    """Return the answer of a query for a request of no page; None if it is refused or the database is unavailable."""
-    try:
-        return _read(settings.current(), lambda database: query(database, *arguments, **options))
-    except (UnavailableError, InputError):
-        return None
+) -> Answer:
+    """Return the answer of a query for a request of no page.
+
+    Raises:
+        UnavailableError: The database does not answer.
+    """
+    return _read(settings.current(), lambda database: query(database, *arguments, **options))
 
 
 def ask_pages(ask_page: Callable[[Row | None], list[Row]], page_size: int, num_pages: int) -> list[Row]:

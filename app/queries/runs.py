@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,13 +12,14 @@ import streamlit as st
 
 from app import settings
 from app.formats import as_utc
-from app.queries.answers import ask, ask_outside_pages, ask_pages
+from app.queries.answers import UnavailableError, ask, ask_outside_pages, ask_pages
 from db.queries import judging, metrics, runs, selections
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
 from db.rows.judging import JudgeRow
 from db.rows.replays import WrongChoiceRow
 from db.rows.runs import MetricPoint, RunRow
 from exgrpo_core.bounded_json import open_plain, read_json
+from exgrpo_core.errors import InputError
 
 RUNS_PAGE_SIZE = 100
 MAX_CHART_POINTS = 300
@@ -42,7 +44,9 @@ def training_names(words: str = "", *, has_steps: bool = False) -> list[runs.Run
 
 def names_for_keyboard(words: str, num_runs: int) -> list[runs.RunName]:
     """Return the newest runs that match the words, for a request of the browser's script; none without a database."""
-    return ask_outside_pages(runs.list_run_names, RunFilter(words), limit=num_runs) or []
+    with suppress(UnavailableError, InputError):
+        return ask_outside_pages(runs.list_run_names, RunFilter(words), limit=num_runs)
+    return []
 
 
 def metric_series(run_id: str, keys: Sequence[str]) -> dict[str, list[MetricPoint]]:

@@ -122,7 +122,9 @@ class Gate:
 
     def _is_admitted(self, headers: Headers) -> bool:
         sign_in = self._settings.sign_in
-        return self._has_cookie(headers) if sign_in is None else sign_in.admits(_cookies(headers))
+        if sign_in is not None:
+            return sign_in.admits(_cookies(headers))
+        return self._has_cookie(headers) or self._has_bearer_token(headers)
 
     def _is_sign_in(self, scope: Scope) -> bool:
         return self._settings.sign_in is not None and scope["method"] == "GET" and scope["path"] in SIGN_IN_PATHS
@@ -149,6 +151,10 @@ class Gate:
         return bool(given) and hmac.compare_digest(
             unquote_to_bytes(given[-1].removeprefix(start)), self._settings.token.encode()
         )
+
+    def _has_bearer_token(self, headers: Headers) -> bool:
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        return hmac.compare_digest(given.encode(), self._settings.token.encode())
 
     def _has_cookie(self, headers: Headers) -> bool:
         given = _cookies(headers).get(self._settings.cookie_name, "")

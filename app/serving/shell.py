@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from app.page_list import PATHS
 from app.queries.runs import names_for_keyboard
-from app.serving import streamlit_changes
+from app.serving import api, streamlit_changes
 from app.serving.gate import script_hash
 
 TITLE = "ExGRPO Workbench"
@@ -60,8 +60,8 @@ def inline_script_hashes() -> tuple[str, ...]:
 
 
 def routes() -> list[Route]:
-    """Return the routes that serve the shell at every page's path, and the runs that Ctrl-K offers."""
-    return [*(Route(path, _serve) for path in PATHS), Route(_RUNS_PATH, _runs)]
+    """Return the routes of the shell at every page's path, of the runs that Ctrl-K offers, and of programs."""
+    return [*(Route(path, _serve) for path in PATHS), Route(_RUNS_PATH, _runs), *api.routes()]
 
 
 async def _serve(request: Request) -> HTMLResponse:

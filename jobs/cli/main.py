@@ -58,7 +58,8 @@ COMMANDS = {
         "runs": ("runs:runs", "List runs, newest first; archived ones with --all."),
         "show": ("runs:show", "Show one run: state, newest metrics, evaluations, attempts and checkpoints."),
         "logs": ("runs:logs", "Print the log of a run's worker."),
-        "query": ("query:query_app", "Print what pages show, one line a row, or as JSON."),
+        "query": ("query:query_app", "Print what pages show, one line a row, or as JSON, CSV or Parquet."),
+        "mcp": ("agents:mcp", "Serve the same to an agent, by the Model Context Protocol."),
         "annotate": (
             "annotations:annotate_app",
             "Names, tags and notes of runs; marks and verdicts on their trajectories.",

@@ -1,12 +1,15 @@
 """The command that prints the rows of any page, for people and for programs."""
 
+import csv
 import inspect
 import json
+import sys
 from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from pydantic.fields import FieldInfo
 
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -20,65 +23,102 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.cli.query_table import QUERIES
-from jobs.runs.lookup import find_judge_id, find_run_id
-from jobs.supervisor.open_index import open_fresh_index
+from jobs.queries import calls
+from jobs.queries.table import QUERIES
+from jobs.runs.lookup import CommandError
 
 _ANNOTATIONS = {
     "run_id": RunName,
     "judge_run_id": JudgeRun,
+    "run": Annotated[str | None, typer.Argument(metavar="[RUN]")],
+}
+_FLAGS = {
+    "correct": ["--correct/--wrong"],
+    "only_correct": ["--correct"],
+    "replayed": ["--replayed/--never-replayed"],
+    "whole": ["--whole"],
+    "metric": ["-m", "--metric"],
 }
 AsLines = Annotated[bool, typer.Option("--lines", help="Print JSON, one line a row.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV; nested values are JSON.")]
+AsParquet = Annotated[bool, typer.Option("--parquet", help="Write Parquet, to a file by `>`.")]
 
-query_app = command_group("Print what pages show, one line a row, or as JSON.")
+
+class Shape(StrEnum):
+    """How rows are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    LINES = "lines"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+query_app = command_group("Print what pages show, one line a row, or as JSON, CSV or Parquet.")
 
 
 def _command(function: Callable[..., object]) -> Callable[..., None]:
-    parameters = inspect.signature(function, eval_str=True).parameters
-    given = {"database", "runs_root"} & {*parameters}
-
     def call(
         runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
         database_url: DatabaseUrl = None,
         as_json: AsJson = False,
         as_lines: AsLines = False,
+        as_csv: AsCsv = False,
+        as_parquet: AsParquet = False,
         **values: Any,  # noqa: ANN401 - what the query's parameters say
     ) -> None:
-        if "run_id" in values:
-            values["run_id"] = find_run_id(runs_root, values["run_id"])
-        if "judge_run_id" in values:
-            values["judge_run_id"] = find_judge_id(runs_root, values["judge_run_id"])
-        with open_fresh_index(runs_root, database_url) if "database" in given else nullcontext() as database:
-            context = {"database": database, "runs_root": runs_root}
-            answer = function(**values, **{name: context[name] for name in given})
-            _print(answer, as_json, as_lines)
+        flags = {Shape.JSON: as_json, Shape.LINES: as_lines, Shape.CSV: as_csv, Shape.PARQUET: as_parquet}
+        asked = [shape for shape, is_asked in flags.items() if is_asked]
+        if len(asked) > 1:
+            raise CommandError(f"--{asked[0]}, --{asked[1]}: expected one of them.")
+        with calls.open_for(function, runs_root, database_url) as database:
+            answer = calls.run(function, values, database, runs_root)
+            _print(answer, asked[0] if asked else Shape.TEXT)
             if isinstance(answer, list) and len(answer) == values.get("limit"):
                 print_status(f"At most {len(answer)} rows; --limit gives more.")
 
     shared = [*inspect.signature(call, eval_str=True).parameters.values()][:-1]
-    own = [
-        parameter.replace(annotation=_ANNOTATIONS.get(name, parameter.annotation))
-        for name, parameter in parameters.items()
-        if name not in given
-    ]
+    own = [item.replace(annotation=_typed(item)) for item in calls.parameters(function).values()]
     signature = inspect.Signature([item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*own, *shared)])
     call.__signature__ = signature  # type: ignore[attr-defined] # what typer reads
     call.__annotations__ = {item.name: item.annotation for item in signature.parameters.values()}
-    call.__doc__ = (function.__doc__ or "").partition("\n\n")[0]
+    call.__doc__ = calls.describe(function)
     return call
 
 
-def _print(answer: object, as_json: bool, as_lines: bool) -> None:
+def _typed(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - what typer reads of an annotation
+    """Return a parameter's annotation as typer's: without a default it is an argument, else an option."""
+    if parameter.name in _ANNOTATIONS:
+        return _ANNOTATIONS[parameter.name]
+    kind, words = parameter.annotation, {}
+    if get_origin(kind) is Annotated:
+        kind, field = get_args(kind)
+        words = {"help": field.description, "min": _bound(field, "ge"), "max": _bound(field, "le")}
+    if parameter.default is parameter.empty:
+        return Annotated[kind, typer.Argument(**words)]
+    return Annotated[kind, typer.Option(*_FLAGS.get(parameter.name, ()), **words)]
+
+
+def _bound(field: FieldInfo, name: str) -> int | None:
+    return next((getattr(item, name) for item in field.metadata if hasattr(item, name)), None)
+
+
+def _print(answer: object, shape: Shape) -> None:
     """Print rows as one line each, of which JSON alone has the nested values; print anything else as JSON."""
     from pydantic_core import to_json, to_jsonable_python
 
-    if as_json:
+    if shape is Shape.JSON:
         print_json(answer)
     elif not isinstance(answer, list):
+        if shape in {Shape.CSV, Shape.PARQUET}:
+            raise CommandError(f"--{shape}: expected a query that gives rows, this one gives one record; use --json.")
         print_result(to_json(answer, indent=2, inf_nan_mode="null", fallback=str).decode())
-    elif as_lines:
+    elif shape is Shape.LINES:
         for row in answer:
             print_result(to_json(row, inf_nan_mode="null", fallback=str).decode())
+    elif shape in {Shape.CSV, Shape.PARQUET}:
+        rows = [_flat(row) for row in to_jsonable_python(answer, inf_nan_mode="constants", fallback=str)]
+        (_write_csv if shape is Shape.CSV else _write_parquet)(rows)
     elif not answer:
         print_status("No rows.")
     else:
@@ -86,6 +126,27 @@ def _print(answer: object, as_json: bool, as_lines: bool) -> None:
         print_result("\t".join(rows[0]))
         for cells in rows:
             print_result("\t".join(cells.values()))
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose nested values are JSON."""
+    return {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in row.items()}
+
+
+def _write_csv(rows: list[dict[str, Any]]) -> None:
+    if rows:
+        writer = csv.DictWriter(sys.stdout, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _write_parquet(rows: list[dict[str, Any]]) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    if sys.stdout.isatty():
+        raise CommandError("--parquet: writes bytes; send them to a file: `> rows.parquet`.")
+    write_table(pa.Table.from_pylist(rows), pa.PythonFile(sys.stdout.buffer, "w"))
 
 
 def _cells(row: dict[str, Any]) -> dict[str, str]:

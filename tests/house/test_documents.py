@@ -14,7 +14,7 @@ from jobs.cli.main import app as command_line
 from jobs.specs.train import parse_spec, preset_names
 from tests.house.tracked import PACKAGES, REPOSITORY, read, tracked_files
 
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/deployment.md")
+DOCUMENTS = ("README.md", "AGENTS.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/data.md", "docs/deployment.md")
 FENCE = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 TREE_LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w.-]+)/(?: +(?P<what>\S.*))?$")
@@ -125,10 +125,10 @@ def test_the_specification_in_readme_is_a_valid_one():
     assert spec.algorithm.batch_size % spec.algorithm.mini_batch_size == 0
 
 
-def test_architecture_says_what_a_row_of_each_table_is():
-    section = read(Path("ARCHITECTURE.md")).split("## Tables")[1].split("## A run directory")[0]
+def test_document_of_the_data_says_what_a_row_of_each_table_is():
+    section = read(Path("docs/data.md")).split("## Tables")[1].split("## Quantities")[0]
     named = {name for row in re.findall(r"^\| (`.*?) \|", section, re.M) for name in CODE_SPAN.findall(row)}
-    assert named == set(models.metadata.tables), "ARCHITECTURE.md, Tables: one row names each table of db/tables."
+    assert named == set(models.metadata.tables), "docs/data.md, Tables: one row names each table of db/tables."
 
 
 def test_the_tour_has_a_section_for_every_page_in_the_order_of_the_sidebar():

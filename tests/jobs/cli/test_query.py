@@ -1,43 +1,26 @@
+import csv
 import inspect
+import io
 import json
 
+import pandas
 import pytest
+from typer.testing import CliRunner
 
-from db.connections.opening import open_database
-from jobs.cli.query_table import QUERIES
+from jobs.cli.main import app
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.protocols import protocol_of
+from jobs.queries.table import QUERIES
 from jobs.specs.evaluation import BenchmarkChoice
-from tests.app import played
-from tests.db.queries.test_judging import job_of_votes
-from tests.db.recorded_scores import PARTS, event, record_scores
 from tests.jobs.analysis.recorded_samples import append
-from tests.jobs.cli.invoked import exgrpo, printed_json
-from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
-
-RUN = "play-finished"
-KINDS = ["valid", "lucky", "wrong", "code"]
+from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
+from tests.jobs.queries import seeded
+from tests.jobs.queries.seeded import RUN
 
 
 @pytest.fixture(scope="module")
 def runs_root(tmp_path_factory):
-    """A played run, a run of chains with the oracle's job and a calibrated judge's on it, and two evaluations.
-
-    The second evaluation is better and was asked with another template.
-    """
-    root = tmp_path_factory.mktemp("runs")
-    played.play(root, played.FINISHED)
-    record_chains(root, [KINDS, KINDS])
-    run_job(new_job(root, oracle_spec()))
-    labelled = [("a", None, "valid", True), ("b", None, "invalid", False), ("c", None, "valid", False)]
-    job_of_votes(root, labelled, source="labelled.jsonl", run_id="calibrated")
-    job_of_votes(root, [("1/0", 0, "valid", None)])
-    database = open_database(None, root)
-    record_scores(database, root, event([0, 2, 4]), run_id="eval-first")
-    better = event([4, 2, 3], comparability=PARTS | {"template": "none"}, source_run_id=None, source_step=None)
-    record_scores(database, root, better, event([1], benchmark="amc"), run_id="eval-second")
-    database.close()
-    return root
+    return seeded.seed(tmp_path_factory.mktemp("runs"))
 
 
 def query(runs_root, *words):
@@ -66,6 +49,19 @@ def test_rows_are_printed_on_a_line_each_under_the_names_of_their_columns(runs_r
     assert (row["step"], row["run_id"]) == ("2", RUN)
 
 
+def test_rows_are_written_as_csv_and_parquet_with_nested_values_as_json(runs_root):
+    rows = query(runs_root, "judges", "trained")
+    printed = list(csv.DictReader(io.StringIO(exgrpo(runs_root, "query", "judges", "trained", "--csv"))))
+    assert [row["judge_run_id"] for row in printed] == [row["judge_run_id"] for row in rows]
+    assert [json.loads(row["agreement"]) for row in printed] == [row["agreement"] for row in rows]
+    words = ["query", "trajectories", RUN, "--runs-root", str(runs_root), "--limit", "7", "--parquet"]
+    result = CliRunner(env=WIDE).invoke(app, words)
+    frame = pandas.read_parquet(io.BytesIO(result.stdout_bytes))
+    assert frame.to_dict("records") == query(runs_root, "trajectories", RUN, "--limit", "7")
+    for words in (["trajectory", RUN, "0", "--csv"], ["trajectories", RUN, "--csv", "--json"]):
+        assert "--csv" in exgrpo(runs_root, "query", *words, code=2)
+
+
 def test_buffer_and_curves_are_printed_as_asked(runs_root):
     early, late = query(runs_root, "buffer", RUN, "--step", "3"), query(runs_root, "buffer", RUN)
     assert (early["step"], late["step"]) == (3, 14)
@@ -87,10 +83,10 @@ def test_retired_questions_become_a_benchmark(runs_root, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["buffer", RUN, "--step", "15"], "--step: "),
-        (["candidates", RUN, "--step", "999"], "--step: "),
+        (["buffer", RUN, "--step", "15"], "step: "),
+        (["candidates", RUN, "--step", "999"], "step: "),
         (["trajectory", RUN, "999999"], f"{RUN}: "),
-        (["curves", RUN, "-m", "replay/num_replay"], "--metric: "),
+        (["curves", RUN, "-m", "replay/num_replay"], "metric: "),
         (["verdicts", "trained", "--which", "some"], "--which"),
         (["score-comparison", "eval-first", "nobody"], "RUN: "),
         (["scores", "--scheme", "best"], "--scheme"),

@@ -1,11 +1,12 @@
-"""What `exgrpo query` prints: a table of names and functions, each of which returns the rows that a page shows."""
+"""The queries by name: functions that return the rows that a page shows."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from pydantic import Field
 
 from db.connections.session import Database
 from db.queries import buffer, cases, judging, metrics, runs, selections
@@ -14,18 +15,16 @@ from db.queries.code_analysis import rule_counts
 from db.queries.lineage import get_question, lineage
 from db.queries.replay_concentration import replay_concentration
 from db.queries.retirement import retired_questions
+from db.queries.run_filter import RunFilter
 from db.queries.trajectories import get_trajectory, list_marks, marked_trajectories, messages_of
 from db.queries.trajectory_list import list_snippets
 from db.rows.judging import JudgedRow, VerdictFilter
-from db.rows.runs import MetricPoint
+from db.rows.runs import MetricPoint, RunRow
 from db.rows.scores import ComparisonRow, ScoredRuns
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.analysis.report import RunAnalysis, analyse_run, find_calibration
 from jobs.analysis.score_curves import read_score_curves
-from jobs.cli.options import (
-    print_status,
-)
 from jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
 from jobs.grading.answer_grader import Scheme
 from jobs.runs.journal import Journal
@@ -35,9 +34,11 @@ from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.measures import AVERAGES
 from jobs.studies.numbers import number_rows
 
-Number = Annotated[int, typer.Argument(min=0, max=2**62)]
-Limit = Annotated[int, typer.Option(min=1, max=2**31, help="At most this many.")]
-Step = Annotated[int | None, typer.Option(min=0, max=2**62, help="Of or after this step; the newest if not given.")]
+logger = logging.getLogger(__name__)
+
+Number = Annotated[int, Field(ge=0, le=2**62)]
+Limit = Annotated[int, Field(ge=1, le=2**31, description="At most this many.")]
+Step = Annotated[int | None, Field(ge=0, le=2**62, description="Of or after this step; the newest if not given.")]
 
 
 def _step(database: Database, run_id: str, step: int | None) -> int:
@@ -45,8 +46,26 @@ def _step(database: Database, run_id: str, step: int | None) -> int:
     row = runs.get_run(database, run_id)
     newest = row.step if row else 0
     if step is not None and step > newest:
-        raise CommandError(f"--step: {run_id} has {newest} steps, got {step}.")
+        raise CommandError(f"step: {run_id} has {newest} steps, got {step}.")
     return newest if step is None else step
+
+
+def list_runs(
+    database: Database,
+    words: Annotated[str, Field(description="Words in name, model, data or tags.")] = "",
+    limit: Limit = 50,
+) -> list[RunRow]:
+    """Jobs of every kind, newest first."""
+    return runs.list_runs(database, RunFilter(words), limit=limit)
+
+
+def one_run(database: Database, run_id: str) -> dict[str, object]:
+    """One job: state, settings and the newest value of each metric."""
+    return {
+        "run": runs.get_run(database, run_id),
+        "spec": runs.run_spec(database, run_id),
+        "metrics": metrics.last_metrics(database, run_id),
+    }
 
 
 def buffer_after(database: Database, run_id: str, step: Step = None) -> dict[str, object]:
@@ -67,7 +86,7 @@ def _replay_step(database: Database, run_id: str, step: int | None) -> int:
     steps = selections.steps_with_selections(database, run_id)
     if not steps or (step is not None and step not in steps):
         replayed = f"steps {steps[0]} to {steps[-1]} did" if steps else "none did"
-        raise CommandError(f"--step: expected a step of {run_id} that replayed; {replayed}.")
+        raise CommandError(f"step: expected a step of {run_id} that replayed; {replayed}.")
     return steps[-1] if step is None else step
 
 
@@ -82,21 +101,21 @@ def scored_candidates(database: Database, run_id: str, step: Step = None) -> Seq
 
 
 def retired(database: Database, run_id: str) -> list[dict[str, str]]:
-    """Retired questions with their answers; written by --lines they are a benchmark for `exgrpo eval`."""
+    """Retired questions with their answers; written a row a line they are a benchmark for `exgrpo eval`."""
     return [{"problem": problem, "answer": answer} for problem, answer in retired_questions(database, run_id)]
 
 
 def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
     database: Database,
     run_id: str,
-    words: Annotated[str, typer.Option(help="Words in the response; after role:tool in what tools answered.")] = "",
-    question: Annotated[int | None, typer.Option(help="Of this question.")] = None,
-    step: Annotated[int | None, typer.Option(help="Rolled out in this step.")] = None,
-    correct: Annotated[bool | None, typer.Option("--correct/--wrong", help="By reward.")] = None,
-    replayed: Annotated[bool | None, typer.Option("--replayed/--never-replayed", help="Ever replayed or not.")] = None,
-    tool: Annotated[str | None, typer.Option(help="Uses this tool.")] = None,
-    errors: Annotated[bool | None, typer.Option("--errors/--no-errors", help="A tool call failed, or none.")] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="Whole texts.")] = False,
+    words: Annotated[str, Field(description="Words in the response; after role:tool in what tools answered.")] = "",
+    question: Annotated[int | None, Field(description="Of this question.")] = None,
+    step: Annotated[int | None, Field(description="Rolled out in this step.")] = None,
+    correct: Annotated[bool | None, Field(description="By reward.")] = None,
+    replayed: Annotated[bool | None, Field(description="Ever replayed or not.")] = None,
+    tool: Annotated[str | None, Field(description="Uses this tool.")] = None,
+    errors: Annotated[bool | None, Field(description="A tool call failed, or none.")] = None,
+    whole: Annotated[bool, Field(description="Whole texts.")] = False,
     limit: Limit = 50,
 ) -> list[SnippetRow]:
     """Trajectories, newest first."""
@@ -130,20 +149,18 @@ def trajectory(database: Database, run_id: str, trajectory_id: Number) -> dict[s
 def curves(
     database: Database,
     run_id: str,
-    metric: Annotated[list[str] | None, typer.Option("-m", "--metric", help="Key of a metric; repeatable.")] = None,
-    points: Annotated[int | None, typer.Option(min=4, help="Thin to about so many; extremes stay.")] = None,
+    metric: Annotated[list[str] | None, Field(description="Key of a metric; repeatable.")] = None,
+    points: Annotated[int | None, Field(ge=4, description="Thin to about so many; extremes stay.")] = None,
 ) -> dict[str, list[MetricPoint]]:
     """Curves by metric: pairs of step and value, at every step."""
     recorded = sorted(metrics.last_metrics(database, run_id))
     unknown = [key for key in metric or () if key not in recorded]
     if unknown:
-        raise CommandError(f"--metric: {run_id} has recorded no {unknown[0]!r}; it has: {', '.join(recorded)}.")
+        raise CommandError(f"metric: {run_id} has recorded no {unknown[0]!r}; it has: {', '.join(recorded)}.")
     return metrics.metric_series(database, run_id, tuple(metric or recorded), points)
 
 
-def judges(
-    database: Database, runs_root: Path, run: Annotated[str | None, typer.Argument(metavar="[RUN]")] = None
-) -> list[dict[str, object]]:
+def judges(database: Database, runs_root: Path, run: str | None = None) -> list[dict[str, object]]:
     """Judges' jobs with votes, cost, calibration, and agreement with the oracle and with users."""
     run_id = None if run is None else find_run_id(runs_root, run)
     return [
@@ -160,7 +177,7 @@ def verdicts(
     database: Database,
     run_id: str,
     judge_run_id: str | None = None,
-    which: Annotated[VerdictFilter, typer.Option()] = VerdictFilter.ALL,
+    which: VerdictFilter = VerdictFilter.ALL,
     limit: Limit = 50,
 ) -> list[JudgedRow]:
     """Answer-correct trajectories with the verdicts of judge, oracle and users, newest first."""
@@ -172,12 +189,12 @@ def analysis(database: Database, run_id: str, judge_run_id: str | None = None) -
     return analyse_run(database, run_id, judge_run_id)
 
 
-def code(database: Database, run_id: str, correct: Annotated[bool, typer.Option("--correct")] = False) -> RuleTable:
-    """How many trajectories match each of the paper's code-detection rules; --correct counts correct answers only."""
-    return tabulate_counts(rule_counts(database, run_id), only_correct=correct)
+def code(database: Database, run_id: str, only_correct: bool = False) -> RuleTable:
+    """How many trajectories match each of the paper's code-detection rules, in all texts or the correct."""
+    return tabulate_counts(rule_counts(database, run_id), only_correct=only_correct)
 
 
-def marked(database: Database, mark: Annotated[str, typer.Argument()]) -> list[dict[str, object]]:
+def marked(database: Database, mark: str) -> list[dict[str, object]]:
     """The trajectories with a mark."""
     rows = map(asdict, marked_trajectories(database, mark))
     return [row.pop("marked") | row for row in rows]
@@ -199,8 +216,8 @@ def score_curves(
 def score_comparison(
     database: Database,
     runs_root: Path,
-    first: Annotated[str, typer.Argument(help="An evaluation; a comma joins training seeds.")],
-    second: Annotated[str, typer.Argument(help="Likewise.")],
+    first: Annotated[str, Field(description="An evaluation; a comma joins training seeds.")],
+    second: Annotated[str, Field(description="Likewise.")],
     scheme: Scheme = Scheme.PAPER,
 ) -> list[ComparisonRow]:
     """Two evaluations on the questions that both have: the second minus the first, with intervals."""
@@ -243,7 +260,7 @@ def studies() -> list[dict[str, object]]:
     ]
 
 
-def study_numbers(name: Annotated[str, typer.Argument(help="A study.")]) -> Sequence[object]:
+def study_numbers(name: Annotated[str, Field(description="A study.")]) -> Sequence[object]:
     """Every number of a study in the paper, with a note where the paper contradicts itself."""
     return number_rows(load_study(name))
 
@@ -266,7 +283,7 @@ def benchmarks(runs_root: Path) -> list[dict[str, object]]:
     """The benchmarks that `exgrpo eval` knows: the paper's, and your own in the workbench's folder."""
     declared = load_user_benchmarks(runs_root)
     for fault in declared.faults:
-        print_status(f"Left out: {fault}")
+        logger.warning("Left out: %s", fault)
     sources = {name: choice.source for name, choice in declared.choices.items()}
     protocols = (*load_protocols().values(), *map(protocol_of, declared.choices.values()))
     return [
@@ -276,6 +293,8 @@ def benchmarks(runs_root: Path) -> list[dict[str, object]]:
 
 
 QUERIES: dict[str, Callable[..., object]] = {
+    "runs": list_runs,
+    "run": one_run,
     "attempts": runs.list_attempts,
     "checkpoints": runs.list_checkpoints,
     "evaluations": metrics.list_evaluations,
@@ -304,4 +323,4 @@ QUERIES: dict[str, Callable[..., object]] = {
     "presets": presets,
     "journal": journal,
 }
-"""Parameters named `database` and `runs_root` are given; all others are arguments and options of the command."""
+"""Parameters named `database` and `runs_root` are given, all others are the caller's."""

@@ -1,0 +1,30 @@
+"""All rows of one run in one table, for notebooks and files."""
+
+from typing import Any
+
+from sqlalchemy import select
+
+from db.connections.session import Database
+from db.tables import models
+from db.tables.shared_reads import require_run_key
+
+_LEFT_OUT = ("run_key", "trajectory_key", "is_superseded")
+
+
+def whole_table(database: Database, run_id: str, name: str) -> list[dict[str, Any]]:
+    """Return every row of a table that a run has and no later attempt repeated; trajectories with texts.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    table = models.metadata.tables[name]
+    columns = [column for column in table.c if column.name not in _LEFT_OUT]
+    query = select(*columns)
+    if table is models.trajectories:
+        texts = models.trajectory_texts
+        query = select(*columns, texts.c.text).outerjoin(texts, texts.c.trajectory_key == table.c.trajectory_key)
+    if "is_superseded" in table.c:
+        query = query.where(~table.c.is_superseded)
+    with database.read() as connection:
+        query = query.where(table.c.run_key == require_run_key(connection, run_id)).order_by(*table.primary_key)
+        return [dict(row) for row in connection.execute(query).mappings()]

@@ -1,0 +1,112 @@
+"""The command that serves the queries to an agent as tools of MCP, and, where allowed, what an operator may do."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import Field
+
+from jobs.actions import queueing, run_actions
+from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, error_message
+from jobs.queries import calls
+from jobs.queries.table import QUERIES
+from jobs.runs.journal import acting_as
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import load_preset
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+
+PERSON = "agent"
+"""Who asked, in the journal."""
+_ABOUT = (
+    "Runs of ExGRPO training: curves, replay buffer, selections, trajectories with their lineage, judges' verdicts, "
+    "benchmark scores. The tool `runs` lists them; the others take a run's name or id."
+)
+
+
+def queue_run(
+    runs_root: Path,
+    preset: Annotated[str, Field(description="A name that the tool `presets` lists.")],
+    settings: Annotated[list[str], Field(description="Changed fields, such as num_steps=200.")],
+) -> str:
+    """Queue a training run and return its id; it starts while `exgrpo up` runs."""
+    return queueing.queue_job(runs_root, apply_settings(load_preset(preset), settings))
+
+
+def stop_run(runs_root: Path, run_id: str) -> str:
+    """Ask a run to stop at its next step, with a checkpoint."""
+    run_actions.stop(runs_root, run_id)
+    return f"{run_id} was asked to stop."
+
+
+def resume_run(runs_root: Path, run_id: str) -> str:
+    """Queue a run again from its newest whole checkpoint."""
+    return run_actions.resume(runs_root, run_id)
+
+
+ACTIONS: dict[str, Callable[..., object]] = {"queue-run": queue_run, "stop-run": stop_run, "resume-run": resume_run}
+
+
+def mcp(
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="Let the agent queue, stop and resume runs too.")
+    ] = False,
+) -> None:
+    """Serve the queries to an agent, by MCP on standard input and output."""
+    import asyncio
+
+    from mcp.server.stdio import stdio_server
+
+    server = make_server(QUERIES | (ACTIONS if operator else {}), runs_root, database_url)
+
+    async def serve() -> None:
+        async with stdio_server() as (received, sent):
+            await server.run(received, sent, server.create_initialization_options())
+
+    asyncio.run(serve())
+
+
+def make_server(
+    functions: Mapping[str, Callable[..., object]], runs_root: Path, database_url: str | None
+) -> "Server[dict[str, object]]":
+    """Return a server whose tools are the functions; what is refused is one sentence, marked as an error."""
+    import asyncio
+
+    from mcp import types
+    from mcp.server import Server, ServerRequestContext
+    from pydantic_core import to_json
+
+    listed = [
+        types.Tool(
+            name=name,
+            description=calls.describe(function),
+            input_schema=calls.values_model(function).model_json_schema(),
+            annotations=types.ToolAnnotations(read_only_hint=name not in ACTIONS),
+        )
+        for name, function in functions.items()
+    ]
+
+    def answer(name: str, values: Mapping[str, object]) -> types.CallToolResult:
+        try:
+            with acting_as(PERSON), calls.open_for(functions.get(name), runs_root, database_url) as database:
+                found = calls.call(functions, name, values, database, runs_root)
+            text, is_error = to_json(found, indent=1, inf_nan_mode="null", fallback=str).decode(), False
+        except Exception as error:  # noqa: BLE001 - an agent gets one sentence, as a person at the terminal does
+            text, is_error = error_message(error)[0], True
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
+
+    async def list_tools(
+        _: ServerRequestContext[dict[str, object]], __: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=listed)
+
+    async def call_tool(
+        _: ServerRequestContext[dict[str, object]], asked: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        return await asyncio.to_thread(answer, asked.name, asked.arguments or {})
+
+    return Server("exgrpo", instructions=_ABOUT, on_list_tools=list_tools, on_call_tool=call_tool)

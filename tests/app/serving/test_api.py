@@ -1,0 +1,69 @@
+"""The queries over HTTP, of a server process as users start it."""
+
+import httpx2
+import pytest
+
+from jobs.queries.table import QUERIES
+from tests.app import played, web_server
+
+RUN = "play-finished"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    played.play(root, played.FINISHED)
+    server = web_server.start(root)
+    yield server
+    server.stop()
+
+
+def get(served, path, token=None, **headers):
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    return httpx2.get(f"{served.origin}/api/{path}", headers=headers, timeout=60)
+
+
+def test_rows_are_those_of_the_command_and_need_the_token(served):
+    rows = get(served, f"trajectories?run_id={RUN}&step=3&limit=4", served.token).json()
+    assert [(row["run_id"], row["step"]) for row in rows] == [(RUN, 3)] * 4
+    curves = get(served, f"curves?run_id={RUN}&metric=reward/mean&metric=policy/entropy", served.token).json()
+    assert {name: len(points) for name, points in curves.items()} == {"reward/mean": 14, "policy/entropy": 14}
+    assert get(served, f"run?run_id={RUN}").status_code == 403
+    assert get(served, f"run?run_id={RUN}", served.token + "x").status_code == 403
+    assert get(served, f"run?run_id={RUN}", Cookie=served.cookie()).status_code == 200
+    assert get(served, f"run?run_id={RUN}", served.token, Origin="http://evil.example").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("nothing", "nothing"),
+        ("run", "run_id"),
+        ("run?run_id=nobody", "nobody"),
+        (f"trajectories?run_id={RUN}&limit=0", "limit"),
+        (f"trajectories?run_id={RUN}&limit=1&limit=2", "limit"),
+        (f"trajectories?run_id={RUN}&stp=1", "stp"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence_that_names_it(served, path, named):
+    response = get(served, path, served.token)
+    assert response.status_code == 400
+    assert named in response.json()["error"]
+
+
+def test_the_document_describes_every_query_and_each_type_that_it_names(served):
+    document = get(served, "openapi.json", served.token).json()
+    assert set(document["paths"]) == {f"/api/{name}" for name in QUERIES}
+    schemas = document["components"]["schemas"]
+
+    def references(node):
+        if isinstance(node, dict):
+            yield from [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+            node = list(node.values())
+        for item in node if isinstance(node, list) else ():
+            yield from references(item)
+
+    assert {name.rpartition("/")[2] for name in references(document)} <= set(schemas)
+    parameters = {item["name"]: item for item in document["paths"]["/api/trajectories"]["get"]["parameters"]}
+    assert (parameters["run_id"]["required"], parameters["limit"]["schema"]["minimum"]) == (True, 1)
