@@ -4,9 +4,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import address, theme
+from app import address, settings, theme
 from app.components.widgets import page_frame
-from app.page_list import PAGES, SECTIONS
+from app.page_list import NOT_IN_VIEWS, PAGES, SECTIONS
 
 st.set_page_config(
     page_icon=theme.ICON,
@@ -19,7 +19,13 @@ st.logo(theme.LOGO, size="large", icon_image=theme.ICON)
 page = st.navigation(
     {
         section: [
-            st.Page(entry.file, title=entry.title, icon=f":material/{entry.icon}:", default=entry is PAGES[0])
+            st.Page(
+                entry.file,
+                title=entry.title,
+                icon=f":material/{entry.icon}:",
+                default=entry is PAGES[0],
+                visibility="hidden" if settings.current().is_view and entry.name in NOT_IN_VIEWS else "visible",
+            )
             for entry in entries
         ]
         for section, entries in SECTIONS.items()

@@ -39,6 +39,8 @@ SECTIONS: dict[str, tuple[PageEntry, ...]] = {
     "Workbench": (PageEntry("system", "System", "dns"),),
 }
 """The pages under the headings of the sidebar."""
+NOT_IN_VIEWS = frozenset({"new_run", "studies"})
+"""Pages that exist to start runs, which a view cannot."""
 PAGES = tuple(page for pages in SECTIONS.values() for page in pages)
 """Every page; the first one is the start page, at the address `/`."""
 PATHS = ("/", *(f"/{page.name}" for page in PAGES[1:]))

@@ -16,6 +16,7 @@ from exgrpo_core.errors import Mistake, UserError
 from jobs.actions import annotations, evaluations, named_entries, progress, queueing, run_actions, run_bin
 from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.actions.probe_process import ProbeProcess
+from jobs.actions.rollout_import import format_file, import_in_process
 from jobs.actions.token_texts import token_texts
 from jobs.analysis import score_curves as curves_of_scores
 from jobs.analysis.score_curves import MEASURES, QuestionCurves, ScoreCurve
@@ -29,7 +30,15 @@ from jobs.machine import engine_environments, machine_report
 from jobs.machine.hardware import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, package_versions, read_machine
 from jobs.playground import process
-from jobs.preflight import data_preview, dry_run, launch_scripts, local_sources, model_look, resolution
+from jobs.preflight import (
+    data_preview,
+    dry_run,
+    launch_scripts,
+    local_sources,
+    model_look,
+    resolution,
+    rollout_preview,
+)
 from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
@@ -38,6 +47,7 @@ from jobs.preflight.resolution import Preflight, RunRefusedError
 from jobs.queries import calls, openapi
 from jobs.queries.table import QUERIES
 from jobs.recording import trajectory_file
+from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs import directory, lookup, state
 from jobs.runs.control import RESUMABLE
 from jobs.runs.directory import RunDirectory, RunDirectoryError
@@ -69,7 +79,7 @@ Result = TypeVar("Result")
 
 
 class RefusedError(CommandError, SpecError, DataError):
-    """The user has no role that allows the request."""
+    """The user has no role that allows the request, or the pages only read."""
 
 
 def _read(action: Callable[Concatenate[Path, Arguments], Result]) -> Callable[Arguments, Result]:
@@ -88,6 +98,8 @@ def _needs(role: Role, action: Callable[Arguments, Result]) -> Callable[Argument
     @wraps(action)
     def run(*arguments: Arguments.args, **words: Arguments.kwargs) -> Result:
         person = current_person()
+        if settings.current().is_view and role > Role.VIEWER:
+            raise RefusedError("These pages only read; `exgrpo up` opens a folder of runs that can be changed.")
         if person is None or person.role < role:
             who = "Nobody is signed in" if person is None else f"{person.name} is {person.role.name.lower()}"
             raise RefusedError(
@@ -162,6 +174,16 @@ def _stop_study(root: Path, name: str, scale: str) -> int:
 def _start_probe(root: Path, spec: TrainSpec) -> ProbeProcess:
     """Start to sample answers of a specification's model, without a run."""
     return ProbeProcess(spec, root)
+
+
+def _preview_rollouts(_: Path, path: str, mapping: str) -> DataPreview:
+    """Return the first rollouts at a path, read by a mapping in YAML where there is one.
+
+    Raises:
+        UserError: There are none, or the mapping is wrong.
+    """
+    with format_file(mapping) as file:
+        return rollout_preview.preview_rollouts(Path(path), None if file is None else load_own_format(file))
 
 
 def _launch_script(root: Path, spec: TrainSpec, kind: ScriptKind) -> LaunchScript:
@@ -309,6 +331,8 @@ submit_judge = _operator(_submit_judge)
 start_study_run = _operator(_start_study_run)
 stop_study = _operator(_stop_study)
 start_probe = _operator(_start_probe)
+import_rollouts = _operator(import_in_process)
+preview_rollouts = _operator(_preview_rollouts)
 preview_data = _needs(Role.OPERATOR, data_preview.preview_data)
 first_look = _needs(Role.OPERATOR, model_look.first_look)
 chat = _operator(process.ask_models)

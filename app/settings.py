@@ -32,6 +32,8 @@ class Person:
 
 LINK_HOLDER = Person("link user", Role.ADMIN)
 """Without sign-in, anyone with the printed link may do everything."""
+VIEW_HOLDER = Person("link user", Role.VIEWER)
+"""The person of a read-only view."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class AppSettings:
     database_url: str | None = field(default=None, repr=False)
     roles: Roles | None = None
     """Roles of people who sign in; None without sign-in, when anyone with the link may do everything."""
+    is_view: bool = False
+    """Whether this is `exgrpo view`: pages only read, and no supervisor belongs to them."""
 
 
 _settings: list[AppSettings] = []
@@ -80,5 +84,7 @@ def current() -> AppSettings:
 
 def current_person() -> Person | None:
     """Return the person of this session; None if people sign in and this one has not, or has no role."""
-    roles = current().roles
-    return LINK_HOLDER if roles is None else roles.person_of(st.user.to_dict())
+    here = current()
+    if here.is_view:
+        return VIEW_HOLDER
+    return LINK_HOLDER if here.roles is None else here.roles.person_of(st.user.to_dict())

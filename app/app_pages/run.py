@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import requests
+from app import requests, settings
 from app.components.replay_buffer import buffer_over_steps
 from app.components.runs import job_results, run_controls, run_details, run_header
 from app.components.trajectories import audit_view, playground
@@ -194,17 +194,23 @@ def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
     return {**views, **playground}
 
 
+def _controls(row: RunRow, refresh: int | None) -> str | None:
+    """Show what can be done to a run; return what is to be done on another page."""
+    with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
+        action = run_controls.show(row)
+        if row.kind == TRAIN and row.has_settings and not row.is_adopted:
+            st.fragment(_checkpoint_actions, run_every=refresh)(row)
+        st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
+    return action
+
+
 def _show(row: RunRow) -> None:
     page_frame.show_title("Run", row.name)
     is_asked = run_state.pending(row) is not None
     refresh = REFRESH_SECONDS if is_asked or run_state.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
-        with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
-            action = run_controls.show(row)
-            if row.kind == TRAIN and row.has_settings and not row.is_adopted:
-                st.fragment(_checkpoint_actions, run_every=refresh)(row)
-            st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
+        action = None if settings.current().is_view else _controls(row, refresh)
     if action == "clone":
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
-from app import requests
+from app import requests, settings
+from app.components.new_run import open_rollouts
 from app.components.runs import list_actions, run_controls, run_groups, run_table
 from app.components.system import system_view
 from app.components.widgets import data_table, notice
@@ -64,13 +65,20 @@ def _has_live(counts: Mapping[str, int]) -> bool:
     return any(counts.get(state) for state in LIVE_STATES)
 
 
+def _show_none() -> None:
+    if settings.current().is_view:
+        notice.show_empty("hourglass_empty", "Reading", "The first rollouts appear in seconds.")
+        return
+    text = "Set up your first one under **New run**, or let the demo train with ExGRPO and with on-policy Dr.GRPO."
+    notice.show_empty("replay", "No runs yet", text, "exgrpo demo")
+
+
 def _list(was_live: bool) -> None:
     counts = ask(runs.count_runs, _EVERY_RUN)
     if _has_live(counts) != was_live:
         st.rerun(scope="app")
     if not sum(counts.values()):
-        text = "Set up your first one under **New run**, or let the demo train with ExGRPO and with on-policy Dr.GRPO."
-        notice.show_empty("replay", "No runs yet", text, "exgrpo demo")
+        _show_none()
         return
     system_view.show_line(counts)
     columns = run_table.columns_of_address()
@@ -116,10 +124,11 @@ def _show_table(
     opened, ticked = run_table.show(rows, "runs-table", order, columns)
     with above:
         list_actions.show_compare(ticked)
-        run_controls.show_tags(ticked, "runs")
-        list_actions.show_rename(ticked)
-        list_actions.show_archive(ticked)
-        list_actions.show_delete(ticked)
+        if not settings.current().is_view:
+            run_controls.show_tags(ticked, "runs")
+            list_actions.show_rename(ticked)
+            list_actions.show_archive(ticked)
+            list_actions.show_delete(ticked)
         st.space("stretch")
         run_table.choose_columns(columns)
         data_table.export(lambda: run_table.exported(all_rows(), columns), "runs", formats=data_table.WHOLE_FORMATS)
@@ -129,7 +138,11 @@ def _show_table(
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.title("Runs", anchor=False, width="content")
-    if st.button("New run", icon=":material/add:", type="primary", key="to-new-run"):
-        st.switch_page("app_pages/new_run.py")
+    if not settings.current().is_view:
+        with st.container(horizontal=True, width="content"):
+            if st.button("Open rollouts", icon=":material/folder_open:", key="open-rollouts"):
+                open_rollouts.ask()
+            if st.button("New run", icon=":material/add:", type="primary", key="to-new-run"):
+                st.switch_page("app_pages/new_run.py")
 is_live = _has_live(ask(runs.count_runs, _EVERY_RUN))
 st.fragment(_list, run_every=REFRESH_SECONDS if is_live else CHECK_SECONDS)(is_live)

@@ -161,10 +161,14 @@ def read_log_tail(run_id: str, num_lines: int) -> list[str]:
 
 def _run_file(run_id: str, name: str) -> Path | None:
     """Return a file of a run; None if it does not exist or lies outside the runs root, by id or by a link."""
-    root = settings.current().runs_root.resolve()
+    here = settings.current()
+    root = here.runs_root.resolve()
     try:
-        path = (root / run_id / name).resolve()
-        return path if path.parent.parent == root and path.is_file() else None
+        # A view's run folders are links to where they lie.
+        folder = (root / run_id).resolve() if here.is_view and Path(run_id).name == run_id else root / run_id
+        path = (folder / name).resolve()
+        is_inside = path.parent == folder if here.is_view else path.parent.parent == root
+        return path if is_inside and path.is_file() else None
     except (OSError, ValueError):
         return None
 

@@ -112,7 +112,7 @@ def _serve(options: argparse.Namespace) -> None:
     listener = _listen(host, options.port)
     port = listener.getsockname()[1]
     database_url = options.database_url or os.environ.get(DATABASE_URL_VARIABLE)
-    settings.configure(settings.AppSettings(runs_root, database_url, sign_in.roles if sign_in else None))
+    settings.configure(settings.AppSettings(runs_root, database_url, sign_in.roles if sign_in else None, options.view))
     secret_files = [str(sign_in.path)] if sign_in else []
     streamlit_changes.load_options(theme.streamlit_options(host, port) | {"secrets.files": secret_files})
     further = [sign_in.host] if sign_in else []
@@ -210,6 +210,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--allow-remote", action="store_true", help="allow an address beyond this machine")
     parser.add_argument("--allow-host", action="append", default=[], help="further Host name to answer under")
     parser.add_argument("--sign-in", type=Path, help="file with an OpenID provider and roles; see docs/sign-in.md")
+    parser.add_argument("--view", action="store_true", help="pages that only read")
     options = parser.parse_args(arguments)
     keep_private()
     settle_user()

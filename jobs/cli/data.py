@@ -8,27 +8,27 @@ import typer
 
 from db.connections.opening import current_revision, open_database
 from exgrpo_core.faults import describe_fault
-from jobs.actions.adoption import adopt
 from jobs.actions.archive import export_run, import_run
 from jobs.actions.backup import back_up, restore
 from jobs.actions.model_export import export_model
+from jobs.actions.rollout_import import import_rollouts
 from jobs.actions.verification import Damage, verify_root, verify_run
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
+    FormatFile,
     RunsRoot,
     command_group,
     print_json,
     print_result,
     print_status,
 )
+from jobs.rollout_formats.formats import find_format
+from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_run_id, open_run
 from jobs.supervisor.open_index import rebuild_index
-
-MAX_BAD_LINES = 20
-"""Bad lines of a dump that are printed."""
 
 database_app = command_group("The database, which is an index of the run folders.")
 
@@ -36,35 +36,37 @@ database_app = command_group("The database, which is an index of the run folders
 def import_(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder or .tar.gz file of a run.")],
     are_rollouts: Annotated[
-        bool, typer.Option("--rollouts", help="SOURCE holds a stock verl run's dumps: its trainer.rollout_data_dir.")
+        bool, typer.Option("--rollouts", help="SOURCE holds rollouts of another program, in a format of `exgrpo view`.")
     ] = False,
-    name: Annotated[str, typer.Option(help="Name of the run with these rollouts.")] = "adopted verl run",
-    model: Annotated[str, typer.Option(help="The model that was trained, as a note on rollouts.")] = "unknown",
+    own_format: FormatFile = None,
+    name: Annotated[str, typer.Option(help="Name of the run with these rollouts; by default that of SOURCE.")] = "",
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     trusts_pickles: Annotated[
         bool, typer.Option("--trust-pickles", help="Accept files that can run code when they are read (verl's).")
     ] = False,
 ) -> None:
-    """Copy a run, or the rollout dumps of a stock verl run, into the runs root.
+    """Copy a run, or rollouts of another program, into the runs root.
 
     What of it is damaged is said on stderr.
     """
     if are_rollouts:
-        _adopt(source, runs_root, name, model)
+        _import_rollouts(source.resolve(), own_format, runs_root, name)
         return
     run_id = import_run(source, runs_root, trusts_pickles=trusts_pickles)
     _print_damage(open_run(runs_root, run_id))
     print_result(run_id)
 
 
-def _adopt(folder: Path, runs_root: Path, name: str, model: str) -> None:
-    adopted = adopt(folder, runs_root, name, model)
-    for sentence in adopted.bad_lines[:MAX_BAD_LINES]:
+def _import_rollouts(path: Path, own_format: Path | None, runs_root: Path, name: str) -> None:
+    reads = find_format(path) if own_format is None else load_own_format(own_format)
+    imported = import_rollouts(path, reads, runs_root, name or path.stem)
+    bad = imported.bad
+    for sentence in bad.sentences:
         print_status(sentence)
-    if len(adopted.bad_lines) > MAX_BAD_LINES:
-        print_status(f"... and {len(adopted.bad_lines) - MAX_BAD_LINES} more lines that are no rollouts.")
-    print_status(f"{adopted.num_rollouts:,} rollouts of {adopted.num_steps:,} steps.")
-    print_result(adopted.run_id)
+    if bad.num > len(bad.sentences):
+        print_status(f"... and {bad.num - len(bad.sentences):,} more rows that are no rollouts.")
+    print_status(f"{imported.num_rollouts:,} rollouts of {imported.num_steps:,} steps.")
+    print_result(imported.run_id)
 
 
 def _print_damage(run: RunDirectory) -> None:

@@ -29,7 +29,7 @@ COMMANDS = {
     "data": {
         "import": (
             "data:import_",
-            "Copy a run, or the rollout dumps of a stock verl run, into the runs root.",
+            "Copy a run, or rollouts of another program, into the runs root.",
         ),
         "export": (
             "data:export",
@@ -71,6 +71,7 @@ COMMANDS = {
             "demo:demo",
             "Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser.",
         ),
+        "view": ("view:view", "Show rollouts of any trainer, or runs, on pages that only read."),
         "up": (
             "workbench:up",
             "Start the supervisor and the pages; Ctrl-C ends both; runs continue, or stop until the next start.",

@@ -36,6 +36,10 @@ Limit = Annotated[int, typer.Option(min=1, max=2**31, help="Print this many.")]
 TrajectoryNumber = Annotated[
     int, typer.Argument(metavar="TRAJECTORY", min=0, max=2**62, help="Number of the trajectory.")
 ]
+FormatFile = Annotated[
+    Path | None,
+    typer.Option("--format", metavar="FILE", help="What rows mean: a mapping in YAML, or Python with one function."),
+]
 JudgeRun = Annotated[
     str | None, typer.Option("--judge", help="Judge's job whose verdicts count; without it the task's oracle.")
 ]

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Annotated
 import typer
 
 from db import DATABASE_URL_VARIABLE
+from db.connections.session import SQLITE_FILE
 from db.rows.display_names import utc_time
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
@@ -36,7 +37,7 @@ from jobs.runs.processes import FileLock, is_locked, signal_name
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import LOG_FILE, read_supervisor, supervisor_command
 from jobs.supervisor.loop import LOOP_SECONDS
-from jobs.supervisor.open_index import FilesFollower
+from jobs.supervisor.open_index import LIST_SECONDS, FilesFollower
 
 LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"
@@ -140,7 +141,7 @@ class Workbench:
         self,
         runs_root: Path,
         database_url: str | None,
-        supervisor: Sequence[str],
+        supervisor: Sequence[str] = (),
         page_options: Sequence[str] = ("--host", "127.0.0.1", "--port", str(DEFAULT_PORT)),
         stops_runs: bool = False,
     ) -> None:
@@ -172,28 +173,52 @@ class Workbench:
                     raise
                 why = explain(error, self._runs_root)
                 logger.warning("%s: %s. Pages show it; nothing can be started or changed.", self._runs_root, why)
-                return self._show()
+                with tempfile.TemporaryDirectory(prefix="exgrpo-") as folder:
+                    return self._show(f"sqlite:///{folder}/index.db")
             return self._serve(instance, opens_browser)
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def _show(self) -> int:
-        """Serve the pages of a root that cannot be written, by a temporary database that follows its files."""
-        with tempfile.TemporaryDirectory(prefix="exgrpo-") as folder:
-            url = f"sqlite:///{folder}/index.db"
-            self._environment[DATABASE_URL_VARIABLE] = url
-            index = DatabaseIndex(url, self._runs_root)
-            follower = FilesFollower(index, self._runs_root)
-            pages = self._start_pages()
-            threading.Thread(target=_forward_output, args=(pages, False, None), daemon=True).start()
-            try:
-                while not self._num_signals and pages.poll() is None:
-                    follower.poll()
-                    time.sleep(_POLL_SECONDS if index.is_behind else LOOP_SECONDS)
-            finally:
-                _end([pages])
-                index.close()
+    def view(self, opens_browser: bool, on_start: Callable[[], None]) -> int:
+        """Serve pages that only read, without a supervisor, until a signal comes, and return the exit code.
+
+        `on_start` is called once the runs root is this process's.
+
+        Raises:
+            WorkbenchRunningError: Pages of this runs root are served already.
+        """
+        previous = {number: signal.signal(number, self._request_end) for number in (signal.SIGINT, signal.SIGTERM)}
+        instance = WorkbenchInstance(self._runs_root)
+        try:
+            url = f"sqlite:///{self._runs_root / SQLITE_FILE}"
+            on_start()
+            return self._show(url, instance, opens_browser, _POLL_SECONDS)
+        finally:
+            instance.release()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _show(
+        self,
+        database_url: str,
+        instance: WorkbenchInstance | None = None,
+        opens_browser: bool = False,
+        list_seconds: float = LIST_SECONDS,
+    ) -> int:
+        """Serve the pages of a root by a database that follows its files."""
+        self._environment[DATABASE_URL_VARIABLE] = database_url
+        index = DatabaseIndex(database_url, self._runs_root)
+        follower = FilesFollower(index, self._runs_root, list_seconds)
+        pages = self._start_pages()
+        threading.Thread(target=_forward_output, args=(pages, opens_browser, instance), daemon=True).start()
+        try:
+            while not self._num_signals and pages.poll() is None:
+                follower.poll()
+                time.sleep(_POLL_SECONDS if index.is_behind else LOOP_SECONDS)
+        finally:
+            _end([pages])
+            index.close()
         return 0 if self._num_signals else pages.returncode
 
     def _serve(self, instance: WorkbenchInstance, opens_browser: bool) -> int:

@@ -237,6 +237,18 @@ def number_of(row: Row, name: str) -> float | None:
     raise ValueError(f"{name}: expected a number, got {str(value)[:40]!r}.")
 
 
+def step_of(row: Row, name: str) -> int:
+    """Return a field that must be the number of a step.
+
+    Raises:
+        ValueError: It is no whole number of at least 0.
+    """
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name}: expected a whole number of at least 0, got {str(value)[:40]!r}.")
+    return value
+
+
 def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | None]:
     """Return the fields with one value each that are not among the known ones."""
     left_out = {*known}

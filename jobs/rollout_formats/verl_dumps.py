@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, in_parts, number_of, text_of
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, in_parts, number_of, step_of, text_of
 
 _OWN = ("input", "output", "gts", "score", "step", "uid", "acc")
 
@@ -32,10 +32,7 @@ def _trajectories(source: RolloutSource) -> Iterator[tuple[int, RecordedTrajecto
 
 
 def _step_of(row: Row, file: Path) -> int:
-    step = row.get("step", int(file.stem) if file.stem.isdecimal() else None)
-    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-        raise ValueError(f"step: expected a whole number of at least 0, got {step!r}.")
-    return step
+    return step_of({"step": int(file.stem), **row} if file.stem.isdecimal() else row, "step")
 
 
 def _trajectory(row: Row) -> RecordedTrajectory:

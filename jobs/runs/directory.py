@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 WORKBENCH_FOLDER = "workbench"
 SUPERVISOR_LOCK = "supervisor.lock"
 SUPERVISOR_FILE = "supervisor.json"
+LINKS_FILE = "links"
+"""In the workbench's folder of a root made by `exgrpo view`, whose links are run folders elsewhere."""
 _LOST_FOUND = "lost+found"  # a file system's own
 _NO_RUNS = frozenset({WORKBENCH_FOLDER, _LOST_FOUND})
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
@@ -125,7 +127,7 @@ class RunDirectory:
             RunDirectoryError: There is none, or the id leads outside `runs_root`.
         """
         path = Path(runs_root) / check_run_id(run_id)
-        if path.is_symlink():
+        if _is_refused_link(path):
             raise RunDirectoryError(f"{path}: is a link, which could lead outside the runs root; move the folder here.")
         if why := why_unreadable(path):
             raise RunDirectoryError(f"{path}: cannot be read ({why}); let this user read it, as by chown.")
@@ -349,7 +351,12 @@ def is_run_folder(path: Path) -> bool:
     """Whether a folder of the runs root is a run's; one that cannot be read is none, and is named once in the log."""
     if why := why_unreadable(path):
         warn_once(f"{path}: cannot be read ({why}), so it is passed over; let this user read it, as by chown.")
-    return not path.is_symlink() and os.path.exists(path / "run.json")
+    return not _is_refused_link(path) and os.path.exists(path / "run.json")
+
+
+def _is_refused_link(path: Path) -> bool:
+    """Whether it is a link in a root that people and archives fill: it could lead outside."""
+    return path.is_symlink() and not (path.parent / WORKBENCH_FOLDER / LINKS_FILE).exists()
 
 
 def why_unreadable(path: Path) -> str:

@@ -32,7 +32,7 @@ from jobs.supervisor.loop import Supervisor, SupervisorSettings
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.05
-_LIST_SECONDS = 10.0
+LIST_SECONDS = 10.0
 """Time between two lists of the runs: another machine may start one, or resume one that had ended."""
 _MAX_CHECKED_BYTES = 256 * 2**20
 """All pages of a larger file take long to read, beside a supervisor that writes to it."""
@@ -70,9 +70,10 @@ def _read_into(database_url: str, runs_root: Path) -> Database:
 class FilesFollower:
     """Brings a database up to date by the run directories alone."""
 
-    def __init__(self, index: DatabaseIndex, runs_root: Path) -> None:
+    def __init__(self, index: DatabaseIndex, runs_root: Path, list_seconds: float = LIST_SECONDS) -> None:
         self._index = index
         self._runs_root = runs_root
+        self._list_seconds = list_seconds
         self._states: dict[str, RunState] = {}
         self._live: list[RunDirectory] = []
         self._list_at = 0.0
@@ -81,7 +82,7 @@ class FilesFollower:
         """Ingest what is new: of runs that have not ended always, of others and new ones now and then."""
         if time.monotonic() >= self._list_at:
             self._live = list_run_directories(self._runs_root)
-            self._list_at = time.monotonic() + _LIST_SECONDS
+            self._list_at = time.monotonic() + self._list_seconds
         for run in self._live:
             self._read(run)
         self._live = [run for run in self._live if not self._states[run.run_id].is_ended]

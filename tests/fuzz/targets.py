@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from exgrpo_core.bounded_json import parse_json, seal
 from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
-from jobs.actions.adoption import read_dump
 from jobs.actions.archive import export_run, import_run
 from jobs.analysis.score_curves import read_score_curves
 from jobs.engines.embedded.model import load_policy
@@ -35,6 +34,8 @@ from jobs.preflight.local_sources import refuse_remote_code
 from jobs.preflight.model_shapes import check_context, model_shape
 from jobs.pretrained.conversion import convert_gguf
 from jobs.recording.event_reader import EventReader
+from jobs.rollout_formats import verl_dumps
+from jobs.rollout_formats.source import RolloutSource
 from jobs.runs.directory import RunDirectory
 from jobs.runs.state import describe_run
 from jobs.specs.any_job import load_any_spec, parse_any_spec
@@ -202,7 +203,7 @@ def _read_dump(content: bytes) -> None:
     folder = FOLDER / "dump"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "1.jsonl").write_bytes(content)
-    list(read_dump(folder))
+    list(verl_dumps.read(RolloutSource(folder)))
 
 
 DATA_ROW = {

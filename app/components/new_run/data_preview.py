@@ -27,7 +27,7 @@ def show(spec: TrainSpec) -> None:
         except (DataError, OSError, ValueError) as error:
             notice.show("info", "No preview", str(error))
             return
-        _show(preview, spec.algorithm.max_prompt_tokens)
+        show_preview(preview, spec.algorithm.max_prompt_tokens)
 
 
 def show_look(spec: TrainSpec) -> None:
@@ -59,7 +59,8 @@ def _look(key: str, _spec: TrainSpec) -> FirstLook | None:  # noqa: ARG001 - wha
     return requests.first_look(_spec)
 
 
-def _show(preview: DataPreview, max_prompt_tokens: int) -> None:
+def show_preview(preview: DataPreview, max_prompt_tokens: int | None = None) -> None:
+    """Show the first questions, and the lengths of all that were read with the longest that is allowed."""
     unit = "tokens" if preview.is_in_tokens else "characters"
     figures.show_card(
         "Length of prompts", f"{unit}, of the first {len(preview.lengths):,} questions",
@@ -72,7 +73,7 @@ def _show(preview: DataPreview, max_prompt_tokens: int) -> None:
         st.code(escape_control_characters(question.prompt), language=None, wrap_lines=True)
 
 
-def _histogram(preview: DataPreview, max_prompt_tokens: int) -> go.Figure:
+def _histogram(preview: DataPreview, max_prompt_tokens: int | None) -> go.Figure:
     colours = theme.palette()
     lengths = np.array(preview.lengths, dtype=np.int32)
     counts, edges = np.histogram(lengths, bins=min(40, max(1, int(np.ptp(lengths)) + 1)))
@@ -88,7 +89,7 @@ def _histogram(preview: DataPreview, max_prompt_tokens: int) -> go.Figure:
     )
     figure.update_layout(hovermode="closest", bargap=0.05)
     figure.update_xaxes(title={"text": "tokens" if preview.is_in_tokens else "characters"})
-    if preview.is_in_tokens and lengths.max() > 0.5 * max_prompt_tokens:
+    if preview.is_in_tokens and max_prompt_tokens and lengths.max() > 0.5 * max_prompt_tokens:
         figure.add_vline(
             x=max_prompt_tokens, line={"color": colours.warning, "dash": "dash"}, annotation_text="longest allowed"
         )

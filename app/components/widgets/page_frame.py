@@ -11,7 +11,9 @@ from app.settings import current_person
 
 @st.fragment(run_every=5)
 def show_supervisor() -> None:
-    """Warn when no supervisor runs: queued runs do not start, and pages may show old data."""
+    """Warn when no supervisor runs: queued runs do not start, and pages may show old data; a view has none."""
+    if settings.current().is_view:
+        return
     age = supervisor_age_seconds()
     if age is None:
         notice.show(
@@ -53,6 +55,8 @@ def show_person() -> None:
 
 def access_sentence() -> str:
     """Return one sentence on who may use this workbench."""
+    if settings.current().is_view:
+        return "A view: pages only read."
     if settings.current().roles is None:
         return "Single-user mode: anyone with the link has full access."
     return "People sign in; viewers look, operators start and stop jobs and annotate, admins hide runs from the list."

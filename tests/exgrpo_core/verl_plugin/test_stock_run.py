@@ -2,7 +2,8 @@
 
 import pytest
 
-from jobs.actions.adoption import read_dump
+from jobs.rollout_formats import verl_dumps
+from jobs.rollout_formats.source import RolloutSource
 from tests.exgrpo_core.verl_plugin import stock_verl
 from tests.exgrpo_core.verl_plugin.stock_verl import imports, launch, make_environment, metrics_of, rollouts_of
 
@@ -32,7 +33,9 @@ def test_replayed_trajectories_enter_the_updates_of_stock_verl_and_its_checkpoin
     replayed = [row for row in rollouts_of(tmp_path, 3) if row["is_replayed"]]
     assert len(replayed) == metrics[3]["replay/num_replayed"]
     assert all(row["score"] == 1.0 and row["rollout_step"] < 3 for row in replayed)
-    assert [step.bad_lines for step in read_dump(tmp_path / "rollouts")] == [[], [], []]
+    source = RolloutSource(tmp_path / "rollouts")
+    assert {step.step for step in verl_dumps.read(source)} == {1, 2, 3}
+    assert source.bad.num == 0
 
     second = {"trainer.total_training_steps": 4, "trainer.save_freq": -1}
     run = launch(python, tmp_path, settings | second, THREE_LINES)

@@ -1,0 +1,37 @@
+"""Rollouts of other programs: a path on the server or an upload, with a preview, as a run of this workbench."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import streamlit as st
+
+from app import requests
+from app.components.new_run import data_preview
+from app.components.widgets import notice
+
+
+@st.dialog("Open rollouts", width="large", icon=":material/folder_open:")
+def ask() -> None:
+    """Show the form; open the run's page once the rollouts are read."""
+    st.caption("Dumps and logs of any trainer; the format is found by content. `exgrpo view PATH` needs no workbench.")
+    path = st.text_input("Path on this server", key="rollouts-path", placeholder="/data/run/rollouts")
+    files = st.file_uploader("or files from here", accept_multiple_files=True, key="rollouts-files")
+    mapping = st.text_area(
+        "Own format", key="rollouts-format", height=80, placeholder="prompt: $.input\nresponse: $.output",
+        help="Only for rows of no known format: YAML that says where in a row the values are",
+    )  # fmt: skip
+    with st.container(horizontal=True):
+        is_preview = st.button("Preview", icon=":material/dataset:", key="rollouts-preview")
+        is_open = st.button("Open", icon=":material/folder_open:", type="primary", key="rollouts-open")
+    if not (is_preview or is_open):
+        return
+    with TemporaryDirectory(prefix="exgrpo-upload-") as folder, notice.refusals("Not opened"):
+        for file in files:
+            Path(folder, Path(file.name).name).write_bytes(file.getvalue())
+        source = folder if files else path.strip()
+        if is_preview:
+            data_preview.show_preview(requests.preview_rollouts(source, mapping))
+            return
+        with st.spinner("Reading the rollouts"):
+            run_id = requests.import_rollouts(source, mapping)
+        st.switch_page("app_pages/run.py", query_params={"run": run_id})

@@ -1,0 +1,196 @@
+"""Rollouts of other programs as a run folder that every page opens; what a path gets later is added."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from zlib import crc32
+
+from exgrpo_core import recording
+from exgrpo_core.bounded_json import read_json
+from exgrpo_core.durable_files import write_whole
+from exgrpo_core.recording.rows import RecordedStep
+from jobs.actions.archive import staging_folder
+from jobs.launchers.local import WITHHELD_VARIABLES, project_environment
+from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
+from jobs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError
+from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.lookup import CommandError
+
+SKIPPED_FILE = "skipped.json"
+"""In the run folder: how many rows could not be read, and sentences on the first ones."""
+_MODULE = "jobs.cli"
+_QUIET_SECONDS = 30.0
+"""A path that got nothing for so long is shown as finished until it gets more."""
+_MAX_STATE_BYTES = 64 << 20
+
+
+class RolloutImport:
+    """Reads the rollouts of one path into a run of a root; each call continues where the last one ended.
+
+    A later import into the same root shows the same run, unless the path's content is another than it was.
+    """
+
+    def __init__(self, path: Path, reads: RolloutFormat, root: Path, name: str) -> None:
+        self._reads, self._root, self._name, self._path = reads, root, name, path
+        state = root / WORKBENCH_FOLDER / "imports"
+        state.mkdir(parents=True, exist_ok=True)
+        self._state_path = state / f"{crc32(str(path).encode()):08x}.json"
+        self._source = RolloutSource(path)
+        self._run: recording.Run | None = None
+        self.run_id = ""
+        self.num_rollouts = 0
+        self.steps: set[int] = set()
+        self._grew_at = time.monotonic()
+        self._restore()
+
+    @property
+    def bad(self) -> BadRows:
+        """The rows that could not be read."""
+        return self._source.bad
+
+    def advance(self, is_over: Event | None = None) -> None:
+        """Read what is new until `is_over`.
+
+        Raises:
+            OSError: A file cannot be read, or the run cannot be written.
+        """
+        try:
+            self._read(is_over)
+        except SourceChangedError:
+            self._forget()
+            self._read(is_over)
+
+    def _read(self, is_over: Event | None) -> None:
+        num_bad, num_before = self.bad.num, self.num_rollouts
+        for step in self._reads.read(self._source):
+            if is_over is not None and is_over.is_set():
+                return
+            self._write(step)
+        if self.num_rollouts != num_before or self.bad.num != num_bad:
+            self._save()
+            self._grew_at = time.monotonic()
+        elif time.monotonic() - self._grew_at > _QUIET_SECONDS:
+            self.close()
+
+    def _write(self, step: RecordedStep) -> None:
+        if self._run is None and self.run_id:
+            self._run = recording.reopen(self._root / self.run_id)
+        elif self._run is None:
+            settings = {"source": str(self._path), "format": self._reads.title}
+            self._run = recording.start(self._name, settings, self._root)
+            self.run_id = self._run.run_id
+        self._run.log(step.step, step.metrics, step.trajectories)
+        if self._run.num_lost:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._run.path))
+        self.num_rollouts += len(step.trajectories)
+        self.steps.add(step.step)
+
+    def close(self) -> None:
+        """End the run; what comes later is added to it."""
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
+
+    def _save(self) -> None:
+        """Keep how far the path was read, once all of it is in the run's files."""
+        if self._run is not None:
+            self._run.flush()
+        folder = self._root / self.run_id
+        if self.bad.num and self.run_id:
+            write_whole(folder / SKIPPED_FILE, json.dumps(asdict(self.bad)), is_durable=False)
+        state = {"run_id": self.run_id, "positions": self._source.positions, "bad": asdict(self.bad)}
+        write_whole(self._state_path, json.dumps(state | {"num_bytes": _num_bytes(folder)}), is_durable=False)
+
+    def _restore(self) -> None:
+        """Continue with the run of an earlier import whose files are as it left them; any other is forgotten."""
+        try:
+            state = read_json(self._state_path, _MAX_STATE_BYTES)
+            self.run_id = state["run_id"]
+            is_whole = bool(self.run_id) and _num_bytes(self._root / self.run_id) == state["num_bytes"]
+            source = RolloutSource(self._path, state["positions"], BadRows(**state["bad"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if is_whole:
+            self._source = source
+        else:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Remove the run, from the database too, so that the path is read from its beginning."""
+        self.close()
+        if self.run_id:
+            shutil.rmtree(self._root / self.run_id, ignore_errors=True)
+            Journal(self._root).append(JournalKind.DELETED, self.run_id)
+        self.run_id = ""
+        self._source = RolloutSource(self._path)
+        self.num_rollouts, self.steps = 0, set()
+
+
+def _num_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in (folder / "attempts").rglob("rollouts-*.jsonl"))
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The new run, the number of its steps and rollouts, and the rows that were skipped."""
+
+    run_id: str
+    num_steps: int
+    num_rollouts: int
+    bad: BadRows
+
+
+def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str) -> Imported:
+    """Write the rollouts at a path as a run that has ended; it appears in the runs root once it is whole.
+
+    Raises:
+        UnknownRolloutsError: Not one row is a rollout.
+        OSError: A file cannot be read or written.
+    """
+    runs_root.mkdir(parents=True, exist_ok=True)
+    with staging_folder(runs_root, "adopting") as staging:
+        source = RolloutImport(path, reads, staging, name)
+        source.advance()
+        source.close()
+        if not source.num_rollouts:
+            why = source.bad.sentences[0] if source.bad.num else "every file is empty."
+            raise UnknownRolloutsError(f"{path}: holds no rollouts; {why}")
+        (staging / source.run_id).rename(runs_root / source.run_id)
+    Journal(runs_root).append(JournalKind.IMPORTED, source.run_id, source=str(path))
+    return Imported(source.run_id, len(source.steps), source.num_rollouts, source.bad)
+
+
+@contextmanager
+def format_file(mapping: str) -> Iterator[Path | None]:
+    """Yield a file that holds a mapping of the user's, None without one."""
+    with TemporaryDirectory(prefix="exgrpo-format-") as folder:
+        path = Path(folder, "format.yaml")
+        path.write_text(mapping, encoding="utf-8")
+        yield path if mapping.strip() else None
+
+
+def import_in_process(runs_root: Path, path: str, mapping: str = "") -> str:
+    """Import rollouts by a process of its own, which leaves other users their pages, and return the run's id.
+
+    Raises:
+        CommandError: They cannot be imported; says why.
+    """
+    with format_file(mapping) as file:
+        command = [sys.executable, "-P", "-m", _MODULE, "import", "--rollouts", path, "--runs-root", str(runs_root)]
+        command += [] if file is None else ["--format", str(file)]
+        environment = project_environment(dict.fromkeys(WITHHELD_VARIABLES, ""))
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise CommandError(next(iter(reversed(done.stderr.strip().splitlines())), f"{path}: the import ended."))
+    return done.stdout.strip()

@@ -1,0 +1,69 @@
+"""The cache of views: a runs root for each set of paths that was opened, outside of all sources."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from exgrpo_core.durable_files import explain
+from exgrpo_core.errors import UserError
+from jobs.runs.directory import LINKS_FILE, WORKBENCH_FOLDER
+from jobs.runs.processes import is_locked
+
+MAX_CACHE_BYTES = 10 << 30
+"""Views that are not open are removed, those opened longest ago first, until the others need less."""
+_VIEW_LOCK = Path(WORKBENCH_FOLDER) / "workbench.lock"
+
+
+class CacheError(UserError):
+    """The cache cannot be written; one sentence says why."""
+
+
+def cache_folder() -> Path:
+    """Return the folder of all views, by the XDG base directory specification."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "exgrpo" / "views"
+
+
+def open_view_root(paths: Sequence[Path], format_text: str = "") -> Path:
+    """Return the runs root of these paths, read by this format of the user's; older views are removed for space.
+
+    Raises:
+        CacheError: It cannot be written.
+    """
+    key = json.dumps([version("exgrpo-workbench"), sorted(map(str, paths)), format_text])
+    root = cache_folder() / hashlib.sha256(key.encode()).hexdigest()[:16]
+    try:
+        (root / WORKBENCH_FOLDER).mkdir(parents=True, exist_ok=True)
+        (root / WORKBENCH_FOLDER / LINKS_FILE).touch()
+        os.utime(root)
+        prune(root)
+    except OSError as error:
+        raise CacheError(f"{root}: {explain(error, root)}; XDG_CACHE_HOME names another cache.") from None
+    return root
+
+
+def prune(kept: Path, max_bytes: int = MAX_CACHE_BYTES) -> None:
+    """Remove the views that were opened longest ago until the rest needs less; an open one stays, as does `kept`."""
+    roots = sorted(kept.parent.iterdir(), key=lambda root: root.stat().st_mtime, reverse=True)
+    total = 0
+    for root in roots:
+        total += sum(file.stat().st_size for file in _plain_files(root))
+        if total > max_bytes and root != kept and not is_locked(root / _VIEW_LOCK):
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _plain_files(root: Path) -> Iterator[Path]:
+    for folder, _, names in os.walk(root):
+        yield from (path for name in names if not (path := Path(folder, name)).is_symlink())
+
+
+def link_runs(root: Path, runs: Sequence[Path]) -> None:
+    """Show run folders that lie elsewhere in a view's root, in place."""
+    for run in runs:
+        link = root / run.name
+        if not link.is_symlink():
+            link.symlink_to(run, target_is_directory=True)

@@ -1,0 +1,105 @@
+"""`exgrpo view`: pages over rollouts that lie anywhere, which they only read."""
+
+import glob
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exgrpo_core.errors import UserError
+from exgrpo_core.recording.run_attempt import MAX_NAME
+from jobs.actions.rollout_import import RolloutImport
+from jobs.actions.view_roots import link_runs, open_view_root
+from jobs.cli.options import FormatFile, print_status
+from jobs.cli.workbench import Workbench
+from jobs.rollout_formats.formats import UnknownRolloutsError, find_format
+from jobs.rollout_formats.own_format import load_own_format
+from jobs.runs.directory import list_run_directories
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+_LAST_COMPONENTS = 2
+
+
+def view(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Folders, files or globs; each is a run.")],
+    own_format: FormatFile = None,
+    follows: Annotated[bool, typer.Option("--follow/--no-follow", help="Show what is written from now on.")] = True,
+    port: Annotated[int, typer.Option(help="Port of the pages; 0 is any free one.", min=0, max=65535)] = 0,
+    opens_browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+) -> None:
+    """Show rollouts of any trainer, or runs, on pages that only read; nothing is written beside a cache.
+
+    Formats are found by content. Several paths are several runs, which the page Compare shows side by side.
+    """
+    sources = expand(paths)
+    runs = {path: found for path in sources if (found := runs_at(path))}
+    reads = load_own_format(own_format) if own_format is not None else None
+    formats = {path: reads or find_format(path) for path in sources if path not in runs}
+    text = own_format.read_text(encoding="utf-8") if own_format is not None else ""
+    root = open_view_root(sources, text)
+    link_runs(root, [run for found in runs.values() for run in found])
+    names = run_names([*formats])
+    imports = [RolloutImport(path, reads, root, names[path]) for path, reads in formats.items()]
+    for path, reads in formats.items():
+        print_status(f"{path}: {reads.title}")
+    pages = Workbench(root, None, page_options=["--host", "127.0.0.1", "--port", str(port), "--view"])
+    is_over = threading.Event()
+    reader = threading.Thread(target=_read, args=(imports, follows, is_over), name="reader", daemon=True)
+    try:
+        code = pages.view(opens_browser, on_start=reader.start)
+    finally:
+        is_over.set()
+        if reader.ident is not None:
+            reader.join()
+    raise typer.Exit(code)
+
+
+def expand(paths: Sequence[str]) -> list[Path]:
+    """Return the paths and what their globs match, each once.
+
+    Raises:
+        UnknownRolloutsError: A path does not exist, or a glob matches nothing.
+    """
+    found: dict[Path, None] = {}
+    for text in paths:
+        matches = [text] if os.path.exists(text) else sorted(glob.glob(text, recursive=True))
+        if not matches:
+            what = "matches nothing" if glob.has_magic(text) else "no such file or folder"
+            raise UnknownRolloutsError(f"{text}: {what}; name the folder or file that has the rollouts.")
+        found |= dict.fromkeys(Path(match).resolve() for match in matches)
+    return [*found]
+
+
+def runs_at(path: Path) -> list[Path]:
+    """Return the run folders that a path is or, as a runs root, holds."""
+    if not path.is_dir():
+        return []
+    return [path] if (path / "run.json").exists() else [run.path for run in list_run_directories(path)]
+
+
+def run_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return a short name of each path, by its last folders; those of several paths differ."""
+    for num_parts in range(_LAST_COMPONENTS, max((len(path.parts) for path in paths), default=0) + 1):
+        names = {path: " ".join(path.with_suffix("").parts[1:][-num_parts:])[-MAX_NAME:] for path in paths}
+        if len({*names.values()}) == len(paths):
+            break
+    return names if paths else {}
+
+
+def _read(imports: Sequence[RolloutImport], follows: bool, is_over: threading.Event) -> None:
+    """Read what the sources have and, where it is asked for, what they get later."""
+    while not is_over.is_set():
+        for source in imports:
+            try:
+                source.advance(is_over)
+            except (UserError, OSError) as error:
+                logger.warning("%s", error)
+        if not follows:
+            return
+        is_over.wait(POLL_SECONDS)

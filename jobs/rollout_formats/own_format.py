@@ -1,0 +1,115 @@
+"""A format of the user's: a mapping in YAML, or a Python file of one function, for rows of JSON lines or Parquet.
+
+    prompt: $.input            # a text, or messages; or `messages`, the whole conversation
+    response: $.choices[0].text
+    reward: $.scores.total
+
+The function gets a row as a dict and returns such a dict of values, or None to leave the row out. It runs in this
+process. Fields that a mapping does not name are columns.
+"""
+
+import importlib.util
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from exgrpo_core.errors import InputError, first_line
+from exgrpo_core.recording.given import as_trajectory
+from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
+from jobs.rollout_formats.formats import RolloutFormat
+from jobs.rollout_formats.source import RolloutSource, Row, extra_of, in_parts, step_of
+from jobs.specs.presets import read_mapping
+
+FIELDS = (
+    "prompt", "response", "messages", "step", "reward", "advantage", "question_id", "group", "answer", "verdict",
+    "is_truncated", "num_tokens", "token_ids", "log_probs", "entropies",
+)  # fmt: skip
+_PATH = re.compile(r"\$(\.[^.\[\]]+|\[\d+\])+")
+_KEY = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+Rule = Callable[[Row], Mapping[str, Any] | None]
+
+
+class OwnFormatError(InputError):
+    """A format file that cannot be used; one sentence names the file and the field."""
+
+
+def load_own_format(path: Path) -> RolloutFormat:
+    """Return the format that a file describes.
+
+    Raises:
+        OwnFormatError: It is missing, or describes none.
+        SpecError: It is not plain YAML.
+    """
+    if not path.is_file():
+        raise OwnFormatError(f"{path}: no such file; name a mapping in YAML or a Python file of one function.")
+    rule = _python_rule(path) if path.suffix == ".py" else _yaml_rule(path)
+    return RolloutFormat(str(path), lambda _: True, partial(_read, rule))
+
+
+def _yaml_rule(path: Path) -> Rule:
+    mapping = read_mapping(path)
+    unknown = [name for name in mapping if name not in FIELDS]
+    if unknown:
+        raise OwnFormatError(f"{path}: {unknown[0]}: expected one of {', '.join(FIELDS)}.")
+    wrong = [name for name, value in mapping.items() if not isinstance(value, str) or not _PATH.fullmatch(value)]
+    if wrong:
+        raise OwnFormatError(f"{path}: {wrong[0]}: expected where the value is in a row, such as $.input or $.a[0].b.")
+    if not {"messages"} <= mapping.keys() and not {"prompt", "response"} <= mapping.keys():
+        raise OwnFormatError(f"{path}: expected messages, or prompt and response, such as prompt: $.input")
+    keys = {name: [key or int(index) for key, index in _KEY.findall(value)] for name, value in mapping.items()}
+    used = {*FIELDS, *(str(found[0]) for found in keys.values())}
+    return lambda row: extra_of(row, used) | {name: _value_at(row, found) for name, found in keys.items()}
+
+
+def _value_at(value: Any, keys: list[str | int]) -> Any:  # noqa: ANN401 - any JSON value
+    for key in keys:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _python_rule(path: Path) -> Rule:
+    spec = importlib.util.spec_from_file_location("rollout_format", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+        raise OwnFormatError(f"{path}: cannot be loaded ({type(error).__name__}: {first_line(error)}).") from None
+    own = [value for _, value in inspect.getmembers(module, inspect.isfunction) if value.__module__ == module.__name__]
+    rules = [value for value in own if not value.__name__.startswith("_")]
+    if len(rules) != 1:
+        raise OwnFormatError(f"{path}: expected one function without _ before its name, found {len(rules)}.")
+    rule: Rule = rules[0]
+    return rule
+
+
+def _read(rule: Rule, source: RolloutSource) -> Iterator[RecordedStep]:
+    yield from in_parts(_trajectories(rule, source))
+
+
+def _trajectories(rule: Rule, source: RolloutSource) -> Iterator[tuple[int, RecordedTrajectory]]:
+    for file in source.files(*([] if source.path.is_file() else [".jsonl", ".ndjson", ".parquet"])):
+        rows = source.parquet_rows(file) if file.suffix == ".parquet" else source.json_rows(file)
+        for number, row in rows:
+            try:
+                fields = rule(row)
+                if fields is not None:
+                    yield (
+                        _step_of(fields, file),
+                        as_trajectory({name: value for name, value in fields.items() if name != "step"}),
+                    )
+            except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+                source.bad.add(file, number, first_line(error))
+
+
+def _step_of(fields: Mapping[str, Any], file: Path) -> int:
+    """Return the step, where none is given that of a file named by a number, else 0."""
+    given = {"step": int(file.stem) if file.stem.isdecimal() else 0} if fields.get("step") is None else dict(fields)
+    return step_of(given, "step")

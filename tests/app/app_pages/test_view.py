@@ -1,0 +1,43 @@
+"""Pages of `exgrpo view`: they show what the pages of a workbench show, and change nothing."""
+
+import pytest
+
+from app import requests, settings
+from app.page_list import NOT_IN_VIEWS, PAGES
+from app.requests import RefusedError
+from tests.app.page_texts import has_text
+
+
+@pytest.fixture
+def view_shared(seeded_root):
+    """The root with recorded runs, seen by a view."""
+    root = seeded_root("recorded")
+    settings.configure(settings.AppSettings(root, is_view=True))
+    return root
+
+
+@pytest.mark.usefixtures("view_shared")
+@pytest.mark.parametrize("name", [page.name for page in PAGES if page.name not in NOT_IN_VIEWS])
+def test_every_page_is_shown_without_a_supervisor_and_without_what_starts_or_changes_runs(open_page, name):
+    page = open_page(name, run="run-finished")
+    assert not has_text(page, "No supervisor yet")
+    changing = {
+        "New run",
+        "Open rollouts",
+        "Stop",
+        "Resume",
+        "Clone",
+        "Score",
+        "Rename",
+        "Archive",
+        "Delete",
+        "Add tag",
+    }
+    assert not changing & {button.label for button in page.button}
+
+
+@pytest.mark.usefixtures("view_shared")
+def test_a_request_that_changes_something_is_refused_in_a_sentence():
+    for request in (requests.stop, requests.resume, requests.delete):
+        with pytest.raises(RefusedError):
+            request("run-running")

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli.main import app
+from jobs.cli.view import expand, run_names, runs_at
+from jobs.rollout_formats.formats import UnknownRolloutsError
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import TrainSpec
+
+
+def test_globs_are_what_they_match_each_path_once(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name / "rollouts").mkdir(parents=True)
+    found = expand([f"{tmp_path}/*/rollouts", str(tmp_path / "a" / "rollouts")])
+    assert found == [tmp_path / "a" / "rollouts", tmp_path / "b" / "rollouts"]
+    for text in (f"{tmp_path}/*/none", str(tmp_path / "none")):
+        with pytest.raises(UnknownRolloutsError):
+            expand([text])
+
+
+def test_runs_of_several_paths_have_short_names_that_differ():
+    paths = [Path("/data/first/rollouts"), Path("/data/second/rollouts"), Path("/data/second/extra/step.jsonl")]
+    assert [*run_names(paths).values()] == ["first rollouts", "second rollouts", "extra step"]
+    paths = [Path("/x/a/train/rollouts"), Path("/x/b/train/rollouts")]
+    assert [*run_names(paths).values()] == ["a train rollouts", "b train rollouts"]
+    assert run_names([Path("/x")]) == {Path("/x"): "x"}
+
+
+def test_a_run_folder_and_a_runs_root_are_our_runs_and_other_folders_are_not(tmp_path):
+    runs = [RunDirectory.create(tmp_path / "runs", TrainSpec()).path for _ in range(2)]
+    assert runs_at(runs[0]) == [runs[0]]
+    assert runs_at(tmp_path / "runs") == sorted(runs)
+    assert runs_at(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [None, "", "words\n"])
+def test_what_cannot_be_opened_is_refused_in_one_sentence_and_leaves_no_cache(tmp_path, monkeypatch, content):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "rollouts"
+    if content is not None:
+        folder.mkdir()
+        (folder / "notes.txt").write_text(content)
+    result = CliRunner().invoke(app, ["view", str(folder)])
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert result.stderr.startswith(f"{folder}: ")
+    assert not (tmp_path / "cache").exists()
