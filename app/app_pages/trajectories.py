@@ -50,14 +50,15 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
             st.rerun(scope="app")
 
 
-def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
+def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> list[SnippetRow]:
+    """Show the list and return its rows."""
     rows = _list_snippets(where, _pages().get(where, 1))
     if not rows:
         if where == TrajectoryFacets(run_id=row.run_id):
             notice.show_empty("article", "No trajectories yet", "They appear after the first step of the run.")
         else:
             notice.show_empty("filter_alt_off", "No trajectory matches", "Clear the search or a filter.")
-        return
+        return rows
     refresh = REFRESH_SECONDS if run_state.is_live(row) else None
     st.fragment(_count, run_every=refresh)(where, len(rows), rows[0].trajectory_key)
     trajectory_search.show_table(rows, opened, where)
@@ -65,14 +66,24 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
         st.button(
             "Show more", icon=":material/expand_more:", key="more-trajectories", on_click=_show_more, args=(where,)
         )
+    return rows
 
 
-def _detail(run_id: str, trajectory_id: int) -> None:
+def _neighbours(rows: list[SnippetRow], where: TrajectoryFacets, opened: int) -> tuple[int | None, int | None]:
+    """Return the trajectories above and below the open one in the list, of which more rows are read at its end."""
+    ids = [row.trajectory_id for row in rows]
+    if rows and opened <= ids[-1]:
+        ids += [row.trajectory_id for row in ask(trajectory_list.list_snippets, where, before=rows[-1].trajectory_key)]
+    above, below = [number for number in ids if number > opened], [number for number in ids if number < opened]
+    return above[-1] if above else None, below[0] if below else None
+
+
+def _detail(run_id: str, trajectory_id: int, neighbours: tuple[int | None, int | None]) -> None:
     row = ask(trajectories.get_trajectory, run_id, trajectory_id)
     if row is None:
         notice.show_no_such_trajectory()
     else:
-        trajectory_detail.show(row)
+        trajectory_detail.show(row, *neighbours)
 
 
 run, beside = run_choice.show_header("Trajectories")
@@ -88,7 +99,7 @@ if run is not None:
         st.stop()
     wanted = trajectory_search.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))
     trajectory = address.whole_number("trajectory")
-    _list(run, wanted, trajectory)
+    rows = _list(run, wanted, trajectory)
     if trajectory is not None:
         st.divider()
-        _detail(run.run_id, trajectory)
+        _detail(run.run_id, trajectory, _neighbours(rows, wanted, trajectory))

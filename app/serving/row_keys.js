@@ -1,4 +1,5 @@
-// j and k move a mark through the rows of the page's first table, Enter opens the marked row as a click does.
+// j and k move a mark through the rows of the page's first table, Enter opens the marked row as a click does. Where a
+// row is open on its page, that page's own buttons have these keys.
 (() => {
   const CLICK_X = 90, HEADER_REM = 2.1875;
   const mark = Object.assign(document.createElement("div"), {id: "row-mark"});
@@ -57,7 +58,7 @@
     const {target, key} = event;
     const isTyping = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
     const isOther = event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]");
-    if (isTyping || isOther) return;
+    if (isTyping || isOther || document.querySelector(".st-key-next-trajectory")) return;
     const isOnButton = /^(BUTTON|A)$/.test(target.tagName);
     if (key === "j" || key === "k") move(key === "j" ? 1 : -1);
     else if (key === "Enter" && !isOnButton && mark.isConnected && mark.style.display === "block") open();

@@ -59,11 +59,7 @@ trajectory_texts = Table(
     Column("role_words", Text),
     Index("trajectory_texts_by_run", "run_key"),
 )
-"""Texts are in a separate table so that lists do not read them.
-
-Of a conversation `text` is the response, `messages` all of it as `exgrpo_core.recording.conversations` has it, and
-`role_words` what a search by role looks for; they are NULL where prompt and response say everything.
-"""
+"""Texts are in a separate table so that lists do not read them; of a conversation `text` is the response alone."""
 
 
 def _run_key() -> Column[int]:
@@ -161,11 +157,8 @@ trajectories = Table(
     Column("code_rules", Integer),
     Column("has_python_block", Boolean),
     Column("file", Text, nullable=False),
-    Column("num_turns", Integer),
-    Column("num_tool_calls", Integer),
-    Column("num_tool_errors", Integer),
-    Column("tokens_by_role", OptionalDocument),
-    Column("extra", OptionalDocument),
+    *(Column(name, Integer) for name in ("num_turns", "num_tool_calls", "num_tool_errors")),
+    *(Column(name, OptionalDocument) for name in ("tokens_by_role", "extra")),
     _is_superseded(),
     Index("trajectories_by_id", "run_key", "trajectory_id"),
     Index("trajectories_by_step", "run_key", "step", "trajectory_id"),
@@ -173,8 +166,7 @@ trajectories = Table(
 )
 """`correctness_rate` is that of the group's fresh rollouts; `code_rules` has a bit for each rule, the first for R1.
 
-Turns, tool calls and tokens by role are those of conversations, NULL for others. `extra` is what else was recorded of a
-trajectory, by name.
+Turns, tool calls and tokens by role are NULL where it is no conversation; `extra` is what else was recorded, by name.
 """
 
 
@@ -190,10 +182,7 @@ trajectory_blocks = Table(
     Column("conversations", LargeBinary),
     Column("tools", OptionalDocument),
 )
-"""The facts that lists filter by, one packed row per step; see `db.ingest.event_rows`.
-
-Where a trajectory is a conversation, `conversations` has its counts, and `tools` the names of the step's tools.
-"""
+"""The facts that lists filter by, one packed row per step; see `db.ingest.event_rows` and `db.ingest.conversations`."""
 
 replays = Table(
     "replays",

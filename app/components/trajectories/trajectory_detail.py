@@ -6,7 +6,13 @@ import pandas as pd
 import streamlit as st
 
 from app import address, requests
-from app.components.trajectories import lineage_view, question_view, token_heatmap
+from app.components.trajectories import (
+    conversation_view,
+    difference_view,
+    lineage_view,
+    question_view,
+    token_heatmap,
+)
 from app.components.widgets import address_choice, data_table, notice, shown_text
 from app.formats import NONE_SHOWN, escape_control_characters, literal, nats, number, token_count
 from app.queries.answers import ask
@@ -15,13 +21,16 @@ from db.rows.display_names import shorten
 from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory
 
-PARTS = ["Text", "Tokens", "Lineage", "Group", "Question"]
+PARTS = ["Text", "Tokens", "Lineage", "Group", "Difference", "Question"]
+_PART = "part"
 
 
-def show(row: TrajectoryRow) -> None:
-    """Show the trajectory; the part that is open is in the address."""
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader(f"Trajectory {row.trajectory_id}", anchor=False)
+def show(row: TrajectoryRow, previous: int | None, following: int | None) -> None:
+    """Show the trajectory, with keys to its neighbours of the list; the part that is open is in the address."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.subheader(f"Trajectory {row.trajectory_id}", anchor=False, width="content")
+        st.space("stretch")
+        _moves(previous, following)
         st.button("Close", icon=":material/close:", key="close-trajectory", on_click=_close, type="tertiary")
     st.caption(
         f"Question {row.question_index:,} · generated in step {row.step:,}"
@@ -32,13 +41,39 @@ def show(row: TrajectoryRow) -> None:
     rows = ask(lineage.lineage, row.run_id, row.trajectory_id, row.question_index, row.step)
     _tiles(row, rows)
     views: list[Callable[[TrajectoryRow, list[LineageRow]], None]] = [
-        _text, _tokens, lineage_view.show, question_view.show_group, question_view.show,
+        _text, _tokens, lineage_view.show, question_view.show_group, difference_view.show, question_view.show,
     ]  # fmt: skip
-    tabs = st.tabs(PARTS, key="part", bind="query-params", on_change="rerun")
+    tabs = st.tabs(PARTS, key=_PART, bind="query-params", on_change="rerun")
     for tab, view in zip(tabs, views, strict=True):
         if tab.open:
             with tab:
                 view(row, rows)
+
+
+def _moves(previous: int | None, following: int | None) -> None:
+    """Show the buttons that have keys; row_keys.js leaves j and k to them."""
+    for name, key, other in (("Previous", "k", previous), ("Next", "j", following)):
+        st.button(
+            name, key=f"{name.lower()}-trajectory", shortcut=key, type="tertiary", disabled=other is None,
+            on_click=address.put, args=({"trajectory": str(other)},),
+        )  # fmt: skip
+    st.button("Group", key="to-group", shortcut="g", type="tertiary", on_click=_show_group)
+
+
+def _show_group() -> None:
+    st.session_state[_PART] = "Text" if st.session_state.get(_PART) == "Group" else "Group"
+
+
+def _last_mark() -> str:
+    return str(st.session_state.get("last-mark", "look again"))
+
+
+def _toggle_mark(row: TrajectoryRow) -> None:
+    marked = MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, _last_mark())
+    known = {mark.mark for mark in ask(trajectories.marks_of, row.run_id, row.attempt, row.trajectory_id)}
+    with notice.refusals("Not marked"):
+        requests.mark_trajectory(marked, is_kept=marked.mark not in known)
+        st.toast(_SAVED, icon=":material/check:")
 
 
 def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
@@ -53,10 +88,17 @@ def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
         ("Replays", f"{len(replays):,}", f"step {last.step:,}" if last else "never"),
     )
     data_table.show_tiles(figures)
+    if row.extra:
+        st.caption(" · ".join(f"{literal(name)}: {literal(str(value))}" for name, value in row.extra.items()))
 
 
 def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
     question = ask(lineage.get_question, row.run_id, row.question_index)
+    if row.num_turns is not None:
+        if question and question.answer:
+            shown_text.show_raw(question.answer, "Reference answer")
+        conversation_view.show(row, ask(trajectories.messages_of, row.run_id, row.trajectory_id))
+        return
     left, right = st.columns([2, 3], gap="medium")
     with left:
         shown_text.show_raw(question.prompt_text if question else None, "Prompt")
@@ -109,6 +151,10 @@ def show_of(row: TrajectoryRow) -> None:
     """Show the marks of a trajectory, each removed by a click, and a form that adds one."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         _form(row)
+        st.button(
+            f"Mark: {literal(_last_mark())}", key="quick-mark", shortcut="m", type="tertiary", on_click=_toggle_mark,
+            args=(row,), help="Adds or removes the last mark that you used",
+        )  # fmt: skip
         _show_marks(row)
 
 
@@ -154,6 +200,7 @@ def _form(row: TrajectoryRow) -> None:
         if is_sent:
             with notice.refusals("Not marked"):
                 requests.mark_trajectory(MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, name, comment))
+                st.session_state["last-mark"] = name
                 st.toast(_SAVED, icon=":material/check:")
 
 

@@ -92,13 +92,13 @@ def _fields(rollouts_per_question: int, tools: Sequence[str] | None) -> None:
         st.number_input("Question", 0, value=None, step=1, key="question-index", bind="query-params")
     with columns[3]:
         _range("Step", "step_from", "step_to", 1)
+    if tools is not None:
+        _conversation_fields(tools)
     columns = st.columns(4, gap="medium")
     with columns[0]:
         _range("Entropy, nats", "entropy_from", "entropy_to", 0.05)
     with columns[1]:
         _range("Length, tokens", "tokens_from", "tokens_to", 1)
-    if tools is not None:
-        _conversation_fields(tools)
     with columns[2]:
         st.space("small")
         st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")

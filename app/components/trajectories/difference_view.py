@@ -1,0 +1,84 @@
+"""Two trajectories side by side: equal messages folded, in the others the words that differ."""
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from html import escape
+from itertools import zip_longest
+
+import streamlit as st
+
+from app import address
+from app.components.trajectories.conversation_view import look_of, message_label
+from app.components.trajectories.question_view import compare
+from app.components.widgets import notice, shown_text
+from app.components.widgets.shown_text import Part
+from app.formats import counted, escape_control_characters
+from app.queries.answers import ask
+from db.queries import lineage, trajectories
+from db.rows.runs import TrajectoryRow
+from db.rows.trajectories import LineageRow
+from exgrpo_core.recording.rows import Message
+
+_ADDRESS = "beside"
+_Pair = tuple[Message | None, Message | None]
+
+
+def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
+    """Show the open trajectory beside another of the run, by default the next of its group."""
+    members = ask(lineage.group_members, row.run_id, row.step, row.question_index)
+    others = [member.trajectory_id for member in members if member.trajectory_id != row.trajectory_id]
+    number = address.whole_number(_ADDRESS)
+    if number is None:
+        number = next((other for other in others if other > row.trajectory_id), next(iter(others), None))
+    st.session_state[_ADDRESS] = number
+    st.number_input(
+        "Beside trajectory", 0, value=None, step=1, key=_ADDRESS, on_change=_take, width=200,
+        help=f"Of its group: {', '.join(map(str, others[:12])) or 'none'}",
+    )  # fmt: skip
+    if number is None:
+        return
+    messages, other = (ask(trajectories.messages_of, row.run_id, wanted) for wanted in (row.trajectory_id, number))
+    if not other:
+        notice.show_no_such_trajectory()
+        return
+    st.html(html(messages, other, (f"Trajectory {row.trajectory_id}, open", f"Trajectory {number}")))
+
+
+def html(messages: Sequence[Message], other: Sequence[Message], titles: tuple[str, str]) -> str:
+    """Return two columns of messages as HTML in which all of their text is escaped; what differs is underlined."""
+    head = "".join(f"<b>{escape(title)}</b>" for title in titles)
+    return f'<div class="conversation beside"><div class="pair">{head}</div>{"".join(_rows(messages, other))}</div>'
+
+
+def _rows(messages: Sequence[Message], other: Sequence[Message]) -> Iterator[str]:
+    keys, other_keys = ([(item.role, item.kind, item.tool, item.text) for item in of] for of in (messages, other))
+    for kind, start, end, other_start, other_end in SequenceMatcher(
+        None, keys, other_keys, autojunk=False
+    ).get_opcodes():
+        if kind == "equal":
+            cells = "".join(_cell(message, None) for message in messages[start:end])
+            yield f"<details><summary>{counted(end - start, 'equal message')}</summary>{cells}</details>"
+        else:
+            for pair in aligned(messages[start:end], other[other_start:other_end]):
+                yield f'<div class="pair">{_cell(*pair)}{_cell(*reversed(pair))}</div>'
+
+
+def aligned(messages: Sequence[Message], other: Sequence[Message]) -> Iterator[_Pair]:
+    """Yield the messages in pairs of one speaker, None where the other side has none of this speaker here."""
+    speakers, others = ([(item.role, item.kind) for item in of] for of in (messages, other))
+    for _, start, end, other_start, other_end in SequenceMatcher(None, speakers, others, autojunk=False).get_opcodes():
+        yield from zip_longest(messages[start:end], other[other_start:other_end])
+
+
+def _cell(message: Message | None, beside: Message | None) -> str:
+    if message is None:
+        return "<div></div>"
+    text = shown_text.beginning(message.text)
+    parts = [Part(text)] if beside is None else compare(text, beside.text)
+    label = escape(escape_control_characters(message_label(message)))
+    return f'<div class="message {look_of(message)}"><b>{label}</b><pre>{shown_text.html(parts)}</pre></div>'
+
+
+def _take() -> None:
+    number = st.session_state[_ADDRESS]
+    address.put({_ADDRESS: None if number is None else str(number)})
