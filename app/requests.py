@@ -16,7 +16,7 @@ from exgrpo_core.errors import Mistake, UserError
 from jobs.actions import annotations, evaluations, named_entries, progress, queueing, run_actions, run_bin
 from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.actions.probe_process import ProbeProcess
-from jobs.actions.rollout_import import format_file, import_in_process
+from jobs.actions.rollout_import import format_file, import_in_process, skipped_rows
 from jobs.actions.token_texts import token_texts
 from jobs.analysis import score_curves as curves_of_scores
 from jobs.analysis.score_curves import MEASURES, QuestionCurves, ScoreCurve
@@ -359,6 +359,7 @@ ask_cluster = _admin(named_entries.ask_cluster)
 
 # Reads, for everyone who may see pages
 clone = _read(_clone)
+list_skipped = _read(skipped_rows)
 list_deleted = _read(run_bin.list_deleted)
 job_progress = _read(_job_progress)
 status_by_files = _read(_status_by_files)

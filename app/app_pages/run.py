@@ -72,6 +72,7 @@ def _header(seen: RunRow, was_asked: bool) -> None:
     ):
         st.rerun(scope="app")
     run_header.show_stop(row)
+    run_header.show_skipped(row)
     if row.kind == TRAIN:
         run_header.show_figures(row, ask(metrics.last_metrics, row.run_id), ask(metrics.list_evaluations, row.run_id))
     elif row.kind != UNREADABLE_KIND:
@@ -207,10 +208,11 @@ def _controls(row: RunRow, refresh: int | None) -> str | None:
 def _show(row: RunRow) -> None:
     page_frame.show_title("Run", row.name)
     is_asked = run_state.pending(row) is not None
-    refresh = REFRESH_SECONDS if is_asked or run_state.is_live(row) else None
+    is_view = settings.current().is_view
+    refresh = REFRESH_SECONDS if is_asked or is_view or run_state.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
-        action = None if settings.current().is_view else _controls(row, refresh)
+        action = None if is_view else _controls(row, refresh)
     if action == "clone":
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:
@@ -223,7 +225,8 @@ def _show(row: RunRow) -> None:
     views = _views(row)
     name, tab = address_choice.tabs(list(views))
     with tab:
-        st.fragment(views[name], run_every=CHECK_SECONDS if refresh and name not in UNREFRESHED else None)(row)
+        often = REFRESH_SECONDS if is_view else CHECK_SECONDS
+        st.fragment(views[name], run_every=often if refresh and name not in UNREFRESHED else None)(row)
 
 
 run_id = _run_id()

@@ -145,4 +145,4 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
             if st.button("New run", icon=":material/add:", type="primary", key="to-new-run"):
                 st.switch_page("app_pages/new_run.py")
 is_live = _has_live(ask(runs.count_runs, _EVERY_RUN))
-st.fragment(_list, run_every=REFRESH_SECONDS if is_live else CHECK_SECONDS)(is_live)
+st.fragment(_list, run_every=REFRESH_SECONDS if is_live or settings.current().is_view else CHECK_SECONDS)(is_live)

@@ -23,7 +23,7 @@ from jobs.actions.archive import staging_folder
 from jobs.launchers.local import WITHHELD_VARIABLES, project_environment
 from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
 from jobs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError
-from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
 
@@ -139,6 +139,14 @@ class RolloutImport:
 
 def _num_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in (folder / "attempts").rglob("rollouts-*.jsonl"))
+
+
+def skipped_rows(runs_root: Path, run_id: str) -> BadRows:
+    """Return the rows that could not be read when a run was imported, none of other runs."""
+    try:
+        return BadRows(**read_json(RunDirectory.open(runs_root, run_id).path / SKIPPED_FILE))
+    except (OSError, ValueError, TypeError):
+        return BadRows()
 
 
 @dataclass(frozen=True, slots=True)

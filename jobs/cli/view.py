@@ -22,7 +22,7 @@ from jobs.runs.directory import list_run_directories
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.2
 _LAST_COMPONENTS = 2
 
 

@@ -193,7 +193,7 @@ class Workbench:
         try:
             url = f"sqlite:///{self._runs_root / SQLITE_FILE}"
             on_start()
-            return self._show(url, instance, opens_browser, _POLL_SECONDS)
+            return self._show(url, instance, opens_browser, LOOP_SECONDS)
         finally:
             instance.release()
             for number, handler in previous.items():

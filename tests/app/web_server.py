@@ -59,11 +59,20 @@ def start(
     **variables: str,
 ) -> ServedWorkbench:
     """Start the server."""
-    environment = {**os.environ, **({"EXGRPO_TOKEN": token} if token else {}), **variables}
-    process = subprocess.Popen(
-        [python, "-P", "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options],
-        cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    words = [python, "-P", "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options]
+    return _served(words, {**os.environ, **({"EXGRPO_TOKEN": token} if token else {}), **variables}, REPOSITORY)
+
+
+def view(
+    *words: str | Path, cache: Path, python: Path | str = sys.executable, folder: Path = REPOSITORY
+) -> ServedWorkbench:
+    """Start `exgrpo view` with a cache of its own."""
+    command = [python, "-P", "-m", "jobs.cli", "view", "--no-browser", *map(str, words)]
+    return _served(command, {**os.environ, "XDG_CACHE_HOME": str(cache)}, folder)
+
+
+def _served(words: list[str | Path], environment: dict[str, str], folder: Path) -> ServedWorkbench:
+    process = subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True).start()
     try:

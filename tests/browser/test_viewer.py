@@ -8,6 +8,7 @@ import pytest
 from app.page_list import PATHS
 from tests.app import recorded, web_server
 from tests.browser.clicks import IDLE
+from tests.jobs.rollout_formats.test_verl_dumps import line
 from tests.tools import report_missing
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -54,6 +55,21 @@ def test_every_page_is_drawn_without_the_packages_of_training(open_page, path):
     watched.page.locator(IDLE).wait_for()
     assert watched.page.get_by_role("button", name="Try again").count() == 0
     assert watched.errors == []
+
+
+def test_rollouts_of_another_program_are_opened_by_the_command_of_the_wheel(browser, tmp_path):
+    dump = tmp_path / "rollouts"
+    dump.mkdir()
+    (dump / "1.jsonl").write_text(line(0, 0, 1.0) + line(0, 1, 0.0))
+    served = web_server.view(dump, cache=tmp_path / "cache", python=FOLDER / "python", folder=tmp_path)
+    try:
+        page = browser.new_page()
+        page.set_default_timeout(90_000)
+        page.goto(served.link)
+        page.get_by_text("1 of 1 runs").wait_for()
+        assert page.get_by_role("button", name="Try again").count() == 0
+    finally:
+        served.stop()
 
 
 def test_what_trains_and_scores_names_what_to_install_and_writes_nothing(tmp_path):

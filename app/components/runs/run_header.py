@@ -10,6 +10,7 @@ from app.formats import (
     NONE_SHOWN,
     ago,
     badge_label,
+    counted,
     duration,
     escape_control_characters,
     exact,
@@ -77,6 +78,13 @@ def show_faults(row: RunRow) -> None:
     if row.faults:
         advice = f"exgrpo verify {row.run_id} checks every file and says what can be recovered."
         notice.show("warning", "Files of this run are damaged", "\n".join([*row.faults, advice]))
+
+
+def show_skipped(row: RunRow) -> None:
+    """Show how many rows of imported rollouts could not be read, and the first ones."""
+    skipped = requests.list_skipped(row.run_id) if row.is_adopted else None
+    if skipped is not None and skipped.num:
+        notice.show("warning", f"Skipped: {counted(skipped.num, 'row')}", "\n".join(skipped.sentences))
 
 
 def show_stop(row: RunRow) -> None:

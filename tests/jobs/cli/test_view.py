@@ -4,10 +4,20 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.cli.main import app
-from jobs.cli.view import expand, run_names, runs_at
+from jobs.cli.view import POLL_SECONDS, expand, run_names, runs_at
 from jobs.rollout_formats.formats import UnknownRolloutsError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
+from jobs.supervisor.loop import LOOP_SECONDS
+
+FOLLOW_SECONDS = 3.0
+RUN_REFRESH_SECONDS = 2
+"""`REFRESH_SECONDS` of the page of a run."""
+
+
+def test_a_new_step_is_on_a_page_within_three_seconds():
+    # The source is looked at, then the run's files, then the page asks again.
+    assert POLL_SECONDS + LOOP_SECONDS + RUN_REFRESH_SECONDS <= FOLLOW_SECONDS
 
 
 def test_globs_are_what_they_match_each_path_once(tmp_path):
