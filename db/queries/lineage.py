@@ -95,7 +95,7 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
 
 
 def attempts_at_question(database: Database, question_id: str) -> list[AttemptedRow]:
-    """Return the results of a question in every step that tried it, in the newest `MAX_RUNS` runs that have it."""
+    """Return the results of a question in every step that rewarded it, in the newest `MAX_RUNS` runs that have it."""
     trajectories, runs, questions, replays = models.trajectories, models.runs, models.questions, models.replays
     indices = (
         select(questions.c.run_key, questions.c.question_index)
@@ -118,7 +118,7 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
             func.avg(trajectories.c.num_tokens).label("tokens"),
         )
         .join_from(indices, trajectories, is_here)
-        .where(~trajectories.c.is_superseded)
+        .where(~trajectories.c.is_superseded, trajectories.c.reward.is_not(None))
         .group_by(*group_columns)
         .subquery()
     )

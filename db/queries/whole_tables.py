@@ -12,7 +12,7 @@ _LEFT_OUT = ("run_key", "trajectory_key", "is_superseded")
 
 
 def whole_table(database: Database, run_id: str, name: str) -> list[dict[str, Any]]:
-    """Return every row of a table that a run has and no later attempt repeated; trajectories with texts.
+    """Return every row of a table that a run has and no later attempt repeated; trajectories with texts and messages.
 
     Raises:
         UnknownRunError: There is no such run.
@@ -22,7 +22,9 @@ def whole_table(database: Database, run_id: str, name: str) -> list[dict[str, An
     query = select(*columns)
     if table is models.trajectories:
         texts = models.trajectory_texts
-        query = select(*columns, texts.c.text).outerjoin(texts, texts.c.trajectory_key == table.c.trajectory_key)
+        query = select(*columns, texts.c.text, texts.c.messages).outerjoin(
+            texts, texts.c.trajectory_key == table.c.trajectory_key
+        )
     if "is_superseded" in table.c:
         query = query.where(~table.c.is_superseded)
     with database.read() as connection:

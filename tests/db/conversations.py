@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from db.connections.session import Database
 from db.ingest import events
@@ -54,8 +55,9 @@ def ingest(
     said: Mapping[int, Sequence[Message]],
     run_id: str = "talks",
     steps: Sequence[Step] = (),
+    **facts: Any,
 ) -> None:
-    """Record a run, by default of one group, and ingest it with messages by trajectory."""
+    """Record a run, by default of one group, and ingest it with messages by trajectory and with facts of these."""
     steps = steps or [Step({0: [Response(text=f"plain {number}") for number in range(max(said) + 2)]})]
     run = record_steps(runs_root, steps, run_id)
     register(database, run)
@@ -63,5 +65,5 @@ def ingest(
     for event in batch.events:
         for row in event.get("trajectories", ()):
             if messages := said.get(row["trajectory_id"]):
-                row |= {"messages": as_document(messages), "text": text_of(split(messages)[1])}
+                row |= {"messages": as_document(messages), "text": text_of(split(messages)[1])} | facts
     events.ingest_events(database, run.run_id, batch.events, batch.position)

@@ -106,9 +106,10 @@ def look_of(message: Message) -> str:
 
 
 def message_label(message: Message) -> str:
-    """Return who speaks, with the tool and whether it failed."""
+    """Return who speaks, with the tool and whether it failed; what the model did not write itself is `given`."""
     label = "tool call" if message.kind == "tool_call" else speaker(message).partition(" ")[0]
     label += f" {message.tool}" if message.tool else ""
+    label += ", given" if message.role == "assistant" and not message.is_generated else ""
     return label + (", failed" if message.is_error else ", image" if message.kind == "image" else "")
 
 

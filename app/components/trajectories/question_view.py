@@ -1,5 +1,6 @@
 """What else answers a question: the group of a trajectory side by side, and every attempt over steps and runs."""
 
+import math
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -86,11 +87,10 @@ def show_group(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
         notice.show_empty("groups", "No group", "The group of this trajectory is not in the database.")
         return
     reference = next((member for member in members if member.trajectory_id == reference_id), members[0])
-    num_correct = sum(member.reward >= 1.0 for member in members)
+    rewards = [member.reward for member in members if not math.isnan(member.reward)]
     which = "the first " if len(members) >= MAX_MEMBERS else ""
-    st.caption(
-        f"{num_correct} of {which}{len(members)} correct. Underlined: not in the open one, {reference.trajectory_id}."
-    )
+    known = f"{sum(reward >= 1.0 for reward in rewards)} of {which}{len(rewards)} correct. " if rewards else ""
+    st.caption(f"{known}Underlined: not in the open one, {reference.trajectory_id}.")
     ordered = sorted(members, key=lambda member: member.trajectory_id != reference.trajectory_id)
     columns = st.columns(NUM_COLUMNS, gap="small")
     for index, member in enumerate(ordered):
@@ -117,12 +117,13 @@ def _member(member: GroupMemberRow, reference: GroupMemberRow) -> None:
     with st.container(border=True, gap="xsmall", key=f"member-{member.trajectory_id}-{member.is_replayed}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown(f"**{member.trajectory_id}**", width="content")
-            is_correct = member.reward >= 1.0
-            st.badge(
-                "correct" if is_correct else "not correct",
-                icon=f":material/{'check' if is_correct else 'close'}:",
-                color="blue" if is_correct else "orange",
-            )
+            if not math.isnan(member.reward):
+                is_correct = member.reward >= 1.0
+                st.badge(
+                    "correct" if is_correct else "not correct",
+                    icon=f":material/{'check' if is_correct else 'close'}:",
+                    color="blue" if is_correct else "orange",
+                )
             if member.is_replayed:
                 st.badge(f"replayed, generated in step {member.rollout_step}", icon=":material/replay:", color="green")
             if is_reference:

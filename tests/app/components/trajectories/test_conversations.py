@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.components.trajectories import conversation_view, difference_view
+from app.formats import NONE_SHOWN
 from db.connections.opening import open_database
 from exgrpo_core.recording.rows import Message
 from tests.app import recorded
@@ -76,6 +77,21 @@ def test_conversations_are_filtered_by_the_address_and_moved_through_by_buttons(
     assert page.button(key="next-trajectory").disabled
 
 
+UNKNOWN = dict.fromkeys(("reward", "is_truncated", "mean_entropy", "mean_log_prob", "advantage")) | {"verdict": ""}
+
+
+@pytest.mark.parametrize("part", ["Text", "Lineage", "Group", "Question"])
+def test_facts_that_were_not_recorded_are_absent_and_what_else_was_recorded_is_shown(open_page, runs_root, part):
+    recorded.beat(runs_root, datetime.now(UTC))
+    with closing(open_database(None, runs_root)) as database:
+        ingest(database, runs_root, {0: SEARCHED, 1: RUN_CODE, 2: NO_TOOLS}, extra={"env <b>": "web*s*"}, **UNKNOWN)
+    page = open_page("trajectories", run="talks", trajectory="0", part=part)
+    assert page.metric[0].value == NONE_SHOWN
+    assert has_text(page, r"env \<b\>: web\*s\*")
+    badges = [block.value for block in page.markdown if "correct]" in block.value]
+    assert len(badges) == (1 if part == "Group" else 0)
+
+
 @pytest.mark.parametrize(
     "html",
     [
@@ -99,6 +115,12 @@ def test_long_messages_and_middle_turns_of_many_are_folded():
     ]
     long = conversation_view.html(called("shell", "ls", "line\n" * 40))
     assert '<details class="message result"><summary><b>tool shell</b><i>line line' in long
+
+
+def test_words_that_the_model_did_not_write_are_named_and_begin_no_turn():
+    html = conversation_view.html((*PROMPT, Message("assistant", "An example."), *SEARCHED[2:]))
+    assert "<b>assistant, given</b>" in html
+    assert html.index("An example.") < html.index("<b>Turn 1</b>")
 
 
 def test_entropy_of_a_turn_is_weighted_by_tokens_and_rewards_are_added():
