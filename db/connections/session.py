@@ -73,6 +73,11 @@ class Database:
     engine: Engine
 
     @property
+    def url(self) -> str:
+        """Its address, password included: for another process, not for people."""
+        return self.engine.url.render_as_string(hide_password=False)
+
+    @property
     def is_sqlite(self) -> bool:
         """Whether this is SQLite; else PostgreSQL."""
         return self.engine.dialect.name == "sqlite"

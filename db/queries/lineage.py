@@ -7,7 +7,15 @@ from typing import Any
 from sqlalchemy import Connection, Integer, and_, case, cast, func, select
 
 from db.connections.session import Database
-from db.rows.trajectories import MAX_CHARACTERS, MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, QuestionRow
+from db.rows.trajectories import (
+    MAX_CHARACTERS,
+    MAX_MEMBERS,
+    AttemptedRow,
+    GroupMemberRow,
+    LineageRow,
+    QuestionRow,
+    ReplayCountRow,
+)
 from db.tables import models
 from db.tables.shared_reads import find_run_key
 
@@ -48,6 +56,21 @@ def lineage(
     rows += scored.values()
     order = {kind: index for index, kind in enumerate(("scored", "replayed", "moved", "inserted", "duplicate"))}
     return sorted(rows, key=lambda row: (row.step, order.get(row.kind, len(order))))
+
+
+def most_replayed(database: Database, run_id: str, limit: int = 50) -> list[ReplayCountRow]:
+    """Return the run's trajectories with the most replays, most first."""
+    replays, num_replays = models.replays, func.count().label("num_replays")
+    query = (
+        select(replays.c.trajectory_id, replays.c.question_index, num_replays)
+        .join(models.runs)
+        .where(models.runs.c.run_id == run_id, ~replays.c.is_superseded, ~replays.c.is_external)
+        .group_by(replays.c.trajectory_id, replays.c.question_index)
+        .order_by(num_replays.desc(), replays.c.trajectory_id)
+        .limit(limit)
+    )
+    with database.read() as connection:
+        return [ReplayCountRow(*row) for row in connection.execute(query)]
 
 
 def group_members(database: Database, run_id: str, step: int, question_index: int) -> list[GroupMemberRow]:

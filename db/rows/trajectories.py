@@ -102,6 +102,15 @@ class LineageRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayCountRow:
+    """How often a trajectory was replayed."""
+
+    trajectory_id: int
+    question_index: int
+    num_replays: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupMemberRow:
     """One of the K trajectories of a question in a step; of a replayed one, advantage and entropy are of that step.
 

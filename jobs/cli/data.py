@@ -1,11 +1,15 @@
 """The commands that import, export, back up and check files, and maintain the database."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from db import DATABASE_URL_VARIABLE
 from db.connections.opening import current_revision, open_database
 from exgrpo_core.faults import describe_fault
 from jobs.actions.archive import export_run, import_run
@@ -28,7 +32,7 @@ from jobs.rollout_formats.formats import find_format
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_run_id, open_run
-from jobs.supervisor.open_index import rebuild_index
+from jobs.supervisor.open_index import open_fresh_index, rebuild_index
 
 database_app = command_group("The database, which is an index of the run folders.")
 
@@ -95,6 +99,24 @@ def export(
     folder = open_run(runs_root, find_run_id(runs_root, run))
     _print_damage(folder)
     print_result(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
+
+
+def publish(
+    names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs, by id or name.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Write runs as a static page: curves, buffer, trajectories, scores; it opens from a file or any web space."""
+    if folder.exists():
+        raise CommandError(f"{folder}: exists already; name a new folder.")
+    run_ids = [find_run_id(runs_root, name) for name in names]
+    with open_fresh_index(runs_root, database_url) as database:
+        command = [sys.executable, "-P", "-m", "app.publishing", "--runs-root", str(runs_root), str(folder), *run_ids]
+        written = subprocess.run(command, env=os.environ | {DATABASE_URL_VARIABLE: database.url}, check=False)
+    if written.returncode:
+        raise typer.Exit(written.returncode)
+    print_result(str(folder / "index.html"))
 
 
 def backup(

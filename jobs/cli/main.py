@@ -35,6 +35,10 @@ COMMANDS = {
             "data:export",
             "Write a run as one .tar.gz file or a folder, or the model of its checkpoint RUN@STEP as a folder.",
         ),
+        "publish": (
+            "data:publish",
+            "Write runs as a static page that opens from a file: curves, buffer, trajectories, scores.",
+        ),
         "backup": (
             "data:backup",
             "Write all runs, the workbench's journal and SQLite's database to one file; runs may continue.",

@@ -12,7 +12,7 @@ from db.connections.session import Database
 from db.queries import buffer, cases, judging, metrics, runs, selections
 from db.queries.benchmarks import compare_scores, list_scores
 from db.queries.code_analysis import rule_counts
-from db.queries.lineage import get_question, lineage
+from db.queries.lineage import get_question, lineage, most_replayed
 from db.queries.replay_concentration import replay_concentration
 from db.queries.retirement import retired_questions
 from db.queries.run_filter import RunFilter
@@ -307,6 +307,7 @@ QUERIES: dict[str, Callable[..., object]] = {
     "retired": retired,
     "trajectories": trajectories,
     "trajectory": trajectory,
+    "most-replayed": most_replayed,
     "marks": list_marks,
     "marked": marked,
     "judges": judges,

@@ -1,0 +1,216 @@
+"""The static page of runs: curves, the buffer as a film, trajectories with token colours, scores, configuration."""
+
+import gzip
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly
+import plotly.graph_objects as go
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from app import requests, theme
+from app.components.replay_buffer import buffer_over_steps
+from app.components.trajectories import lineage_view, token_heatmap
+from app.components.widgets import curves, figures, shown_text
+from app.components.widgets.curve_view import WHOLE
+from app.components.widgets.spec_text import as_yaml
+from app.formats import escape_control_characters, exact, share
+from app.queries.answers import ask_outside_pages as ask
+from db.queries import benchmarks, buffer, lineage, metrics, runs, trajectories
+from db.queries.trajectory_list import list_snippets
+from db.rows.runs import BucketRow, RunRow, TrajectoryRow, UnknownRunError
+from db.rows.spec_fields import algorithm_settings, benchmark_titles, may_replay
+from db.rows.trajectories import TrajectoryFacets
+from exgrpo_core.durable_files import write_whole
+
+MAX_POINTS = 300
+MAX_FRAMES = 60
+NUM_TRAJECTORIES = 8
+MAX_TOKENS = 2000
+"""Of a longer trajectory the page has the first tokens."""
+_MAX_MARKED = 100
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    lstrip_blocks=True,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Section:
+    """Charts under a heading, each with its title, unit and plotly's JSON."""
+
+    title: str
+    charts: list[tuple[str, str, str]]
+
+
+def write_page(folder: Path, run_ids: Sequence[str]) -> None:
+    """Write `index.html` and the chart library into a folder, with all that is known of the runs.
+
+    Raises:
+        UnknownRunError: There is no such run.
+        UnavailableError: The database does not answer.
+    """
+    page = _TEMPLATES.get_template("page.jinja").render(runs=[_facts(run_id) for run_id in run_ids], icon=theme.ICON)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "charts.js", _chart_library())
+    write_whole(folder / "index.html", page)
+
+
+def _chart_library() -> str:
+    """Return plotly as a script that unpacks itself: a page that was opened from a file may read no other files."""
+    source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    packed = b64encode(gzip.compress(source.read_bytes(), 9, mtime=0)).decode()
+    unpack = (Path(__file__).parent / "unpack.js").read_text(encoding="utf-8")
+    return unpack.replace("PACKED", packed)
+
+
+def _facts(run_id: str) -> dict[str, Any]:
+    row = ask(runs.get_run, run_id)
+    if row is None:
+        raise UnknownRunError(f"{run_id}: the database has no such run; `exgrpo runs` lists the runs.")
+    spec = ask(runs.run_spec, run_id)
+    return {
+        "row": row,
+        "facts": _provenance(row),
+        "sections": [section for section in _sections(row, spec) if section.charts],
+        "scores": [
+            (score.title, score.scheme, "" if score.source_step is None else f"{score.source_step:,}",
+             f"{share(score.score)} ± {share(score.standard_error)}", score.num_questions, score.samples_per_question)
+            for score in (
+                *ask(benchmarks.list_scores, run_id=run_id),
+                *ask(benchmarks.list_scores, source_run_id=run_id),
+            )
+        ],
+        "trajectories": [
+            shown for number, why in _chosen(run_id).items() if (shown := _trajectory(run_id, number, why)) is not None
+        ],
+        "configuration": escape_control_characters(as_yaml(spec)),
+    }  # fmt: skip
+
+
+def _provenance(row: RunRow) -> dict[str, str]:
+    steps = f"{row.step:,} of {row.num_steps:,}"
+    facts = {
+        "Run": row.run_id, "Method": row.method, "Model": row.model, "Data": row.dataset, "Engine": row.engine,
+        "State": row.status, "Steps": steps if row.num_steps else "", "Attempts": f"{row.attempt}",
+        "Started": row.started_at and exact(row.started_at), "Ended": row.ended_at and exact(row.ended_at),
+        "Continued from": row.parent_run_id,
+    }  # fmt: skip
+    return {name: escape_control_characters(value) for name, value in facts.items() if value}
+
+
+def _sections(row: RunRow, spec: dict[str, Any]) -> Iterable[Section]:
+    series = ask(metrics.metric_series, row.run_id, (*curves.KEYS, *buffer_over_steps.KEYS), MAX_POINTS)
+    evaluations = ask(metrics.list_evaluations, row.run_id)
+    scores = curves.pass_rates(series, evaluations, titles=benchmark_titles(spec))
+    yield Section("Scores", _charts([(curves.PASS_RATES.title, curves.PASS_RATES.unit, scores)]))
+    if may_replay(spec):
+        rollouts = algorithm_settings(spec)["rollouts_per_question"]
+        grid = ask(buffer.bucket_grid, row.run_id)
+        film = [
+            ("Buckets over steps", "questions in the bucket", buffer_over_steps.heatmap(grid, rollouts, "questions")),
+            ("Film of the buffer", "questions in each bucket, step by step", film_of(grid, rollouts)),
+            ("Replay buffer and retired set", "questions", buffer_over_steps.area(series, WHOLE)),
+            (
+                "Importance ratios by trajectory",
+                "mean π now / π then, logarithmic",
+                buffer_over_steps.bands(ask(metrics.replay_ratios, row.run_id), WHOLE),
+            ),
+        ]
+        yield Section("The buffer over steps", _charts(film))
+    for title, charts in curves.GROUPS.items():
+        yield Section(title, _charts([(chart.title, chart.unit, curves.figure_of(chart, series)) for chart in charts]))
+
+
+def _charts(drawn: Iterable[tuple[str, str, go.Figure | None]]) -> list[tuple[str, str, str]]:
+    charts = []
+    for title, unit, figure in drawn:
+        if figure is not None:
+            figures.mark_whole_steps(figure)
+            figures.use_powers_of_ten(figure)
+            charts.append((title, unit, str(figure.to_json())))
+    return charts
+
+
+def film_of(rows: Sequence[BucketRow], rollouts_per_question: int) -> go.Figure | None:
+    """Return the buckets' sizes as bars with a slider over the steps; None where no bucket ever held a question."""
+    held = [row for row in rows if row.num_questions]
+    if not held:
+        return None
+    steps = sorted({row.step for row in rows})
+    steps = steps[::-1][:: -(-len(steps) // MAX_FRAMES)][::-1]
+    top = max(max(row.bucket for row in held), rollouts_per_question - 1)
+    sizes = {(row.step, row.bucket): row.num_questions for row in rows}
+    names = [f"{bucket}/{rollouts_per_question}" for bucket in range(top + 1)]
+    colour = theme.palette().replay
+
+    def bars(step: int) -> go.Bar:
+        counts = [sizes.get((step, bucket), 0) for bucket in range(top + 1)]
+        return figures.bars(names, counts, "questions", colour, "%{y}")
+
+    figure = figures.new_figure()
+    figure.add_trace(bars(steps[-1]))
+    figure.frames = [go.Frame(data=[bars(step)], name=str(step)) for step in steps]
+    shown = {"mode": "immediate", "frame": {"duration": 0, "redraw": False}, "transition": {"duration": 0}}
+    figure.update_layout(
+        sliders=[{
+            "active": len(steps) - 1, "currentvalue": {"prefix": "step "}, "pad": {"t": 30},
+            "steps": [{"method": "animate", "label": str(step), "args": [[str(step)], shown]} for step in steps],
+        }],
+        hovermode="closest",
+    )  # fmt: skip
+    figure.update_xaxes(type="category", title={"text": ""})
+    figure.update_yaxes(range=[0, max(row.num_questions for row in held) * 1.05])
+    return figure
+
+
+def _chosen(run_id: str) -> dict[int, str]:
+    """Return the numbers of the trajectories to show: marked ones, else those replayed most, else the newest."""
+    marked = {
+        mark.marked.trajectory_id: f"marked {name}"
+        for name in dict.fromkeys(count.mark for count in ask(trajectories.list_marks))
+        for mark in ask(trajectories.marked_trajectories, name, limit=_MAX_MARKED)
+        if mark.marked.run_id == run_id
+    }
+    replayed = {
+        replays.trajectory_id: f"replayed {replays.num_replays:,} times"
+        for replays in ask(lineage.most_replayed, run_id, limit=NUM_TRAJECTORIES)
+    }
+    chosen = marked | {number: why for number, why in replayed.items() if number not in marked}
+    if not chosen:
+        newest = ask(list_snippets, TrajectoryFacets(run_id=run_id), limit=NUM_TRAJECTORIES)
+        chosen = {row.trajectory_id: "of the newest step" for row in newest}
+    return dict(list(chosen.items())[: max(NUM_TRAJECTORIES, len(marked))])
+
+
+def _trajectory(run_id: str, number: int, why: str) -> dict[str, Any] | None:
+    """Return what is shown of a trajectory; None of one that the run from which this one continued generated."""
+    row = ask(trajectories.get_trajectory, run_id, number)
+    if row is None:
+        return None
+    question = ask(lineage.get_question, run_id, row.question_index)
+    events = ask(lineage.lineage, run_id, number, row.question_index, row.step)
+    table = lineage_view.table(row, events)
+    return {
+        "row": row,
+        "why": why,
+        "question": escape_control_characters(question.prompt_text) if question else "",
+        "answer": escape_control_characters(question.answer) if question else "",
+        "tokens": _tokens(run_id, row),
+        "lineage": [list(table.columns), *table.to_numpy().tolist()],
+    }
+
+
+def _tokens(run_id: str, row: TrajectoryRow) -> str:
+    """Return the response as HTML, coloured by entropy where its tokens were kept."""
+    file = ask(trajectories.find_trajectory_file, run_id, row.trajectory_id)
+    recorded = requests.token_data(run_id, file, row.trajectory_id, replayed_in=None) if file else None
+    values = token_heatmap.from_recorded(recorded)
+    if values is None or not values.entropies:
+        return shown_text.html([shown_text.Part(shown_text.beginning(row.text))])
+    numbers = np.asarray(values.entropies, dtype=np.float64)
+    return shown_text.html(token_heatmap.parts(values, "Entropy", numbers, slice(MAX_TOKENS)))
