@@ -34,6 +34,7 @@ MEASURED = {
     "exgrpo_overhead": ("exgrpo_core", "jobs/engines/embedded"),
     "verl_step": ("exgrpo_core", "jobs/engines/verl_ray"),
     "verl_driver": ("exgrpo_core", "jobs/engines/verl_ray"),
+    "verl_overlap": ("bench/verl_overlap.py", "jobs/studies/running.py"),
 }
 """What a result is of, where that is not the embedded engine: its table is marked when this changed after it."""
 _PART = re.compile(r"(<!-- figures (\w+)(?: also ([^>]*))? -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -199,7 +199,7 @@ def made_up_trainer(work: MadeUpWork) -> ExperienceTrainer:
     trainer.checkpoint_manager = SimpleNamespace(update_weights=lambda _: None, sleep_replicas=lambda: None)
     trainer.replay_buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}))
     trainer.global_steps = 0
-    trainer._is_awake = False
+    trainer._has_weights = False
     trainer._objective = None
     return trainer
 

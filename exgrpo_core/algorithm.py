@@ -3,6 +3,10 @@
 Two things differ from the printed listing; neither changes a result. Candidates are scored after the rollouts, not
 before: the policy does not change in between, and generators can sleep while they are scored. Experience is collected
 after the policy update, since neither reads the other.
+
+With `rollouts_ahead`, which the paper does not have, results differ: a step's questions are drawn and its rollouts
+begun in the step before, once that has its own rollouts. The policy that writes them lacks one step's update, the
+buffer one step's experience.
 """
 
 from exgrpo_core.config import ExGRPOConfig
@@ -18,8 +22,10 @@ from exgrpo_core.step.selection import choose_replays, list_candidates, score_ca
 from exgrpo_core.step_report import StepReport
 
 
-def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) -> StepReport:
+def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig, *, is_last: bool = False) -> StepReport:
     """Do one training step and return what happened (Algorithm 1; plain on-policy training where rho is 0).
+
+    After the last one, nothing is generated ahead.
 
     Raises:
         ValueError: The engine broke its contract (wrong number of rollouts, misaligned arrays).
@@ -31,15 +37,15 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     step = StepRollouts(state, engine, config, report)
 
     # Phase 1, experience management: lines 4 to 8 and 17 on the buffer as it is at the start of the step.
-    draws_first = strategies.question_sampler.draws_first
-    replay_weights = step.draw_replays(step.num_wanted) if draws_first else {}
-    fresh = step.draw_fresh(replay_weights)
+    drawn = state.take_drawn() or step.draw()
 
     # Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed.
     with clock.phase("rollout"):
-        step.roll_out(fresh, replay_weights)
+        step.roll_out(drawn)
     report.groups = step.groups
     state.number_trajectories(report.groups)
+    if config.rollouts_ahead and not is_last:
+        step.begin_next()
 
     # Lines 9 to 15: score every candidate under the current policy, choose o*.
     candidates = list_candidates(state, config, report.groups)

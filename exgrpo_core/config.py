@@ -193,6 +193,8 @@ class ExGRPOConfig:
     """Correction of fresh tokens, and of what is stored of them, for a sampler that differs from the trainer."""
     sampler_ratio_limit: float = 2.0
     """Limit of pi_old / mu. Above 1; verl's default."""
+    rollouts_ahead: bool = False
+    """Generate the next step's rollouts during the update (one step off-policy), on verl with GPUs for generation."""
     mask_range: CorrectnessRange | None = None
     """Masked GRPO: groups outside this range of correctness rates get no policy gradient."""
     entropy_coefficient: float = 0.001
@@ -281,6 +283,11 @@ class ExGRPOConfig:
                 "a finite number above 0 or null",
             ),
             (1.0 < self.sampler_ratio_limit < math.inf, "sampler_ratio_limit", "a finite number above 1"),
+            (
+                not (self.rollouts_ahead and self.sampler_correction is SamplerCorrection.NONE),
+                "sampler_correction",
+                "truncate or reject, since rollouts_ahead trains on rollouts of the policy before",
+            ),
             (0.0 < self.shaping_beta < math.inf, "shaping_beta", "a finite number above 0"),
             (0.0 <= self.entropy_coefficient < math.inf, "entropy_coefficient", "a finite number of at least 0"),
             (0.0 <= self.kl_coefficient < math.inf, "kl_coefficient", "a finite number of at least 0"),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
@@ -40,6 +40,20 @@ class PolicyEngine(Protocol):
 
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
         """Take one optimizer step a mini-batch, in order, and return metrics named as in `step_report.METRICS`."""
+        ...
+
+
+@runtime_checkable
+class AheadEngine(PolicyEngine, Protocol):
+    """An engine that can generate while it updates, for `rollouts_ahead`."""
+
+    def begin_rollout(self, requests: Sequence[RolloutRequest]) -> None:
+        """Begin to generate under the policy as it is now, and return at once.
+
+        The next call of `rollout` has the same requests and returns what was begun: log-probs are under the policy by
+        then, `sampler_log_probs` under the one that generated. What was begun is no part of a checkpoint: a restored
+        engine generates anew.
+        """
         ...
 
 

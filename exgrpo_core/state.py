@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from exgrpo_core.experience_management.question_stream import QuestionStream, Re
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT
 from exgrpo_core.methods.loading import build_strategies
-from exgrpo_core.step_report import BufferEventKind, StepReport
-from exgrpo_core.types import BoolArray, Experience, Int64Array, Question, RolloutGroup
+from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, DrawnQuestions, StepReport
+from exgrpo_core.types import UNASSIGNED, BoolArray, Experience, Int64Array, Question, RolloutGroup
 
 STATE_FILE = "experience.json"
 MAX_STATE_BYTES = 1 << 30
@@ -63,6 +64,7 @@ class ExGRPOState:
     """E, S, the switch, the random generator and the stream of fresh questions of one run.
 
     `step` is the number of steps done. `external` maps question indices to trajectories from a file (LUFFY-style).
+    `drawn_ahead` are the next step's questions, if its rollouts were begun.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class ExGRPOState:
         self.next_trajectory_id = 0
         self.num_fresh_rollouts = 0
         self.num_generated_tokens = 0
+        self.drawn_ahead: DrawnQuestions | None = None
         # (rows stored by then, steps done again from then on) of each resume that kept the experience of lost steps.
         self._repeats: list[tuple[int, int]] = []
 
@@ -125,12 +128,19 @@ class ExGRPOState:
             return np.zeros(len(self.questions), dtype=np.bool_)
         return self.retired_set.mask
 
+    def take_drawn(self) -> DrawnQuestions | None:
+        """Return the questions that were drawn ahead for the step that begins, if any were."""
+        drawn, self.drawn_ahead = self.drawn_ahead, None
+        return drawn
+
     def number_trajectories(self, groups: Sequence[RolloutGroup]) -> None:
-        """Give every fresh trajectory its id and step, in the order of the groups."""
+        """Give every fresh trajectory its id, step and policy version, in the order of the groups."""
         for group in groups:
             for trajectory in group.trajectories:
                 trajectory.trajectory_id = self.next_trajectory_id
                 trajectory.rollout_step = self.step
+                if trajectory.policy_version == UNASSIGNED:
+                    trajectory.policy_version = self.step - 1
                 self.next_trajectory_id += 1
                 self.num_fresh_rollouts += 1
                 self.num_generated_tokens += trajectory.token_ids.size
@@ -190,6 +200,8 @@ class ExGRPOState:
             "delayed_start": self.delayed_start.state_dict(),
             "stream": self.stream.state_dict(),
         }
+        if self.drawn_ahead is not None:
+            content["drawn_ahead"] = _drawn_content(self.drawn_ahead)
         write_whole(directory / STATE_FILE, json.dumps(content, default=_plain))
 
     @classmethod
@@ -204,6 +216,7 @@ class ExGRPOState:
     ) -> "ExGRPOState":
         """Return the state saved in `saved`, with segments in `segments`; its draws continue as if uninterrupted.
 
+        Rollouts that were begun ahead are begun anew: of the same questions, by the policy of the next step.
         `keeps_later` adds the experience of the steps that were committed after it: buckets, retired questions and
         trajectories. The step, the random generator and the stream of fresh questions are those of `saved`.
 
@@ -226,11 +239,38 @@ class ExGRPOState:
             state.delayed_start.load_state_dict(content["delayed_start"])
             state.stream.load_state_dict(content["stream"])
             state._keep_later()
+            if drawn := content.get("drawn_ahead"):
+                state.drawn_ahead = _read_drawn(drawn, state.replay_buffer)
         except StateError:
             raise
         except (OSError, *ODD_CONTENT) as error:
             raise StateError(f"{path}: is missing or damaged ({error}); use an older checkpoint.") from error
         return state
+
+
+def _drawn_content(drawn: DrawnQuestions) -> dict[str, Any]:
+    return {
+        "fresh": drawn.fresh,
+        "replay_weights": list(drawn.replay_weights.items()),
+        "buckets": [asdict(bucket) for bucket in drawn.buckets],
+        "buffer_events": drawn.buffer_events,
+        "notices": drawn.notices,
+    }
+
+
+def _read_drawn(content: Mapping[str, Any], buffer: ReplayBuffer) -> DrawnQuestions:
+    """Return the saved draw, without questions that steps after it have retired, where their experience is kept."""
+    return DrawnQuestions(
+        fresh=[int(index) for index in content["fresh"]],
+        replay_weights={
+            int(index): float(weight)
+            for index, weight in content["replay_weights"]
+            if buffer.bucket_of(int(index)) is not None
+        },
+        buckets=[BucketCount(**bucket) for bucket in content["buckets"]],
+        buffer_events=[BufferEvent(BufferEventKind(kind), *rest) for kind, *rest in content["buffer_events"]],
+        notices=list(content["notices"]),
+    )
 
 
 def _fingerprint(questions: Sequence[Question]) -> str:

@@ -192,6 +192,20 @@ class BucketCount:
 
 
 @dataclass(slots=True)
+class DrawnQuestions:
+    """The questions of a step and what the draw found: at the step's start or, with rollouts ahead, one step before."""
+
+    fresh: list[int]
+    replay_weights: dict[int, float]
+    """Questions drawn for replay, with the factors of their replays' advantages."""
+    buckets: list[BucketCount]
+    buffer_events: list[BufferEvent]
+    notices: list[str]
+    policy_version: int | None = None
+    """Steps done by the policy whose rollouts were begun; None where none were, or in another process."""
+
+
+@dataclass(slots=True)
 class StepReport:
     """Everything one step did. `step` counts from 1; `groups` are fresh and experiential groups after the update."""
 

@@ -44,7 +44,9 @@ class Trajectory:
     `log_probs` (T,) are of the training model at rollout temperature when it was generated (pi_old of its step).
     `entropies` (T,) are full-vocabulary Shannon entropies in nats at the same moment, where the engine kept them.
     `sampler_log_probs` (T,) are those that the tokens were drawn with, where the sampler is another program.
-    `trajectory_id` is unique in a run and given by the core; `rollout_step` is the step of its rollout.
+    `trajectory_id` is unique in a run and given by the core; `rollout_step` is the step that it is a fresh rollout of.
+    `policy_version` is the number of steps done by the policy that generated it: `rollout_step` - 1, or one less where
+    rollouts are generated ahead.
     """
 
     question_index: int
@@ -60,6 +62,7 @@ class Trajectory:
     sampler_log_probs: Float32Array | None = None
     trajectory_id: int = UNASSIGNED
     rollout_step: int = UNASSIGNED
+    policy_version: int = UNASSIGNED
 
 
 class Experience(NamedTuple):

@@ -1,16 +1,18 @@
 """Lines 4 to 8, 17 and 23 of Algorithm 1: which questions are replayed, which are fresh, and the rollouts of both."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig
-from exgrpo_core.engine import PolicyEngine, RolloutRequest
+from exgrpo_core.engine import AheadEngine, PolicyEngine, RolloutRequest
+from exgrpo_core.errors import EngineError
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.methods.protocols import QuestionColumns, QuestionDraw
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, StepReport
+from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, DrawnQuestions, StepReport
 from exgrpo_core.types import Int64Array, RolloutGroup
 
 
@@ -26,6 +28,8 @@ class StepRollouts:
     config: ExGRPOConfig
     report: StepReport
     groups: list[RolloutGroup] = field(default_factory=list)
+    never_replayed: Collection[int] = ()
+    """Questions that are not drawn for replay: those of the step before, where it is not over yet."""
 
     @property
     def batch_size(self) -> int:
@@ -37,14 +41,39 @@ class StepRollouts:
         """floor(rho B)."""
         return self.config.num_experiential_wanted
 
+    def draw(self) -> DrawnQuestions:
+        """Lines 4 to 8 and 17: questions to replay, unless a method draws them after the rollouts, and fresh ones."""
+        draws_first = self.state.strategies.question_sampler.draws_first
+        replay_weights = self.draw_replays(self.num_wanted) if draws_first else {}
+        fresh, report = self.draw_fresh(replay_weights), self.report
+        return DrawnQuestions(fresh, replay_weights, report.buckets, report.buffer_events, report.notices)
+
+    def begin_next(self) -> None:
+        """Draw the questions of the next step and begin its rollouts, under the policy that this step updates.
+
+        This step may still retire or move its own questions, so the next one replays none of them: buckets of all
+        others are as they will be then.
+        """
+        if not isinstance(self.engine, AheadEngine):
+            raise EngineError("rollouts_ahead: this engine cannot generate during the update; set it to false.")
+        state, used = self.state, {group.question.index for group in self.groups}
+        report = StepReport(self.report.step + 1, state.delayed_start.is_open, groups=[])
+        following = StepRollouts(state, self.engine, self.config, report, never_replayed=used)
+        drawn = following.draw()
+        self.engine.begin_rollout(self._requests(following._asked(drawn)))
+        drawn.policy_version = self.report.step - 1
+        state.drawn_ahead = drawn
+
     def draw_replays(self, num_wanted: int, among: Int64Array | None = None) -> dict[int, float]:
         """Lines 5 to 8: n = min(floor(rho B), |E|) questions, with replay weights; none before the delayed start."""
         if not (self.config.replays_experience and self.report.is_replay_open):
             return {}
         buffer, sampler = self.state.replay_buffer, self.state.strategies.question_sampler
-        draw = sampler.draw(QuestionColumns(buffer, self.state.step, among), num_wanted, self.state.rng)
+        draw = sampler.draw(QuestionColumns(buffer, self.report.step, among), num_wanted, self.state.rng)
+        if self.never_replayed:
+            draw = _without(draw, self.never_replayed)
         self.report.buckets = bucket_counts(buffer, draw)
-        buffer.record_draws(draw.question_indices, self.state.step)
+        buffer.record_draws(draw.question_indices, self.report.step)
         weights = [1.0] * draw.question_indices.size if draw.weights is None else draw.weights.tolist()
         return dict(zip(draw.question_indices.tolist(), weights, strict=True))
 
@@ -60,11 +89,14 @@ class StepRollouts:
             )
         return reviewed + draw.question_indices
 
-    def roll_out(self, fresh: Sequence[int], replay_weights: Mapping[int, float]) -> None:
+    def roll_out(self, drawn: DrawnQuestions) -> None:
         """Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed; then what a method adds."""
-        size, external = self.config.rollouts_per_question, self.state.external
-        asked: list[_Asked] = [(index, size - int(index in external), None) for index in fresh]
-        self._generate(asked + [(index, self._num_beside(index), weight) for index, weight in replay_weights.items()])
+        report = self.report
+        report.buckets, report.buffer_events, report.notices = drawn.buckets, drawn.buffer_events, drawn.notices
+        self._generate(self._asked(drawn))
+        if drawn.policy_version is not None:
+            for trajectory in chain.from_iterable(group.trajectories for group in self.groups):
+                trajectory.policy_version = drawn.policy_version
         self.state.strategies.question_sampler.complete(self)
 
     def roll_out_more(self, num_questions: int) -> None:
@@ -79,6 +111,14 @@ class StepRollouts:
         """Add a group of a question that has no rollouts: all its candidates are replayed."""
         self.groups.append(RolloutGroup(self.state.questions[question_index], [], replay_weight=weight))
 
+    def _asked(self, drawn: DrawnQuestions) -> list["_Asked"]:
+        size, external = self.config.rollouts_per_question, self.state.external
+        fresh: list[_Asked] = [(index, size - int(index in external), None) for index in drawn.fresh]
+        return fresh + [(index, self._num_beside(index), weight) for index, weight in drawn.replay_weights.items()]
+
+    def _requests(self, asked: Sequence["_Asked"]) -> list[RolloutRequest]:
+        return [RolloutRequest(self.state.questions[index], number) for index, number, _ in asked if number > 0]
+
     def _generate(self, asked: Sequence["_Asked"]) -> None:
         """Add the groups that are asked for; those whose rollouts failed are counted, with a notice.
 
@@ -86,7 +126,7 @@ class StepRollouts:
             ValueError: The engine broke its contract: another question, or another number of rollouts.
         """
         rolled_out = [item for item in asked if item[1] > 0]
-        requests = [RolloutRequest(self.state.questions[index], number) for index, number, _ in rolled_out]
+        requests = self._requests(asked)
         groups = self.engine.rollout(requests)
         for request, group, (_, _, weight) in zip(requests, groups, rolled_out, strict=True):
             is_same = group.question.index == request.question.index
@@ -120,7 +160,7 @@ class StepRollouts:
     def _draw_review(self, num_fresh: int) -> list[int]:
         """Retired review: every `review_interval` steps a share of S takes fresh slots."""
         state, config = self.state, self.config
-        if config.review_interval is None or state.step % config.review_interval != 0:
+        if config.review_interval is None or self.report.step % config.review_interval != 0:
             return []
         retired = state.retired_set.sorted_members()
         num_reviewed = min(num_fresh, round(config.review_fraction * retired.size))
@@ -132,6 +172,12 @@ class StepRollouts:
 
 _Asked = tuple[int, int, float | None]
 """Question, number of rollouts, and the weight of its replays where it was drawn to be replayed."""
+
+
+def _without(draw: QuestionDraw, left_out: Collection[int]) -> QuestionDraw:
+    is_kept = ~np.isin(draw.question_indices, list(left_out))
+    weights = None if draw.weights is None else draw.weights[is_kept]
+    return replace(draw, question_indices=draw.question_indices[is_kept], weights=weights)
 
 
 def bucket_counts(buffer: ReplayBuffer, draw: QuestionDraw) -> list[BucketCount]:

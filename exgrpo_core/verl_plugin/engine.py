@@ -78,6 +78,7 @@ class VerlEngine:
         self.skips_non_finite = False
         """Leave out mini-batches whose loss or gradient is not finite, as verl's workers do, instead of raising."""
         self._num_rollout_calls = 0
+        self._is_begun = False
         self._batch_numbers = count()
         self._kept = KeptRows()
         self._log_prob_gaps = np.empty(0, dtype=np.float32)
@@ -92,10 +93,13 @@ class VerlEngine:
         """
         if not requests:
             return []
+        if not self._is_begun:
+            self.begin_rollout(requests)
+        self._is_begun = False
         self._num_rollout_calls += 1
-        key = f"{self._seed}/{self._num_rollout_calls}"
-        config = self._config
-        rows, failed = self._generate(requests, key, config.temperature, config.max_response_tokens, is_training=True)
+        generated = self.trainer.finish()
+        rows, failed = generated.rows, set(generated.failed)
+        self._check_failures(requests, failed, self._max_failed_share)
         done = [request for i, request in enumerate(requests) if i not in failed]
         questions = [request.question for request in done for _ in range(request.num_rollouts)]
         scored = self.trainer.score(rows)
@@ -126,6 +130,17 @@ class VerlEngine:
             RolloutGroup(request.question, list(islice(trajectories, number)))
             for request, number in zip(requests, num_rollouts, strict=True)
         ]
+
+    def begin_rollout(self, requests: Sequence[RolloutRequest]) -> None:
+        """Have the agent loops begin the requests of the next call of `rollout`.
+
+        Raises:
+            EngineError: A prompt is too long.
+        """
+        config, key = self._config, f"{self._seed}/{self._num_rollout_calls + 1}"
+        shared = self.describe_sampling(config.temperature, config.max_response_tokens, is_training=True)
+        self.trainer.begin(self._checked_prompts(requests, key), shared)
+        self._is_begun = True
 
     def rewards(
         self,
@@ -237,30 +252,20 @@ class VerlEngine:
         max_new_tokens: int,
     ) -> list[Rollout]:
         """Return responses that are not to be trained on, one request after the other."""
-        rows, _ = self._generate(requests, sampling_key, temperature, max_new_tokens, is_training=False)
-        keys, partition = [row.key for row in rows], partition_of(is_training=False)
+        prompts = self._checked_prompts(requests, sampling_key)
+        shared = self.describe_sampling(temperature, max_new_tokens, is_training=False)
+        generated = self.trainer.generate(prompts, shared, is_training=False)
+        keys, partition = [row.key for row in generated.rows], partition_of(is_training=False)
         try:
+            self._check_failures(requests, set(generated.failed), max_share=0.0)
             questions = [request.question for request in requests for _ in range(request.num_rollouts)]
             return _checked_rollouts(questions, read_rollouts(fetch_rows(keys, ROLLOUT_COLUMNS, partition)))
         finally:
             clear_rows(keys, partition)
 
-    def _generate(
-        self,
-        requests: Sequence[RolloutRequest],
-        sampling_key: str,
-        temperature: float,
-        max_new_tokens: int,
-        is_training: bool,
-    ) -> tuple[list[QueuedRow], set[int]]:
-        """Have all requests answered; return the rows, one request after the other, and which requests failed."""
+    def _checked_prompts(self, requests: Sequence[RolloutRequest], sampling_key: str) -> list[dict[str, Any]]:
         self._check_prompts(requests)
-        prompts = self.describe_prompts(requests, sampling_key)
-        shared = self.describe_sampling(temperature, max_new_tokens, is_training)
-        generated = self.trainer.generate(prompts, shared, is_training)
-        failed = set(generated.failed)
-        self._check_failures(requests, failed, self._max_failed_share if is_training else 0.0)
-        return generated.rows, failed
+        return self.describe_prompts(requests, sampling_key)
 
     def _with_reference(self, rows: Sequence[TokenRow | QueuedRow]) -> list[TokenRow | QueuedRow]:
         """Return the rows with log-probs of the initial policy, which workers write where those of this policy are."""

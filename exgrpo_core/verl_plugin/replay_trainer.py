@@ -113,7 +113,9 @@ class ReplayTrainer(ExperienceTrainer):
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:  # noqa: ARG002 # verl's signature
         """Do one step of Algorithm 1; its rows have left the queue, in which verl clears a key that is there."""
-        self._report: StepReport = exgrpo_step(self._state, self._engine, self._settings.algorithm)
+        is_last = self.global_steps >= self.total_training_steps
+        algorithm = self._settings.algorithm
+        self._report: StepReport = exgrpo_step(self._state, self._engine, algorithm, is_last=is_last)
         for notice in self._report.notices:
             logger.warning(notice)
         tags = [{"global_steps": self.global_steps}]

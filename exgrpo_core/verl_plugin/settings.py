@@ -96,7 +96,7 @@ def read_settings(config: Mapping[str, Any]) -> ReplaySettings:
     """
     section = dict(config.get(SECTION) or {})
     share = section.pop(SHARE, 0.0)
-    mistakes = [*_unfit_settings(config), *_unknown_fields(section)]
+    mistakes = [*_unfit_settings(config), *_unknown_fields(section), *_unfit_servers(config, section)]
     if not (isinstance(share, int | float) and 0.0 <= share < 1.0):
         mistakes.append(f"{SECTION}.{SHARE}: expected a share in [0, 1), got {share!r}.")
     if mistakes:
@@ -125,6 +125,17 @@ def _unfit_settings(config: Mapping[str, Any]) -> Iterator[str]:
     reward_model = config["reward"]["reward_model"]
     if reward_model["enable"] and not reward_model["enable_resource_pool"]:
         yield "reward.reward_model.enable_resource_pool: expected True, since rollouts are graded as they come."
+
+
+def _unfit_servers(config: Mapping[str, Any], section: Mapping[str, Any]) -> Iterator[str]:
+    """Rollouts are generated ahead on GPUs of their own, to which weights are sent."""
+    rollout, is_ahead = config["actor_rollout_ref"]["rollout"], section.get("rollouts_ahead") is True
+    where = f"where {SECTION}.rollouts_ahead is {str(is_ahead).lower()}"
+    if is_ahead != (rollout["nnodes"] > 0):
+        expected = "at least 1, the machines with GPUs that only generate," if is_ahead else "0"
+        yield f"{_ROLLOUT}.nnodes: expected {expected} {where}, got {rollout['nnodes']}."
+    if is_ahead and rollout["checkpoint_engine"]["backend"] == "naive":
+        yield f"{_ROLLOUT}.checkpoint_engine.backend: expected nccl or another that sends weights {where}, got naive."
 
 
 def _unknown_fields(section: Mapping[str, Any]) -> Iterator[str]:

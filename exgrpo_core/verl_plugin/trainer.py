@@ -13,10 +13,14 @@ from typing import Any
 
 import ray
 import transfer_queue as tq
+from omegaconf import DictConfig
 from ray.exceptions import GetTimeoutError
+from verl.checkpoint_engine import CheckpointEngineManager
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import reduce_metrics
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
+from verl.workers.rollout.llm_server import LLMServerManager
 
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.types import Float32Array
@@ -49,9 +53,29 @@ class Generated:
 
 
 class ExperienceTrainer(PPOTrainerSync):
-    """verl's synchronous trainer with rollouts, scores and updates as separate calls."""
+    """verl's synchronous trainer with rollouts, scores and updates as separate calls.
+
+    Servers share the GPUs of training, as in verl's `sync` mode, or have GPUs of their own (`rollout.nnodes`), as in
+    its `separate_async` mode; then rollouts can be begun before the update and taken after it.
+    """
 
     role_worker_mapping: dict[Any, Any]
+    _enable_hybrid_replicas = True
+    """verl's name: servers are on the GPUs of training."""
+    _begun: "tuple[Sequence[Prompt], Prompt] | None" = None
+    _finished: "Generated | None" = None
+
+    def __init__(self, config: DictConfig) -> None:
+        self._enable_hybrid_replicas = config.actor_rollout_ref.rollout.nnodes == 0
+        super().__init__(config)
+
+    def _setup(self) -> None:
+        super()._setup()
+        if not self._enable_hybrid_replicas:
+            self.llm_server_manager = LLMServerManager.create(config=self.config)
+            engine = omega_conf_to_dataclass(self.config.actor_rollout_ref.rollout.checkpoint_engine)
+            replicas = self.llm_server_manager.get_replicas()
+            self.checkpoint_manager = CheckpointEngineManager(engine, self.actor_rollout_wg, replicas)
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
@@ -61,13 +85,32 @@ class ExperienceTrainer(PPOTrainerSync):
         """Get ready for the first generation; the servers stay asleep, since weights are sent before it."""
         self._watch_rollouts()
         self.num_workers = int(self.actor_rollout_wg.world_size)
-        self._is_awake = False
+        self._has_weights = False
         self._objective: ObjectiveSettings | None = None
 
     def generate(self, prompts: Sequence[Prompt], shared: Prompt, is_training: bool) -> Generated:
-        """Return the rollouts of all prompts under the current policy, see `generate`."""
+        """Return the rollouts of all prompts under the current policy, see `collect`."""
         self.wake()
-        return generate(self, prompts, shared, is_training)
+        _begin(self, prompts, shared, partition_of(is_training))
+        return collect(self, prompts, shared, is_training)
+
+    def begin(self, prompts: Sequence[Prompt], shared: Prompt) -> None:
+        """Have the servers begin rollouts of training under the current policy, for `finish`."""
+        self.wake()
+        _begin(self, prompts, shared, PARTITION)
+        self._begun = prompts, shared
+
+    def finish(self) -> Generated:
+        """Return the rollouts that were begun; also one that is tried again is of the policy that began them."""
+        self._await_begun()
+        assert self._finished is not None, "rollouts were not begun"
+        finished, self._finished = self._finished, None
+        return finished
+
+    def _await_begun(self) -> None:
+        if self._begun is not None:
+            (prompts, shared), self._begun = self._begun, None
+            self._finished = collect(self, prompts, shared, is_training=True)
 
     def score(self, rows: Sequence[TokenRow | QueuedRow]) -> dict[str, list[Any]]:
         """Return log-probs and entropies under the current policy, and what workers read of the rows: their columns.
@@ -93,6 +136,7 @@ class ExperienceTrainer(PPOTrainerSync):
     ) -> dict[str, float]:
         """Take one optimizer step and return verl's metrics, with the loss's sums among them."""
         self._sleep()
+        self._has_weights = False
         if objective != self._objective:
             self.actor_rollout_wg.set_loss_fn(partial(experience_loss, objective))
             self._objective = objective
@@ -119,6 +163,7 @@ class ExperienceTrainer(PPOTrainerSync):
     def restore(self, folder: str) -> None:
         """Read what as many ranks wrote."""
         self._sleep()
+        self._has_weights = False
         self.actor_rollout_wg.load_checkpoint(folder, None, False)
 
     def _score(
@@ -154,22 +199,23 @@ class ExperienceTrainer(PPOTrainerSync):
         verl_queue._wait_for_next_poll = wait_and_check
 
     def wake(self) -> None:
-        """Send the current weights to the servers if they lack them."""
-        if not self._is_awake:
+        """Send the current weights to the servers if they lack them, once they have no rollout to finish."""
+        if not self._has_weights:
+            self._await_begun()
             self.checkpoint_manager.update_weights(self.global_steps)
-            self._is_awake = True
+            self._has_weights = True
 
     def _sleep(self) -> None:
-        """Free the servers' memory for the workers; they lose their weights."""
-        if self._is_awake:
+        """Free the servers' memory for the workers on the same GPUs; they lose their weights."""
+        if self._has_weights and self._enable_hybrid_replicas:
             self.checkpoint_manager.sleep_replicas()
-            self._is_awake = False
+            self._has_weights = False
 
 
-def generate(
+def collect(
     trainer: "ExperienceTrainer", prompts: Sequence[Prompt], shared: Mapping[str, Any], is_training: bool
 ) -> Generated:
-    """Return the rollouts of all prompts; a prompt with a failed rollout is generated a second time, with its seeds.
+    """Return the rollouts of all prompts, which were begun; one with a failed rollout has a second try, with its seeds.
 
     A prompt's columns are those of `agent_loop`, with `uid` and `__rollout_n__`; `shared` are equal for all.
     """
@@ -177,11 +223,13 @@ def generate(
     lengths: dict[str, int] = {}
     wanted: list[str] = []
     try:
-        lengths |= _dispatch(trainer, prompts, shared, partition)
+        lengths |= _take(trainer, prompts, partition)
         missing = [prompt for prompt in prompts if not lengths.keys() >= set(_keys(prompt))]
         if missing:
             logger.warning("%d of %d prompts had a failed rollout and are tried again.", len(missing), len(prompts))
-            lengths |= _dispatch(trainer, [_second(prompt) for prompt in missing], shared, partition)
+            again = [_second(prompt) for prompt in missing]
+            _begin(trainer, again, shared, partition)
+            lengths |= _take(trainer, again, partition)
         kept: list[str] = []
         failed = []
         for position, prompt in enumerate(prompts):
@@ -209,10 +257,8 @@ def _keys(prompt: Prompt) -> list[str]:
     return [f"{prompt['uid']}_{number}_0" for number in range(prompt["__rollout_n__"])]
 
 
-def _dispatch(
-    trainer: "ExperienceTrainer", prompts: Sequence[Prompt], shared: Mapping[str, Any], partition: str
-) -> dict[str, int]:
-    """Have the agent loops answer the prompts, and return the rollouts that came: keys, and tokens with the prompt."""
+def _begin(trainer: "ExperienceTrainer", prompts: Sequence[Prompt], shared: Mapping[str, Any], partition: str) -> None:
+    """Have the agent loops begin to answer the prompts."""
     batch = get_tensordict({name: [prompt[name] for prompt in prompts] for name in prompts[0]})
     assign_non_tensor_data(batch, "global_steps", trainer.global_steps)
     for name, value in shared.items():
@@ -223,6 +269,11 @@ def _dispatch(
     tags = [{"is_prompt": True, "status": "pending", "global_steps": trainer.global_steps} for _ in uids]
     tq.kv_batch_put(keys=uids, partition_id=partition, tags=tags)
     trainer.agent_loop_manager.generate_sequences(batch)
+
+
+def _take(trainer: "ExperienceTrainer", prompts: Sequence[Prompt], partition: str) -> dict[str, int]:
+    """Wait for the prompts and return the rollouts that came: keys, and tokens with the prompt."""
+    uids = [prompt["uid"] for prompt in prompts]
     verl_queue = trainer.replay_buffer
     try:
         sampled, _ = verl_queue.sample(trainer.global_steps, partition, len(uids))

@@ -272,11 +272,12 @@ def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
         LaunchError: Too few of its machines have the requested GPUs and CPUs.
     """
     verl, num_scoring = spec.verl, spec.reward_model.num_gpus if spec.reward_model else 0
-    num_gpus, num_cpus = verl.num_gpus + num_scoring, ray_cpus(verl.num_gpus + num_scoring)
+    num_gpus, num_cpus = spec.num_gpus + num_scoring, ray_cpus(spec.num_gpus + num_scoring)
+    per_node = verl.gpus_per_node + spec.generating_gpus_per_node
     fitting = [
         machine
         for machine in machines
-        if machine.free_gpus >= verl.gpus_per_node and machine.free_cpus >= CPUS_PER_GPU * verl.gpus_per_node
+        if machine.free_gpus >= per_node and machine.free_cpus >= CPUS_PER_GPU * per_node
     ]
     has_gpus = len(fitting) >= verl.num_nodes and sum(machine.free_gpus for machine in machines) >= num_gpus
     if has_gpus and sum(machine.free_cpus for machine in machines) >= num_cpus:
@@ -284,7 +285,7 @@ def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
     free = ", ".join(f"{machine.free_gpus} and {machine.free_cpus} on {machine.host}" for machine in machines)
     scoring = f" and {num_scoring} for the reward model" if num_scoring else ""
     raise LaunchError(
-        f"verl.num_nodes, verl.gpus_per_node: {verl.num_nodes} x {verl.gpus_per_node} GPUs{scoring} and {num_cpus} "
+        f"verl.num_nodes, verl.gpus_per_node: {verl.num_nodes} x {per_node} GPUs{scoring} and {num_cpus} "
         f"CPUs are needed, free are {free}; add machines, wait for other jobs, lower them, or let Ray count more CPUs "
         "(`ray start --num-cpus`)."
     )

@@ -95,7 +95,7 @@ class ResourceEstimate:
 def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
     """Return a coarse estimate, not a measurement."""
     shape, recordings = model_shape(spec.model.source, spec.model.revision), estimate_disk(spec).total
-    num_gpus = spec.verl.num_gpus if spec.engine == "verl" else 0
+    num_gpus = spec.num_gpus if spec.engine == "verl" else 0
     if shape is None:
         return ResourceEstimate(num_gpus, None, recordings, None)
     checkpoints = checkpoint_bytes(shape, spec)

@@ -86,7 +86,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         config=preflight.config,
         command=_command(spec, runs_root.absolute() / UNNAMED_RUN, notices),
         memory=estimate_memory(shape, spec) if shape is not None and is_verl and spec.sft is None else None,
-        num_gpus=spec.verl.num_gpus if is_verl else 1,
+        num_gpus=spec.num_gpus if is_verl else 1,
         trajectory_bytes=estimate_disk(spec).total,
         checkpoint_bytes=None if shape is None else checkpoint_bytes(shape, spec),
         parameters=None if shape is None else shape.parameters,

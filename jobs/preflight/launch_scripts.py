@@ -72,7 +72,8 @@ def _values(spec: TrainSpec, slug: str) -> dict[str, object]:
     ray, num_nodes = spec.verl.ray, spec.verl.num_nodes if spec.engine == "verl" else 1
     verl = spec.verl.model_copy(update={"ray": ray.model_copy(update={"address": None})})
     content = spec.model_copy(update={"verl": verl, "waits_for": None}).model_dump(mode="json")
-    gpus_per_node = _gpus_per_node(spec)
+    # Every machine gets as many, those of a reward model included.
+    gpus_per_node = spec.gpus_of_a_machine if spec.engine == "verl" else 1
     machines = "one machine" if num_nodes == 1 else f"each of {num_nodes} machines"
     return {
         "slug": slug,
@@ -92,13 +93,6 @@ def _ray_line(script: str, address: str | None) -> str:
     environment = json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(SECONDS_TO_STOP)}})
     words = ["ray", "job", "submit", "--address", address or HEAD_ADDRESS, "--runtime-env-json", environment]
     return f"{shlex.join([*words, '--working-dir', '.', '--', 'bash', script])}\n"
-
-
-def _gpus_per_node(spec: TrainSpec) -> int:
-    """Return Ray's GPUs of each machine: every one gets as many, those of a reward model included."""
-    if spec.engine != "verl":
-        return 1
-    return spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
 
 
 def _render(name: str, values: dict[str, object]) -> str:

@@ -107,7 +107,7 @@ def _fused_parameters(shape: ModelShape, spec: TrainSpec) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes on one GPU by use; updates and generation alternate."""
+    """Bytes on one GPU by use; updates and generation alternate, or are on different GPUs."""
 
     parameters: int
     weights: int
@@ -128,6 +128,8 @@ class MemoryEstimate:
     """The part of the weights that an update gathers."""
     gpu: int
     """What a GPU has."""
+    is_apart: bool
+    """Whether other GPUs generate than train."""
     overhead: int = OVERHEAD_BYTES
 
     @property
@@ -138,9 +140,9 @@ class MemoryEstimate:
 
     @property
     def rollout(self) -> int:
-        """Peak of generation, with the cache that fits; the training state remains in memory."""
+        """Peak of generation, with the cache that fits; a training state on the same GPU remains in memory."""
         cache = min(self.kv_cache, self.kv_cache_room)
-        return self.weights - self.gathered + self.optimizer + self.rollout_weights + cache + self.overhead
+        return self._beside + self.rollout_weights + cache + self.overhead
 
     @property
     def shortage(self) -> str:
@@ -155,7 +157,12 @@ class MemoryEstimate:
 
     @property
     def _least_rollout(self) -> int:
-        return self.weights - self.gathered + self.optimizer + self.vllm_share
+        return self._beside + self.vllm_share
+
+    @property
+    def _beside(self) -> int:
+        """The training state on a GPU that generates."""
+        return 0 if self.is_apart else self.weights - self.gathered + self.optimizer
 
     def _shortage(self, update: int, rollout: int) -> str:
         size, share = _gib(self.gpu), "verl.gpu_memory_utilization"
@@ -211,7 +218,8 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
     """Return the bytes that a run needs on each GPU; a coarse upper bound, not a measurement."""
     verl, parameters, trained = spec.verl, shape.parameters, shape.trained_parameters(spec.model)
     num_shards = verl.num_gpus
-    num_copies = num_shards // verl.tensor_parallel
+    num_generating = verl.num_nodes * spec.generating_gpus_per_node
+    num_copies = (num_generating or num_shards) // verl.tensor_parallel
     num_sequences = -(-spec.algorithm.batch_size * spec.algorithm.rollouts_per_question // num_copies)
     rollout_weights = 0 if spec.sft is not None else parameters * _COMPUTE_BYTES // verl.tensor_parallel
     gpu = known_gpu_bytes(spec) or ASSUMED_GPU_BYTES
@@ -231,6 +239,7 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
         vllm_share=share,
         gathered=_gathered_weights(shape, spec),
         gpu=gpu,
+        is_apart=num_generating > 0,
     )
 
 

@@ -3,6 +3,8 @@
 A file of trajectories holds fresh ones and, marked `is_replayed`, the replayed ones. Fresh rows keep token ids (int32),
 entropies (float16) and log-probs (float32) where the retention setting says so. Replayed rows keep all per-token values
 under the policy that chose them, and log-probs of the policy that generated them.
+
+Where rollouts were generated ahead, fresh rows have the latter too, and a column of policy versions.
 """
 
 import json
@@ -43,6 +45,8 @@ _COLUMNS = (
     "text", "is_external", "mean_ratio", "max_ratio", "token_ids", "entropies", "log_probs", "behavior_log_probs",
 )  # fmt: skip
 """The order of columns in a file."""
+VERSION_COLUMN = "policy_version"
+"""Steps done by the policy that wrote a fresh row; only in files that hold rollouts generated ahead."""
 TOKEN_COLUMNS = {
     "token_ids": pa.uint32(),
     "entropies": pa.float32(),
@@ -94,7 +98,15 @@ def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_
         "advantage": _advantages(rows.groups)[rows.group_of, rows.slot_of],
     }
     columns = positions | _columns_of_either(rows) | _columns_of_one_kind(rows) | _token_columns(rows, keeps_tokens)
-    return pa.table({name: columns[name] for name in _COLUMNS})
+    table = pa.table({name: columns[name] for name in _COLUMNS})
+    if not any(map(_is_ahead, rows.fresh)):
+        return table
+    versions = rows.of_fresh(item.policy_version for item in rows.fresh)
+    return table.append_column(VERSION_COLUMN, pa.array(versions, pa.int32()))
+
+
+def _is_ahead(trajectory: Trajectory) -> bool:
+    return 0 <= trajectory.policy_version < trajectory.rollout_step - 1
 
 
 def _collect_rows(groups: list[RolloutGroup]) -> _Rows:
@@ -153,12 +165,12 @@ def _token_columns(rows: _Rows, keeps_tokens: KeepsTokens) -> dict[str, Any]:
     token_ids = [None if item is None else item.token_ids for item in kept]
     entropies = [None if item is None else item.entropies for item in kept]
     log_probs = [None if item is None else item.log_probs for item in kept]
-    behavior = rows.of_replayed(item.behavior_log_probs for item in rows.stored)
+    behavior = [None if item is None or not _is_ahead(item) else item.sampler_log_probs for item in kept]
     return {
         "token_ids": _list_column(token_ids + [item.token_ids for item in rows.stored], np.int32),
         "entropies": _list_column(entropies + [replay.entropies for replay in rows.replayed], np.float16),
         "log_probs": _list_column(log_probs + [replay.old_log_probs for replay in rows.replayed], np.float32),
-        "behavior_log_probs": _list_column(behavior, np.float32),
+        "behavior_log_probs": _list_column(behavior + [item.behavior_log_probs for item in rows.stored], np.float32),
     }
 
 
@@ -184,6 +196,8 @@ def read_trajectories(path: Path, columns: Sequence[str] = (), step: int | None 
     """
     wanted = list(columns) or [name for name in _COLUMNS if name not in TOKEN_COLUMNS]
     with _readable(path):
+        if not columns and VERSION_COLUMN in pq.read_schema(path).names:
+            wanted.append(VERSION_COLUMN)
         return pq.read_table(path, columns=wanted, filters=None if step is None else [("step", "=", step)])
 
 
@@ -200,9 +214,13 @@ def list_steps(path: Path) -> list[int]:
 def rows_of_step(table: pa.Table, step: int) -> dict[str, list[dict[str, Any]]]:
     """Return the `trajectories` and `replays` of a step."""
     rows = table.filter(pc.field("step") == step).to_pylist()
-    fresh = [{name: row[name] for name in _FRESH_COLUMNS} for row in rows if not row["is_replayed"]]
+    fresh = [{name: row[name] for name in _FRESH_COLUMNS} | _extra(row) for row in rows if not row["is_replayed"]]
     replays = [{name: row[name] for name in _REPLAY_COLUMNS} for row in rows if row["is_replayed"]]
     return {"trajectories": fresh, "replays": replays}
+
+
+def _extra(row: dict[str, Any]) -> dict[str, Any]:
+    return {"extra": {VERSION_COLUMN: row[VERSION_COLUMN]}} if VERSION_COLUMN in row else {}
 
 
 def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = None) -> dict[str, list[float] | None]:

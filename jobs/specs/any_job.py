@@ -106,4 +106,4 @@ def local_gpus(spec: JobSpec) -> int:
         return 1
     if spec.verl.joins_cluster:
         return 0
-    return spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
+    return spec.gpus_of_a_machine

@@ -133,6 +133,38 @@ class LoraSpec(Spec):
     """Projections of each layer that get an adapter."""
 
 
+class OptimSpec(Spec):
+    """AdamW."""
+
+    learning_rate: float = Field(1e-4, gt=0)
+    """Step size after warm-up; the paper's runs use 1e-6 on models of 1.5B and more."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Share of each weight, times the learning rate, that an optimizer step removes."""
+    beta1: float = Field(0.9, ge=0, lt=1)
+    """Decay of the running mean of the gradient."""
+    beta2: float = Field(0.99, ge=0, lt=1)
+    """Decay of the running mean of the squared gradient."""
+    max_gradient_norm: float = Field(1.0, gt=0)
+    """Gradients with a larger norm are scaled down to it."""
+    warmup_steps: int = Field(0, ge=0)
+    """Optimizer steps over which the learning rate rises from 0 to its value."""
+    non_finite: Literal["stop", "skip"] = "stop"
+    """What a loss or gradient that is not finite does: `skip` leaves its mini-batch out and counts it."""
+
+
+class SftSpec(Spec):
+    """Supervised fine-tuning on demonstrations instead of reinforcement: one optimizer step a batch of them.
+
+    `algorithm.batch_size` is the batch, in demonstrations; `algorithm.max_prompt_tokens` and `max_response_tokens`
+    bound them. After `optim.warmup_steps` the learning rate falls to 0 along a cosine.
+    """
+
+    response_column: str = Field("target", min_length=1)
+    """Column of `data.source` with each question's demonstration, a text or messages; built-in tasks need none."""
+    num_facts: int = Field(0, ge=0)
+    """`word_problems`: facts such as `29 - 5 = 24`, of the sizes in the stories, among the demonstrations."""
+
+
 ANSWER, FORMAT, RANDOM = "answer", "format", "random"
 ANSWER_ALONE = {ANSWER: 1.0}
 PARTS = {

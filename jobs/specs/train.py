@@ -16,9 +16,11 @@ from exgrpo_core.methods.loading import find_mistakes
 from jobs.specs.base import (
     ANSWER_ALONE,
     LoraSpec,
+    OptimSpec,
     Positive,
     ResumeSpec,
     Seed,
+    SftSpec,
     Spec,
     ValidationBenchmark,
     find_reward_mistakes,
@@ -144,25 +146,6 @@ class DataSpec(Spec):
         return content
 
 
-class OptimSpec(Spec):
-    """AdamW."""
-
-    learning_rate: float = Field(1e-4, gt=0)
-    """Step size after warm-up; the paper's runs use 1e-6 on models of 1.5B and more."""
-    weight_decay: float = Field(0.0, ge=0)
-    """Share of each weight, times the learning rate, that an optimizer step removes."""
-    beta1: float = Field(0.9, ge=0, lt=1)
-    """Decay of the running mean of the gradient."""
-    beta2: float = Field(0.99, ge=0, lt=1)
-    """Decay of the running mean of the squared gradient."""
-    max_gradient_norm: float = Field(1.0, gt=0)
-    """Gradients with a larger norm are scaled down to it."""
-    warmup_steps: int = Field(0, ge=0)
-    """Optimizer steps over which the learning rate rises from 0 to its value."""
-    non_finite: Literal["stop", "skip"] = "stop"
-    """What a loss or gradient that is not finite does: `skip` leaves its mini-batch out and counts it."""
-
-
 class ValidationSpec(Spec):
     """Evaluation during training."""
 
@@ -179,19 +162,6 @@ class ValidationSpec(Spec):
     `mine: {source: FILE, temperature: 0}`; null takes the paper's data set, or what you declared under this name."""
     num_benchmark_questions: Positive | None = None
     """Questions drawn from all of these benchmarks together (the paper: 2.2k); None takes all."""
-
-
-class SftSpec(Spec):
-    """Supervised fine-tuning on demonstrations instead of reinforcement: one optimizer step a batch of them.
-
-    `algorithm.batch_size` is the batch, in demonstrations; `algorithm.max_prompt_tokens` and `max_response_tokens`
-    bound them. After `optim.warmup_steps` the learning rate falls to 0 along a cosine.
-    """
-
-    response_column: str = Field("target", min_length=1)
-    """Column of `data.source` with each question's demonstration, a text or messages; built-in tasks need none."""
-    num_facts: int = Field(0, ge=0)
-    """`word_problems`: facts such as `29 - 5 = 24`, of the sizes in the stories, among the demonstrations."""
 
 
 class RecordingSpec(Spec):
@@ -255,6 +225,22 @@ class TrainSpec(Spec):
     def tokens_per_gpu(self) -> int:
         """Most tokens of a micro-batch on one GPU of the verl engine."""
         return self.verl.max_tokens_per_gpu or 2 * self.sequence_tokens
+
+    @property
+    def generating_gpus_per_node(self) -> int:
+        """GPUs of each machine that only generate; 0 where they take turns with training."""
+        return (self.verl.generating_gpus_per_node or self.verl.gpus_per_node) if self.algorithm.rollouts_ahead else 0
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of the verl engine on all machines, without those of a reward model."""
+        return self.verl.num_nodes * (self.verl.gpus_per_node + self.generating_gpus_per_node)
+
+    @property
+    def gpus_of_a_machine(self) -> int:
+        """GPUs that the verl engine takes of one machine, all those of a reward model included."""
+        num_scoring = self.reward_model.num_gpus if self.reward_model else 0
+        return self.verl.gpus_per_node + self.generating_gpus_per_node + num_scoring
 
     @model_validator(mode="after")
     def _check_together(self) -> "TrainSpec":
@@ -348,9 +334,22 @@ class TrainSpec(Spec):
             )
         if self.engine == "verl" and self.sft is not None and self.model.lora is not None:
             yield Mistake("expected none with sft on verl; leave it out or use engine: embedded.", "model.lora")
+        yield from self._ahead_mistakes()
         if self.engine == "verl" and self.tokens_per_gpu < self.sequence_tokens:
             text = f"expected at least {self.sequence_tokens}, the longest prompt and response."
             yield Mistake(text, "verl.max_tokens_per_gpu")
+
+    def _ahead_mistakes(self) -> Iterator[Mistake]:
+        is_ahead, verl = self.algorithm.rollouts_ahead, self.verl
+        if is_ahead and (self.engine != "verl" or self.sft is not None):
+            text = "expected false, except for reinforcement on verl, which has GPUs that generate during the update."
+            yield Mistake(text, "algorithm.rollouts_ahead")
+        if verl.generating_gpus_per_node is not None and not is_ahead:
+            yield Mistake("expected none without algorithm.rollouts_ahead.", "verl.generating_gpus_per_node")
+        num_generating = verl.num_nodes * self.generating_gpus_per_node
+        if num_generating % verl.tensor_parallel:
+            text = f"expected a divisor of the {num_generating} GPUs that generate."
+            yield Mistake(text, "verl.tensor_parallel", "verl.generating_gpus_per_node")
 
 
 def parse_spec(content: object, origin: str) -> TrainSpec:

@@ -105,6 +105,8 @@ class VerlSpec(Spec):
     """GPUs of each machine to use; without GPUs, the number of worker processes."""
     tensor_parallel: Positive = 1
     """GPUs that share one copy of the model while generating; divides the number of GPUs."""
+    generating_gpus_per_node: Positive | None = None
+    """GPUs of each machine that only generate, with `algorithm.rollouts_ahead`; none is as many as train."""
     attention: Literal["flash", "sdpa"] = "flash"
     """Attention of training on GPUs: FlashAttention from the hub, or PyTorch's, slower and without a download."""
     seeded_requests: bool = False

@@ -176,7 +176,7 @@ def estimate_gpu_hours(spec: TrainSpec) -> float | None:
 def estimate_step_seconds(spec: TrainSpec) -> float | None:
     """Return the seconds that a step of a verl run takes on its GPUs if they are H100s, None where it is not known."""
     hours = estimate_gpu_hours(spec)
-    return None if hours is None else hours * _SECONDS_AN_HOUR / spec.num_steps / spec.verl.num_gpus
+    return None if hours is None else hours * _SECONDS_AN_HOUR / spec.num_steps / spec.num_gpus
 
 
 def estimate_scoring_hours(spec: EvalSpec, source: str) -> float | None:

@@ -22,8 +22,8 @@ from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import DamagedCheckpointError, open_newest
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.specs.base import ANSWER_ALONE, LoraSpec
-from jobs.specs.train import OptimSpec, TrainSpec
+from jobs.specs.base import ANSWER_ALONE, LoraSpec, OptimSpec
+from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations, read_external
 from jobs.training.reward_parts import RewardParts, open_reward_parts

@@ -16,7 +16,8 @@ import numpy as np
 from exgrpo_core.types import Experience, Int32Array, Question
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.runs.control import TrainingError
-from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, SftSpec, TrainSpec
+from jobs.specs.base import SftSpec
+from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, TrainSpec
 from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem

@@ -176,7 +176,8 @@ class TrainingLoop(AttemptLoop):
 
     def take_step(self, step: int) -> None:
         """Do a step of Algorithm 1."""
-        report = exgrpo_step(self.state, self.components.engine, self.spec.algorithm)
+        is_last = step == self.spec.num_steps
+        report = exgrpo_step(self.state, self.components.engine, self.spec.algorithm, is_last=is_last)
         report.metrics.update(self.components.take_reward_metrics())
         self.later.add_to(report)
         self.record(report)

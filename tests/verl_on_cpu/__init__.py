@@ -50,7 +50,15 @@ SFT_OVERRIDES = (
 """Settings of verl's trainer of fine-tuning."""
 
 
-def on_cpu(num_ranks: int) -> dict[str, Any]:
-    """Return the section `verl` of a specification: so many ranks, on GPUs that Ray counts although there are none."""
-    gpus = f"+ray_kwargs.ray_init.num_gpus={num_ranks}"
-    return {"gpus_per_node": num_ranks, "seeded_requests": True, "overrides": [*OVERRIDES, gpus]}
+def on_cpu(num_ranks: int, num_generating: int | None = None) -> dict[str, Any]:
+    """Return the section `verl` of a specification: so many ranks, on GPUs that Ray counts although there are none.
+
+    With `num_generating` there are as many more, which only generate.
+    """
+    gpus = f"+ray_kwargs.ray_init.num_gpus={num_ranks + (num_generating or 0)}"
+    return {
+        "gpus_per_node": num_ranks,
+        "generating_gpus_per_node": num_generating,
+        "seeded_requests": True,
+        "overrides": [*OVERRIDES, gpus],
+    }

@@ -37,6 +37,10 @@ def _register_adapter(module: Any) -> None:
     module._ROLLOUT_REGISTRY["vllm", "async"] = _ADAPTER
 
 
+def _register_weight_exchange(_module: Any) -> None:
+    import_module("tests.verl_on_cpu.weight_exchange")
+
+
 def _use_pageable_memory(module: Any) -> None:
     """Keep the reference model out of pinned memory, in which verl puts it for copies to a GPU."""
     build = module.FSDPEngineWithLMHead._build_fsdp_module
@@ -57,4 +61,5 @@ torch.distributed.init_process_group = init_process_group
 import_module("tests.verl_on_cpu.processor_platform")
 register_post_import_hook(_register_replica, "verl.workers.rollout.replica")
 register_post_import_hook(_register_adapter, "verl.workers.rollout.base")
+register_post_import_hook(_register_weight_exchange, "verl.checkpoint_engine")
 register_post_import_hook(_use_pageable_memory, "verl.workers.engine.fsdp.transformer_impl")

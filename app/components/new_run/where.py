@@ -107,7 +107,7 @@ def show_cluster(spec: TrainSpec) -> None:
             st.markdown(f"**Cluster {literal(name)}**", width="stretch")
             ray_cluster.show_test(name, address)
         nodes = counted(spec.verl.num_nodes, "machine")
-        st.caption(f"GPUs that the run takes: {spec.verl.gpus_per_node} on each of {nodes}.")
+        st.caption(f"GPUs that the run takes: {spec.num_gpus // spec.verl.num_nodes} on each of {nodes}.")
         state = ray_cluster.show_answer(name, address)
         if state is not None and (problem := _problem(spec, state)):
             st.caption(f":orange[:material/warning:] {problem}")
@@ -115,7 +115,7 @@ def show_cluster(spec: TrainSpec) -> None:
 
 def _problem(spec: TrainSpec, state: requests.RayClusterState) -> str:
     """Return why the cluster would refuse the run at present, nothing where it would not."""
-    wanted, num_nodes = spec.verl.gpus_per_node, spec.verl.num_nodes
+    wanted, num_nodes = spec.num_gpus // spec.verl.num_nodes, spec.verl.num_nodes
     if sum(machine.num_gpus >= wanted for machine in state.machines) < num_nodes:
         return "The cluster has not as many GPUs on as many machines."
     if sum(machine.num_gpus - machine.num_used_gpus >= wanted for machine in state.machines) < num_nodes:

@@ -19,6 +19,9 @@ REWARD_FUNCTION, SCORE_BY_MODEL = "compute_score", "score_by_model"
 QUEUE_ROWS = 10**9
 """Rows that verl's queue may hold: no limit, since an evaluation has as many as questions times samples."""
 
+WEIGHTS_BY = "nccl"
+"""How weights reach GPUs that only generate."""
+
 Value = str | int | float | bool | None | Sequence[str | float]
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w./-]*")
@@ -52,6 +55,7 @@ def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = Non
         | _actor_settings(spec)
         | _optimizer_settings(spec)
         | _rollout_settings(spec)
+        | _ahead_settings(spec)
         | _reward_settings(spec)
         | _trainer_settings(spec, run_path)
         | _local_ray_settings(spec)
@@ -184,6 +188,17 @@ def _rollout_settings(spec: TrainSpec) -> dict[str, Value]:
     }
 
 
+def _ahead_settings(spec: TrainSpec) -> dict[str, Value]:
+    """Return the GPUs that only generate, and how they get weights."""
+    if not spec.algorithm.rollouts_ahead:
+        return {}
+    return {
+        f"{_ROLLOUT}.nnodes": spec.verl.num_nodes,
+        f"{_ROLLOUT}.n_gpus_per_node": spec.generating_gpus_per_node,
+        f"{_ROLLOUT}.checkpoint_engine.backend": WEIGHTS_BY,
+    }
+
+
 def _reward_settings(spec: TrainSpec) -> dict[str, Value]:
     function = "reward.custom_reward_function"
     if spec.reward_model is None:
@@ -234,8 +249,7 @@ def _local_ray_settings(spec: TrainSpec) -> dict[str, Value]:
     """Return how many processors a Ray of this machine's own counts; a cluster's Ray counts its own."""
     if spec.verl.ray.address is not None:
         return {}
-    num_gpus = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
-    return {"ray_kwargs.ray_init.num_cpus": ray_cpus(num_gpus)}
+    return {"ray_kwargs.ray_init.num_cpus": ray_cpus(spec.gpus_of_a_machine)}
 
 
 FSDP_UNREAD = (

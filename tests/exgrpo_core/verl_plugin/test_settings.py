@@ -28,7 +28,8 @@ VERL = {
         },
         "rollout": {
             "n": 8, "temperature": 1.0, "top_p": 1, "top_k": -1, "calculate_log_probs": True, "seed": 42,
-            "full_determinism": False, "multi_turn": {"enable": False},
+            "full_determinism": False, "multi_turn": {"enable": False}, "nnodes": 0,
+            "checkpoint_engine": {"backend": "naive"},
             "agent": {"default_agent_loop": "single_turn_agent"},
         },
         "model": {"lora_rank": 0, "lora": {"rank": 0}},
@@ -106,6 +107,17 @@ def test_a_divisor_of_verls_is_a_scale_of_the_loss(mode, divisor, aggregation, s
         (None, {"actor_rollout_ref__actor__loss_agg_mode": "token-mean"}, "actor_rollout_ref.actor.loss_agg_mode: "),
         (None, {"algorithm__adv_estimator": "gae"}, "algorithm.adv_estimator: expected grpo"),
         (None, {"actor_rollout_ref__rollout__top_p": 0.9}, "actor_rollout_ref.rollout.top_p: expected 1 "),
+        ({"rollouts_ahead": True}, {}, "actor_rollout_ref.rollout.nnodes: "),
+        ({"rollouts_ahead": True}, {"actor_rollout_ref__rollout__nnodes": 1}, "rollout.checkpoint_engine.backend: "),
+        (None, {"actor_rollout_ref__rollout__nnodes": 1}, "actor_rollout_ref.rollout.nnodes: expected 0 "),
+        (
+            {"rollouts_ahead": True},
+            {
+                "actor_rollout_ref__rollout__nnodes": 1,
+                "actor_rollout_ref__rollout__checkpoint_engine": {"backend": "nccl"},
+            },
+            "exgrpo.sampler_correction: ",
+        ),
         (None, {"reward__reward_model__enable": True}, "reward.reward_model.enable_resource_pool: expected True"),
     ],
 )  # fmt: skip

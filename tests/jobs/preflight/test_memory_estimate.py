@@ -144,6 +144,15 @@ def test_a_7b_model_does_not_fit_on_one_gpu_of_80_gib():
     assert estimate_memory(model_shape(spec.model.source), spec).update > ASSUMED_GPU_BYTES
 
 
+def test_gpus_that_only_generate_hold_no_training_state():
+    together = load_preset("paper-exgrpo")
+    apart = apply_settings(together, ["algorithm.rollouts_ahead=true", "algorithm.sampler_correction=truncate"])
+    estimates = [estimate_memory(model_shape(spec.model.source), spec) for spec in (together, apart)]
+    state = estimates[0].weights - estimates[0].gathered + estimates[0].optimizer
+    assert estimates[0].rollout - estimates[1].rollout == state
+    assert estimates[0].update == estimates[1].update
+
+
 @pytest.mark.slow
 def test_fine_tuning_on_verl_needs_memory_for_updates_and_none_for_generation():
     # Short sequences, so that generation would be what takes most.

@@ -1,11 +1,20 @@
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.recording.trajectory_file import list_steps, read_questions, read_token_data, read_trajectories
+from jobs.recording.trajectory_file import (
+    list_steps,
+    read_questions,
+    read_token_data,
+    read_trajectories,
+    rows_of_step,
+    trajectory_table,
+)
+from tests.exgrpo_core.builders import group
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 is not all of it"])
@@ -48,3 +57,22 @@ def test_details_of_a_question_that_no_run_writes_are_refused_with_a_sentence(tm
     pq.write_table(pa.table({"question_index": [0], "details": [details]}), path)
     with pytest.raises(UnreadableFileError):
         read_questions(path)
+
+
+def test_rollouts_generated_ahead_keep_the_version_and_log_probs_of_the_policy_that_wrote_them(tmp_path):
+    path = tmp_path / "step-00000004.parquet"
+
+    def write(version):
+        """Write a group of step 4 that the policy after so many steps wrote."""
+        written = group(0, [1.0, 0.0])
+        for trajectory_id, item in enumerate(written.trajectories):
+            item.trajectory_id, item.rollout_step, item.policy_version = trajectory_id, 4, version
+            item.sampler_log_probs = item.log_probs - np.float32(0.25)
+        pq.write_table(trajectory_table([(4, [written])], lambda item: item.reward == 1.0), path)
+        return rows_of_step(read_trajectories(path), 4)["trajectories"]
+
+    assert [row["extra"] for row in write(2)] == [{"policy_version": 2}] * 2
+    assert read_token_data(path, 0)["behavior_log_probs"] == [-0.75, -0.75]
+    assert read_token_data(path, 1)["behavior_log_probs"] is None
+    assert [row.get("extra") for row in write(3)] == [None, None]
+    assert read_token_data(path, 0)["behavior_log_probs"] is None

@@ -125,6 +125,7 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
 
 
 CONTINUOUS = "algorithm: {reward_kind: continuous, start_pass_rate: null}\n"
+AHEAD = "algorithm: {rollouts_ahead: true, sampler_correction: reject}\n"
 EXTERNAL = ("external_experience", "external_column")
 COUNTED = ("validation.num_training_questions", "data.num_held_out", "validation.benchmarks")
 
@@ -156,6 +157,13 @@ COUNTED = ("validation.num_training_questions", "data.num_held_out", "validation
         ("{engine: verl, model: {source: a/b, revision: main}}\n", ("model.revision",)),
         (f"data: {{source: a/b}}\nmodel: {{source: a/b}}\n{CONTINUOUS}", ("algorithm.reward_kind",)),
         ("data: {source: a/b}\n", ("model.source",)),
+        ("engine: verl\nalgorithm: {rollouts_ahead: true}\n", ("algorithm.sampler_correction",)),
+        (AHEAD, ("algorithm.rollouts_ahead",)),
+        ("engine: verl\nverl: {generating_gpus_per_node: 2}\n", ("verl.generating_gpus_per_node",)),
+        (
+            f"engine: verl\nverl: {{tensor_parallel: 2, generating_gpus_per_node: 3}}\n{AHEAD}",
+            ("verl.tensor_parallel", "verl.generating_gpus_per_node"),
+        ),
         ("algorithm: {batch_size: 1024}\n", ("algorithm.batch_size", "data.num_questions")),
         (f"engine: verl\n{CONTINUOUS}", ("reward_model",)),
         (f"engine: verl\n{CONTINUOUS}reward_model: {{source: a/b}}\n", COUNTED),

@@ -32,13 +32,14 @@ def tiny_spec(
     num_ranks: int,
     lora: dict[str, Any] | None = None,
     learning_rate: float = LEARNING_RATE,
+    num_generating: int | None = None,
     **changes: Any,
 ) -> TrainSpec:
     algorithm = dataclasses.asdict(dataclasses.replace(CONFIG, **changes))
     content = {
         "engine": "verl",
         "model": {"source": str(model), "device": "cpu", "lora": lora},
-        "verl": on_cpu(num_ranks),
+        "verl": on_cpu(num_ranks, num_generating),
         "algorithm": algorithm,
         "optim": {"learning_rate": learning_rate},
     }

@@ -5,6 +5,7 @@ import pytest
 
 from jobs.engines.verl_ray.overrides_from_spec import render_value, verl_overrides
 from jobs.preflight.machine_fit import check_run_overrides
+from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 
 RUN = Path("/runs/20260101-a run")
@@ -85,6 +86,16 @@ def test_upper_clip_limit_reaches_verl():
     higher = settings(verl_spec(algorithm={"fresh_objective": "clip", "clip_epsilon_high": 0.28}))
     assert higher["actor_rollout_ref.actor.clip_ratio_high"] == "0.28"
     assert higher["actor_rollout_ref.actor.clip_ratio_low"] == "0.2"
+
+
+def test_rollouts_ahead_are_generated_on_as_many_more_gpus():
+    ahead = {"rollouts_ahead": True, "sampler_correction": "truncate"}
+    spec = verl_spec(verl={"num_nodes": 2, "gpus_per_node": 4}, algorithm=ahead)
+    values = settings(spec)
+    assert [values[f"actor_rollout_ref.rollout.{name}"] for name in ("nnodes", "n_gpus_per_node")] == ["2", "4"]
+    assert values["actor_rollout_ref.rollout.checkpoint_engine.backend"] == "nccl"
+    assert (spec.num_gpus, spec.gpus_of_a_machine, local_gpus(spec)) == (16, 8, 8)
+    assert "actor_rollout_ref.rollout.nnodes" not in settings(verl_spec())
 
 
 ROOT = "actor_rollout_ref"

@@ -1,0 +1,154 @@
+"""Rollouts of the next step that are generated during the update: one step off-policy."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from exgrpo_core import ExGRPOState, exgrpo_step
+from exgrpo_core.config import SamplerCorrection
+from exgrpo_core.errors import EngineError, FieldError
+from exgrpo_core.types import RolloutGroup
+from tests.exgrpo_core.builders import question, small_config
+from tests.exgrpo_core.toy_engine import ToyEngine
+from tests.exgrpo_core.toy_runs import MEDIUM_RATES, NUM_QUESTIONS, new_state
+
+LOG_PROB = -0.5
+DRIFT = 0.1
+"""Nats by which each update makes every token rarer."""
+AHEAD = {"rollouts_ahead": True, "sampler_correction": SamplerCorrection.TRUNCATE}
+NUM_STEPS = 6
+
+
+class AheadToyEngine(ToyEngine):
+    """Its policy is its number of updates: each token's log-prob is `LOG_PROB - DRIFT * updates`."""
+
+    num_updates = 0
+    begun = None
+
+    def begin_rollout(self, requests):
+        self.calls.append("begin")
+        assert self.begun is None
+        self.begun = requests, self._generate(requests), self.num_updates
+
+    def rollout(self, requests):
+        if self.begun is None:
+            groups, version = self._generate(requests), self.num_updates
+        else:
+            begun, groups, version = self.begun
+            assert requests == begun
+            self.begun = None
+        self.calls.append("rollout")
+        self.requests = list(requests)
+        for trajectory in (item for group in groups for item in group.trajectories):
+            trajectory.sampler_log_probs = self._log_probs(trajectory, version)
+            trajectory.log_probs = self._log_probs(trajectory, self.num_updates)
+        return groups
+
+    def _generate(self, requests):
+        return [
+            RolloutGroup(item.question, [self._trajectory(item.question) for _ in range(item.num_rollouts)])
+            for item in requests
+        ]
+
+    def _log_probs(self, trajectory, version):
+        return np.full(trajectory.token_ids.size, LOG_PROB - DRIFT * version, dtype=np.float32)
+
+    def update(self, mini_batches, objective):
+        self.num_updates += 1
+        return super().update(mini_batches, objective)
+
+
+def run_ahead(folder, num_steps=NUM_STEPS, state=None, engine=None, config=None):
+    config = config or small_config(**AHEAD)
+    state, engine = state or new_state(folder, config), engine or AheadToyEngine(MEDIUM_RATES)
+    first, last = state.step + 1, state.step + num_steps
+    return state, engine, [exgrpo_step(state, engine, config, is_last=i == last) for i in range(first, last + 1)]
+
+
+def fresh_of(report):
+    return [item for group in report.groups for item in group.trajectories]
+
+
+def test_each_step_but_the_last_begins_the_next_ones_rollouts_before_it_scores_and_updates(tmp_path):
+    state, engine, _ = run_ahead(tmp_path, 3)
+    calls = [call for call in engine.calls if call != "entropies"]
+    assert calls == ["rollout", "begin", "update", "rollout", "begin", "update", "rollout", "update"]
+    assert state.drawn_ahead is None
+    assert engine.calls.index("entropies") > engine.calls.index("begin")
+
+
+def test_every_fresh_trajectory_knows_the_policy_that_wrote_it(tmp_path):
+    _, _, reports = run_ahead(tmp_path)
+    versions = [{item.policy_version for item in fresh_of(report)} for report in reports]
+    assert versions == [{0}, {0}, {1}, {2}, {3}, {4}]
+    assert [{item.rollout_step for item in fresh_of(report)} for report in reports] == [{i} for i in range(1, 7)]
+
+
+def test_without_it_each_trajectory_is_of_the_policy_of_its_step(tmp_path):
+    state, _, reports = run_ahead(tmp_path, config=small_config())
+    assert [{item.policy_version for item in fresh_of(report)} for report in reports] == [{i} for i in range(6)]
+    state.save(tmp_path / "saved")
+    assert "drawn_ahead" not in json.loads((tmp_path / "saved" / "experience.json").read_text())
+
+
+def test_ratios_are_against_the_policy_that_wrote_the_tokens(tmp_path):
+    state, engine, reports = run_ahead(tmp_path)
+    rows = [row for batch in engine.mini_batches[-2:] for row in batch.rows if not row.is_replayed]
+    # pi_theta / pi_old times the weight pi_old / mu: one update lies between.
+    assert rows
+    for row in rows:
+        assert row.weights == pytest.approx(np.exp(-DRIFT), abs=1e-6)
+        assert row.behavior_log_probs - np.log(row.weights) == pytest.approx(LOG_PROB - DRIFT * 4, abs=1e-6)
+    known = {item.trajectory_id: item for report in reports for item in fresh_of(report)}
+    stored = state.replay_buffer.experiences(np.arange(len(state.replay_buffer.stored_rows())))
+    assert len({item.rollout_step for item in stored}) > 1
+    for item in stored:
+        version = known[item.trajectory_id].policy_version
+        assert item.behavior_log_probs == pytest.approx(LOG_PROB - DRIFT * version, abs=1e-6)
+
+
+def test_a_step_replays_no_question_of_the_step_before(tmp_path):
+    _, _, reports = run_ahead(tmp_path)
+    replayed = [{group.question.index for group in report.groups if group.has_replay} for report in reports]
+    assert any(replayed)
+    for before, after in zip(reports, replayed[1:], strict=False):
+        assert not {group.question.index for group in before.groups} & after
+    assert all(len(report.groups) == 8 for report in reports)
+
+
+def test_replay_begins_two_steps_after_the_first_successes_instead_of_one(tmp_path):
+    _, _, reports = run_ahead(tmp_path)
+    _, _, others = run_ahead(tmp_path / "other", config=small_config())
+    assert [report.metrics["replay/num_replayed"] > 0 for report in reports[:3]] == [False, False, True]
+    assert [report.metrics["replay/num_replayed"] > 0 for report in others[:3]] == [False, True, True]
+
+
+def test_resumed_run_has_the_questions_that_were_drawn_and_generates_anew_by_the_newer_policy(tmp_path):
+    config, questions = small_config(**AHEAD), [question(i) for i in range(NUM_QUESTIONS)]
+    state, engine = new_state(tmp_path, config), AheadToyEngine(MEDIUM_RATES)
+    for _ in range(3):
+        exgrpo_step(state, engine, config)
+    drawn = state.drawn_ahead
+    assert drawn.replay_weights
+    state.save(tmp_path / "saved")
+    restored = ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", questions, config)
+    assert restored.drawn_ahead == dataclasses.replace(drawn, policy_version=None)
+    engine.begun = None
+    report = exgrpo_step(restored, engine, config, is_last=True)
+    assert [group.question.index for group in report.groups] == [*drawn.fresh, *drawn.replay_weights]
+    assert {item.policy_version for item in fresh_of(report)} == {3}
+    assert report.buckets == drawn.buckets
+
+
+def test_it_needs_the_correction_for_the_sampler():
+    with pytest.raises(FieldError) as refused:
+        small_config(rollouts_ahead=True)
+    assert [mistake.fields for mistake in refused.value.mistakes] == [("sampler_correction",)]
+
+
+def test_it_needs_an_engine_that_generates_meanwhile(tmp_path):
+    config = small_config(**AHEAD)
+    with pytest.raises(EngineError):
+        exgrpo_step(new_state(tmp_path, config), ToyEngine(MEDIUM_RATES), config)
