@@ -59,7 +59,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
-.PHONY: bench-gpu format fuzz
+.PHONY: bench-gpu format fuzz rollout-samples
 .PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
@@ -101,6 +101,9 @@ test-faults: $(VENV)/.installed-dev tools  ## Break things on purpose (LONG=1: w
 
 fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MINUTES=1 of processor time each; crashes stay as tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
+
+rollout-samples: $(VENV)/.installed  ## Make the rollouts of other projects' packages, which tests read, anew
+	@$(BIN)/python tests/jobs/rollout_formats/make_samples.py
 
 test-faults-verl: $(VERL_VENV)/.installed-dev
 	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.recording.rows import Message, MessageKind
 
 Row = dict[str, Any]
@@ -84,7 +85,7 @@ class _Turn:
         return self._part(f"[{str(kind).removeprefix('input_').removesuffix('_url')}]", "image")
 
     def _call(self, call: object) -> Message:
-        fields = call if isinstance(call, dict) else {"arguments": call}
+        fields = call if isinstance(call, dict) else _parsed(call)
         function = fields.get("function")
         inner = function if isinstance(function, dict) else fields
         tool = str(inner.get("name") or (function if isinstance(function, str) else ""))
@@ -102,6 +103,15 @@ class _Turn:
 
     def _part(self, text: object, kind: MessageKind = "text", tool: str = "") -> Message:
         return Message(self.role, as_text(text), kind, tool, self.is_generated)
+
+
+def _parsed(call: object) -> Row:
+    """Return a call that is written as JSON, as verifiers did; any other is all arguments."""
+    try:
+        value = parse_json(call) if isinstance(call, str) else None
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"arguments": call}
 
 
 def as_text(value: object) -> str:

@@ -6,7 +6,19 @@ from pathlib import Path
 
 from exgrpo_core.errors import InputError
 from exgrpo_core.recording.rows import RecordedStep
-from jobs.rollout_formats import verl_dumps
+from jobs.rollout_formats import (
+    inspect_logs,
+    json_lines,
+    lm_eval,
+    metric_exports,
+    nemo_rl,
+    torch_dumps,
+    traces,
+    trinity,
+    trl,
+    verifiers_results,
+    verl_dumps,
+)
 from jobs.rollout_formats.source import RolloutSource, Sample
 
 
@@ -24,7 +36,19 @@ class RolloutFormat:
     """Yields what the source has not handed out before; rows that cannot be read are given to `source.bad`."""
 
 
-FORMATS = (RolloutFormat("verl's rollout or validation dumps", verl_dumps.recognises, verl_dumps.read),)
+FORMATS = (
+    RolloutFormat("verl's rollout or validation dumps", verl_dumps.recognises, verl_dumps.read),
+    RolloutFormat("TRL's completions", trl.recognises, trl.read),
+    RolloutFormat("traces of prime-rl or verifiers", traces.recognises, traces.read),
+    RolloutFormat("results of verifiers", verifiers_results.recognises, verifiers_results.read),
+    RolloutFormat("rollout dumps of Miles or slime", torch_dumps.recognises, torch_dumps.read),
+    RolloutFormat("step files of NeMo-RL", nemo_rl.recognises, nemo_rl.read),
+    RolloutFormat("experiences of Trinity-RFT", trinity.recognises, trinity.read),
+    RolloutFormat("samples of lm-eval", lm_eval.recognises, lm_eval.read),
+    RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read),
+    RolloutFormat("messages, or JSON lines of OpenRLHF, ms-swift or Miles", json_lines.recognises, json_lines.read),
+    RolloutFormat("metrics of W&B, MLflow or JSON lines", metric_exports.recognises, metric_exports.read),
+)
 """The first that recognises a path reads it."""
 
 

@@ -3,8 +3,10 @@
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -98,10 +100,15 @@ class Sample:
         """The first JSON objects of the first file that has some, one a line, or the first rows of a Parquet file."""
         return next((rows for file in self.files[:_NUM_SAMPLE_ROWS] if (rows := _first_rows(file))), [])
 
+    def rows_of(self, pattern: str) -> list[Row]:
+        """Return the first rows of the first file whose name has this pattern."""
+        return next((_first_rows(file) for file in self.files if fnmatch(file.name, pattern)), [])
+
     @property
     def fields(self) -> set[str]:
-        """The names of fields that all rows of the sample have."""
-        return set.intersection(*map(set, self.rows)) if self.rows else set()
+        """The names of fields that most rows of the sample have: some may be bad."""
+        counts = Counter(name for row in self.rows for name in row)
+        return {name for name, count in counts.items() if count > len(self.rows) / 2}
 
 
 def _first_rows(file: Path) -> list[Row]:
@@ -250,7 +257,10 @@ def step_of(row: Row, name: str) -> int:
 
 
 def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | None]:
-    """Return the fields with one value each that are not among the known ones."""
+    """Return the fields with one value each that are not among the known ones; a number that is not finite is none."""
     left_out = {*known}
-    plain = (str, int, float, bool)
-    return {name: value for name, value in row.items() if name not in left_out and isinstance(value, plain)}
+    return {name: value for name, value in row.items() if name not in left_out and _is_plain(value)}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, bool | int | float) and math.isfinite(value))

@@ -1,0 +1,90 @@
+"""Pickles as plain data: no class or function that a file names is looked up or run, so that it cannot do anything."""
+
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+
+class NotPlainError(ValueError):
+    """Content that is no pickle of plain data."""
+
+
+class Unknown:
+    """Stands for an object that is no plain data, such as a tensor."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __setstate__(self, _: object) -> None:
+        pass
+
+    def __setitem__(self, *_: object) -> None:
+        pass
+
+    def append(self, *_: object) -> None:
+        """Take an item of a list's subclass."""
+
+
+class _DType(Unknown):
+    def __init__(self, name: object, *_: object) -> None:
+        self.name = str(name)
+
+
+def _scalar(dtype: object, content: object = b"", *_: object) -> object:
+    """Return a number of NumPy's, as rewards often are."""
+    if isinstance(dtype, _DType) and isinstance(content, bytes) and np.dtype(dtype.name).kind in "biuf":
+        return np.frombuffer(content, dtype.name)[0].item()
+    return Unknown()
+
+
+def _encode(text: object, *_: object) -> object:
+    """Return bytes, which old protocols write as a text."""
+    return text.encode("latin-1") if isinstance(text, str) else Unknown()
+
+
+_KNOWN: Mapping[str, Any] = {
+    "_codecs.encode": _encode,
+    "collections.OrderedDict": dict,
+    "numpy.dtype": _DType,
+    "numpy.core.multiarray.scalar": _scalar,
+    "numpy._core.multiarray.scalar": _scalar,
+}
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - pickle's own type
+        return _KNOWN.get(f"{module}.{name}", Unknown)
+
+    def persistent_load(self, _: object) -> Unknown:
+        return Unknown()
+
+
+def load_plain(file: IO[bytes]) -> object:
+    """Return what a pickle holds, `Unknown` for all that is no plain data.
+
+    Raises:
+        NotPlainError: It is no pickle, or needs more than plain data.
+    """
+    try:
+        return _PlainUnpickler(file).load()
+    except Exception as error:  # noqa: BLE001 - a pickle of another kind can raise anything
+        raise NotPlainError(f"expected a pickle of plain data ({error!r}).") from None
+
+
+def load_torch_file(path: Path) -> object:
+    """Return what a file of `torch.save` holds, without torch; tensors are `Unknown`.
+
+    Raises:
+        NotPlainError: It holds something else.
+        zipfile.BadZipFile: It is not whole.
+    """
+    with zipfile.ZipFile(path) as archive:
+        name = next((name for name in archive.namelist() if name.endswith("/data.pkl")), None)
+        if name is None:
+            raise NotPlainError("expected a file of torch.save.")
+        with archive.open(name) as file:
+            return load_plain(file)
