@@ -140,8 +140,7 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     st.title("Runs", anchor=False, width="content")
     if not settings.current().is_view:
         with st.container(horizontal=True, width="content"):
-            if st.button("Open rollouts", icon=":material/folder_open:", key="open-rollouts"):
-                open_rollouts.ask()
+            open_rollouts.show()
             if st.button("New run", icon=":material/add:", type="primary", key="to-new-run"):
                 st.switch_page("app_pages/new_run.py")
 is_live = _has_live(ask(runs.count_runs, _EVERY_RUN))

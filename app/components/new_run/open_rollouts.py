@@ -10,9 +10,13 @@ from app.components.new_run import data_preview
 from app.components.widgets import notice
 
 
-@st.dialog("Open rollouts", width="large", icon=":material/folder_open:")
-def ask() -> None:
-    """Show the form; open the run's page once the rollouts are read."""
+def show() -> None:
+    """Show the menu with the form; open the run's page once the rollouts are read."""
+    with st.popover("Open rollouts", icon=":material/folder_open:", key="open-rollouts"):
+        _ask()
+
+
+def _ask() -> None:
     st.caption("Dumps and logs of any trainer; the format is found by content. `exgrpo view PATH` needs no workbench.")
     path = st.text_input("Path on this server", key="rollouts-path", placeholder="/data/run/rollouts")
     files = st.file_uploader("or files from here", accept_multiple_files=True, key="rollouts-files")

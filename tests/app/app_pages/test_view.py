@@ -34,6 +34,7 @@ def test_every_page_is_shown_without_a_supervisor_and_without_what_starts_or_cha
         "Add tag",
     }
     assert not changing & {button.label for button in page.button}
+    assert not [field for field in page.text_input if field.key == "rollouts-path"]
 
 
 @pytest.mark.usefixtures("view_shared")

@@ -1,0 +1,47 @@
+"""Rollouts of other programs are opened from the page of runs: a preview first, then a run."""
+
+import json
+
+import pytest
+
+from app import settings
+from app.settings import Role
+from tests.app.page_texts import has_text
+
+MAPPING = "prompt: $.q\nresponse: $.a\nreward: $.points\n"
+
+
+@pytest.fixture
+def form(recorded_runs, open_page, tmp_path):  # noqa: ARG001 - the page's runs
+    """The menu with the path of a file whose rows are of no known format."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(
+        "".join(json.dumps({"q": "1 + 1?", "a": f"so {n}", "points": n}) + "\n" for n in range(3)) + "bad\n"
+    )
+    page = open_page("runs")
+    page.text_input(key="rollouts-path").input(str(rows)).run()
+    return page
+
+
+def run_folders(root):
+    return {path.parent.name for path in root.glob("*/run.json")}
+
+
+def test_what_is_of_no_known_format_is_refused_in_a_sentence_and_a_mapping_opens_it_as_a_run(form, recorded_runs):
+    before = run_folders(recorded_runs)
+    form.button(key="rollouts-preview").click().run()
+    assert has_text(form, "rows.jsonl: holds no rollouts of a known format")
+    form.text_area(key="rollouts-format").input(MAPPING).run()
+    form.button(key="rollouts-preview").click().run()
+    assert has_text(form, "reward 0")
+    assert has_text(form, "Skipped: 1 rows, first rows.jsonl, line 4")
+    assert form.code[0].value == "user: 1 + 1?\n\nassistant: so 0"
+    assert run_folders(recorded_runs) == before
+    form.button(key="rollouts-open").click().run()
+    assert len(run_folders(recorded_runs) - before) == 1
+
+
+def test_viewers_may_not_read_the_servers_files(form, monkeypatch):
+    monkeypatch.setattr("app.requests.current_person", lambda: settings.Person("a viewer", Role.VIEWER))
+    form.button(key="rollouts-preview").click().run()
+    assert has_text(form, "a viewer is viewer, but this needs the role operator")
