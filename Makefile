@@ -59,7 +59,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
-.PHONY: bench-gpu format fuzz rollout-samples
+.PHONY: bench-gpu format fuzz rollout-samples verl-compat
 .PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
@@ -118,6 +118,22 @@ test-verl-gpu-pins:  ## Run verl's tests with the versions for GPUs, without one
 	@$(MAKE) GPU=1 VERL_VENV=$(GPU_PINS_VENV) $(GPU_PINS_VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q -m 'verl or verl_gpu_pins' $(GPU_PINS_TESTS)
 	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q tests/jobs/preflight/test_verl_memory_shapes.py
+
+VERL_VERSIONS ?= 0.9.1 0.9.0
+COMPAT_TESTS := tests/exgrpo_core/verl_plugin/test_contract.py tests/jobs/engines/verl_ray/test_config_check.py
+
+# An environment each, with that version before all else of verl's own.
+verl-compat: $(VERL_VENV)/.installed-dev  ## Check each name, signature and setting of verl that is used, in VERL_VERSIONS of it
+	@failed=""; for version in $(VERL_VERSIONS); do \
+		folder=.venv-verl-compat/$$version; \
+		$(VERL_BIN)/python -m venv --clear --without-pip $$folder; \
+		packages="$$($$folder/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
+		$(VERL_PIP) install --no-deps --target $$packages verl==$$version; \
+		$(VERL_BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+			> $$packages/verl_environment.pth; \
+		echo "== verl $$version"; \
+		OMP_NUM_THREADS=1 $$folder/bin/python -m pytest -q --no-header --tb=line --disable-warnings -m verl $(COMPAT_TESTS) || failed="$$failed $$version"; \
+	done; if [ -n "$$failed" ]; then echo "The plug-in does not fit verl$$failed." >&2; exit 1; fi
 
 test-slurm: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Run Slurm's scripts on a real Slurm of two nodes on this machine; not part of `make test`
 	@.ci/tools slurm
@@ -189,7 +205,7 @@ tools:  ## Install Chromium, PostgreSQL, PgBouncer and nginx for the tests, wher
 	@.ci/tools
 
 clean:  ## Remove the environments, caches and build products; runs stay
-	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(VIEWER_VENV) $(TOOLS_VENV) $(OTHERS_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
+	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(VIEWER_VENV) $(TOOLS_VENV) $(OTHERS_VENV) .venv-verl-compat build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

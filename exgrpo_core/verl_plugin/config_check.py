@@ -1,10 +1,12 @@
 """Composes verl's configuration with overrides, in the interpreter of verl's environment.
 
 `python -m exgrpo_core.verl_plugin.config_check [NAME]` reads a JSON list of KEY=VALUE overrides of verl's configuration
-of that name, and writes a JSON object: `problem`, a sentence on a setting that verl does not have or "", and `config`,
-verl's whole configuration with the settings in it. verl itself is not imported: that takes seconds.
+of that name, and writes a JSON object: `problem`, a sentence on a setting that verl does not have or "", `config`,
+verl's whole configuration with the settings in it, and `notice`, a sentence on verl's version or "". verl itself is not
+imported: that takes seconds.
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import logging
@@ -16,6 +18,8 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from exgrpo_core.verl_plugin.settings import version_notice
 
 CONFIG_NAME = "ppo_trainer"
 
@@ -45,4 +49,5 @@ def check(overrides: list[str], name: str = CONFIG_NAME) -> dict[str, Any]:
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    sys.stdout.write(json.dumps(check(json.load(sys.stdin), *sys.argv[1:2])))
+    found = check(json.load(sys.stdin), *sys.argv[1:2])
+    sys.stdout.write(json.dumps(found | {"notice": version_notice(importlib.metadata.version("verl"))}))

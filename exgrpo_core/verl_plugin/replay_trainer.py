@@ -24,7 +24,7 @@ from exgrpo_core.types import Question, RolloutGroup
 from exgrpo_core.verl_plugin.engine import VerlEngine
 from exgrpo_core.verl_plugin.questions import find_end_tokens, read_questions
 from exgrpo_core.verl_plugin.rows import PARTITION
-from exgrpo_core.verl_plugin.settings import check_version, read_settings
+from exgrpo_core.verl_plugin.settings import read_settings, version_notice
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ class ReplayTrainer(ExperienceTrainer):
     """verl's synchronous trainer that replays experience."""
 
     def __init__(self, config: DictConfig) -> None:
-        check_version(verl.__version__)
+        if notice := version_notice(verl.__version__):
+            logger.warning(notice)
         settings = read_settings(OmegaConf.to_container(config, resolve=True))
         with open_dict(config):
             # verl treats every mode but this one as asynchronous.

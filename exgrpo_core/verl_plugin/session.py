@@ -28,7 +28,7 @@ from exgrpo_core.verl_plugin.settings import (
     CLUSTER_VARIABLE,
     EXTERNAL_MODULES_VARIABLE,
     NO_STATISTICS,
-    check_version,
+    version_notice,
 )
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 
@@ -97,7 +97,7 @@ def open_trainer(config: DictConfig, variables: Mapping[str, str] | None = None)
     """Start Ray and the trainer that `config` describes, and end both afterwards; verl's processes get `variables`.
 
     Raises:
-        EngineError: This is not the version of verl that the plug-in is written for, or verl did not load the plug-in.
+        EngineError: verl did not load the plug-in.
     """
     check_verl()
     OmegaConf.resolve(config)
@@ -113,12 +113,13 @@ def open_trainer(config: DictConfig, variables: Mapping[str, str] | None = None)
 
 
 def check_verl() -> None:
-    """Check verl's version and that its import loaded the plug-in, about which verl itself is silent.
+    """Check that verl's import loaded the plug-in, about which verl itself is silent; warn of an untried version.
 
     Raises:
-        EngineError: One of them is wrong; the message says what to do.
+        EngineError: It did not; the message says what to do.
     """
-    check_version(verl.__version__, f"run {_REMEDY}")
+    if notice := version_notice(verl.__version__):
+        logger.warning(notice)
     if PLUGIN not in sys.modules:
         raise EngineError(f"verl: did not load {PLUGIN}; run {_REMEDY} again.")
 

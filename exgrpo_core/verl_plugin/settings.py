@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
-from exgrpo_core.errors import EngineError, InputError
+from exgrpo_core.errors import InputError
 from exgrpo_core.methods.loading import find_mistakes
 
 TRAINER_MODE = "exgrpo"
@@ -212,11 +212,15 @@ def _in_verls_words(mistake: str) -> str:
     return f"{DECIDED.get(field, f'{SECTION}.{field}')}{colon}{rest}"
 
 
-VERL_VERSION = "0.9.1"
-"""The version whose methods the trainers override and whose registries the plug-in enters."""
+TRIED_VERSIONS = ("0.9.1",)
+"""The versions of verl whose methods the trainers are known to replace and whose registries to enter."""
 
 
-def check_version(installed: str, remedy: str = f"install verl=={VERL_VERSION}") -> None:
-    """Raise an `EngineError` with the remedy unless this is the version that the plug-in is written for."""
-    if installed != VERL_VERSION:
-        raise EngineError(f"verl: expected {VERL_VERSION}, got {installed}; {remedy}.")
+def version_notice(installed: str) -> str:
+    """Return one sentence if the plug-in was never tried with this version of verl, "" if it was."""
+    if installed in TRIED_VERSIONS:
+        return ""
+    return (
+        f"verl {installed}: this plug-in was tried with {', '.join(TRIED_VERSIONS)} alone; it goes on, and "
+        f"`make verl-compat VERL_VERSIONS={installed}` names what does not fit."
+    )

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import typer
 
 from exgrpo_core.durable_files import cause_of, remedy_of
+from exgrpo_core.verl_plugin.settings import version_notice
 from jobs.alerts.destinations import AlertError, read_destinations
 from jobs.cli.options import (
     DEFAULT_PORT,
@@ -174,7 +175,11 @@ def check_verl() -> Check:
         return Check(VERL_CHECK, CheckResult.WARNING, "no environment", f"Needed for many GPUs only: {error}")
     versions = ", ".join(f"{name} {version or 'missing'}" for name, version in installed.items())
     pins = verl_pins()
-    differences = min((pin.differences(installed) for pin in pins), key=len, default=[])
+    notice = version_notice(installed["verl"]) if installed["verl"] else ""
+    compared = {name: version for name, version in installed.items() if not (notice and name == "verl")}
+    differences = min((pin.differences(compared) for pin in pins), key=len, default=[])
+    if not differences and notice:
+        return Check(VERL_CHECK, CheckResult.WARNING, versions, notice)
     if not differences and installed["verl"] is not None:
         return _check_gpu_needs(f"{versions} ({python})", python, installed, pins)
     names = " or ".join(pin.name for pin in pins) or "constraints-verl-*.txt"

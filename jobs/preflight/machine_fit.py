@@ -222,8 +222,10 @@ def check_machine(spec: TrainSpec) -> None:
         )
 
 
-def checked_config(overrides: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
+def checked_config(overrides: list[str], name: str = RL_CONFIG) -> tuple[dict[str, Any], str]:
     """Return verl's whole configuration of a name with `overrides`, as verl's environment composes it.
+
+    With it comes a notice on verl's version, "" for one that was tried.
 
     Raises:
         SpecError: A setting is unknown.
@@ -252,5 +254,4 @@ def checked_config(overrides: list[str], name: str = RL_CONFIG) -> dict[str, Any
         ) from None
     if answer["problem"]:
         raise SpecError(answer["problem"])
-    config: dict[str, Any] = answer["config"]
-    return config
+    return answer["config"], answer["notice"]

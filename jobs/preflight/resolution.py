@@ -233,7 +233,8 @@ def _check_settings(preflight: Preflight, run_path: Path, is_quick: bool) -> Non
         if is_quick:
             engine_python(spec.engine)
         else:
-            preflight.config = checked_config(preflight.settings, config_name(spec))
+            preflight.config, notice = checked_config(preflight.settings, config_name(spec))
+            preflight.notices += [notice] if notice else []
     except EngineEnvironmentError as error:
         if spec.verl.ray.address is None:
             preflight.refusals.append(Refusal(Mistake(str(error)), is_local=True))

@@ -55,6 +55,7 @@ def test_an_environment_of_either_constraints_file_is_good(environment, versions
     [
         (GOOD | {"ray": "2.50.0", "transformers": None}, True, "ray is 2.50.0, not 2.60.0; transformers is missing"),
         (GOOD | ON_GPUS | {"kernels": None}, True, "kernels is missing"),
+        (GOOD | {"verl": "0.9.7"}, True, "make verl-compat VERL_VERSIONS=0.9.7"),
         (GOOD | ON_GPUS, False, "verl.attention to sdpa"),
     ],
 )

@@ -129,9 +129,10 @@ def test_problems_that_verls_environment_finds_refuse_the_run(tmp_path, fake_env
     assert "data.train_batch_size=128" in (tmp_path / "asked").read_text()
 
 
-def test_configuration_comes_back_whole(fake_environment):
-    fake_environment('{"problem": "", "config": {"trainer": {"nnodes": 1}}}')
-    assert checked_config(["trainer.nnodes=1"]) == {"trainer": {"nnodes": 1}}
+def test_configuration_comes_back_whole_and_a_plan_notes_a_version_that_was_not_tried(tmp_path, fake_environment):
+    fake_environment('{"problem": "", "config": {"trainer": {"nnodes": 1}}, "notice": "another version"}')
+    assert checked_config(["trainer.nnodes=1"]) == ({"trainer": {"nnodes": 1}}, "another version")
+    assert "another version" in plan_run(parse_spec({"engine": "verl"}, "test"), tmp_path).notices
 
 
 @pytest.mark.parametrize(("text", "exit_code"), [("no JSON", 0), ("", 3)])

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ WHERE = {
     "algorithm": (TRAINER, "config"),
     "data": ((*TRAINER, *LOOPS, "trainer/sft_trainer.py", "utils/dataset/*.py"), "config", "data_config"),
     "checkpoint": ((*FSDP, "utils/checkpoint/*.py"), "config", "checkpoint_config", "self"),
-    "transfer_queue": (("../transfer_queue/**/*.py",), "conf", "config"),
+    "transfer_queue": (("**/*.py",), "conf", "config"),
 }
 """Of each section the sources of verl that run here, and what they call the section; a key's parent is named too."""
 PASSED_ON = (
@@ -118,7 +119,8 @@ PASSED_ON = (
 @cache
 def reads(section: str) -> frozenset[tuple[str, str]]:
     """Return what the section's sources read: the name of an object or mapping, and of an attribute or key of it."""
-    folder, found = config_check.config_folder().parents[1], set()
+    package = "transfer_queue" if section == "transfer_queue" else "verl"
+    folder, found = Path(find_spec(package).submodule_search_locations[0]), set()
     for path in {path for pattern in WHERE[section][0] for path in folder.glob(pattern)}:
         for node in ast.walk(ast.parse(path.read_text())):
             match node:

@@ -1,0 +1,98 @@
+"""What the plug-in uses of verl is in the one that is installed: names, signatures; settings in `test_config_check`.
+
+`make verl-compat` runs it against several versions.
+"""
+
+import inspect
+import re
+from functools import reduce
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.house.verl_names import Use, calls, table
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+NEEDS_VLLM = "verl.workers.rollout.vllm_rollout."
+METHOD_CALLS = {
+    "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer": {"_wait_for_next_poll": 2, "sample": 3},
+    "verl.trainer.ppo.v1.trainer_sync.PPOTrainerSync": {"init": 0, "_dump_generations": 6},
+    "verl.workers.engine_workers.ActorRolloutRefWorker": {
+        "compute_log_prob": 1, "compute_ref_log_prob": 1, "update_actor": 1,
+        "set_loss_fn": 1, "save_checkpoint": 4, "load_checkpoint": 3,
+    },
+    "verl.utils.tracking.Tracking": {"log": 2},
+    "verl.checkpoint_engine.base.CheckpointEngineManager": {"update_weights": 1, "sleep_replicas": 0},
+    "verl.experimental.agent_loop.agent_loop.AgentLoopManager": {"generate_sequences": 1},
+}  # fmt: skip
+"""Methods of verl's classes with the number of arguments that the plug-in gives them."""
+EXTENSIONS = {
+    "agent_loop.PromptTokensLoop", "blocks.BlockWorker", "fsdp_engine.GpuEngine", "replay_trainer.ReplayTrainer",
+    "session._TaskRunner", "session.WorkbenchTrainer", "trainer.ExperienceTrainer",
+}  # fmt: skip
+
+
+def find(name: str) -> Any:
+    """Return the module, class or function of verl, or class of the plug-in, that a dotted name means."""
+    module, rest = name, []
+    while True:
+        try:
+            return reduce(getattr, reversed(rest), import_module(module))
+        except ModuleNotFoundError:
+            module, _, last = module.rpartition(".")
+            rest.append(last)
+
+
+def source_of(name: str) -> str:
+    """Return the text of a module that cannot be imported here."""
+    folder = Path(find_spec("verl").submodule_search_locations[0])
+    return folder.joinpath(*name.split(".")[1:]).with_suffix(".py").read_text()
+
+
+def has(value: Any, member: str) -> bool:
+    """Return whether a value has a member, of a class also one that its methods set."""
+    if hasattr(value, member) or member in getattr(value, "model_fields", ()):
+        return True
+    if not inspect.isclass(value):
+        return False
+    modules = {inspect.getsource(inspect.getmodule(base)) for base in value.__mro__ if base.__module__[:5] == "verl."}
+    return any(re.search(rf"self\.{member}\b[^=\n]*=", text) for text in modules)
+
+
+@pytest.mark.parametrize("use", table(), ids=lambda use: f"{use.name}-{use.how}")
+def test_verl_has_the_name(use: Use):
+    if use.name.startswith(NEEDS_VLLM):
+        assert all(re.search(rf"^class {member}\b", source_of(use.name), re.MULTILINE) for member in use.members)
+        return
+    value = find(use.name)
+    value = getattr(getattr(value, "__ray_metadata__", None), "modified_class", value)
+    assert [member for member in use.members if not has(value, member)] == []
+
+
+@pytest.mark.parametrize(("name", "num_arguments", "keywords"), [*calls()])
+def test_verls_function_takes_the_arguments(name, num_arguments, keywords):
+    inspect.signature(find(name)).bind(*[None] * num_arguments, **dict.fromkeys(keywords))
+
+
+@pytest.mark.parametrize("name", METHOD_CALLS)
+def test_verls_methods_take_the_arguments(name):
+    for method, num_arguments in METHOD_CALLS[name].items():
+        inspect.signature(getattr(find(name), method)).bind(None, *[None] * num_arguments)
+
+
+@pytest.mark.parametrize("name", sorted(EXTENSIONS))
+def test_an_extension_takes_the_arguments_of_the_method_that_it_replaces(name):
+    extension = find(f"exgrpo_core.verl_plugin.{name}")
+    base = next(base for base in extension.__mro__ if base.__module__.startswith("verl."))
+    named = {member for use in table() for member in use.members}
+    for method, own in vars(extension).items():
+        if not inspect.isfunction(own) or method == "__init__" or not hasattr(base, method):
+            continue
+        assert method in named
+        given = inspect.signature(getattr(base, method)).parameters.values()
+        plain = [item.name for item in given if item.kind is item.POSITIONAL_OR_KEYWORD]
+        inspect.signature(own).bind(**dict.fromkeys(plain))

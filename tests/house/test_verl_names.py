@@ -1,0 +1,28 @@
+"""docs/verl-names.csv names what the plug-in uses of verl, and nothing else."""
+
+import re
+
+import pytest
+
+from tests.house.verl_names import FOLDER, awaited, imported, sources, table
+
+OWN_ATTRIBUTE = {"verl.trainer.ppo.v1.replay_buffer.ReplayBuffer"}
+"""Classes that the plug-in reaches by an attribute of the trainer, without importing them."""
+
+
+def test_it_has_every_name_that_is_imported_or_awaited_and_no_other():
+    used = {name for tree in sources().values() for name in (*imported(tree).values(), *awaited(tree))}
+    assert {use.name for use in table()} - OWN_ATTRIBUTE == used
+
+
+@pytest.mark.parametrize("use", table(), ids=lambda use: f"{use.name}-{use.how}")
+def test_its_members_stand_in_the_source(use):
+    text = "\n".join(path.read_text() for path in FOLDER.glob("*.py"))
+    assert [name for name in use.members if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_each_assignment_to_what_is_verls_is_called_a_patch():
+    patched = {member for use in table() if use.how == "patches" for member in use.members}
+    text = "\n".join(path.read_text() for path in FOLDER.glob("*.py"))
+    wrapped = re.findall(r'wrap_function_wrapper\(\w+, "(\w+)\.', text)
+    assert {*wrapped, *re.findall(r"verl_queue\.(\w+) = ", text)} == patched

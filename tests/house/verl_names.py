@@ -1,0 +1,56 @@
+"""The table of verl's names, docs/verl-names.csv, and what the plug-in's source imports and calls of verl."""
+
+import ast
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conftest import REPOSITORY
+
+FOLDER = REPOSITORY / "exgrpo_core" / "verl_plugin"
+TABLE = REPOSITORY / "docs" / "verl-names.csv"
+
+
+@dataclass(frozen=True)
+class Use:
+    name: str
+    members: tuple[str, ...]
+    how: str
+
+
+def table() -> list[Use]:
+    with TABLE.open() as file:
+        return [Use(row["name"], tuple(row["members"].split()), row["how"]) for row in csv.DictReader(file)]
+
+
+def sources() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in FOLDER.glob("*.py")}
+
+
+def imported(tree: ast.Module) -> dict[str, str]:
+    """Return verl's names that a module imports, by the names that it gives them."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "verl":
+            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name: alias.name for alias in node.names if alias.name.partition(".")[0] == "verl"}
+    return found
+
+
+def awaited(tree: ast.Module) -> set[str]:
+    """Return the modules of verl upon whose import the plug-in acts."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    hooks = [call for call in calls if getattr(call.func, "id", "") == "register_post_import_hook"]
+    return {call.args[1].value for call in hooks if isinstance(call.args[1], ast.Constant)}
+
+
+def calls() -> Iterator[tuple[str, int, set[str]]]:
+    """Yield each call of an imported name: verl's name, how many positional arguments it has, and the named ones."""
+    for tree in sources().values():
+        names = imported(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+                keywords = {keyword.arg for keyword in node.keywords if keyword.arg}
+                yield names[node.func.id], len(node.args), keywords
