@@ -13,6 +13,7 @@ from app.settings import Role, current_person
 from db.rows.chains_of_thought import Difficulty
 from exgrpo_core import faults
 from exgrpo_core.errors import Mistake, UserError
+from exgrpo_core.run_files import trajectory_file
 from jobs.actions import annotations, evaluations, named_entries, progress, queueing, run_actions, run_bin
 from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.actions.probe_process import ProbeProcess
@@ -46,7 +47,6 @@ from jobs.preflight.model_look import FirstLook
 from jobs.preflight.resolution import Preflight, RunRefusedError
 from jobs.queries import calls, openapi
 from jobs.queries.table import QUERIES
-from jobs.recording import trajectory_file
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs import directory, lookup, state
 from jobs.runs.control import RESUMABLE

@@ -37,8 +37,8 @@ from db.connections.opening import open_database, reset
 from db.queries.metrics import metric_series
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
-from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory

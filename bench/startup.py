@@ -28,7 +28,7 @@ from statistics import median
 from bench.chains_run import open_chains_run
 from bench.page_browser import find_browser, served
 from bench.report import report
-from jobs.recording.event_codec import segment_path
+from exgrpo_core.run_files.event_codec import segment_path
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
 

@@ -1,6 +1,8 @@
 """The folder of a new run: it appears whole, with its specification and its description."""
 
 import json
+import os
+import re
 import secrets
 import shutil
 from datetime import UTC, datetime
@@ -9,6 +11,27 @@ from zlib import crc32
 
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.durable_files import sync, write_whole
+
+_ATTEMPT = re.compile(r"[0-9]{4,9}")
+
+
+class RunFolder:
+    """The folder of one run and its attempts. Paths are returned even if the files do not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+
+    def attempt_path(self, attempt: int) -> Path:
+        """Return the folder of one attempt."""
+        return self.path / "attempts" / f"{attempt:04d}"
+
+    def attempts(self) -> list[int]:
+        """Return the numbers of all attempts that were claimed, in order."""
+        try:
+            names = os.listdir(self.path / "attempts")
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if _ATTEMPT.fullmatch(name))
 
 
 def make_run_id(now: datetime) -> str:

@@ -9,12 +9,13 @@ import numpy as np
 
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
+from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
 from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.recording.event_reader import EventReader, iterate_events, last_number
 from jobs.recording.log_damage import BUFFER_FOLDER, find_damaged_logs, find_experience_damage
-from jobs.runs.attempts import OUTCOME_FILE, read_heartbeat, read_outcome
+from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_checkpoints, newest_snapshot
 from jobs.runs.control import ENDED
 from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories, list_unreadable, unreadable_below

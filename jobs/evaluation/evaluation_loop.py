@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from exgrpo_core.errors import EngineError, InputError
+from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog, benchmark_event, repetition_notices, reward_means
 from jobs.evaluation.benchmark_questions import (
     BenchmarkQuestion,
@@ -21,7 +22,6 @@ from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.recorded_answers import FOLDER
 from jobs.grading.answer_grader import AnswerGrader, GradeItem, grader_version
 from jobs.grading.rewards import MathReward
-from jobs.recording.recorder import RunRecorder
 from jobs.runs.attempts import write_plan
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.control import Control, Phase, RunStatus, TrainingError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from exgrpo_core.bounded_json import parse_json
-from jobs.recording.trajectory_file import FILE_PREFIX, list_steps, read_questions, read_trajectories
+from exgrpo_core.run_files.trajectory_file import FILE_PREFIX, list_steps, read_questions, read_trajectories
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.judging import JudgedSpec

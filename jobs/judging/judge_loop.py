@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending, guess_tokens
 from jobs.judging.items import Items, JudgedItem, open_items
 from jobs.judging.verdicts import (
@@ -22,7 +23,6 @@ from jobs.judging.verdicts import (
 )
 from jobs.judging.votes import RecordedVotes, VoteRecords, read_recorded_votes
 from jobs.machine.model_server import AddressRefusedError, check_address
-from jobs.recording.recorder import RunRecorder
 from jobs.runs.attempts import write_plan
 from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError

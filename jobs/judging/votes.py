@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from exgrpo_core.faults import describe_fault
+from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.judging.client import JudgeAnswer, Spending
 from jobs.judging.items import JudgedItem
 from jobs.judging.verdicts import JudgeVerdict
 from jobs.recording.event_reader import EventReader
-from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control
 from jobs.runs.directory import RunDirectory
 

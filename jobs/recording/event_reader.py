@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from exgrpo_core.bounded_json import file_crc, open_plain
 from exgrpo_core.faults import Fault, FaultKind
+from exgrpo_core.run_files.event_codec import is_event, list_segments, segment_path
 from exgrpo_core.run_files.event_lines import decode_line
+from exgrpo_core.run_files.trajectory_file import read_questions, read_trajectories, rows_of_step
 from jobs.grading.code_rules import mark_code
-from jobs.recording.event_codec import is_event, list_segments, segment_path
-from jobs.recording.trajectory_file import read_questions, read_trajectories, rows_of_step
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
 MAX_STEPS = 16

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from exgrpo_core.run_files.recorder import EvaluationRecord, RunRecorder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.recording.recorder import EvaluationRecord, RunRecorder
-from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import JobSpec
 from jobs.specs.train import RecordingSpec, SpecError, TrainSpec
@@ -123,7 +122,7 @@ class FanOutRecorder:
         self._recorder = recorder
         self._loggers = list(loggers)
 
-    def status(self, status: RunStatus, reason: str = "") -> None:
+    def status(self, status: str, reason: str = "") -> None:
         """Record a change of state."""
         self._recorder.status(status, reason)
 
@@ -179,7 +178,7 @@ def open_recorder(run: RunDirectory, attempt: int, spec: JobSpec) -> RunRecorder
     Raises:
         SpecError: A logger is not installed.
     """
-    from jobs.recording.file_recorder import FileRecorder
+    from exgrpo_core.run_files.file_recorder import FileRecorder
 
     if not isinstance(spec, TrainSpec):
         return FileRecorder(run, attempt, RecordingSpec())

@@ -20,36 +20,28 @@ folder of its own and passes the gate again before the rename, and events are in
 import contextlib
 import json
 import logging
-import os
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain, seal, unseal
 from exgrpo_core.durable_files import reserve, write_whole
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
+from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE, monotonic_utc_now
 from jobs.runs.control import ENDED, Phase, RunStatus
 from jobs.runs.processes import ProcessIdentity
 
 logger = logging.getLogger(__name__)
 
-EXIT_NOT_MINE = 3
-_current: list[Path] = []
-"""The folder of the attempt that this process works on, if any."""
 LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"
-OUTCOME_FILE = "outcome.json"
 MAX_EVENT_FILE_BYTES = 1 << 30
 _SEQUENCE_NUMBER = re.compile(rb'{"seq":(\d{1,15}),')
 OUTCOME_BYTES = 4096
 """More than the size of an outcome."""
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux's also counts while the machine sleeps
-_BEGAN_AT = datetime.now(UTC)
-_BEGAN_SECONDS = time.clock_gettime(_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,37 +184,6 @@ def _read(path: Path) -> dict[str, Any]:
         return read_json(path)
     except (OSError, ValueError):
         return {}
-
-
-def set_attempt(attempt_path: Path) -> None:
-    """Set the attempt that this process works on."""
-    _current[:] = [attempt_path]
-
-
-def clear_attempt() -> None:
-    """Record that this process works on no attempt any more."""
-    _current.clear()
-
-
-def is_over(attempt_path: Path) -> bool:
-    """Return whether an attempt has an outcome, or a later one was claimed."""
-    if (attempt_path / OUTCOME_FILE).exists():
-        return True
-    return any(name.isdecimal() and int(name) > int(attempt_path.name) for name in os.listdir(attempt_path.parent))
-
-
-def exit_if_fenced() -> None:
-    """End this process at once, before it writes, if its attempt is over or superseded."""
-    for attempt_path in _current:
-        if is_over(attempt_path):
-            logger.error("%s is over or superseded by another attempt; this worker exits.", attempt_path)
-            logging.shutdown()
-            os._exit(EXIT_NOT_MINE)
-
-
-def monotonic_utc_now() -> datetime:
-    """Return the current moment in UTC, as if the system's clock had not been set since this process began."""
-    return _BEGAN_AT + timedelta(seconds=time.clock_gettime(_CLOCK) - _BEGAN_SECONDS)
 
 
 PLAN_FILE = "plan.json"

@@ -12,7 +12,7 @@ from typing import Any
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain, unseal
 from exgrpo_core.durable_files import sync, write_whole
 from exgrpo_core.errors import InputError
-from exgrpo_core.run_files.run_folder import create_run_folder, make_run_id
+from exgrpo_core.run_files.run_folder import RunFolder, create_run_folder, make_run_id
 from jobs.specs.any_job import JobSpec, load_any_spec
 from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
@@ -31,7 +31,6 @@ _STARTUP_BYTES = 1 << 16
 _MAX_STEP = 2**31 - 1
 _SHUTDOWN = b"shutdown"
 """What the file of a stop's request holds if no user asked for it."""
-_ATTEMPT = re.compile(r"[0-9]{4,9}")
 
 
 class RunDirectoryError(InputError, ValueError):
@@ -89,11 +88,11 @@ def parse_run_info(content: bytes, origin: str) -> dict[str, Any]:
     return {name: info[name] for name in kinds}
 
 
-class RunDirectory:
+class RunDirectory(RunFolder):
     """The folder of one run. Paths are returned even if the files do not exist yet."""
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(path)
+        super().__init__(path)
         self.run_id = check_run_id(self.path.resolve().name)
 
     @classmethod
@@ -227,18 +226,6 @@ class RunDirectory:
             return parse_run_info(read_plain(self.info_path), str(self.info_path))
         except (OSError, UnreadableFileError):
             raise RunDirectoryError(f"{self.info_path}: missing or damaged, so this is no run folder.") from None
-
-    def attempt_path(self, attempt: int) -> Path:
-        """Return the folder of one attempt."""
-        return self.path / "attempts" / f"{attempt:04d}"
-
-    def attempts(self) -> list[int]:
-        """Return the numbers of all attempts that were claimed, in order."""
-        try:
-            names = os.listdir(self.path / "attempts")
-        except FileNotFoundError:
-            return []
-        return sorted(int(name) for name in names if _ATTEMPT.fullmatch(name))
 
     def newest_attempt(self) -> int:
         """Return the number of the newest attempt, 0 before the first."""

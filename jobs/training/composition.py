@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from exgrpo_core.errors import EngineError
+from exgrpo_core.run_files.recorder import RunRecorder
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.first_look import MAX_GAP, open_model
@@ -18,7 +19,6 @@ from jobs.engines.embedded.model import PolicyModel, train_adapters
 from jobs.engines.embedded.update import OptimSettings
 from jobs.engines.tokenizer import unknown_token
 from jobs.grading.reward_function import RewardFunction
-from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import DamagedCheckpointError, open_newest
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from exgrpo_core.engine import PolicyEngine
+from exgrpo_core.run_files.recorder import EvaluationRecord, RunRecorder
 from exgrpo_core.types import Experience, Question
 from jobs.grading.reward_function import Grade, Response, RewardFunction
-from jobs.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.runs.control import Control, Phase
 from jobs.specs.base import ValidationBenchmark
 from jobs.specs.train import TrainSpec

@@ -16,11 +16,11 @@ from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.faults import describe_fault
+from exgrpo_core.run_files.recorder import RunRecorder
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from jobs.recording.event_reader import held_out_scores
 from jobs.recording.log_damage import find_log_damage
-from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import (
     Checkpoint,
     DamagedCheckpointError,

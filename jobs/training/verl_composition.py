@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from exgrpo_core.errors import EngineError
+from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.engines.embedded.model import refuse_odd_files
 from jobs.engines.tokenizer import load_tokenizer, unknown_token
 from jobs.recording.loggers import FanOutRecorder
-from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.base import ANSWER_ALONE

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from exgrpo_core.durable_files import link_or_copy
 from exgrpo_core.errors import EngineError
+from exgrpo_core.run_files.recorder import RunRecorder
 from exgrpo_core.step_report import StepReport
 from jobs.engines.embedded.model import refuse_odd_files
 from jobs.engines.embedded.packing import TokenSequence
@@ -28,7 +29,6 @@ from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_run_overrides
 from jobs.launchers.end_with_starter import STARTER_VARIABLE
 from jobs.machine.engine_environments import PROJECT_ROOT
-from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import TOKENIZER_FILES, Checkpoint, DamagedCheckpointError, open_newest
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory

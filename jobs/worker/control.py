@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from jobs.runs.attempts import Heartbeat, exit_if_fenced, monotonic_utc_now, write_heartbeat
+from exgrpo_core.run_files.attempt_gate import exit_if_fenced, monotonic_utc_now
+from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import identify, peak_memory

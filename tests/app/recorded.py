@@ -12,10 +12,10 @@ from db.connections.session import Database
 from db.ingest import events
 from db.queries.runs import get_run
 from exgrpo_core.bounded_json import seal
+from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.run_files.recorder import EvaluationRecord
 from exgrpo_core.step_report import BucketCount, StepReport
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import FileRecorder
-from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
 from jobs.runs.checkpoints import Checkpoint, save_checkpoint
 from jobs.runs.control import RunStatus

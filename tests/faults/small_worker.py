@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from jobs.recording.recorder import RunRecorder
+from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.runs.control import Control, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec

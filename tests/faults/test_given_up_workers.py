@@ -12,7 +12,8 @@ import pytest
 
 from db.connections.opening import open_database
 from db.queries import metrics, runs
-from jobs.runs.attempts import EXIT_NOT_MINE, read_heartbeat, read_outcome, write_outcome
+from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE
+from jobs.runs.attempts import read_heartbeat, read_outcome, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.supervisor.open_index import ingest_all

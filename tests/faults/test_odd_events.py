@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from app import settings
 from db.connections.opening import open_database
 from db.queries.metrics import metric_series
+from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.run_files.recorder import EvaluationRecord
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from jobs.cli.main import app as command_line
-from jobs.recording.file_recorder import FileRecorder
-from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.report import report_run

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.actions.verification import verify_root
 from jobs.evaluation.recorded_answers import iterate_answers
 from jobs.judging.votes import VOTES_EVENT
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import FileRecorder
-from jobs.runs.attempts import OUTCOME_FILE, read_outcome, write_outcome
+from jobs.runs.attempts import read_outcome, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import JOURNAL_FILE, Journal, JournalKind

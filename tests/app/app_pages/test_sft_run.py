@@ -4,9 +4,9 @@ import pytest
 
 from app.queries.answers import ask
 from db.queries.runs import get_run
+from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.run_files.recorder import EvaluationRecord
 from exgrpo_core.step_report import StepReport
-from jobs.recording.file_recorder import FileRecorder
-from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory

@@ -4,8 +4,8 @@ from collections import Counter
 import pytest
 
 from db.queries import buffer
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.control import RunStatus
 from jobs.specs.train import RecordingSpec
 from tests.db.conftest import KINDS

@@ -23,8 +23,8 @@ from db.queries.verdicts import judged_trajectories
 from db.rows.chains_of_thought import AgreementRow
 from db.rows.judging import LabelledVoteRow, VerdictFilter
 from db.tables import models
+from exgrpo_core.run_files.event_codec import EventWriter
 from jobs.judging.votes import VOTES_EVENT
-from jobs.recording.event_codec import EventWriter
 from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from tests.db.recorded_chains import Response, Step, record_steps

@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.run_files.recorder import EvaluationRecord
 from jobs.actions.evaluations import plan_evaluation, resolve_target
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import benchmarks_folder
-from jobs.recording.file_recorder import FileRecorder
-from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory

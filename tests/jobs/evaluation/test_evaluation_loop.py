@@ -4,11 +4,11 @@ from contextlib import contextmanager
 import pytest
 
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.analysis.score_curves import read_question_curves
 from jobs.evaluation import evaluation_loop
 from jobs.evaluation.evaluation_loop import run_evaluation
 from jobs.grading.answer_grader import grader_version
-from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.control import Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, ServerSpec

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
 from jobs.judging.judge_loop import run_judging
 from jobs.judging.votes import VOTES_EVENT, Vote
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from exgrpo_core.run_files import file_recorder
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.actions.progress import count_pieces
 from jobs.judging.items import counted_step_files, open_items
 from jobs.judging.verdicts import PROMPT_FILE
 from jobs.judging.votes import ASKED_EVENT, read_recorded_votes
-from jobs.recording import file_recorder
-from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.control import Phase, RunStatus, TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE
 from jobs.specs.train import RecordingSpec

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exgrpo_core.run_files.event_codec import is_event
 from exgrpo_core.run_files.event_lines import decode_line, encode_event
-from jobs.recording.event_codec import is_event
 
 NUMBERS = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 JSON_VALUES = st.recursive(

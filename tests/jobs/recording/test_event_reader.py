@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from exgrpo_core.faults import Fault, FaultKind
+from exgrpo_core.run_files.event_codec import EventWriter, list_segments, segment_path
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
-from jobs.recording.event_codec import EventWriter, list_segments, segment_path
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import FileRecorder
 from jobs.specs.train import RecordingSpec
 from tests.jobs.recording.test_file_recorder import read_all, record, record_fast, step_file
 from tests.step_reports import make_questions, make_report
@@ -124,7 +124,7 @@ def test_a_failed_write_is_raised_and_the_next_event_goes_to_a_new_file(run, mon
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.recording.event_codec._write_all", fail)
+        patch.setattr("exgrpo_core.run_files.event_codec._write_all", fail)
         with pytest.raises(OSError, match="No space"):
             writer.append("status", {"status": "running", "reason": "lost"})
     writer.append("status", {"status": "stopped", "reason": "two"})

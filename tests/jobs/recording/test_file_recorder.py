@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from exgrpo_core.errors import InputError
 from exgrpo_core.faults import FaultKind
-from jobs.recording import file_recorder
+from exgrpo_core.run_files import file_recorder
+from exgrpo_core.run_files.file_recorder import MAX_WAITING, FileRecorder
+from exgrpo_core.run_files.recorder import EvaluationRecord, RunRecorder
+from exgrpo_core.run_files.trajectory_file import read_token_data, write_parquet
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import MAX_WAITING, FileRecorder
-from jobs.recording.recorder import EvaluationRecord, RunRecorder
-from jobs.recording.trajectory_file import read_token_data, write_parquet
-from jobs.runs.control import RunStatus, TrainingError
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.step_reports import make_questions, make_report
@@ -272,7 +273,7 @@ def test_an_attempt_with_other_prompts_or_golds_than_the_first_is_refused_with_t
         recorder.close()
         assert attempt == run.newest_attempt()
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
-    with pytest.raises(TrainingError) as refused:
+    with pytest.raises(InputError) as refused:
         recorder.questions(change(make_questions()), question_set)
     recorder.close()
     assert count in str(refused.value)

@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
+from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.run_files.recorder import EvaluationRecord
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.loggers import FanOutRecorder, open_recorder
-from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.control import RunStatus
 from jobs.specs.train import RecordingSpec, SpecError, TrainSpec
 from tests.step_reports import make_report

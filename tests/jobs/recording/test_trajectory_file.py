@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.recording.trajectory_file import (
+from exgrpo_core.run_files.trajectory_file import (
     list_steps,
     read_questions,
     read_token_data,

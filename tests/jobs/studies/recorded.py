@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.run_files.recorder import EvaluationRecord
 from jobs.actions.queueing import queue_job
-from jobs.recording.file_recorder import FileRecorder
-from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory

@@ -4,8 +4,8 @@ from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events
 from exgrpo_core.config import HARD, MEDIUM
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import RecordingSpec

@@ -12,9 +12,9 @@ from sqlalchemy import create_engine, make_url
 from db.connections.opening import open_database
 from db.connections.session import DatabaseError
 from db.queries import metrics, runs
+from exgrpo_core.run_files.event_codec import EventWriter
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.actions import run_actions
-from jobs.recording.event_codec import EventWriter
-from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory

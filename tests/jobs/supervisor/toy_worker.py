@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 
+from exgrpo_core.run_files.recorder import RunRecorder
 from exgrpo_core.step_report import StepReport
-from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import open_newest, save_checkpoint
 from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory

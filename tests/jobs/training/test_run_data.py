@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.run_files.trajectory_file import read_questions
 from jobs.engines.verl_ray.reward import compute_score, describe_question
 from jobs.grading.reward_function import Response
 from jobs.grading.rewards import TASKS, BuiltInTask
 from jobs.judging.items import JudgedItem
 from jobs.judging.judge_loop import judge_item
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import FileRecorder
-from jobs.recording.trajectory_file import read_questions
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.settings import apply_settings

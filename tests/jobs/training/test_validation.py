@@ -5,10 +5,10 @@ import pytest
 from db.connections.opening import open_database
 from db.queries.benchmarks import list_scores
 from db.queries.metrics import list_evaluations
+from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.grading.answer_grader import AnswerGrader, GradeItem
 from jobs.grading.reward_function import Grade, Response
 from jobs.recording.event_reader import EventReader
-from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
 from jobs.supervisor.open_index import rebuild_index

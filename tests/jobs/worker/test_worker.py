@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
 from jobs.actions.evaluations import plan_evaluation_after
 from jobs.pretrained.sources import CACHE_VARIABLE
 from jobs.recording.event_reader import EventReader
-from jobs.runs.attempts import EXIT_NOT_MINE, clear_attempt, read_heartbeat, read_outcome, set_attempt
+from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.run_files.trajectory_file import read_token_data
 from exgrpo_core.state import ExGRPOState
-from jobs.recording.trajectory_file import read_token_data
 from jobs.runs.checkpoints import list_steps
 from tests.jobs.engines.contract import score
 from tests.jobs.engines.embedded.engines import CONFIG, SMALL, make_questions

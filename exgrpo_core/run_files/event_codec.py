@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from exgrpo_core.durable_files import sync
+from exgrpo_core.run_files.attempt_gate import exit_if_fenced, monotonic_utc_now
 from exgrpo_core.run_files.event_lines import encode_event
-from jobs.runs.attempts import exit_if_fenced, monotonic_utc_now
 
 _SEGMENT = re.compile(r"events-([0-9]{6,9})\.jsonl")
 

@@ -8,18 +8,23 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any
+from typing import Any, Protocol
 
 from exgrpo_core.bounded_json import UnreadableFileError, file_crc
+from exgrpo_core.errors import InputError
+from exgrpo_core.run_files.attempt_gate import monotonic_utc_now
+from exgrpo_core.run_files.event_codec import EventWriter
+from exgrpo_core.run_files.recorder import EvaluationRecord
+from exgrpo_core.run_files.run_folder import RunFolder
+from exgrpo_core.run_files.trajectory_file import (
+    FILE_PREFIX,
+    questions_table,
+    read_questions,
+    trajectory_table,
+    write_parquet,
+)
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
 from exgrpo_core.types import Question, Trajectory
-from jobs.recording.event_codec import EventWriter
-from jobs.recording.recorder import EvaluationRecord
-from jobs.recording.trajectory_file import FILE_PREFIX, questions_table, read_questions, trajectory_table, write_parquet
-from jobs.runs.attempts import monotonic_utc_now
-from jobs.runs.control import RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import RecordingSpec
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +43,15 @@ _KEEPS_TOKENS: dict[str, Callable[[Trajectory], bool]] = {
 }
 
 
+class Retention(Protocol):
+    """Which per-token values are kept."""
+
+    @property
+    def token_data(self) -> str:
+        """`all`, `successes`, `sampled` or `none`."""
+        ...
+
+
 class FileRecorder:
     """Writes one attempt into its run directory; a file is on disk before the event that names it.
 
@@ -46,7 +60,7 @@ class FileRecorder:
     A thread writes steps while training continues; steps that come fast are written together.
     """
 
-    def __init__(self, run: RunDirectory, attempt: int, retention: RecordingSpec) -> None:
+    def __init__(self, run: RunFolder, attempt: int, retention: Retention) -> None:
         self._run = run
         self._attempt_path = run.attempt_path(attempt)
         self._keeps_tokens = _KEEPS_TOKENS[retention.token_data]
@@ -61,16 +75,16 @@ class FileRecorder:
         self._writing: Future[None] | None = None
         self._failed: Future[None] | None = None
 
-    def status(self, status: RunStatus, reason: str = "") -> None:
+    def status(self, status: str, reason: str = "") -> None:
         """Record a change of state."""
         self.settle()
-        self._writer.append("status", {"status": status.value, "reason": reason})
+        self._writer.append("status", {"status": str(status), "reason": reason})
 
     def questions(self, questions: Sequence[Question], question_set: str) -> None:
         """Record a question set; a later attempt refers to the file of the first.
 
         Raises:
-            TrainingError: That file has other prompts or gold answers.
+            InputError: That file has other prompts or gold answers.
         """
         self.settle()
         if question_set in self._question_sets:
@@ -210,7 +224,7 @@ def _refuse_changes(path: Path, questions: Sequence[Question], question_set: str
     """Refuse questions that are not those of an earlier attempt; a damaged file, which `verify` names, compares none.
 
     Raises:
-        TrainingError: Prompts or gold answers changed.
+        InputError: Prompts or gold answers changed.
     """
     try:
         recorded = [_content(row) for row in read_questions(path)["questions"]]
@@ -225,7 +239,7 @@ def _refuse_changes(path: Path, questions: Sequence[Question], question_set: str
     num_changed = max((before - after).total(), (after - before).total())
     what = f"{num_changed:,} of {len(recorded):,} questions have" if num_changed else "the questions have"
     how = "another prompt or gold answer" if num_changed else "another order"
-    raise TrainingError(
+    raise InputError(
         f"data: {what} {how} in the set {question_set!r} than when the run began; resume it with the data and the "
         "model of then, or start a new run."
     )

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.runs.control import RunStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +34,15 @@ class RunRecorder(Protocol):
     than `step` returned. An error in writing a step is raised once, by a later call.
     """
 
-    def status(self, status: RunStatus, reason: str = "") -> None:
-        """Record a change of state; `reason` is one sentence if it is not the expected one."""
+    def status(self, status: str, reason: str = "") -> None:
+        """Record a change of state, a `RunStatus`; `reason` is one sentence if it is not the expected one."""
         ...
 
     def questions(self, questions: Sequence[Question], question_set: str) -> None:
         """Record the questions of `training`, `held_out` or a benchmark, once a run; a second call changes nothing.
 
         Raises:
-            TrainingError: An earlier attempt recorded other prompts or gold answers.
+            InputError: An earlier attempt recorded other prompts or gold answers.
         """
         ...
 
