@@ -45,11 +45,11 @@ def _use_pageable_memory(module: Any) -> None:
     """Keep the reference model out of pinned memory, in which verl puts it for copies to a GPU."""
     build = module.FSDPEngineWithLMHead._build_fsdp_module
 
-    def build_fsdp_module(engine: Any, model: Any) -> Any:
+    def build_fsdp_module(engine: Any, module: Any) -> Any:
         config = engine.engine_config
         engine.engine_config = replace(config, forward_only=False)
         try:
-            return build(engine, model)
+            return build(engine, module)
         finally:
             engine.engine_config = config
 
