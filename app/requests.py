@@ -47,6 +47,7 @@ from jobs.preflight.model_look import FirstLook
 from jobs.preflight.resolution import Preflight, RunRefusedError
 from jobs.queries import calls, openapi
 from jobs.queries.table import QUERIES
+from jobs.recording import rollout_reader
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs import directory, lookup, state
 from jobs.runs.control import RESUMABLE
@@ -232,7 +233,12 @@ def _token_data(
     """
     try:
         run = RunDirectory.open(root, run_id)
-        data = trajectory_file.read_token_data(directory.inside(run.path, file), trajectory_id, replayed_in)
+        name, _, place = file.partition("@")  # the byte of a line, where a loop recorded it
+        path = directory.inside(run.path, name)
+        if place:
+            data = rollout_reader.read_tokens(path, place)
+        else:
+            data = trajectory_file.read_token_data(path, trajectory_id, replayed_in)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
     ids = data["token_ids"]

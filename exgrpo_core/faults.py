@@ -26,6 +26,8 @@ class FaultKind(StrEnum):
     """The log of the replay buffer lacks steps of the attempt `position[0]`, of which `position[1]` is the last."""
     LOST_EXPERIENCE = "lost_experience"
     """Steps that a resume cannot keep, as the replay buffer's sentence in `details` says."""
+    NOT_RECORDED = "not_recorded"
+    """`position[0]` lines that its writer could not write; `details` says why."""
     NOT_SHOWN = "not_shown"
     """No damage: the program or the database could not show the run; `details` says why. `file` is empty."""
 
@@ -59,6 +61,7 @@ _SENTENCES = {
     FaultKind.NO_END: "is missing; the last event says {details}",
     FaultKind.LOST_STEPS: "its log lacks steps of attempt {0}, of which {1} is the last",
     FaultKind.LOST_EXPERIENCE: "{details}",
+    FaultKind.NOT_RECORDED: "{0} lines could not be written when they were recorded ({details})",
     FaultKind.NOT_SHOWN: (
         "Not all of the run could be read into the database ({details}). Its files are kept, and the supervisor tries "
         "again when it starts; `exgrpo db rebuild` builds the database again; if that does not help, report a bug"

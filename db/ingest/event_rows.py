@@ -58,7 +58,7 @@ def _facts(row: Mapping[str, Any] | RowMapping, buckets: Mapping[int, int]) -> t
     return (
         row["trajectory_id"],
         row["question_index"],
-        row["num_tokens"],
+        NONE if row["num_tokens"] is None else row["num_tokens"],
         np.nan if entropy is None else entropy,
         buckets.get(row["trajectory_id"], NONE),
         _CODES.get(row["verdict"], NONE),
@@ -164,7 +164,8 @@ class RowCollector:
             self._add_block(event, messages)
         rates = _group_rates(event["trajectories"])
         for trajectory, of_one in zip(event["trajectories"], messages, strict=True):
-            row = {"correctness_rate": rates[trajectory["group_position"]], "file": event["file"]}
+            file = trajectory.get("file", event["file"])
+            row = {"correctness_rate": rates[trajectory["group_position"]], "file": file}
             self._add_trajectory(trajectory, of_one, row)
         for replay in _with_positions_of_their_own(event["replays"], event["trajectories"]):
             self._add_replay(replay, event["file"])
@@ -175,7 +176,7 @@ class RowCollector:
         replayed_ids = (replay["trajectory_id"] for replay in event["replays"] if not replay["is_external"])
         row = {"facts": pack_facts(event["trajectories"], buckets), "replayed": pack_ids(replayed_ids)}
         row |= conversations.block_columns(event["trajectories"], messages)
-        self._put(models.trajectory_blocks, self._step_key | row)
+        self._put(models.trajectory_blocks, self._step_key | row | {"part": event.get("part", 0)})
 
     def _add_buffer(self, event: Mapping[str, Any]) -> None:
         for bucket, num_questions, probability, num_drawn, overflow in event["buckets"]:
@@ -224,7 +225,7 @@ class RowCollector:
         )  # fmt: skip
         key = trajectory_key(self._run_key, self._step_key["attempt"], trajectory["trajectory_id"])
         row |= {name: trajectory[name] for name in names} | {"trajectory_key": key}
-        row |= {name: trajectory.get(name) for name in ("code_rules", "has_python_block", "extra")}
+        row |= {name: trajectory.get(name) for name in ("code_rules", "has_python_block", "extra", "recorded_id")}
         row |= conversations.count_columns(messages)
         self._put(models.trajectories, self._step_key | row)
         text = {

@@ -34,6 +34,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, literal, select, update
 
 from db.connections.session import Database
+from db.ingest import recorded
 from db.ingest.event_rows import RowCollector
 from db.ingest.run_summary import add_faults, record_settings, refresh_summary
 from db.ingest.upsert import insert_new
@@ -165,7 +166,8 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
         supersession = Supersession(connection, run_key)
         supersession.note(new)
         collector = RowCollector(run_key, supersession.is_superseded)
-        for event in new:
+        gathered = recorded.gather(connection, run_key, new)
+        for event in gathered:
             try:
                 collector.add(event)
             except (KeyError, TypeError, ValueError) as error:
@@ -173,6 +175,7 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
                 raise IngestError(f"{name}: cannot be ingested ({type(error).__name__}: {error}).") from error
         for table, rows in collector.rows.items():
             insert_new(connection, table, rows)
+        recorded.complete(connection, run_key, gathered, new)
         _record_statuses(connection, run_key, new)
         record_settings(connection, run_key, new)
         refresh_summary(connection, run_key)
@@ -329,7 +332,7 @@ def _resumptions(events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     """Return for each attempt after the first the step from which it resumed."""
     resumed_from: dict[int, int] = {}
     for event in events:
-        if event["attempt"] == 1 or event["kind"] not in {"step", "evaluation"}:
+        if event["attempt"] == 1 or event["kind"] not in {"step", "evaluation", *recorded.KINDS_WITH_STEP}:
             continue
         if event["kind"] == "evaluation" and event["step"] > 0:
             continue

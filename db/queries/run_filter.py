@@ -16,6 +16,7 @@ from db.rows.spec_fields import (
     ADOPTED_TAG,
     ADOPTED_TOKEN_DATA,
     DEFAULT_EXPERIENCE_RATIO,
+    RECORDED_KIND,
     UNKNOWN,
     experience_ratio,
     is_adopted,
@@ -65,7 +66,8 @@ def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     if where.statuses:
         wanted.append(runs.c.status.in_(where.statuses))
     if where.kinds:
-        wanted.append(func.coalesce(runs.c.spec["kind"].as_string(), "train").in_(where.kinds))
+        kinds = (*where.kinds, RECORDED_KIND) if "train" in where.kinds else where.kinds
+        wanted.append(func.coalesce(runs.c.spec["kind"].as_string(), "train").in_(kinds))
     if where.is_archived is not None:
         wanted.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
     if where.ended_after is not None:
@@ -129,10 +131,10 @@ def _is_text(text: ColumnElement[str], wanted: str) -> ColumnElement[bool]:
 def method_name(spec: Mapping[str, Any]) -> str:
     """Return the short name of a specification's algorithm, or the name of another job."""
     kind = str(spec.get("kind", "train"))
+    if is_adopted(spec) or (kind == "train" and is_unreadable(spec)):
+        return UNKNOWN
     if kind != "train":
         return JOB_NAMES.get(kind, kind)
-    if is_adopted(spec) or is_unreadable(spec):
-        return UNKNOWN
     algorithm = spec.get("algorithm", {})
     names = {
         "SFT": spec.get("sft") is not None,
@@ -152,8 +154,8 @@ def method_expression() -> ColumnElement[str]:
     ratio = func.coalesce(algorithm["experience_ratio"].as_float(), DEFAULT_EXPERIENCE_RATIO)
     return case(
         *((kind == job, literal(name)) for job, name in JOB_NAMES.items()),
-        (kind != "train", kind),
         (_is_adopted_expression(), literal(UNKNOWN)),
+        (kind != "train", kind),
         (spec["is_unreadable"].as_string().is_not(None), literal(UNKNOWN)),
         (spec["sft"].as_string().is_not(None), literal("SFT")),
         (algorithm["mask_range"].as_string().is_not(None), literal("masked GRPO")),
@@ -166,11 +168,12 @@ def method_expression() -> ColumnElement[str]:
 
 def _is_adopted_expression() -> ColumnElement[bool]:
     spec = models.runs.c.spec
-    return and_(
+    is_of_dumps = and_(
         spec["engine"].as_string() == ADOPTED_ENGINE,
         func.coalesce(spec["tags"].as_string(), "").contains(f'"{ADOPTED_TAG}"'),
         spec["recording"]["token_data"].as_string() == ADOPTED_TOKEN_DATA,
     )
+    return or_(func.coalesce(spec["kind"].as_string(), "train") == RECORDED_KIND, is_of_dumps)
 
 
 class RunSortKey(StrEnum):

@@ -13,7 +13,7 @@ from db.ingest.events import ENDED_STATUSES
 from db.ingest.run_summary import is_shown
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, method_name, sort_columns
 from db.rows.runs import AttemptRow, CheckpointRow, RunRow
-from db.rows.spec_fields import is_adopted, is_unreadable
+from db.rows.spec_fields import RECORDED_KIND, is_adopted, is_unreadable
 from db.tables import models
 from db.tables.shared_reads import require_run_key
 from exgrpo_core.faults import FaultKind, describe_fault, fault_of
@@ -181,7 +181,7 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         health=_health(row),
         tags=tags,
         parent_run_id=row["parent_run_id"],
-        kind=spec.get("kind", "train"),
+        kind=_job_kind(spec),
         is_archived=row["is_archived"],
         is_synthetic=spec.get("is_synthetic", False),
         is_adopted=is_of_dumps,
@@ -191,12 +191,18 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
     )
 
 
+def _job_kind(spec: Mapping[str, Any]) -> str:
+    """Return the kind of a job as pages show it: a recorded run is one of training."""
+    kind = str(spec.get("kind", "train"))
+    return "train" if kind == RECORDED_KIND else kind
+
+
 def _health(row: RowMapping) -> tuple[str, ...]:
     kinds = {record["kind"] for record in row["summary"].get("faults", ())}
     of_files = {"not_shown" if kind == FaultKind.NOT_SHOWN else "damaged" for kind in kinds}
     badges = (*row["summary"].get("health", ()), *sorted(of_files))
     last = row["last_event_at"]
-    is_training = row["spec"].get("kind", "train") == "train"
+    is_training = _job_kind(row["spec"]) == "train"
     if not is_training or row["status"] != "running" or last is None:
         return badges
     limit_seconds = max(STALLED_AFTER.total_seconds(), STALLED_STEPS * (row["summary"].get("seconds_per_step") or 0.0))

@@ -63,7 +63,7 @@ class TrajectoryColumns:
             if low is not None:
                 fits &= self.columns[name] >= low
             if high is not None:
-                fits &= self.columns[name] <= high
+                fits &= (self.columns[name] <= high) & (self.columns[name] != NONE)
         return fits
 
     def holding(self, keys: Keys) -> Mask:
@@ -174,8 +174,9 @@ def _put(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -
 
 
 def _version(connection: Connection, run_key: int) -> _Version:
-    """Return counts that change with a run's columns: blocks are added and superseded, never changed or removed."""
+    """Return counts that change with a run's columns: blocks are added, superseded and changed, never removed."""
     blocks = models.trajectory_blocks
-    num_superseded = func.coalesce(func.sum(cast(blocks.c.is_superseded, Integer)), 0)
-    row = connection.execute(select(func.count(), num_superseded).where(blocks.c.run_key == run_key)).one()
+    changes = cast(blocks.c.is_superseded, Integer) + blocks.c.num_changes
+    num_changes = func.coalesce(func.sum(changes), 0)
+    row = connection.execute(select(func.count(), num_changes).where(blocks.c.run_key == run_key)).one()
     return int(row[0]), int(row[1])

@@ -9,6 +9,8 @@ from exgrpo_core.config import ExGRPOConfig, RewardKind
 UNREADABLE_KIND = "unreadable"
 """The kind of a job that recorded nothing that says its kind."""
 _MARK = "is_unreadable"
+RECORDED_KIND = "recorded"
+"""The kind of a run that a loop of the user's recorded, or that was imported: its algorithm is unknown."""
 UNREADABLE_SPEC: Mapping[str, Any] = {"kind": UNREADABLE_KIND, _MARK: True}
 ADOPTED_TAG = "adopted"
 ADOPTED_ENGINE = "verl"
@@ -26,8 +28,8 @@ def is_unreadable(spec: Mapping[str, Any]) -> bool:
 
 
 def is_adopted(spec: Mapping[str, Any]) -> bool:
-    """Whether a specification was written by `exgrpo import --rollouts`, so that its algorithm is a placeholder."""
-    return (
+    """Whether a specification was that of a recorded or imported run, so that its algorithm is unknown."""
+    return spec.get("kind") == RECORDED_KIND or (
         spec.get("engine") == ADOPTED_ENGINE
         and ADOPTED_TAG in spec.get("tags", ())
         and spec.get("recording", {}).get("token_data") == ADOPTED_TOKEN_DATA

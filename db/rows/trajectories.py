@@ -60,7 +60,7 @@ class SnippetRow:
     is_valid: bool | None
     has_code: bool | None
     is_truncated: bool | None
-    num_tokens: int
+    num_tokens: int | None
     mean_entropy: float
     num_replays: int
     num_turns: int | None

@@ -105,9 +105,9 @@ steps = Table(
     Column("is_replay_open", Boolean, nullable=False),
     Column("is_finite", Boolean, nullable=False),
     Column("notices", JsonDocument, nullable=False),
+    Column("sums", OptionalDocument),  # of a recorded step: `db.ingest.step_sums`
     _is_superseded(),
 )
-
 metrics = Table(
     "metrics",
     metadata,
@@ -149,7 +149,7 @@ trajectories = Table(
     Column("is_valid", Boolean),
     Column("has_code", Boolean),
     Column("is_truncated", Boolean),
-    Column("num_tokens", Integer, nullable=False),
+    Column("num_tokens", Integer),
     Column("mean_entropy", Number),
     Column("mean_log_prob", Number),
     Column("advantage", Number),
@@ -159,6 +159,7 @@ trajectories = Table(
     Column("file", Text, nullable=False),
     *(Column(name, Integer) for name in ("num_turns", "num_tool_calls", "num_tool_errors")),
     *(Column(name, OptionalDocument) for name in ("tokens_by_role", "extra")),
+    Column("recorded_id", Text),
     _is_superseded(),
     Index("trajectories_by_id", "run_key", "trajectory_id"),
     Index("trajectories_by_step", "run_key", "step", "trajectory_id"),
@@ -166,7 +167,7 @@ trajectories = Table(
 )
 """`correctness_rate` is that of the group's fresh rollouts; `code_rules` has a bit for each rule, the first for R1.
 
-Turns, tool calls and tokens by role are NULL where it is no conversation; `extra` is what else was recorded, by name.
+Turns, calls and tokens by role are of conversations; `extra` is what else was recorded; annotations say `recorded_id`.
 """
 
 
@@ -176,13 +177,15 @@ trajectory_blocks = Table(
     _run_key(),
     _key("step"),
     _key("attempt"),
+    Column("part", Integer, primary_key=True, autoincrement=False, server_default="0"),
+    Column("num_changes", Integer, nullable=False, server_default="0"),
     _is_superseded(),
     Column("replayed", LargeBinary, nullable=False),
     Column("facts", LargeBinary, nullable=False),
     Column("conversations", LargeBinary),
     Column("tools", OptionalDocument),
 )
-"""The facts that lists filter by, one packed row per step; see `db.ingest.event_rows` and `db.ingest.conversations`."""
+"""The facts that lists filter by, one packed row per part of a step; see `db.ingest.event_rows`, `conversations`."""
 
 replays = Table(
     "replays",

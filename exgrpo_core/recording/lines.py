@@ -61,7 +61,7 @@ def parse_trajectory(line: Mapping[str, Any]) -> RecordedTrajectory:
         raise ValueError("messages: expected a list of messages, each with role and text") from None
     values = {name: _checked(name, line[name]) for name in _OPTIONAL if line.get(name) is not None}
     values |= {name: token_values(line, name) for name in _TOKEN_VALUES}
-    extra = line.get("extra") or {}
+    extra = line.get("extra", {})
     if not isinstance(extra, dict):
         raise ValueError("extra: expected a mapping")
     return RecordedTrajectory(messages, **values, extra=extra)
@@ -79,6 +79,8 @@ def token_values(line: Mapping[str, Any], name: str) -> npt.NDArray[Any] | None:
     try:
         if isinstance(values, str):
             return np.frombuffer(base64.b64decode(values, validate=True), dtype=_TOKEN_VALUES[name])
+        if not isinstance(values, list):
+            raise TypeError
         return np.array([float(value) for value in values]).astype(_TOKEN_VALUES[name])
     except (TypeError, ValueError, OverflowError, binascii.Error):
         raise ValueError(f"{name}: expected numbers, or their bytes in base64") from None

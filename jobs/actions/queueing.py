@@ -47,8 +47,10 @@ def queue_job(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = Non
         job = _new_evaluation(runs_root, spec)
     elif isinstance(spec, JudgeSpec):
         job = NewJob(_name_judge(runs_root, _checked_judge(runs_root, spec)))
-    else:
+    elif isinstance(spec, TrainSpec):
         job = _new_training_run(runs_root, spec, parent_run_id)
+    else:
+        raise CommandError(f"kind: expected train, eval or judge, got {spec.kind}, which no worker can run.")
     return write_job(runs_root, job)
 
 

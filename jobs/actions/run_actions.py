@@ -16,7 +16,7 @@ from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory, inside
 from jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
 from jobs.runs.lookup import CommandError, open_run, run_names
-from jobs.runs.state import read_state
+from jobs.runs.state import RunState, is_recorded, read_state
 from jobs.specs.any_job import JobSpec
 from jobs.specs.judging import JudgeSpec
 from jobs.specs.train import SpecError, TrainSpec, clean_name
@@ -62,6 +62,7 @@ def stop(runs_root: Path, run_id: str) -> None:
     """
     run = open_run(runs_root, run_id)
     state = read_state(run)
+    _refuse_recorded(run, state)
     if not state.is_ended:
         run.request_stop()
     elif state.status is not RunStatus.STOPPED or not run.keep_stopped():
@@ -80,6 +81,7 @@ def resume(runs_root: Path, run_id: str) -> str:
     """
     run = open_run(runs_root, run_id)
     state = read_state(run)
+    _refuse_recorded(run, state)
     if state.status not in RESUMABLE:
         allowed = ", ".join(sorted(RESUMABLE))
         raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.")
@@ -87,6 +89,11 @@ def resume(runs_root: Path, run_id: str) -> str:
     sentence = f"{describe_resume(run)} {describe_fault(damage) if damage else ''}".strip()
     request_resume(run, state.attempt + 1)
     return sentence
+
+
+def _refuse_recorded(run: RunDirectory, state: RunState) -> None:
+    if state.attempt and is_recorded(run.attempt_path(state.attempt)):
+        raise CommandError(f"{run.run_id} is recorded by another program; end or start that program instead.")
 
 
 def read_job_spec(runs_root: Path, run_id: str) -> JobSpec:

@@ -15,6 +15,7 @@ from exgrpo_core.run_files.event_codec import is_event, list_segments, segment_p
 from exgrpo_core.run_files.event_lines import decode_line
 from exgrpo_core.run_files.trajectory_file import read_questions, read_trajectories, rows_of_step
 from jobs.grading.code_rules import mark_code
+from jobs.recording.rollout_reader import Recording, list_recordings
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
 MAX_STEPS = 16
@@ -24,7 +25,7 @@ MAX_BYTES = 4 << 20
 MAX_LINE_BYTES = 256 << 20
 """A longer line, which no step needs, counts as damaged."""
 _Position = tuple[int, int, int]
-"""(segment, byte offset, number of the last event) inside one attempt."""
+"""(segment, byte offset, number of the last event) inside one attempt or, of a recording, (0, offset, line)."""
 _Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -56,7 +57,11 @@ class EventReader:
         positions = _parse_position(after)
         reading = _Reading(self._run, max_steps)
         for attempt in self._run.attempts():
-            positions[attempt] = reading.read_attempt(attempt, positions.get(attempt, (1, 0, 0)))
+            name = str(attempt)
+            positions[name] = reading.read_attempt(attempt, positions.get(name, (1, 0, 0)))
+            for recording in list_recordings(self._run.attempt_path(attempt)):
+                name = f"{attempt}/{recording.path.name}"
+                positions[name] = reading.read_recording(attempt, recording, positions.get(name, (0, 0, 0)))
             if reading.is_full:
                 break
         return EventBatch(reading.events, _dump_position(positions), reading.is_full, reading.faults)
@@ -110,23 +115,55 @@ class _Reading:
 
     def _read_segment(self, attempt: int, segment: int, offset: int) -> int:
         path = segment_path(self._run.attempt_path(attempt), segment)
+        for begin, line in self._lines(path, offset):
+            offset = begin + len(line)
+            event = decode_line(line[:-1])
+            if event is None or not is_event(event):
+                self._report(FaultKind.DAMAGED_LINE, path, begin)
+                self._last += 1
+                continue
+            self._last = max(self._last, event["seq"])
+            self._add(event)
+        return offset
+
+    def read_recording(self, attempt: int, recording: Recording, position: _Position) -> _Position:
+        """Read the new lines of a recording; the last number of its position is that of the next line."""
+        segment, offset, number = position
+        name = recording.path.relative_to(self._run.path).as_posix()
+        first = len(self.events)
+        for begin, line in self._lines(recording.path, offset):
+            offset = begin + len(line)
+            content = decode_line(line[:-1])
+            try:
+                event = recording.event(content or {}, number, attempt, f"{name}@{begin}")
+                self._add_recorded(event, recording.path)
+            except (AttributeError, KeyError, TypeError, ValueError):
+                if line.strip():
+                    self._report(FaultKind.DAMAGED_LINE, recording.path, begin)
+            number += 1
+        mark_code(event["trajectory"] for event in self.events[first:] if event["kind"] == "rollout")
+        return segment, offset, number
+
+    def _add_recorded(self, event: dict[str, Any], path: Path) -> None:
+        if event["kind"] == "lost":
+            fault = Fault(FaultKind.NOT_RECORDED, self._name(path), (event["num_lines"],), event["reason"])
+            self.faults.append(fault)
+        else:
+            self.events.append(event)
+
+    def _lines(self, path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the whole lines of a file from a byte on, until this reading is full, each with where it begins."""
         with open_plain(path) as file:
             file.seek(offset)
-            while line := file.readline(MAX_LINE_BYTES):
+            while not self.is_full and (line := file.readline(MAX_LINE_BYTES)):
                 if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
                     break
-                begin, offset = offset, offset + len(line)
                 self._num_bytes += len(line)
-                event = decode_line(line[:-1])
-                if event is None or not is_event(event):
-                    self._report(FaultKind.DAMAGED_LINE, path, begin)
-                    self._last += 1
-                    continue
-                self._last = max(self._last, event["seq"])
-                self._add(event)
-                if self.is_full:
-                    break
-        return offset
+                yield offset, line
+                offset += len(line)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._run.path).as_posix()
 
     def _add(self, event: dict[str, Any]) -> None:
         self.events.append(event)
@@ -174,22 +211,20 @@ class _Reading:
         return self._checked is None
 
     def _report(self, kind: FaultKind, path: Path, *position: int, details: str = "") -> None:
-        fault = Fault(kind, str(path.relative_to(self._run.path)), position, details)
+        fault = Fault(kind, self._name(path), position, details)
         if fault not in self.faults:
             self.faults.append(fault)
 
 
 def last_number(position: str, attempt: int) -> int:
     """Return the number of the attempt's last event before a position."""
-    return _parse_position(position).get(attempt, (1, 0, 0))[2]
+    return _parse_position(position).get(str(attempt), (1, 0, 0))[2]
 
 
-def _parse_position(position: str | None) -> dict[int, _Position]:
+def _parse_position(position: str | None) -> dict[str, _Position]:
     content = json.loads(position) if position else {}
-    return {
-        int(attempt): (int(segment), int(offset), int(last)) for attempt, (segment, offset, last) in content.items()
-    }
+    return {name: (int(segment), int(offset), int(last)) for name, (segment, offset, last) in content.items()}
 
 
-def _dump_position(positions: Mapping[int, _Position]) -> str:
-    return json.dumps({str(attempt): list(item) for attempt, item in sorted(positions.items())})
+def _dump_position(positions: Mapping[str, _Position]) -> str:
+    return json.dumps({name: list(item) for name, item in sorted(positions.items())})

@@ -14,6 +14,9 @@ from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json,
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import InputError
 from exgrpo_core.faults import Fault, FaultKind
+from exgrpo_core.recording.lines import FILE_PREFIX
+from exgrpo_core.recording.run import NOT_FINISHED
+from exgrpo_core.recording.run_attempt import this_boot
 from jobs.runs.attempts import LOCK_FILE, Heartbeat, read_heartbeat, read_outcome
 from jobs.runs.control import ENDED, RunStatus
 from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER, RunDirectory, RunDirectoryError
@@ -72,6 +75,8 @@ def has_recent_contact(contact: RayContact, heartbeat: Heartbeat | None) -> bool
 
 NEVER_QUEUED = "It was never queued; resume it to start it."
 STOPPED_IN_QUEUE = "Stopped before it started."
+GROWTH_SECONDS = 900.0
+"""A recorded run of another machine counts as running for this long after its last line."""
 STARTUP_SECONDS = 30.0
 """A started worker takes its lock within this time, even on a busy machine."""
 
@@ -114,11 +119,37 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
     outcome = read_outcome(path)
     if outcome is not None:
         return RunState(outcome.status, outcome.reason, attempt, heartbeat, outcome.at)
+    if is_recorded(path):
+        return _recorded_state(path, attempt)
     if not has_process(path, heartbeat):
         return RunState(*end_without_outcome(has_started=heartbeat is not None), attempt, heartbeat)
     if run.stop_requested():
         return RunState(RunStatus.STOPPING, "", attempt, heartbeat)
     return RunState(heartbeat.status if heartbeat else RunStatus.STARTING, "", attempt, heartbeat)
+
+
+def is_recorded(attempt_path: Path) -> bool:
+    """Whether a loop of the user's records the attempt, so that nobody here starts, stops or ends it."""
+    return any(attempt_path.glob(f"{FILE_PREFIX}*.jsonl"))
+
+
+def _recorded_state(path: Path, attempt: int) -> RunState:
+    """Return the state of a recorded attempt without an outcome: alive while it is locked or, elsewhere, grows."""
+    lock = path / LOCK_FILE
+    newest = max(file.stat().st_mtime for file in path.glob(f"{FILE_PREFIX}*.jsonl"))
+    is_alive = is_locked(lock)
+    if not is_alive and _boot_of(lock) != this_boot():
+        is_alive = abs(time.time() - newest) < GROWTH_SECONDS
+    if is_alive:
+        return RunState(RunStatus.RUNNING, "", attempt, None)
+    return RunState(RunStatus.STOPPED, NOT_FINISHED, attempt, None, datetime.fromtimestamp(newest, UTC))
+
+
+def _boot_of(lock: Path) -> str:
+    try:
+        return read_plain(lock).decode("ascii", "replace")
+    except (OSError, UnreadableFileError):
+        return ""
 
 
 def end_without_outcome(*, has_started: bool, exit_code: int | None = None) -> tuple[RunStatus, str]:

@@ -13,18 +13,22 @@ from jobs.specs.base import map_files
 from jobs.specs.evaluation import EvalSpec, parse_eval_spec
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
 from jobs.specs.mistakes import wrong_types
+from jobs.specs.recorded import RecordedSpec, parse_recorded_spec
 from jobs.specs.train import SpecError, TrainSpec, parse_spec
 
-JobSpec = TrainSpec | EvalSpec | JudgeSpec
+JobSpec = TrainSpec | EvalSpec | JudgeSpec | RecordedSpec
 """A specification of any kind; all have `kind`, `name` and `tags`."""
 
 _PARSERS: dict[str, Callable[[object, str], JobSpec]] = {
     "train": parse_spec,
     "eval": parse_eval_spec,
     "judge": parse_judge_spec,
+    "recorded": parse_recorded_spec,
 }
 
-_MODELS: dict[str, type[JobSpec]] = {"train": TrainSpec, "eval": EvalSpec, "judge": JudgeSpec}
+_MODELS: dict[str, type[JobSpec]] = {
+    "train": TrainSpec, "eval": EvalSpec, "judge": JudgeSpec, "recorded": RecordedSpec
+}  # fmt: skip
 
 
 def parse_any_spec(content: object, origin: str) -> JobSpec:
@@ -98,7 +102,7 @@ def loop_name(spec: JobSpec) -> str:
 
 def local_gpus(spec: JobSpec) -> int:
     """Return how many GPUs of this machine a job uses, if the machine has some."""
-    if isinstance(spec, JudgeSpec) or spec.model.device == "cpu":
+    if isinstance(spec, JudgeSpec | RecordedSpec) or spec.model.device == "cpu":
         return 0
     if isinstance(spec, EvalSpec):
         return 0 if spec.server is not None else spec.num_gpus

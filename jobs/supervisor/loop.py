@@ -22,7 +22,7 @@ from jobs.runs.directory import (
     is_run_folder,
 )
 from jobs.runs.journal import Journal, acting_as, add_request, request_resume, waited_for
-from jobs.runs.state import RunState, read_contact, read_state
+from jobs.runs.state import RunState, is_recorded, read_contact, read_state
 from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.supervisor.indexing import DatabaseIndex
@@ -88,6 +88,7 @@ class Supervisor:
         self._is_gpu_awaited = False
         self._last_errors: dict[str, str] = {}
         self._unrecorded: set[str] = set()
+        self._recorded: set[str] = set()
         self._is_ending = False
 
     @property
@@ -115,7 +116,7 @@ class Supervisor:
         for run_id in [*self._watches]:
             self._guarded(run_id, self._watch)
             changed.add(run_id)
-        changed |= self._start_waiting()
+        changed |= self._recorded | self._start_waiting()
         self._unrecorded = set()
         for run_id in changed:
             if error := self._guarded(run_id, self._record_state):
@@ -170,6 +171,7 @@ class Supervisor:
         """Add new run folders, and drop removed ones."""
         for run_id in self._runs.keys() - names:
             del self._runs[run_id]
+            self._recorded.discard(run_id)
             self._states.pop(run_id, None)
             if watch := self._watches.pop(run_id, None):
                 watch.close()
@@ -181,7 +183,9 @@ class Supervisor:
 
     def _adopt(self, run: RunDirectory) -> None:
         attempt = run.newest_attempt()
-        if attempt:
+        if attempt and is_recorded(run.attempt_path(attempt)):
+            self._recorded.add(run.run_id)
+        elif attempt:
             policy = self._settings.stop_policy
             self._watches[run.run_id] = watch_to_adopt(run, attempt, policy, self._launcher)
 

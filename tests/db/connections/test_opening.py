@@ -196,10 +196,12 @@ def test_upgraded_database_of_a_release_holds_what_is_built_again_from_its_files
 BEFORE_CONVERSATIONS = (
     "ALTER TABLE trajectory_texts DROP COLUMN search, DROP COLUMN role_words, DROP COLUMN messages",
     "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS (to_tsvector('simple', text)) STORED",
-    "ALTER TABLE trajectory_blocks DROP COLUMN conversations, DROP COLUMN tools",
+    "ALTER TABLE trajectory_blocks DROP CONSTRAINT trajectory_blocks_pkey, DROP COLUMN conversations,"
+    " DROP COLUMN tools, DROP COLUMN part, DROP COLUMN num_changes, ADD PRIMARY KEY (run_key, step, attempt)",
+    "ALTER TABLE steps DROP COLUMN sums",
     "ALTER TABLE trajectories DROP COLUMN num_turns, DROP COLUMN num_tool_calls, DROP COLUMN num_tool_errors,"
     " DROP COLUMN tokens_by_role, DROP COLUMN extra, ALTER COLUMN reward SET NOT NULL,"
-    " ALTER COLUMN is_truncated SET NOT NULL",
+    " ALTER COLUMN is_truncated SET NOT NULL, ALTER COLUMN num_tokens SET NOT NULL, DROP COLUMN recorded_id",
     "UPDATE alembic_version SET version_num = '0001'",
 )
 

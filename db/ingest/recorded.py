@@ -1,0 +1,189 @@
+"""Rollouts that a loop recorded a line each, as the steps and questions that tables hold.
+
+A step may come in several parts. Its mean reward, length and entropy are metrics too, brought up to date with each
+part, unless the loop records a metric of that name itself.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, func, select, update
+
+from db.ingest.event_rows import FACTS, pack_facts
+from db.ingest.step_sums import FOLLOWING, StepSums
+from db.ingest.upsert import insert_new
+from db.tables import models
+from db.tables.column_types import storable_text
+
+Event = Mapping[str, Any]
+KINDS_WITH_STEP = frozenset({"rollout", "recorded_metrics"})
+_MAX_ASKED = 10_000
+_FACTS: Mapping[str, type | tuple[type, ...]] = {
+    "reward": (int, float), "verdict": str, "is_valid": bool, "advantage": (int, float)
+}  # fmt: skip
+"""What an annotation may change; other facts in it are columns."""
+
+
+def gather(connection: Connection, run_key: int, events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Return the events with those of recorded lines as one event a step, and one of their new questions."""
+    others = [dict(event) for event in events if event["kind"] not in {*KINDS_WITH_STEP, "annotation"}]
+    rollouts = [dict(event) for event in events if event["kind"] == "rollout"]
+    new_questions = _number_questions(connection, run_key, rollouts)
+    steps: dict[tuple[int, int], dict[str, Any]] = {}
+    for event in events:
+        if event["kind"] not in KINDS_WITH_STEP:
+            continue
+        step = steps.setdefault((event["attempt"], event["step"]), _empty_step(event))
+        if event["kind"] == "rollout":
+            step["trajectories"].append(event["trajectory"])
+        else:
+            step["metrics"] |= event["metrics"]
+    for step in steps.values():
+        _set_groups(step["trajectories"])
+    questions = {"kind": "questions", "question_set": "training", "questions": new_questions}
+    of_questions = [rollouts[0] | questions] if new_questions else []
+    return [*others, *of_questions, *steps.values()]
+
+
+def _empty_step(event: Event) -> dict[str, Any]:
+    lists: dict[str, Any] = {name: [] for name in ("buckets", "buffer_events", "selections", "trajectories", "replays")}
+    fields = {name: event[name] for name in ("attempt", "step", "at", "seq")}
+    constants = {"kind": "step", "is_replay_open": False, "metrics": {}, "notices": [], "file": ""}
+    return lists | fields | constants | {"part": event["seq"]}
+
+
+def _number_questions(connection: Connection, run_key: int, rollouts: Iterable[Event]) -> list[dict[str, Any]]:
+    """Give each trajectory the number of its question in the run, and return the new questions."""
+    rows = [event["trajectory"] for event in rollouts]
+    table = models.questions
+    wanted = list(dict.fromkeys(row["question_id"] for row in rows))
+    is_training = and_(table.c.run_key == run_key, table.c.question_set == "training")
+    known: dict[str, int] = {}
+    for first in range(0, len(wanted), _MAX_ASKED):
+        query = select(table.c.question_id, table.c.question_index).where(
+            is_training, table.c.question_id.in_(wanted[first : first + _MAX_ASKED])
+        )
+        known |= {row.question_id: row.question_index for row in connection.execute(query)}
+    last = connection.scalar(select(func.max(table.c.question_index)).where(is_training))
+    numbers = itertools.count(0 if last is None else last + 1)
+    new = []
+    for row in rows:
+        if row["question_id"] not in known:
+            known[row["question_id"]] = next(numbers)
+            fields = {name: row[name] for name in ("question_id", "prompt_text", "answer")}
+            new.append(fields | {"question_index": known[row["question_id"]], "details": {}})
+        row["question_index"] = known[row["question_id"]]
+    return new
+
+
+def _set_groups(rows: Iterable[dict[str, Any]]) -> None:
+    """Set each trajectory's group: a number of its question, or of the name that the loop gives the group.
+
+    Of a step that comes in parts nobody knows the places in a group; the number of a trajectory has the same order.
+    """
+    for row in rows:
+        group = row["group"]
+        is_named = group is not None and group != row["question_id"]
+        position = crc32(group.encode(errors="surrogatepass")) >> 1 if is_named else row["question_index"]
+        row |= {"group_position": position, "group_slot": row["trajectory_id"]}
+
+
+def complete(connection: Connection, run_key: int, steps: Iterable[Event], events: Sequence[Event]) -> None:
+    """After the rows of `gather` are inserted, set what follows from all of a step, and fold annotations in."""
+    for step in steps:
+        if "part" in step:
+            _complete_step(connection, run_key, step)
+    changed = {
+        (event["attempt"], event["step"])
+        for event in events
+        if event["kind"] == "annotation" and _annotate(connection, run_key, event)
+    }
+    for attempt, step in sorted(changed):
+        _sum_again(connection, run_key, attempt, step)
+
+
+def _complete_step(connection: Connection, run_key: int, step: Event) -> None:
+    is_step = _is_step(models.steps, run_key, step["attempt"], step["step"])
+    before = connection.execute(select(models.steps.c.sums, models.steps.c.is_finite).where(is_step)).one()
+    sums = StepSums.of_record(before.sums)
+    if sums.num_rows and step["trajectories"]:
+        _rate_groups(connection, run_key, step)
+    sums.add(step["trajectories"], step["metrics"])
+    is_finite = before.is_finite and all(map(math.isfinite, step["metrics"].values()))
+    connection.execute(update(models.steps).where(is_step).values(sums=asdict(sums), is_finite=is_finite))
+    _put_metrics(connection, run_key, step["attempt"], step["step"], sums, step["metrics"])
+
+
+def _put_metrics(
+    connection: Connection, run_key: int, attempt: int, step: int, sums: StepSums, logged: Mapping[str, float]
+) -> None:
+    """Replace what follows from a step's trajectories, and metrics of which a later value came."""
+    table, steps = models.metrics, models.steps
+    is_step = _is_step(table, run_key, attempt, step)
+    names = {storable_text(name): value for name, value in (sums.metrics() | dict(logged)).items()}
+    replaced = [*(FOLLOWING - {*sums.logged}), *names]
+    connection.execute(delete(table).where(is_step, table.c.name.in_(replaced)))
+    is_superseded = connection.scalar(select(steps.c.is_superseded).where(_is_step(steps, run_key, attempt, step)))
+    key = {"run_key": run_key, "attempt": attempt, "step": step, "is_superseded": bool(is_superseded)}
+    insert_new(connection, table, [key | {"name": name, "value": value} for name, value in names.items()])
+
+
+def _rate_groups(connection: Connection, run_key: int, step: Event) -> None:
+    """Compute the share of correct ones again, of groups of which a part came before."""
+    table = models.trajectories
+    other = table.alias()
+    in_group = (
+        other.c[name] == table.c[name] for name in ("run_key", "question_index", "step", "attempt", "group_position")
+    )
+    rate = select(func.avg(case((other.c.reward >= 1.0, 1.0), (other.c.reward < 1.0, 0.0)))).where(*in_group)
+    indices = sorted({row["question_index"] for row in step["trajectories"]})
+    for first in range(0, len(indices), _MAX_ASKED):
+        is_group = table.c.question_index.in_(indices[first : first + _MAX_ASKED])
+        is_step = _is_step(table, run_key, step["attempt"], step["step"])
+        connection.execute(update(table).where(is_step, is_group).values(correctness_rate=rate.scalar_subquery()))
+
+
+def _is_step(table: Table, run_key: int, attempt: int, step: int) -> ColumnElement[bool]:
+    return and_(table.c.run_key == run_key, table.c.step == step, table.c.attempt == attempt)
+
+
+def _annotate(connection: Connection, run_key: int, event: Event) -> bool:
+    """Fold what was learned later into a trajectory's row; return whether there is one."""
+    table = models.trajectories
+    is_it = and_(_is_step(table, run_key, event["attempt"], event["step"]), table.c.recorded_id == event["id"])
+    row = connection.execute(select(table.c.trajectory_id, table.c.extra).where(is_it)).first()
+    if row is None:
+        return False
+    facts = {name: value for name, value in event["facts"].items() if isinstance(value, _FACTS.get(name, ()))}
+    others = {name: value for name, value in event["facts"].items() if name not in {*_FACTS, "mark", "comment"}}
+    connection.execute(update(table).where(is_it).values(extra=(row.extra or {}) | others or None, **facts))
+    if isinstance(mark := event["facts"].get("mark"), str):
+        key = {"run_key": run_key, "attempt": event["attempt"], "trajectory_id": row.trajectory_id}
+        texts = {"mark": storable_text(mark)[:80], "comment": storable_text(str(event["facts"].get("comment", "")))}
+        insert_new(connection, models.trajectory_marks, [key | texts | {"at": datetime.fromisoformat(event["at"])}])
+    return True
+
+
+def _sum_again(connection: Connection, run_key: int, attempt: int, step: int) -> None:
+    """Compute what follows from a step's trajectories from their rows, since some were annotated."""
+    table, blocks, steps = models.trajectories, models.trajectory_blocks, models.steps
+    is_step = _is_step(table, run_key, attempt, step)
+    rows = [dict(row) for row in connection.execute(select(table).where(is_step)).mappings()]
+    _rate_groups(connection, run_key, {"attempt": attempt, "step": step, "trajectories": rows})
+    by_id = {row["trajectory_id"]: row for row in rows}
+    for block in connection.execute(select(blocks).where(_is_step(blocks, run_key, attempt, step))).all():
+        facts = np.frombuffer(block.facts, dtype=FACTS)
+        packed = pack_facts([by_id[number] for number in facts["trajectory_id"].tolist()], {})
+        is_it = and_(_is_step(blocks, run_key, attempt, step), blocks.c.part == block.part)
+        connection.execute(update(blocks).where(is_it).values(facts=packed, num_changes=block.num_changes + 1))
+    before = connection.scalar(select(steps.c.sums).where(_is_step(steps, run_key, attempt, step)))
+    sums = StepSums(logged=StepSums.of_record(before).logged)
+    sums.add(rows, {})
+    connection.execute(update(steps).where(_is_step(steps, run_key, attempt, step)).values(sums=asdict(sums)))
+    _put_metrics(connection, run_key, attempt, step, sums, {})

@@ -1,0 +1,90 @@
+"""Sums over the trajectories of a step that comes in parts, and the metrics that follow from them."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+OUTCOMES = (-1.0, 0.0, 1.0)
+FOLLOWING = frozenset(
+    {
+        "reward/mean",
+        "reward/pass_at_1",
+        "response/mean_tokens",
+        "response/max_tokens",
+        "policy/entropy",
+        "response/truncated_share",
+    }
+)
+"""The metrics that follow."""
+
+
+@dataclass(slots=True)
+class StepSums:
+    """Counts and sums of what is known; `logged` has the metrics that the loop records itself."""
+
+    num_rows: int = 0
+    num_rewards: int = 0
+    rewards: float = 0.0
+    num_outcomes: int = 0
+    """Rewards that are -1, 0 or 1."""
+    num_correct: int = 0
+    num_lengths: int = 0
+    lengths: int = 0
+    longest: int = 0
+    num_entropies: int = 0
+    """Tokens whose mean entropy is known."""
+    entropies: float = 0.0
+    num_cuts_known: int = 0
+    num_cut: int = 0
+    logged: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any] | None) -> "StepSums":
+        """Return the sums that a step's row holds, empty ones of a new step."""
+        return cls(**record or {})
+
+    def add(self, rows: Iterable[Mapping[str, Any]], metrics: Iterable[str]) -> None:
+        """Add trajectories, and the names of metrics that the loop recorded."""
+        self.logged = sorted({*self.logged, *metrics})
+        for row in rows:
+            self.num_rows += 1
+            self._add_reward(row["reward"])
+            self._add_length(row["num_tokens"], row["mean_entropy"])
+            if row["is_truncated"] is not None:
+                self.num_cuts_known += 1
+                self.num_cut += row["is_truncated"]
+
+    def _add_reward(self, reward: float | None) -> None:
+        if reward is None or not math.isfinite(reward):
+            return
+        self.num_rewards += 1
+        self.rewards += reward
+        self.num_outcomes += reward in OUTCOMES
+        self.num_correct += reward >= 1.0
+
+    def _add_length(self, num_tokens: int | None, entropy: float | None) -> None:
+        if num_tokens is None:
+            return
+        self.num_lengths += 1
+        self.lengths += num_tokens
+        self.longest = max(self.longest, num_tokens)
+        if entropy is not None and math.isfinite(entropy):
+            self.num_entropies += num_tokens
+            self.entropies += entropy * num_tokens
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the step that follow, without those that the loop records itself."""
+        found: dict[str, float] = {}
+        if self.num_rewards:
+            found["reward/mean"] = self.rewards / self.num_rewards
+            if self.num_outcomes == self.num_rewards:
+                found["reward/pass_at_1"] = self.num_correct / self.num_rewards
+        if self.num_lengths:
+            found["response/mean_tokens"] = self.lengths / self.num_lengths
+            found["response/max_tokens"] = float(self.longest)
+        if self.num_entropies:
+            found["policy/entropy"] = self.entropies / self.num_entropies
+        if self.num_cuts_known:
+            found["response/truncated_share"] = self.num_cut / self.num_cuts_known
+        return {name: value for name, value in found.items() if name not in self.logged}

@@ -1,0 +1,68 @@
+"""Trajectories as loops hand them over."""
+
+import numpy as np
+import pytest
+
+from exgrpo_core.recording.given import as_trajectory
+from exgrpo_core.recording.lines import parse_trajectory, trajectory_fields
+from exgrpo_core.recording.rows import Message, RecordedTrajectory
+
+CHAT = [
+    {"role": "system", "content": "Be short."},
+    {"role": "user", "content": [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {}}]},
+    {
+        "role": "assistant",
+        "reasoning_content": "I look.",
+        "content": "Let me see.",
+        "tool_calls": [{"id": "c1", "function": {"name": "look", "arguments": '{"x": 1}'}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "a cat"},
+    {"role": "assistant", "content": "A cat."},
+]
+
+
+def test_messages_of_openai_with_thinking_calls_and_images():
+    assert as_trajectory({"messages": CHAT}).messages == (
+        Message("system", "Be short."),
+        Message("user", "What is this?"),
+        Message("user", "[image]", "image"),
+        Message("assistant", "I look.", "thinking", is_generated=True),
+        Message("assistant", "Let me see.", is_generated=True),
+        Message("assistant", '{"x": 1}', "tool_call", "look", is_generated=True),
+        Message("tool", "a cat", "tool_result", "look"),
+        Message("assistant", "A cat.", is_generated=True),
+    )
+
+
+def test_messages_of_a_prompt_were_not_generated():
+    given = {"prompt": CHAT[:3], "completion": CHAT[3:], "advantages": np.float32(0.5), "score": np.array(2.0)}
+    trajectory = as_trajectory(given)
+    assert [message.text for message in trajectory.messages if message.is_generated] == ["A cat."]
+    assert (trajectory.advantage, trajectory.reward) == (0.5, 2.0)
+
+
+def test_a_line_holds_all_of_a_trajectory():
+    whole = RecordedTrajectory(
+        (Message("user", "q", num_tokens=3), Message("assistant", "a", is_generated=True, mean_entropy=0.5)),
+        float("-inf"), "q1", "g1", "42", "wrong", True, 2, [1, 2], [-1.0, -0.5], [0.25, 0.5], -1.5, {"n": 1, "t": "x"},
+    )  # fmt: skip
+    read = parse_trajectory(trajectory_fields(whole))
+    arrays = {name: getattr(read, name).tolist() for name in ("token_ids", "log_probs", "entropies")}
+    assert arrays == {"token_ids": [1, 2], "log_probs": [-1.0, -0.5], "entropies": [0.25, 0.5]}
+    assert trajectory_fields(read) == trajectory_fields(whole)
+    listed = parse_trajectory({"messages": [{"role": "user", "text": "q"}], "log_probs": [-1, "NaN"]})
+    assert listed.log_probs[0] == -1.0
+    assert np.isnan(listed.log_probs[1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {}, {"messages": 5}, {"messages": [{"role": "user"}]}, {"messages": [{"role": 1, "text": "x"}]},
+        {"messages": [], "reward": "x"}, {"messages": [], "num_tokens": 1.5}, {"messages": [], "token_ids": "?"},
+        {"messages": [], "entropies": {}}, {"messages": [], "extra": []}, {"messages": [], "verdict": 1},
+    ],
+)  # fmt: skip
+def test_a_line_with_another_type_is_refused(line):
+    with pytest.raises(ValueError):  # noqa: PT011 - the reader counts it as damaged, whatever it says
+        parse_trajectory(line)

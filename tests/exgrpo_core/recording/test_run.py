@@ -1,0 +1,191 @@
+"""A loop's recorder: lines on disk at once, no error after the start, ranks and forks beside each other."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exgrpo_core import recording
+from exgrpo_core.errors import InputError
+from exgrpo_core.recording.lines import parse_trajectory, recording_path
+from exgrpo_core.recording.rows import Message, RecordedTrajectory
+from exgrpo_core.run_files.event_lines import decode_line
+
+TRAJECTORY = {"prompt": "1 + 1?", "response": "2", "reward": 1.0, "tokens": [5, 6], "logprobs": [-0.5, -0.25]}
+
+
+def lines_of(run, rank=0, num_ranks=1):
+    path = recording_path(run.path / "attempts" / "0001", rank, num_ranks)
+    return [decode_line(line) for line in path.read_bytes().splitlines()]
+
+
+def read(run, kind="trajectory"):
+    return [line for line in lines_of(run) if line is not None and line["kind"] == kind]
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = recording.start("my run", {"lr": 1e-6, "path": Path("a")}, tmp_path)
+    yield run
+    run.finish()
+
+
+def test_each_line_is_on_disk_when_the_call_returns(run):
+    run.log(3, {"loss": 0.5, "rewards": {"format": 1}, "note": "text"}, trajectories=[TRAJECTORY, "text alone"])
+    metrics, first, second = lines_of(run)
+    assert metrics["metrics"] == {"loss": 0.5, "rewards/format": 1.0}
+    trajectory = parse_trajectory(first)
+    assert trajectory.messages == (Message("user", "1 + 1?"), Message("assistant", "2", is_generated=True))
+    assert (trajectory.reward, trajectory.token_ids.tolist()) == (1.0, [5, 6])
+    assert trajectory.log_probs.tolist() == [-0.5, -0.25]
+    assert parse_trajectory(second).messages == (Message("assistant", "text alone", is_generated=True),)
+    assert json.loads((run.path / "spec.json").read_text())["config"] == {"lr": 1e-6, "path": "a"}
+
+
+def test_what_the_type_does_not_know_becomes_a_column(run):
+    given = TRAJECTORY | {"tool": "calc", "rewards": {"format": 0.5}, "where": Path("x"), "question_id": 7}
+    run.log(1, trajectories=[given, RecordedTrajectory((Message("user", "q"),), extra={"a": None})])
+    first, second = map(parse_trajectory, read(run))
+    assert first.extra == {"tool": "calc", "reward/format": 0.5, "where": "x"}
+    assert first.question_id == "7"
+    assert second.extra == {"a": None}
+
+
+def test_metrics_first_and_the_names_of_wandb(tmp_path):
+    run = recording.init("project", config={"a": 1}, dir=tmp_path)
+    recording.log({"loss": 0.5})
+    run.log({"loss": 0.25}, step=7)
+    recording.log({"loss": 0.125})
+    recording.finish()
+    assert [(line["step"], line["metrics"]["loss"]) for line in read(run, "metrics")] == [
+        (1, 0.5),
+        (7, 0.25),
+        (8, 0.125),
+    ]
+    recording.log({"loss": 1.0})
+    assert len(lines_of(run)) == 3
+
+
+class Hostile:
+    def __float__(self):
+        raise KeyError("no number")
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "bad", [7, {"reward": 1.0}, {"response": "x", "reward": "much"}, {"response": "x", "a": Hostile()}]
+)
+def test_a_trajectory_that_cannot_be_recorded_is_counted_and_the_others_remain(run, bad, caplog):
+    ids = run.log(1, trajectories=["first", bad, "last"])
+    run.log(2, trajectories=[bad])
+    assert [bool(name) for name in ids] == [True, False, True]
+    assert len(caplog.records) == 1
+    assert len(read(run)) == 2
+    run.finish()
+    assert [line["num_trajectories"] for line in read(run, "lost")] == [1, 1]
+
+
+@pytest.mark.parametrize("step", [-1, 2**31, "one", None])
+def test_no_step_and_no_metrics_end_the_loop(run, step):
+    run.log(step, {"a": Hostile(), "b": float("nan")}, trajectories=5)
+    run.log(1, {"b": float("nan")})
+    run.annotate("?", Hostile(), reward=Hostile())
+    run.finish()
+    assert read(run, "metrics")[-1]["metrics"] == {"b": "NaN"}
+    assert read(run, "lost")
+
+
+def test_a_full_disk_is_said_once_and_what_was_lost_is_counted_when_there_is_room(run, monkeypatch, caplog):
+    write, is_full = os.write, [False]
+
+    def fill(file, content):
+        if is_full[0] is True:
+            is_full[0] = "after half a line"
+            return write(file, content[: len(content) // 2])
+        if is_full[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, content)
+
+    monkeypatch.setattr("exgrpo_core.recording.run.os.write", fill)
+    run.log(1, {"loss": 1.0})
+    is_full[0] = True
+    run.log(2, {"loss": 1.0}, trajectories=["a", "b"])
+    run.log(3, trajectories=["c"])
+    assert run.num_lost == 4
+    is_full[0] = False
+    run.log(4, trajectories=["d"])
+    assert run.num_lost == 0
+    assert len(caplog.records) == 1
+    (lost,) = read(run, "lost")
+    assert (lost["num_lines"], lost["num_trajectories"]) == (4, 3)
+    assert [line["step"] for line in read(run)] == [4]
+    assert lines_of(run).count(None) == 1  # the half line
+
+
+def test_ranks_have_files_of_their_own_and_forks_share_one(tmp_path):
+    runs = [recording.start("ranks", None, tmp_path, run_id="job-1", rank=rank, num_ranks=2) for rank in range(2)]
+    for rank, run in enumerate(runs):
+        run.log(1, trajectories=[f"of rank {rank}"])
+    pid = os.fork()
+    if not pid:
+        ids = runs[0].log(2, trajectories=["of a fork"])
+        runs[0].finish("failed")
+        os._exit(0 if ids else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    runs[0].log(3, trajectories=["of the parent"])
+    for run in runs:
+        run.finish()
+    texts = [[line["messages"][0]["text"] for line in lines_of(runs[0], rank, 2)] for rank in range(2)]
+    assert texts == [["of rank 0", "of a fork", "of the parent"], ["of rank 1"]]
+    outcome = json.loads((runs[0].path / "attempts" / "0001" / "outcome.json").read_text())
+    assert outcome["status"] == "finished"
+    ids = [line["id"] for line in lines_of(runs[0], 0, 2)]
+    assert len({*ids}) == len(ids)
+
+
+def test_a_run_that_is_started_again_has_another_attempt_and_one_that_is_reopened_goes_on(tmp_path):
+    recording.start("a", None, tmp_path, run_id="job").finish()
+    with recording.start("a", None, tmp_path, run_id="job") as second:
+        second.log(2, trajectories=["two"])
+        with pytest.raises(InputError):
+            recording.reopen(second.path)
+    again = recording.reopen(second.path)
+    again.log(3, trajectories=["three"])
+    assert not (again.path / "attempts" / "0002" / "outcome.json").exists()
+    again.finish()
+    content = recording_path(again.path / "attempts" / "0002", 0, 1).read_bytes()
+    assert [decode_line(line)["step"] for line in content.splitlines() if line] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"name": ""}, {"name": "n" * 81}, {"run_id": "../x"}, {"rank": 1, "num_ranks": 2}, {"folder": "/proc/none"}],
+)
+def test_a_start_that_cannot_record_says_why(tmp_path, fields):
+    with pytest.raises((InputError, recording.CannotRecordError)):
+        recording.start(**{"name": "x", "folder": tmp_path} | fields)
+    assert not [*tmp_path.rglob("*.jsonl")]
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from exgrpo_core import recording
+run = recording.start("alone", {}, sys.argv[1], run_id="alone")
+run.log(1, {"loss": 1.0}, trajectories=["text"])
+heavy = {"torch", "pandas", "pydantic", "sqlalchemy", "streamlit", "psutil", "pyarrow"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def test_only_the_core_and_numpy_are_loaded_and_an_end_without_finish_is_recorded(tmp_path):
+    core = Path(recording.__file__).parents[2]
+    subprocess.run([sys.executable, "-I", "-c", PROGRAM, tmp_path, core], check=True, timeout=60)
+    outcome = json.loads((tmp_path / "alone" / "attempts" / "0001" / "outcome.json").read_text())
+    assert outcome["status"] == "stopped"
