@@ -22,7 +22,8 @@ def text_files() -> list[Path]:
     return [
         path
         for path in tracked_files()
-        if path != OWN_FILE and path.suffix not in {".png", ".parquet", ".db", ".gz", ".safetensors", ".bin"}
+        if path != OWN_FILE
+        and path.suffix not in {".png", ".parquet", ".db", ".gz", ".safetensors", ".bin", ".pt", ".eval"}
     ]
 
 
