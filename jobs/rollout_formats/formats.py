@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from exgrpo_core.errors import InputError
@@ -26,6 +27,10 @@ class UnknownRolloutsError(InputError):
     """A path that is missing, empty, or of no format that can be opened; one sentence says which."""
 
 
+class MissingPackageError(InputError):
+    """Rollouts of a format whose package is not installed; the sentence has the command."""
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutFormat:
     """A format by the words that users know it by."""
@@ -34,6 +39,8 @@ class RolloutFormat:
     recognises: Callable[[Sample], bool]
     read: Callable[[RolloutSource], Iterator[RecordedStep]]
     """Yields what the source has not handed out before; rows that cannot be read are given to `source.bad`."""
+    package: str = ""
+    """The import name of a package that reads it, which the workbench does not bring."""
 
 
 FORMATS = (
@@ -45,7 +52,7 @@ FORMATS = (
     RolloutFormat("step files of NeMo-RL", nemo_rl.recognises, nemo_rl.read),
     RolloutFormat("experiences of Trinity-RFT", trinity.recognises, trinity.read),
     RolloutFormat("samples of lm-eval", lm_eval.recognises, lm_eval.read),
-    RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read),
+    RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read, "inspect_ai"),
     RolloutFormat("messages, or JSON lines of OpenRLHF, ms-swift or Miles", json_lines.recognises, json_lines.read),
     RolloutFormat("metrics of W&B, MLflow or JSON lines", metric_exports.recognises, metric_exports.read),
 )
@@ -57,6 +64,7 @@ def find_format(path: Path) -> RolloutFormat:
 
     Raises:
         UnknownRolloutsError: It is missing, cannot be read, has no files, or no format recognises it.
+        MissingPackageError: The format's package is not installed.
     """
     try:
         sample = Sample(path)
@@ -71,4 +79,7 @@ def find_format(path: Path) -> RolloutFormat:
         raise UnknownRolloutsError(
             f"{path}: holds no rollouts of a known format ({titles}); --format describes others."
         )
+    if found.package and find_spec(found.package) is None:
+        name = found.package.replace("_", "-")
+        raise MissingPackageError(f"{path}: {found.title} are read by their own package; run `pip install {name}`.")
     return found

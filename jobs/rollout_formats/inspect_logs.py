@@ -5,10 +5,8 @@ Source: `EvalSample` and `Score` of inspect_ai 0.3.285.
 
 import zipfile
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
-from exgrpo_core.errors import UserError
 from exgrpo_core.recording.openai_messages import as_text, messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 from jobs.rollout_formats.source import RolloutSource, Row, Sample, in_parts
@@ -16,10 +14,6 @@ from jobs.rollout_formats.source import RolloutSource, Row, Sample, in_parts
 _FIELDS = {"id", "epoch", "input", "target", "messages", "scores", "model_usage", "error", "limit"}
 _VERDICTS = {"C": "correct", "I": "wrong", "P": "partly correct", "N": "no answer"}
 """What scorers of Inspect mean by a letter."""
-
-
-class NoInspectError(UserError):
-    """The package that reads these logs is not installed."""
 
 
 def recognises(sample: Sample) -> bool:
@@ -32,13 +26,7 @@ def recognises(sample: Sample) -> bool:
 
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
-    """Yield the samples of each log; the step is the epoch.
-
-    Raises:
-        NoInspectError: The package is not installed.
-    """
-    if find_spec("inspect_ai") is None:
-        raise NoInspectError(f"{source.path}: an Inspect log is read by its own package; run `pip install inspect-ai`.")
+    """Yield the samples of each log; the step is the epoch."""
     yield from in_parts(pair for file in source.files(".eval", ".json") for pair in _samples(source, file))
 
 

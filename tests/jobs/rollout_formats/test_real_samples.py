@@ -9,8 +9,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from exgrpo_core.recording.rows import Message
-from jobs.rollout_formats import inspect_logs
-from jobs.rollout_formats.formats import FORMATS, find_format
+from jobs.rollout_formats import formats
+from jobs.rollout_formats.formats import FORMATS, MissingPackageError, find_format
 from jobs.rollout_formats.source import RolloutSource, Sample
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -160,10 +160,11 @@ def test_inspect_has_tools_thinking_and_letters_as_verdicts(monkeypatch):
     assert right.messages[-1] == Message("assistant", "5", is_generated=True)
 
 
-def test_inspect_without_its_package_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(inspect_logs, "find_spec", lambda _: None)
-    with pytest.raises(inspect_logs.NoInspectError):
-        next(inspect_logs.read(RolloutSource(SAMPLES / "inspect")))
+def test_inspect_without_its_package_is_refused_with_the_command(monkeypatch):
+    monkeypatch.setattr(formats, "find_spec", lambda _: None)
+    with pytest.raises(MissingPackageError) as refused:
+        find_format(SAMPLES / "inspect")
+    assert "pip install inspect-ai" in str(refused.value)
 
 
 def test_mlflow_has_the_metrics_of_each_step():
