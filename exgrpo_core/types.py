@@ -64,6 +64,11 @@ class Trajectory:
     rollout_step: int = UNASSIGNED
     policy_version: int = UNASSIGNED
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it was generated before the update of the step before its own."""
+        return 0 <= self.policy_version < self.rollout_step - 1
+
 
 class Experience(NamedTuple):
     """One stored success: a candidate for replay. A step makes a thousand; a frozen dataclass takes thrice as long.

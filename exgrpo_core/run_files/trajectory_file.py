@@ -99,14 +99,10 @@ def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_
     }
     columns = positions | _columns_of_either(rows) | _columns_of_one_kind(rows) | _token_columns(rows, keeps_tokens)
     table = pa.table({name: columns[name] for name in _COLUMNS})
-    if not any(map(_is_ahead, rows.fresh)):
+    if not any(item.is_ahead for item in rows.fresh):
         return table
     versions = rows.of_fresh(item.policy_version for item in rows.fresh)
     return table.append_column(VERSION_COLUMN, pa.array(versions, pa.int32()))
-
-
-def _is_ahead(trajectory: Trajectory) -> bool:
-    return 0 <= trajectory.policy_version < trajectory.rollout_step - 1
 
 
 def _collect_rows(groups: list[RolloutGroup]) -> _Rows:
@@ -165,7 +161,7 @@ def _token_columns(rows: _Rows, keeps_tokens: KeepsTokens) -> dict[str, Any]:
     token_ids = [None if item is None else item.token_ids for item in kept]
     entropies = [None if item is None else item.entropies for item in kept]
     log_probs = [None if item is None else item.log_probs for item in kept]
-    behavior = [None if item is None or not _is_ahead(item) else item.sampler_log_probs for item in kept]
+    behavior = [item.sampler_log_probs if item is not None and item.is_ahead else None for item in kept]
     return {
         "token_ids": _list_column(token_ids + [item.token_ids for item in rows.stored], np.int32),
         "entropies": _list_column(entropies + [replay.entropies for replay in rows.replayed], np.float16),

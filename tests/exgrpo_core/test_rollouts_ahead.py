@@ -142,6 +142,24 @@ def test_resumed_run_has_the_questions_that_were_drawn_and_generates_anew_by_the
     assert report.buckets == drawn.buckets
 
 
+def test_questions_that_lost_steps_retired_are_not_replayed_where_their_experience_is_kept(tmp_path):
+    config, questions = small_config(**AHEAD), [question(i) for i in range(NUM_QUESTIONS)]
+    state, engine = new_state(tmp_path, config), AheadToyEngine(MEDIUM_RATES)
+    for _ in range(3):
+        exgrpo_step(state, engine, config)
+    drawn = state.drawn_ahead
+    assert drawn.replay_weights
+    state.save(tmp_path / "saved")
+    engine.begun, state.drawn_ahead.policy_version = None, None
+    engine.success_rates = [1.0] * NUM_QUESTIONS
+    exgrpo_step(state, engine, config, is_last=True).stored.result()
+    state.replay_buffer.close()
+    restored = ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", questions, config, keeps_later=True)
+    assert restored.drawn_ahead.replay_weights == {}
+    report = exgrpo_step(restored, AheadToyEngine(MEDIUM_RATES), config, is_last=True)
+    assert [group.question.index for group in report.groups] == drawn.fresh
+
+
 def test_it_needs_the_correction_for_the_sampler():
     with pytest.raises(FieldError) as refused:
         small_config(rollouts_ahead=True)

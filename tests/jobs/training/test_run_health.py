@@ -13,7 +13,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.settings import apply_settings
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.run_health import VERL_MAX_GAP, Reason, RunHealth, unknown_token_notices
-from tests.exgrpo_core.builders import question, trajectory
+from tests.exgrpo_core.builders import group, question, trajectory
 from tests.faults.small_training import EightNumbers, StepControl, small_spec, train
 from tests.jobs.engines.tiny_models import tiny_tokenizer
 
@@ -56,6 +56,16 @@ def test_a_run_with_a_corrected_sampler_goes_on_with_a_notice(tmp_path):
     assert train(run, engine=WithGaps(0.2)) is RunStatus.FINISHED
     (step,) = iterate_events(run, "step")
     assert len(step["notices"]) == 1
+
+
+@pytest.mark.parametrize(("version", "num_notices"), [(1, 0), (2, 1)])
+def test_the_gap_to_the_policy_that_generated_ahead_is_no_fault(version, num_notices):
+    written = group(0, [1.0, 0.0])
+    for item in written.trajectories:
+        item.rollout_step, item.policy_version = 3, version
+    report = StepReport(3, is_replay_open=False, groups=[written], metrics={"generator/log_prob_gap": 0.2})
+    RunHealth(QUESTIONS, UNKNOWN, VERL_MAX_GAP, requires_think_end=False, is_corrected=True).look_at(report)
+    assert len(report.notices) == num_notices
 
 
 def look(steps, requires_think_end=False, questions=QUESTIONS):
