@@ -33,16 +33,18 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
 def _samples(source: RolloutSource, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
     from inspect_ai.log import read_eval_log_samples
 
-    known = source.position(file)
+    size, known = file.stat().st_size, source.num_rows(file)
+    if size == source.position(file):
+        return
     number = 0
     try:
         for number, sample in enumerate(read_eval_log_samples(str(file), all_samples_required=False), 1):
             if number > known:
                 row = sample.model_dump(mode="json", include=_FIELDS)
                 yield int(row["epoch"]), _trajectory(row)
-                source.advance(file, number)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         source.bad.add(file, number + 1, f"expected a log of Inspect ({error}).")
+    source.advance(file, size, max(number, known))
 
 
 def _parts(message: Row) -> tuple[Message, ...]:

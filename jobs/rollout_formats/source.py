@@ -150,6 +150,10 @@ class RolloutSource:
         """Return how far a file was read, 0 for one that is new."""
         return self.positions.get(self._name(file), [0])[0]
 
+    def num_rows(self, file: Path) -> int:
+        """Return the number of the last line or row that was read of a file."""
+        return self.positions.get(self._name(file), [0, 0])[1]
+
     def advance(self, file: Path, position: int, num_rows: int = 0) -> None:
         """Keep how far a file has been read, and the number of its last line."""
         self.positions[self._name(file)] = [position, num_rows]

@@ -106,7 +106,7 @@ def _num_tokens(nodes: list[Row], calls: list[Row]) -> int | None:
 def _of_tokens(nodes: list[Row], name: str) -> list[float] | None:
     """Return the values of generated tokens; None unless each of them has one."""
     values = [value for node in nodes for value in node.get(name) or ()]
-    return values if values and len(values) == sum(sum(node.get("mask") or ()) for node in nodes) else None
+    return of_mask(values, [True] * sum(sum(node.get("mask") or ()) for node in nodes))
 
 
 def _extra(episode: Row, trace: Row) -> dict[str, Any]:

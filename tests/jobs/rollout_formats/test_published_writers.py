@@ -121,6 +121,14 @@ def test_slime_is_read_without_torch(tmp_path):
     assert (sample.token_ids, sample.log_probs, sample.num_tokens) == ([5, 6], [-0.5, -0.25], 2)
 
 
+def test_tokens_without_a_finite_number_each_have_none(tmp_path):
+    samples = [SLIME | {"rollout_log_probs": values} for values in ([-0.5, None], [-0.5, float("nan")], [-0.5])]
+    [step] = read(
+        write(tmp_path, "7.pt", {"rollout_id": 7, "samples": [entry | {"loss_mask": [1, 1]} for entry in samples]})
+    )
+    assert [(sample.log_probs, sample.token_ids) for sample in step.trajectories] == [(None, [5, 6])] * 3
+
+
 def test_nemo_rl_marks_the_turns_that_its_mask_counts(tmp_path):
     step, [trained] = only(tmp_path, "train_data_step2.jsonl")
     assert (step, trained.reward, trained.advantage, trained.num_tokens) == (2, 1.0, 0.5, 4)
