@@ -50,6 +50,7 @@ class RolloutImport:
         self._run: recording.Run | None = None
         self.run_id = ""
         self.num_rollouts = 0
+        self._num_parts = 0
         self.steps: set[int] = set()
         self._grew_at = time.monotonic()
         self._restore()
@@ -72,12 +73,12 @@ class RolloutImport:
             self._read(is_over)
 
     def _read(self, is_over: Event | None) -> None:
-        num_bad, num_before = self.bad.num, self.num_rollouts
+        num_bad, num_before = self.bad.num, self._num_parts
         for step in self._reads.read(self._source):
             if is_over is not None and is_over.is_set():
                 return
             self._write(step)
-        if self.num_rollouts != num_before or self.bad.num != num_bad:
+        if self._num_parts != num_before or self.bad.num != num_bad:
             self._save()
             self._grew_at = time.monotonic()
         elif time.monotonic() - self._grew_at > _QUIET_SECONDS:
@@ -93,6 +94,7 @@ class RolloutImport:
         self._run.log(step.step, step.metrics, step.trajectories)
         if self._run.num_lost:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._run.path))
+        self._num_parts += 1
         self.num_rollouts += len(step.trajectories)
         self.steps.add(step.step)
 
@@ -163,7 +165,7 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
     """Write the rollouts at a path as a run that has ended; it appears in the runs root once it is whole.
 
     Raises:
-        UnknownRolloutsError: Not one row is a rollout.
+        UnknownRolloutsError: Not one row is a rollout, or has metrics of a step.
         OSError: A file cannot be read or written.
     """
     runs_root.mkdir(parents=True, exist_ok=True)
@@ -171,7 +173,7 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
         source = RolloutImport(path, reads, staging, name)
         source.advance()
         source.close()
-        if not source.num_rollouts:
+        if not source.steps:
             why = source.bad.sentences[0] if source.bad.num else "every file is empty."
             raise UnknownRolloutsError(f"{path}: holds no rollouts; {why}")
         (staging / source.run_id).rename(runs_root / source.run_id)

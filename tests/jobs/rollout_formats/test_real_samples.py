@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from exgrpo_core.recording.rows import Message
+from jobs.actions.rollout_import import RolloutImport, import_rollouts
 from jobs.rollout_formats import formats
 from jobs.rollout_formats.formats import FORMATS, MissingPackageError, find_format
 from jobs.rollout_formats.source import RolloutSource, Sample
@@ -45,6 +46,19 @@ def parts(trajectory):
 def test_each_sample_is_recognised_by_its_own_format_alone(name):
     sample = Sample(SAMPLES / name)
     assert [module_of(entry) for entry in FORMATS if entry.recognises(sample)] == [PATHS[name]]
+
+
+@pytest.mark.parametrize("name", sorted({*PATHS} - {"inspect"}))
+def test_each_sample_becomes_a_run(tmp_path, name):
+    path = SAMPLES / name
+    steps = read(name)
+    imported = import_rollouts(path, find_format(path), tmp_path, "theirs")
+    assert imported.num_rollouts == sum(len(step.trajectories) for step in steps)
+    assert (imported.num_steps, imported.bad.num) == (len({step.step for step in steps}), 0)
+    again = RolloutImport(path, find_format(path), tmp_path / "view", "theirs")
+    again.advance()
+    again.close()
+    assert RolloutImport(path, find_format(path), tmp_path / "view", "theirs").run_id == again.run_id
 
 
 def test_trl_has_messages_and_the_reward_of_its_only_function():
