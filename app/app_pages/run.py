@@ -150,11 +150,8 @@ def _configuration(row: RunRow) -> None:
         notice.show_empty("settings_alert", "No settings", "spec.json of this run cannot be read.")
         return
     spec = ask(runs.run_spec, row.run_id)
-    if row.kind != TRAIN:
+    if row.kind != TRAIN or row.is_recorded:
         run_details.show_whole(spec)
-        return
-    if row.is_adopted:
-        run_details.show_adopted(row)
         return
     base = requests.load_preset(row.preset) if requests.preset_exists(row.preset) else requests.TrainSpec()
     name = f"preset {row.preset}" if requests.preset_exists(row.preset) else "paper defaults"
@@ -183,7 +180,7 @@ def _notes(row: RunRow) -> None:
 
 
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
-    if row.is_adopted:
+    if row.is_recorded:
         return {"Curves": _curves, "Configuration": _configuration}
     views: dict[str, Callable[[RunRow], None]] = (
         {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
@@ -199,7 +196,7 @@ def _controls(row: RunRow, refresh: int | None) -> str | None:
     """Show what can be done to a run; return what is to be done on another page."""
     with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
         action = run_controls.show(row)
-        if row.kind == TRAIN and row.has_settings and not row.is_adopted:
+        if row.kind == TRAIN and row.has_settings and not row.is_recorded:
             st.fragment(_checkpoint_actions, run_every=refresh)(row)
         st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
     return action

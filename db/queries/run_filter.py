@@ -12,14 +12,11 @@ from sqlalchemy import ColumnElement, Connection, Float, String, and_, case, cas
 from db.connections.session import Database
 from db.queries.text_search import check_search
 from db.rows.spec_fields import (
-    ADOPTED_ENGINE,
-    ADOPTED_TAG,
-    ADOPTED_TOKEN_DATA,
     DEFAULT_EXPERIENCE_RATIO,
     RECORDED_KIND,
     UNKNOWN,
     experience_ratio,
-    is_adopted,
+    is_recorded,
     is_unreadable,
 )
 from db.tables import models
@@ -131,7 +128,7 @@ def _is_text(text: ColumnElement[str], wanted: str) -> ColumnElement[bool]:
 def method_name(spec: Mapping[str, Any]) -> str:
     """Return the short name of a specification's algorithm, or the name of another job."""
     kind = str(spec.get("kind", "train"))
-    if is_adopted(spec) or (kind == "train" and is_unreadable(spec)):
+    if is_recorded(spec) or (kind == "train" and is_unreadable(spec)):
         return UNKNOWN
     if kind != "train":
         return JOB_NAMES.get(kind, kind)
@@ -154,7 +151,7 @@ def method_expression() -> ColumnElement[str]:
     ratio = func.coalesce(algorithm["experience_ratio"].as_float(), DEFAULT_EXPERIENCE_RATIO)
     return case(
         *((kind == job, literal(name)) for job, name in JOB_NAMES.items()),
-        (_is_adopted_expression(), literal(UNKNOWN)),
+        (kind == RECORDED_KIND, literal(UNKNOWN)),
         (kind != "train", kind),
         (spec["is_unreadable"].as_string().is_not(None), literal(UNKNOWN)),
         (spec["sft"].as_string().is_not(None), literal("SFT")),
@@ -164,16 +161,6 @@ def method_expression() -> ColumnElement[str]:
         (func.coalesce(algorithm["normalize_by_std"].as_boolean(), False), literal("GRPO")),
         else_=literal("Dr.GRPO"),
     )
-
-
-def _is_adopted_expression() -> ColumnElement[bool]:
-    spec = models.runs.c.spec
-    is_of_dumps = and_(
-        spec["engine"].as_string() == ADOPTED_ENGINE,
-        func.coalesce(spec["tags"].as_string(), "").contains(f'"{ADOPTED_TAG}"'),
-        spec["recording"]["token_data"].as_string() == ADOPTED_TOKEN_DATA,
-    )
-    return or_(func.coalesce(spec["kind"].as_string(), "train") == RECORDED_KIND, is_of_dumps)
 
 
 class RunSortKey(StrEnum):

@@ -13,7 +13,7 @@ from db.ingest.events import ENDED_STATUSES
 from db.ingest.run_summary import is_shown
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, method_name, sort_columns
 from db.rows.runs import AttemptRow, CheckpointRow, RunRow
-from db.rows.spec_fields import RECORDED_KIND, is_adopted, is_unreadable
+from db.rows.spec_fields import RECORDED_KIND, is_recorded, is_unreadable
 from db.tables import models
 from db.tables.shared_reads import require_run_key
 from exgrpo_core.faults import FaultKind, describe_fault, fault_of
@@ -150,12 +150,11 @@ def _tags(connection: Connection, run_keys: Sequence[int]) -> dict[int, tuple[st
 
 def _dataset(spec: Mapping[str, Any]) -> str:
     benchmarks = ", ".join(choice["name"] for choice in spec.get("benchmarks", ()))
-    return benchmarks or str(spec.get("data", {}).get("source", ""))
+    return benchmarks or str(spec.get("config" if is_recorded(spec) else "data", {}).get("source", ""))
 
 
 def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
     spec, summary = row["spec"], row["summary"]
-    is_of_dumps = is_adopted(spec)
     faults = [fault_of(record) for record in summary.get("faults", ())]
     return RunRow(
         run_id=row["run_id"],
@@ -171,8 +170,8 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         num_steps=spec.get("num_steps", 0),
         attempt=row["attempt"],
         created_at=row["created_at"],
-        started_at=None if is_of_dumps else row["started_at"],
-        ended_at=None if is_of_dumps else row["ended_at"],
+        started_at=None if is_recorded(spec) else row["started_at"],
+        ended_at=None if is_recorded(spec) else row["ended_at"],
         last_event_at=row["last_event_at"],
         seconds_per_step=_float(summary.get("seconds_per_step")),
         last_pass_at_1=_float(summary.get("last_pass_at_1")),
@@ -184,7 +183,7 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         kind=_job_kind(spec),
         is_archived=row["is_archived"],
         is_synthetic=spec.get("is_synthetic", False),
-        is_adopted=is_of_dumps,
+        is_recorded=is_recorded(spec),
         has_settings=not is_unreadable(spec),
         faults=tuple(describe_fault(fault) for fault in faults if fault.kind is not FaultKind.NOT_SHOWN),
         not_shown="".join(describe_fault(fault) for fault in faults if fault.kind is FaultKind.NOT_SHOWN),

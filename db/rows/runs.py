@@ -26,7 +26,7 @@ class RunRow:
     status: str
     status_reason: str
     method: str
-    """Short name of the algorithm: ExGRPO, LUFFY, Dr.GRPO, GRPO or masked GRPO; unknown of an adopted run."""
+    """Short name of the algorithm: ExGRPO, LUFFY, Dr.GRPO, GRPO or masked GRPO; unknown of a recorded run."""
     model: str
     engine: str
     dataset: str
@@ -55,7 +55,7 @@ class RunRow:
     """Whether a user hid it from the list."""
     is_synthetic: bool = False
     """Whether `python -m bench.synthetic_runs` generated it."""
-    is_adopted: bool = False
+    is_recorded: bool = False
     """Whether it was imported from a stock verl run's dumps: method, settings and times are unknown."""
     has_settings: bool = True
     """Whether its specification could be read."""

@@ -12,9 +12,6 @@ _MARK = "is_unreadable"
 RECORDED_KIND = "recorded"
 """The kind of a run that a loop of the user's recorded, or that was imported: its algorithm is unknown."""
 UNREADABLE_SPEC: Mapping[str, Any] = {"kind": UNREADABLE_KIND, _MARK: True}
-ADOPTED_TAG = "adopted"
-ADOPTED_ENGINE = "verl"
-ADOPTED_TOKEN_DATA = "none"
 UNKNOWN = "unknown"
 """What pages and commands show where nothing is known."""
 _DEFAULTS = dataclasses.asdict(ExGRPOConfig())
@@ -27,13 +24,9 @@ def is_unreadable(spec: Mapping[str, Any]) -> bool:
     return spec.get(_MARK) is not None
 
 
-def is_adopted(spec: Mapping[str, Any]) -> bool:
-    """Whether a specification was that of a recorded or imported run, so that its algorithm is unknown."""
-    return spec.get("kind") == RECORDED_KIND or (
-        spec.get("engine") == ADOPTED_ENGINE
-        and ADOPTED_TAG in spec.get("tags", ())
-        and spec.get("recording", {}).get("token_data") == ADOPTED_TOKEN_DATA
-    )
+def is_recorded(spec: Mapping[str, Any]) -> bool:
+    """Whether a specification is that of a recorded or imported run, so that its algorithm is unknown."""
+    return bool(spec.get("kind") == RECORDED_KIND)
 
 
 def algorithm_settings(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import re
 import shutil
 from pathlib import Path
 
-from db.rows.spec_fields import is_adopted
 from exgrpo_core.durable_files import link_or_copy
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.faults import describe_fault
@@ -114,15 +113,11 @@ def clone(runs_root: Path, run_id: str) -> TrainSpec:
     """Return the specification of a training run, to start another from.
 
     Raises:
-        CommandError: No such run, it is no training run or an adopted one, or its specification cannot be read.
+        CommandError: No such run, it is no training run, or its specification cannot be read.
     """
     spec = read_job_spec(runs_root, run_id)
     if not isinstance(spec, TrainSpec):
         raise CommandError(f"{run_id}: expected a training run, this is a job of kind {spec.kind}.")
-    if is_adopted(spec.model_dump(mode="json")):
-        raise CommandError(
-            f"{run_id} was adopted from rollout dumps, so its settings are unknown; start from a preset."
-        )
     return spec
 
 

@@ -24,17 +24,17 @@ def show(row: RunRow) -> str | None:
     asked = run_state.pending(row)
     if asked is not None:
         st.button(asked, icon=":material/pending:", key="run-asked", disabled=True)
-    elif row.status in _STOPPABLE and not row.is_adopted:
+    elif row.status in _STOPPABLE and not row.is_recorded:
         st.button(
             "Stop", icon=":material/stop_circle:", key="run-stop",
             help="Stop after the current step; Resume continues from there", on_click=_do, args=("stop", row),
         )  # fmt: skip
-    elif row.status in requests.RESUMABLE and not row.is_adopted:
+    elif row.status in requests.RESUMABLE and not row.is_recorded:
         st.button(
             "Resume", icon=":material/play_arrow:", type="primary", key="run-resume",
             help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row),
         )  # fmt: skip
-    is_cloneable = row.kind == "train" and row.has_settings and not row.is_adopted
+    is_cloneable = row.kind == "train" and row.has_settings and not row.is_recorded
     if is_cloneable and st.button(
         "Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"
     ):

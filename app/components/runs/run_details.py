@@ -14,7 +14,6 @@ from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import as_yaml, difference_table, differences, show_download
 from app.formats import byte_size, escape_control_characters, exact
 from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
-from db.rows.spec_fields import UNKNOWN
 
 KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
 """Every metric that these charts need, to be read at once."""
@@ -112,16 +111,6 @@ def show_configuration(spec: Mapping[str, object], base: Mapping[str, object], b
     else:
         st.caption("None: the run uses it unchanged.")
     show_whole(spec)
-
-
-def show_adopted(row: RunRow) -> None:
-    """Show what an adopted run's dumps say of its configuration, which is little."""
-    facts = {"Engine": row.engine, "Model": row.model, "Rollout dumps": row.dataset, "Newest step": f"{row.step:,}"}
-    rows = {
-        "Field": [*facts, "All other settings"],
-        "Value": [*map(escape_control_characters, facts.values()), UNKNOWN],
-    }
-    st.dataframe(pd.DataFrame(rows), hide_index=True, alt="What is known of the run's configuration")
 
 
 def show_whole(spec: Mapping[str, object]) -> None:

@@ -28,8 +28,8 @@ def show_identity(row: RunRow) -> None:
     """Show the run's name, state and origin; names are plain text."""
     if not row.has_settings:
         facts = ["settings unknown"]
-    elif row.is_adopted:
-        facts = ["adopted from verl's rollout dumps", f"model {model_name(row.model)}", row.dataset]
+    elif row.is_recorded:
+        facts = ["recorded outside of the workbench", row.dataset]
     else:
         facts = [row.method, model_name(row.model), row.dataset]
         if row.kind == "train":
@@ -82,7 +82,7 @@ def show_faults(row: RunRow) -> None:
 
 def show_skipped(row: RunRow) -> None:
     """Show how many rows of imported rollouts could not be read, and the first ones."""
-    skipped = requests.list_skipped(row.run_id) if row.is_adopted else None
+    skipped = requests.list_skipped(row.run_id) if row.is_recorded else None
     if skipped is not None and skipped.num:
         notice.show("warning", f"Skipped: {counted(skipped.num, 'row')}", "\n".join(skipped.sentences))
 
@@ -110,12 +110,12 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
         )  # fmt: skip
         _held_out_tile(tiles[2], row, evaluations)
         figures.show_tile(
-            tiles[3], "Replay buffer", UNKNOWN if row.is_adopted else _count(last, "buffer/num_questions"),
+            tiles[3], "Replay buffer", UNKNOWN if row.is_recorded else _count(last, "buffer/num_questions"),
             _trajectories(last),
             explanation="Questions in the buffer; below, trajectories stored for them and replayed in the last step",
         )  # fmt: skip
         figures.show_tile(
-            tiles[4], "Retired", UNKNOWN if row.is_adopted else _count(last, "buffer/num_retired"),
+            tiles[4], "Retired", UNKNOWN if row.is_recorded else _count(last, "buffer/num_retired"),
             explanation="Questions that were solved in all K rollouts, which an on-policy run counts and keeps drawing",
         )  # fmt: skip
 
@@ -138,7 +138,7 @@ def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
     title, value, meaning = "Time taken", _seconds_taken(row), "From start to end"
     if run_state.is_live(row):
         title, value, meaning = "Time left", run_state.seconds_left(row), "At the pace of the last steps"
-    figures.show_tile(tile, title, UNKNOWN if row.is_adopted else duration(value), pace, meaning)
+    figures.show_tile(tile, title, UNKNOWN if row.is_recorded else duration(value), pace, meaning)
 
 
 def _seconds_taken(row: RunRow) -> float | None:
@@ -152,14 +152,14 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
         gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points"
     tile.metric(
         held_out_score(held_out[-1].samples_per_question if held_out else None),
-        UNKNOWN if row.is_adopted else share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n), gain,
+        UNKNOWN if row.is_recorded else share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n), gain,
         border=True, height="stretch",
         help="Mean correctness on questions that are not trained on, and its change since the first evaluation",
     )  # fmt: skip
 
 
 def _progress_text(row: RunRow) -> str:
-    if row.is_adopted:
+    if row.is_recorded:
         return f"Newest dumped step: {row.step:,}"
     if not row.has_settings:
         return f"Newest step: {row.step:,}"

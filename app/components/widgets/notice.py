@@ -95,9 +95,7 @@ def show_no_such_trajectory() -> None:
 
 def show_no_replay(row: RunRow) -> None:
     """Show the reason in place of what a run that replays would show."""
-    if row.is_adopted:
-        show_empty(
-            "help", "Unknown", "This run was adopted from verl's rollout dumps, which hold texts and scores only."
-        )
+    if row.is_recorded:
+        show_empty("help", "Unknown", "This run was recorded outside of the workbench: what it replayed is not known.")
     else:
         show_empty("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")

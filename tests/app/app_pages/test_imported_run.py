@@ -1,0 +1,67 @@
+"""A run of imported rollouts: pages say unknown where nothing is known, and offer what works."""
+
+import json
+
+import pytest
+
+from jobs.actions.rollout_import import import_rollouts
+from jobs.actions.run_actions import clone
+from jobs.rollout_formats.formats import find_format
+from jobs.runs.lookup import CommandError
+from jobs.supervisor.open_index import open_fresh_index
+from tests.app.page_texts import has_text
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    """The runs root and the run's id."""
+    root, folder = tmp_path_factory.mktemp("imported"), tmp_path_factory.mktemp("dump")
+    for step in (1, 2):
+        rows = [
+            {"input": "1 + 1?", "output": f"so {score:.0f}", "gts": "2", "score": score, "step": step}
+            for score in (0.0, 1.0)
+        ]
+        (folder / f"{step}.jsonl").write_text("bad\n" + "\n".join(map(json.dumps, rows)))
+    run_id = import_rollouts(folder, find_format(folder), root, "stock verl").run_id
+    with open_fresh_index(root, None):
+        return root, run_id
+
+
+@pytest.fixture
+def imported_shared(imported, share):
+    """The run's id."""
+    share(imported[0])
+    return imported[1]
+
+
+def test_run_page_invents_no_method_time_or_buffer_and_offers_neither_score_nor_branch_nor_clone(
+    open_page, imported, imported_shared
+):
+    page = open_page("run", run=imported_shared)
+    figures = {element.label: element.value for element in page.metric}
+    assert figures.pop("Batch Pass@1") == "50.0%"
+    assert set(figures.values()) == {"unknown"}
+    assert not has_text(page, "GRPO")
+    assert not has_text(page, " 0 s")
+    assert not {"Score", "Branch", "Start branch", "Clone"} & {button.label for button in page.button}
+    with pytest.raises(CommandError):
+        clone(imported[0], imported_shared)
+
+
+@pytest.mark.parametrize("page", ["replay_buffer", "selection_audit"])
+def test_pages_of_replay_do_not_call_it_on_policy(open_page, imported_shared, page):
+    opened = open_page(page, run=imported_shared)
+    assert "Unknown" in [element.value for element in opened.subheader]
+    assert not has_text(opened, "on-policy")
+
+
+def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, imported_shared):
+    page = open_page("run", run=imported_shared, view="Configuration")
+    assert "format: verl's rollout or validation dumps" in page.code[0].value
+    assert has_text(page, "1.jsonl, line 1")
+    runs = open_page("runs").dataframe[0].value
+    assert (runs["Method"][0], runs["Started"][0]) == ("unknown", "\N{EN DASH}")
+    assert len(open_page("runs", q="unknown").dataframe[0].value) == 1
+    page = open_page("trajectories", run=imported_shared, trajectory="1")
+    assert page.dataframe[0].value["Tokens"].isna().all()
+    assert {element.label: element.value for element in page.metric}["Length"] == "unknown"
