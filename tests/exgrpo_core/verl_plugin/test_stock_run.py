@@ -16,6 +16,14 @@ THREE_LINES = (
 )
 
 
+AHEAD = (
+    "+exgrpo.rollouts_ahead=true",
+    "+exgrpo.sampler_correction=truncate",
+    "actor_rollout_ref.rollout.nnodes=1",
+    "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl",
+)
+
+
 def test_replayed_trajectories_enter_the_updates_of_stock_verl_and_its_checkpoints_keep_the_buffer(tmp_path):
     python = make_environment(tmp_path / "environment")
     assert not imports(python, "jobs")
@@ -37,11 +45,13 @@ def test_replayed_trajectories_enter_the_updates_of_stock_verl_and_its_checkpoin
     assert {step.step for step in verl_dumps.read(source)} == {1, 2, 3}
     assert source.bad.num == 0
 
-    second = {"trainer.total_training_steps": 4, "trainer.save_freq": -1}
-    run = launch(python, tmp_path, settings | second, THREE_LINES)
+    second = {"trainer.total_training_steps": 5, "trainer.save_freq": -1, "+ray_kwargs.ray_init.num_gpus": 2}
+    run = launch(python, tmp_path, settings | second, [*THREE_LINES, *AHEAD])
     assert run.returncode == 0, run.stdout[-5000:]
     resumed = metrics_of(tmp_path)
-    assert resumed.keys() == {4}
+    assert resumed.keys() == {4, 5}
+    # The rollouts of step 5 were begun before the update of step 4.
+    assert resumed[4]["generator/log_prob_gap"] < 1e-4 < resumed[5]["generator/log_prob_gap"]
     assert resumed[4]["tokens/generated_total"] > metrics[3]["tokens/generated_total"]
     outputs = {(row["input"], row["output"]) for step in (1, 2, 3) for row in rollouts_of(tmp_path, step)}
     replayed = [row for row in rollouts_of(tmp_path, 4) if row["is_replayed"]]
