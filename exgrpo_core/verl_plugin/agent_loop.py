@@ -1,7 +1,7 @@
 """The agent loop of every rollout: prompt token ids in, response token ids out, with no tokenisation in between.
 
 It reads these columns of a prompt: `prompt_token_ids`; `sampling_key`, from which a rollout's seed follows, or "" for
-none; `sampling_temperature`, `max_new_tokens` and `end_token_ids`; and `is_graded`.
+none; `sampling_temperature`, `max_new_tokens` and `end_token_ids`; `is_graded`; and, where it is there, `has_text`.
 """
 
 import hashlib
@@ -27,9 +27,10 @@ def rollout_seed(sampling_key: str, session_id: int) -> int:
 class PromptTokensLoop(AgentLoopBase):
     """One request to the generating servers."""
 
-    def __init__(self, server_manager: Any, **_verl: Any) -> None:
+    def __init__(self, server_manager: Any, tokenizer: Any = None, **_verl: Any) -> None:
         # verl's base class builds a chat tokenizer for every rollout, which this loop does not need.
         self.server_manager = server_manager
+        self.tokenizer = tokenizer
 
     async def run(self, sampling_params: dict[str, Any], **prompt: Any) -> AgentLoopOutput:
         """Generate one response; ungraded ones carry a reward of 0, so that verl calls no grader."""
@@ -58,6 +59,8 @@ class PromptTokensLoop(AgentLoopBase):
             metrics=AgentLoopMetrics(),
             extra_fields={**output.extra_fields, "is_truncated": is_truncated},
         )
+        if prompt.get("has_text"):
+            result.extra_fields["text"] = self.tokenizer.decode(response_ids, skip_special_tokens=True)
         if not prompt["is_graded"]:
             result.reward_score = 0.0
         return result

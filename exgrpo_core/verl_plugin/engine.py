@@ -77,6 +77,8 @@ class VerlEngine:
         self._max_failed_share = max_failed_share
         self.skips_non_finite = False
         """Leave out mini-batches whose loss or gradient is not finite, as verl's workers do, instead of raising."""
+        self.has_texts = False
+        """Have verl's tokenizer decode each response, for pages."""
         self._num_rollout_calls = 0
         self._is_begun = False
         self._batch_numbers = count()
@@ -212,6 +214,7 @@ class VerlEngine:
             "max_new_tokens": max_new_tokens,
             "end_token_ids": self._end_token_ids,
             "is_graded": is_training,
+            **({"has_text": True} if self.has_texts else {}),
         }
 
     def save(self, directory: Path) -> None:

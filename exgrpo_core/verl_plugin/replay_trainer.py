@@ -17,13 +17,14 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
 from exgrpo_core.algorithm import exgrpo_step
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import InputError, first_line
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup
 from exgrpo_core.verl_plugin.engine import VerlEngine
 from exgrpo_core.verl_plugin.questions import find_end_tokens, read_questions
 from exgrpo_core.verl_plugin.rows import PARTITION
+from exgrpo_core.verl_plugin.run_record import RunRecord
 from exgrpo_core.verl_plugin.settings import read_settings, version_notice
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 
@@ -54,6 +55,7 @@ class ReplayTrainer(ExperienceTrainer):
                 OmegaConf.update(config, name, True)
         super().__init__(config)
         self._settings = settings
+        self._record: RunRecord | None = None
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
@@ -76,6 +78,7 @@ class ReplayTrainer(ExperienceTrainer):
             self._settings.max_failed_share,
         )
         self._engine.skips_non_finite = True
+        self._engine.has_texts = self._settings.record_to is not None
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
@@ -91,7 +94,25 @@ class ReplayTrainer(ExperienceTrainer):
             logger.warning("%s: is missing, so the replay buffer starts empty.", saved)
             self._state.step = self.global_steps
 
+    def fit(self, agent_loop_manager: Any) -> None:
+        """Train to the end, and record how it ended where it is recorded."""
+        if self._settings.record_to is None:
+            super().fit(agent_loop_manager)
+            return
+        config = OmegaConf.to_container(self.config, resolve=True)
+        runs = Path(self._settings.record_to)
+        self._record = RunRecord.open(runs, config, self._settings.algorithm, is_resumed=self.global_steps > 0)
+        try:
+            self._record.begin(self._questions, self.tokenizer.decode, self.global_steps)
+            super().fit(agent_loop_manager)
+        except BaseException as error:
+            self._record.end("failed", f"{type(error).__name__}: {first_line(error)}")
+            raise
+        self._record.end("finished")
+
     def _save_checkpoint(self) -> None:
+        if self._record is not None:
+            self._record.settle()
         # First, since verl calls the checkpoint the latest at the end of its part.
         saved = Path(self.config.trainer.default_local_dir, f"global_step_{self.global_steps}", EXPERIENCE_FOLDER)
         self._state.save(saved)
@@ -117,6 +138,8 @@ class ReplayTrainer(ExperienceTrainer):
         is_last = self.global_steps >= self.total_training_steps
         algorithm = self._settings.algorithm
         self._report: StepReport = exgrpo_step(self._state, self._engine, algorithm, is_last=is_last)
+        if self._record is not None:
+            self._record.step(self._report)
         for notice in self._report.notices:
             logger.warning(notice)
         tags = [{"global_steps": self.global_steps}]

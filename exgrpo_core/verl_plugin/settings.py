@@ -76,6 +76,8 @@ REQUIRED: dict[str, tuple[tuple[object, ...], str]] = {
 """Settings of verl with the values that the plug-in works with, and why."""
 SHARE = "max_failed_share"
 """Field of the section besides those of `ExGRPOConfig`: share of a step's questions whose rollouts may fail."""
+RECORD_TO = "record_to"
+"""Another: the folder of runs into which the run is recorded."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class ReplaySettings:
     max_failed_share: float
     seed: int | None
     """Of the requests of rollouts; None where they have none."""
+    record_to: str | None = None
+    """Folder of runs in which the run gets a run directory."""
 
 
 def read_settings(config: Mapping[str, Any]) -> ReplaySettings:
@@ -95,10 +99,12 @@ def read_settings(config: Mapping[str, Any]) -> ReplaySettings:
         InputError: A setting is unknown, of another type, or not one that the plug-in works with; one sentence each.
     """
     section = dict(config.get(SECTION) or {})
-    share = section.pop(SHARE, 0.0)
+    share, record_to = section.pop(SHARE, 0.0), section.pop(RECORD_TO, None)
     mistakes = [*_unfit_settings(config), *_unknown_fields(section), *_unfit_servers(config, section)]
     if not (isinstance(share, int | float) and 0.0 <= share < 1.0):
         mistakes.append(f"{SECTION}.{SHARE}: expected a share in [0, 1), got {share!r}.")
+    if not isinstance(record_to, str | None):
+        mistakes.append(f"{SECTION}.{RECORD_TO}: expected a folder, got {record_to!r}.")
     if mistakes:
         raise InputError("\n".join(mistakes))
     fields, mistakes = _typed_fields(section)
@@ -113,7 +119,7 @@ def read_settings(config: Mapping[str, Any]) -> ReplaySettings:
     if algorithm is None or mistakes:
         raise InputError("\n".join(mistakes))
     rollout = config["actor_rollout_ref"]["rollout"]
-    return ReplaySettings(algorithm, float(share), rollout["seed"] if rollout["full_determinism"] else None)
+    return ReplaySettings(algorithm, float(share), rollout["seed"] if rollout["full_determinism"] else None, record_to)
 
 
 def _unfit_settings(config: Mapping[str, Any]) -> Iterator[str]:
@@ -139,7 +145,7 @@ def _unfit_servers(config: Mapping[str, Any], section: Mapping[str, Any]) -> Ite
 
 
 def _unknown_fields(section: Mapping[str, Any]) -> Iterator[str]:
-    known = {field.name for field in dataclasses.fields(ExGRPOConfig)} - DECIDED.keys() - NOT_HERE | {SHARE}
+    known = {field.name for field in dataclasses.fields(ExGRPOConfig)} - DECIDED.keys() - NOT_HERE | {SHARE, RECORD_TO}
     for name in section:
         if name in DECIDED:
             yield f"{SECTION}.{name}: is decided by {DECIDED[name]}; set that instead."

@@ -1,0 +1,109 @@
+"""A stock run of verl as a run directory of the workbench, written while it trains: `+exgrpo.record_to=FOLDER`.
+
+Attempt, events, trajectories and questions are written by the code of the workbench's own runs. Checkpoints, log and
+validation stay verl's, and who started the run stops and resumes it: the workbench shows it.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.durable_files import write_whole
+from exgrpo_core.recording.run_attempt import MAX_NAME, Attempt, open_attempt, this_boot
+from exgrpo_core.run_files.attempt_gate import monotonic_utc_now
+from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.run_files.run_folder import RunFolder
+from exgrpo_core.step_report import StepReport
+from exgrpo_core.types import Question
+
+RUN_FILE = "recorded_run"
+"""In verl's folder of checkpoints: the id of the run that a resumed training continues."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Retention:
+    token_data: str = "successes"
+
+
+class RunRecord:
+    """Records one start of a training, as an attempt of its run."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        folder = RunFolder(attempt.path.parents[1])
+        self._recorder = FileRecorder(folder, int(attempt.path.name), _Retention())
+        process = psutil.Process()
+        started = round(process.create_time() - psutil.boot_time(), 2)
+        self._worker = {"pid": process.pid, "started_seconds": started, "boot_id": this_boot()}
+
+    @classmethod
+    def open(cls, runs: Path, config: Mapping[str, Any], algorithm: ExGRPOConfig, *, is_resumed: bool) -> "RunRecord":
+        """Begin a run in the folder of all runs, or go on with that of the checkpoint.
+
+        Raises:
+            InputError: Another process records it.
+            OSError: It cannot be written.
+        """
+        link = Path(config["trainer"]["default_local_dir"], RUN_FILE)
+        known = link.read_text(encoding="utf-8").strip() if is_resumed and link.is_file() else None
+        record = cls(open_attempt(runs, _specification(config, algorithm), known, 0, 1))
+        link.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(link, record._attempt.path.parents[1].name)
+        return record
+
+    def begin(self, questions: Sequence[Question], decode: Callable[[Any], str], step: int) -> None:
+        """Record the questions, with their prompts as text, and that the training runs after `step`."""
+        self._beat(step)
+        texts = [dataclasses.replace(item, prompt_text=decode(item.prompt_ids)) for item in questions]
+        self._recorder.status("running")
+        self._recorder.questions(texts, "training")
+
+    def step(self, report: StepReport) -> None:
+        """Record a step, which may be written after this returned."""
+        self._recorder.step(report)
+        self._beat(report.step)
+
+    def settle(self) -> None:
+        """Return once every step is on disk."""
+        self._recorder.settle()
+
+    def end(self, status: str, reason: str = "") -> None:
+        """Record how the training ended: `finished` or `failed`."""
+        try:
+            self._recorder.status(status, reason)
+            self._recorder.close()
+        finally:
+            self._attempt.end(status, reason)
+
+    def _beat(self, step: int) -> None:
+        at = monotonic_utc_now().isoformat(timespec="milliseconds")
+        record = {**self._worker, "status": "running", "step": step, "at": at}
+        write_whole(self._attempt.path / "heartbeat.json", json.dumps(record), is_durable=False, syncs_folder=False)
+
+
+def _specification(config: Mapping[str, Any], algorithm: ExGRPOConfig) -> dict[str, object]:
+    """Return what verl's configuration says in the fields of the workbench's specification."""
+    files, trainer = config["data"]["train_files"], config["trainer"]
+    name = "".join(letter if letter.isalnum() or letter in " ._+@-" else "-" for letter in trainer["experiment_name"])
+    spec: dict[str, object] = {
+        "kind": "train",
+        "name": name[:MAX_NAME].lstrip(" ._+@-") or "verl",
+        "engine": "verl",
+        "model": {"source": os.path.abspath(path) if os.path.exists(path := _model(config)) else path},
+        "data": {"source": os.path.abspath(files if isinstance(files, str) else files[0])},
+        "algorithm": dataclasses.asdict(algorithm),
+        "optim": {"learning_rate": config["actor_rollout_ref"]["actor"]["optim"]["lr"]},
+        "verl": {"num_nodes": trainer["nnodes"], "gpus_per_node": trainer["n_gpus_per_node"]},
+    }
+    return spec | ({"num_steps": steps} if (steps := trainer["total_training_steps"]) else {})
+
+
+def _model(config: Mapping[str, Any]) -> str:
+    return str(config["actor_rollout_ref"]["model"]["path"])
