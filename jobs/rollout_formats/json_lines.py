@@ -34,6 +34,7 @@ _KNOWN = (
 )
 _REWARDS = ("reward", "score")
 _ANSWERS = ("answer", "ground_truth", "label")
+_ENDS = {"truncated": True, "completed": False}
 _KNOWN_FACTS = (*_REWARDS, *_ANSWERS, "advantages", "advantage", "group", "group_index")
 _NO_REWARDS = ("step", "gen_step", "advantages", "entropy")
 
@@ -93,7 +94,7 @@ def _trajectory(row: Row, names: _Names) -> RecordedTrajectory:
         reward=number_of(row, reward) if reward else only_reward(row, _NO_REWARDS),
         group=None if group is None else str(group),
         answer=answer,
-        is_truncated=True if row.get("status") == "truncated" else None,
+        is_truncated=_ENDS.get(str(row.get("status"))),
         advantage=number_of(row, "advantages") if "advantages" in row else number_of(row, "advantage"),
         extra=extra_of(row, {*_KNOWN_FACTS, names.prompt, names.response or "", names.step}),
     )

@@ -30,7 +30,9 @@ _OWN = ("prompt_text", "response_text", "messages", "reward", "eid", "truncate_s
 def recognises(sample: Sample) -> bool:
     """Whether it is SQLite with a table of experiences, or JSON lines with their ids."""
     is_database = sample.head.startswith(b"SQLite format 3\0")
-    return {"eid", "prompt_length"} <= sample.fields or (is_database and b"experience_bytes" in sample.head)
+    return {"eid", "prompt_length"} <= sample.fields or (
+        is_database and b"experience_bytes" in sample.head and b"_blob" in sample.head
+    )
 
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
@@ -40,11 +42,14 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
 
 def _experiences(source: RolloutSource, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
     is_lines = file.suffix in (".jsonl", ".json")
-    for number, row in source.json_rows(file) if is_lines else _database_rows(source, file):
-        try:
-            yield _step(row), _trajectory(row)
-        except (ValueError, TypeError, KeyError) as error:
-            source.bad.add(file, number, str(error))
+    try:
+        for number, row in source.json_rows(file) if is_lines else _database_rows(source, file):
+            try:
+                yield _step(row), _trajectory(row)
+            except (ValueError, TypeError, KeyError) as error:
+                source.bad.add(file, number, str(error))
+    except sqlite3.DatabaseError as error:
+        source.bad.add(file, 0, f"expected a whole database ({error}).")
 
 
 def _database_rows(source: RolloutSource, file: Path) -> Iterator[tuple[int, Row]]:

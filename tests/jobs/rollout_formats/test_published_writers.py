@@ -5,14 +5,16 @@ import json
 import os
 import pickle
 import shutil
+import sqlite3
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from exgrpo_core.recording.rows import Message
-from jobs.rollout_formats import json_lines, torch_dumps
-from jobs.rollout_formats.formats import FORMATS, find_format
+from jobs.rollout_formats import json_lines, torch_dumps, trinity
+from jobs.rollout_formats.formats import FORMATS, UnknownRolloutsError, find_format
 from jobs.rollout_formats.plain_pickle import NotPlainError, load_plain
 from jobs.rollout_formats.source import RolloutSource, Sample, SourceChangedError
 from tests.jobs.rollout_formats.test_real_samples import PATHS, SAMPLES, module_of
@@ -71,6 +73,7 @@ FILES = {
     "7.pt": ("torch_dumps", {"rollout_id": 7, "samples": [SLIME]}),
     "train_data_step2.jsonl": ("nemo_rl", [NEMO]),
     "val_data_step2.jsonl": ("nemo_rl", [NEMO_VALIDATION]),
+    "3.jsonl": ("verl_dumps", [{"input": "2?", "output": "2", "gts": "2", "score": 1.0, "step": 3}]),
     "openrlhf.jsonl": ("json_lines", [OPENRLHF]),
     "completions.jsonl": ("json_lines", [SWIFT_TABLE]),
     "ray/completions.jsonl": ("json_lines", [SWIFT_RAY]),
@@ -226,6 +229,18 @@ def test_a_dump_that_is_not_whole_waits_and_one_of_something_else_is_bad(tmp_pat
     write(tmp_path, "7.pt", {"rollout_id": 7, "samples": []})
     with pytest.raises(SourceChangedError):
         list(torch_dumps.read(source))
+
+
+def test_a_broken_database_is_bad_and_an_older_one_unknown(tmp_path):
+    path = tmp_path / "explored.db"
+    path.write_bytes((SAMPLES / "trinity" / "explored.db").read_bytes()[:4000])
+    source = RolloutSource(path)
+    assert (list(trinity.read(source)), source.bad.num) == ([], 1)
+    path.unlink()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE explored (id INTEGER, prompt TEXT, response TEXT, experience_bytes BLOB)")
+    with pytest.raises(UnknownRolloutsError):
+        find_format(path)
 
 
 def test_a_pickle_runs_nothing(tmp_path):
