@@ -53,10 +53,12 @@ def block_columns(rows: Iterable[Mapping[str, Any]], messages: Iterable[Sequence
 
 
 def _role_words(messages: Sequence[Message]) -> str:
-    words: dict[str, None] = {}
+    by_label: dict[str, dict[str, None]] = {}
     for message in messages:
         if message.tool:
-            words[labelled(TOOL, "".join(words_of(message.tool)))] = None
+            by_label.setdefault(TOOL, {})["".join(words_of(message.tool))] = None
+        words = dict.fromkeys(words_of(message.text))
         for label in {message.role, speaker(message).partition(" ")[0]}:
-            words |= dict.fromkeys(labelled(label, word) for word in words_of(message.text))
-    return storable_text(" ".join(words)[:MAX_ROLE_CHARACTERS])
+            by_label.setdefault(label, {}).update(words)
+    every = (labelled(label, word) for label, words in by_label.items() for word in words)
+    return storable_text(" ".join(every)[:MAX_ROLE_CHARACTERS])
