@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from html import escape
-from itertools import groupby
+from itertools import accumulate, groupby
 
 import streamlit as st
 
@@ -11,35 +11,40 @@ from app import theme
 from app.components.widgets import figures, shown_text
 from app.formats import counted, escape_control_characters, literal, nats, number
 from db.rows.runs import TrajectoryRow
+from db.rows.trajectories import MAX_CHARACTERS
 from exgrpo_core.recording.conversations import speaker, turns
 from exgrpo_core.recording.rows import Message
 
-MAX_MESSAGES = 400
-"""Further messages are not shown: the page would be slow."""
+MAX_MESSAGES, MAX_TOTAL_CHARACTERS = 400, 600_000
 MANY_TURNS = 6
 """Of more turns only the first and the last are open."""
 LONG_LINES, LONG_CHARACTERS = 14, 1_600
 """A longer message is folded."""
 _SUMMARY_CHARACTERS = 110
 _STRONGEST = 0.45
-_Numbered = tuple[int, Message]
 
 
 def show(row: TrajectoryRow, messages: Sequence[Message]) -> None:
     """Show counts and messages of a conversation."""
     st.caption(_counts(row))
-    st.html(html(messages))
-    if len(messages) > MAX_MESSAGES:
-        st.caption(f"The first {MAX_MESSAGES:,} of {len(messages):,} messages; `exgrpo query trajectory` prints all.")
+    first = first_messages(messages)
+    st.html(html(first))
+    if len(messages) > len(first):
+        st.caption(f"The first {len(first):,} of {len(messages):,} messages; `exgrpo query trajectory` prints all.")
+
+
+def first_messages(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages that a page shows: not so many, or so long, that it would be slow."""
+    lengths = accumulate(min(len(message.text), MAX_CHARACTERS) for message in messages[:MAX_MESSAGES])
+    return messages[: max(1, sum(length <= MAX_TOTAL_CHARACTERS for length in lengths))]
 
 
 def html(messages: Sequence[Message]) -> str:
     """Return the messages as HTML in which all of their text is escaped."""
     numbers = turns(messages)
     last, most = max(numbers, default=0), max((message.mean_entropy or 0.0 for message in messages), default=0.0)
-    numbered = list(zip(numbers, messages, strict=True))[:MAX_MESSAGES]
     parts = []
-    for turn, group in groupby(numbered, key=lambda pair: pair[0]):
+    for turn, group in groupby(zip(numbers, messages, strict=True), key=lambda pair: pair[0]):
         of_turn = [message for _, message in group]
         is_open = last <= MANY_TURNS or turn in {0, 1, last}
         parts.append(_turn(turn, of_turn, most, is_open=is_open) if turn else "".join(map(_message, of_turn)))

@@ -8,8 +8,9 @@ from itertools import zip_longest
 import streamlit as st
 
 from app import address
+from app.components.trajectories import conversation_view
 from app.components.trajectories.conversation_view import look_of, message_label
-from app.components.trajectories.question_view import compare
+from app.components.trajectories.question_view import MAX_COMPARED_CHARACTERS, compare
 from app.components.widgets import notice, shown_text
 from app.components.widgets.shown_text import Part
 from app.formats import counted, escape_control_characters
@@ -41,6 +42,7 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     if not other:
         notice.show_no_such_trajectory()
         return
+    messages, other = conversation_view.first_messages(messages), conversation_view.first_messages(other)
     st.html(html(messages, other, (f"Trajectory {row.trajectory_id}, open", f"Trajectory {number}")))
 
 
@@ -52,15 +54,18 @@ def html(messages: Sequence[Message], other: Sequence[Message], titles: tuple[st
 
 def _rows(messages: Sequence[Message], other: Sequence[Message]) -> Iterator[str]:
     keys, other_keys = ([(item.role, item.kind, item.tool, item.text) for item in of] for of in (messages, other))
-    for kind, start, end, other_start, other_end in SequenceMatcher(
-        None, keys, other_keys, autojunk=False
-    ).get_opcodes():
+    effort = MAX_COMPARED_CHARACTERS**2
+    matcher = SequenceMatcher(None, keys, other_keys, autojunk=False)
+    for kind, start, end, other_start, other_end in matcher.get_opcodes():
         if kind == "equal":
             cells = "".join(_cell(message, None) for message in messages[start:end])
             yield f"<details><summary>{counted(end - start, 'equal message')}</summary>{cells}</details>"
-        else:
-            for pair in aligned(messages[start:end], other[other_start:other_end]):
-                yield f'<div class="pair">{_cell(*pair)}{_cell(*reversed(pair))}</div>'
+            continue
+        for left, right in aligned(messages[start:end], other[other_start:other_end]):
+            effort -= len(left.text) * len(right.text) if left and right else 0
+            is_compared = effort >= 0  # of many long messages the first ones only, or a page takes minutes
+            cells = (_cell(left, right if is_compared else None), _cell(right, left if is_compared else None))
+            yield f'<div class="pair">{"".join(cells)}</div>'
 
 
 def aligned(messages: Sequence[Message], other: Sequence[Message]) -> Iterator[_Pair]:

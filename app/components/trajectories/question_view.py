@@ -22,6 +22,7 @@ from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, Line
 
 NUM_COLUMNS = 2
 MAX_COMPARED_CHARACTERS = 12_000
+MAX_EXACT_PIECES = 400
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]", re.UNICODE)
 
 
@@ -105,7 +106,9 @@ def compare(text: str, reference: str) -> list[Part]:
     pieces, other = _PIECES.findall(text), _PIECES.findall(reference)
     colour = theme.palette().empty_cell
     parts = []
-    for kind, _, _, start, end in SequenceMatcher(None, other, pieces, autojunk=False).get_opcodes():
+    # A response that repeats itself would take minutes: of long ones, frequent pieces begin no match.
+    is_long = len(pieces) * len(other) > MAX_EXACT_PIECES**2
+    for kind, _, _, start, end in SequenceMatcher(None, other, pieces, autojunk=is_long).get_opcodes():
         piece = "".join(pieces[start:end])
         if piece:
             parts.append(Part(piece) if kind == "equal" else Part(piece, colour, is_underlined=True))

@@ -117,6 +117,15 @@ def test_long_messages_and_middle_turns_of_many_are_folded():
     assert '<details class="message result"><summary><b>tool shell</b><i>line line' in long
 
 
+def test_only_so_much_is_shown_and_compared_that_a_page_stays_fast():
+    many = [Message("assistant", "so", is_generated=True)] * 1000
+    long = [Message("tool", "x " * 1_000_000, "tool_result")] * 10
+    assert len(conversation_view.first_messages(many)) == conversation_view.MAX_MESSAGES
+    assert len(conversation_view.first_messages(long)) == 6
+    pairs = [[Message("tool", f"{side} {number} " * 1_500) for number in range(60)] for side in ("a", "b")]
+    assert difference_view.html(*pairs, ("one", "two")).count("<pre>") == 120
+
+
 def test_words_that_the_model_did_not_write_are_named_and_begin_no_turn():
     html = conversation_view.html((*PROMPT, Message("assistant", "An example."), *SEARCHED[2:]))
     assert "<b>assistant, given</b>" in html
