@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from db.rows.role_words import TOOL, labelled, words_of
+from db.rows.role_words import CONVERSATION, TOOL, labelled, words_of
 from db.tables.column_types import storable_text
 from exgrpo_core.recording.conversations import as_document, from_document, is_plain, speaker, tokens_by_role, turns
 from exgrpo_core.recording.rows import Message
@@ -61,4 +61,4 @@ def _role_words(messages: Sequence[Message]) -> str:
         for label in {message.role, speaker(message).partition(" ")[0]}:
             by_label.setdefault(label, {}).update(words)
     every = (labelled(label, word) for label, words in by_label.items() for word in words)
-    return storable_text(" ".join(every)[:MAX_ROLE_CHARACTERS])
+    return storable_text(" ".join((CONVERSATION, *every))[:MAX_ROLE_CHARACTERS])

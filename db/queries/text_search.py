@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from db.ingest.event_rows import trajectory_key
-from db.rows.role_words import searched
+from db.rows.role_words import CONVERSATION, searched
 from exgrpo_core.errors import InputError
 
 Keys = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ _MATCHING = {
     ),
     "postgresql": (
         "SELECT trajectory_key AS hit FROM trajectory_texts"
-        " WHERE search @@ plainto_tsquery('simple', :words) AND trajectory_key >= :first AND trajectory_key < :end"
+        " WHERE search @@ to_tsquery('simple', :pattern) AND trajectory_key >= :first AND trajectory_key < :end"
     ),
 }
 # One long text is several times faster than a row per trajectory. PostgreSQL must not use the index of keys: it would
@@ -37,10 +37,13 @@ _ALL = {
     "postgresql": (
         "SELECT string_agg(CAST(hit - :first AS text), ',') FROM"
         " (SELECT trajectory_key AS hit FROM trajectory_texts"
-        " WHERE search @@ plainto_tsquery('simple', :words)"
+        " WHERE search @@ to_tsquery('simple', :pattern)"
         " AND trajectory_key + 0 >= :first AND trajectory_key + 0 < :end LIMIT :limit) AS hits"
     ),
 }
+_SYNTAX = {"sqlite": ('"', " OR ", " NOT "), "postgresql": ("'", " | ", " & !")}
+"""Quotation mark, or, and not."""
+_AND = {"sqlite": " AND ", "postgresql": " & "}
 _WORD_INDEX_SETTINGS = {
     "enable_seqscan": "off",
     "enable_indexscan": "off",
@@ -75,12 +78,12 @@ def split_words(words: str) -> list[str]:
         SearchError: There are too many.
     """
     check_search(words)
-    return [written for _, written in searched(words) if written]
+    return [written for _, written, _ in searched(words) if written]
 
 
 def newest_matching(connection: Connection, words: str, run_key: int | None, *, before: int | None, limit: int) -> Keys:
     """Return the keys of the newest trajectories below `before` whose text contains every word, newest first."""
-    values = _values(words, run_key)
+    values = _values(connection, words, run_key)
     if not values:
         return np.empty(0, dtype=np.int64)
     if before is not None:
@@ -91,7 +94,7 @@ def newest_matching(connection: Connection, words: str, run_key: int | None, *, 
 
 def all_matching(connection: Connection, words: str, run_key: int | None, limit: int = 2**62) -> Keys:
     """Return the keys of all trajectories whose text contains every word, or of any `limit` of them."""
-    values = _values(words, run_key)
+    values = _values(connection, words, run_key)
     if not values:
         return np.empty(0, dtype=np.int64)
     with _by_word_index(connection):
@@ -111,15 +114,22 @@ def _by_word_index(connection: Connection) -> Iterator[None]:
         connection.exec_driver_sql(f"SET LOCAL {name} TO DEFAULT")
 
 
-def _values(words: str, run_key: int | None) -> dict[str, Any]:
-    """Return a search's words and range of keys, empty without a word."""
+def _condition(word: str, written: str, may_be_plain: bool, quote: str, either: str, without: str) -> str:
+    """Return the condition for a word, which consists of letters and digits, in a dialect's syntax."""
+    if not may_be_plain:
+        return f"{quote}{word}{quote}"
+    plain = f"{quote}{written}{quote}{without}{quote}{CONVERSATION}{quote}"
+    return f"({quote}{word}{quote}{either}({plain}))"
+
+
+def _values(connection: Connection, words: str, run_key: int | None) -> dict[str, Any]:
+    """Return a search's pattern and range of keys, empty without a word."""
     check_search(words)
-    indexed = [word for word, _ in searched(words)]
-    if not indexed:
+    conditions = [_condition(*found, *_SYNTAX[connection.dialect.name]) for found in searched(words)]
+    if not conditions:
         return {}
     return {
-        "pattern": " AND ".join(f'"{word}"' for word in indexed),
-        "words": " ".join(indexed),
+        "pattern": _AND[connection.dialect.name].join(conditions),
         "first": 0 if run_key is None else trajectory_key(run_key, 0, 0),
         "end": _LAST_KEY if run_key is None else trajectory_key(run_key + 1, 0, 0),
     }

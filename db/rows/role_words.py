@@ -7,6 +7,8 @@ LABELS = ("system", "user", "assistant", "thinking", "call", "tool")
 """What `role:` may name: who speaks, or only the thinking or the calls of the assistant."""
 TOOL = "uses"
 """Joined with the name of a tool that a trajectory uses."""
+CONVERSATION = "isconversation0"
+"""A word of every conversation."""
 MAX_WORD = 64
 _WORD = re.compile(r"\w+", re.UNICODE)
 _SCOPE = re.compile(rf"(?:role:({'|'.join(LABELS)})|tool:(\S+))\Z", re.IGNORECASE)
@@ -22,11 +24,11 @@ def labelled(label: str, word: str) -> str:
     return f"in{label}0{word[:MAX_WORD]}"
 
 
-def searched(words: str) -> Iterator[tuple[str, str]]:
-    """Yield the words of a search, each as the index has it and as it is written.
+def searched(words: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the words of a search: as the index has it, as it is written, and whether plain responses may have it too.
 
     `role:tool timeout` is the word in what a tool answered, as are all words after it until the next role; `tool:name`
-    is any use of this tool.
+    is any use of this tool. A plain response is the assistant's, and indexed without a role.
     """
     label = ""
     for part in words.split():
@@ -34,6 +36,7 @@ def searched(words: str) -> Iterator[tuple[str, str]]:
         if scope and scope[1]:
             label = scope[1].lower()
         elif scope:
-            yield labelled(TOOL, "".join(words_of(scope[2]))), ""
+            yield labelled(TOOL, "".join(words_of(scope[2]))), "", False
         else:
-            yield from ((labelled(label, word) if label else word, word) for word in words_of(part))
+            for word in words_of(part):
+                yield labelled(label, word) if label else word, word, label == "assistant"

@@ -35,13 +35,11 @@ def split(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Mess
 
 
 def is_plain(messages: Sequence[Message]) -> bool:
-    """Return whether a prompt of at most one message has one text as its response, so that texts say everything."""
+    """Return whether the response is one text, and the prompt a user's, or a system's and a user's."""
     prompt, response = split(messages)
-    if len(prompt) > 1 or len(response) != 1:
-        return False
-    return (
-        response[0].role == "assistant" and response[0].kind == "text" and all(item.role == "user" for item in prompt)
-    )
+    roles = [message.role for message in prompt if message.kind == "text"]
+    has_one_text = len(response) == 1 and response[0].role == "assistant" and response[0].kind == "text"
+    return has_one_text and len(roles) == len(prompt) and roles in (["user"], ["system", "user"], [])
 
 
 def text_of(messages: Sequence[Message]) -> str:

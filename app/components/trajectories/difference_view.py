@@ -42,8 +42,8 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     if not other:
         notice.show_no_such_trajectory()
         return
-    messages, other = conversation_view.first_messages(messages), conversation_view.first_messages(other)
-    st.html(html(messages, other, (f"Trajectory {row.trajectory_id}, open", f"Trajectory {number}")))
+    first, second = conversation_view.first_messages(messages), conversation_view.first_messages(other)
+    st.html(html(first, second, (f"Trajectory {row.trajectory_id}, open", f"Trajectory {number}")))
 
 
 def html(messages: Sequence[Message], other: Sequence[Message], titles: tuple[str, str]) -> str:
@@ -64,8 +64,8 @@ def _rows(messages: Sequence[Message], other: Sequence[Message]) -> Iterator[str
         for left, right in aligned(messages[start:end], other[other_start:other_end]):
             effort -= len(left.text) * len(right.text) if left and right else 0
             is_compared = effort >= 0  # of many long messages the first ones only, or a page takes minutes
-            cells = (_cell(left, right if is_compared else None), _cell(right, left if is_compared else None))
-            yield f'<div class="pair">{"".join(cells)}</div>'
+            pair = _cell(left, right if is_compared else None) + _cell(right, left if is_compared else None)
+            yield f'<div class="pair">{pair}</div>'
 
 
 def aligned(messages: Sequence[Message], other: Sequence[Message]) -> Iterator[_Pair]:

@@ -5,6 +5,7 @@ import pytest
 from db.queries import trajectories, trajectory_list
 from db.queries.lineage import group_members
 from db.rows.trajectories import TrajectoryFacets
+from exgrpo_core.recording.conversations import is_plain
 from exgrpo_core.recording.rows import Message
 from tests.db.conftest import KINDS
 from tests.db.conversations import HOSTILE_CALL, NO_TOOLS, RUN_CODE, SEARCHED, ingest
@@ -64,6 +65,8 @@ def test_turns_calls_errors_and_tokens_by_role_are_counted(talks):
         ("tool:python role:tool 1", {1}),
         ("role:nobody timeout", set()),
         ("plain 4", {PLAIN}),
+        ("role:assistant 4 plain", {PLAIN}),
+        ("role:assistant seconds", set()),
     ],
 )
 def test_words_are_searched_in_responses_and_by_role(talks, words, expected):
@@ -81,6 +84,14 @@ def test_filters_by_tool_failed_calls_and_turns(talks):
     assert counts["has_tool_errors"] == {True: 2, False: 1}
     assert trajectory_list.list_tools(talks, "talks")[1:] == ["python", "web_search"]
     assert trajectory_list.list_tools(talks, "none") is None
+
+
+@pytest.mark.parametrize("said", [(1, 4), (0, 1, 4), (4,)])
+def test_one_text_after_a_prompt_of_system_and_user_is_stored_as_texts_alone(said):
+    every = (*SEARCHED[:2], SEARCHED[2], Message("assistant", "example"), SEARCHED[-1])
+    assert is_plain([every[number] for number in said])
+    assert not is_plain([every[number] for number in (*said[:-1], 3, 4)])
+    assert not is_plain([every[number] for number in (*said, 4)])
 
 
 def test_groups_compare_responses_with_their_speakers(talks):
