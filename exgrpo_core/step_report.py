@@ -41,7 +41,10 @@ _METRICS: dict[str, tuple[str, str]] = {
     "buffer/num_tokens": ("Stored tokens", "tokens in the segments, retired questions included"),
     "buffer/num_retired": ("Retired questions", "questions in the retired set"),
     "buffer/num_in_data": ("Questions of the data set", "questions of the data set, |D|"),
-    "buffer/ever_solved_share": ("Questions ever solved", "share of the data set in the buffer or the retired set"),
+    "buffer/ever_solved_share": (
+        "Questions stored or retired",
+        "share of the data set in buffer or retired set",
+    ),
     "buffer/memory_bytes": ("Buffer memory", "bytes of memory of the replay buffer's index"),
     "buffer/file_bytes": ("Buffer files", "bytes of stored trajectories in the buffer's files"),
     "batch/questions_left": (

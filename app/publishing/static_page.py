@@ -79,7 +79,7 @@ def _facts(run_id: str) -> dict[str, Any]:
         "sections": [section for section in _sections(row, spec) if section.charts],
         "scores": [
             (score.title, score.scheme, "" if score.source_step is None else f"{score.source_step:,}",
-             f"{share(score.score)} ± {share(score.standard_error)}", score.num_questions, score.samples_per_question)
+             f"{share(score.score)} ± {share(score.half_interval)}", score.num_questions, score.samples_per_question)
             for score in (
                 *ask(benchmarks.list_scores, run_id=run_id),
                 *ask(benchmarks.list_scores, source_run_id=run_id),

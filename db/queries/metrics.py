@@ -115,6 +115,14 @@ def training_seconds(database: Database, run_id: str, max_points: int = 1000) ->
     return [MetricPoint(*point) for point in zip(steps[is_wanted].tolist(), seconds[is_wanted].tolist(), strict=True)]
 
 
+def mean_step_seconds(database: Database, run_id: str) -> float | None:
+    """Return the mean time of the run's own steps; None without any."""
+    table = models.metrics
+    query = select(func.avg(table.c.value)).where(table.c.name == STEP_SECONDS, ~table.c.is_superseded)
+    with database.read() as connection:
+        return connection.scalar(query.where(table.c.run_key == find_run_key(connection, run_id)))
+
+
 def replay_ratios(database: Database, run_id: str, max_steps: int = 150) -> dict[int, list[float]]:
     """Return the mean importance ratio of each replayed trajectory by step, of about `max_steps` steps.
 

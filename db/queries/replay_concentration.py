@@ -104,7 +104,7 @@ def _point(step: int, counts: list[int], num_questions: int, rng: np.random.Gene
     even = rng.multinomial(total, np.full(num_questions, 1 / num_questions), size=_NUM_SIMULATED)
     even_share = np.sort(even, axis=1)[:, -num_top:].sum() / (total * _NUM_SIMULATED)
     top_share = sum(sorted(counts)[-num_top:]) / total
-    return ConcentrationPoint(step, total, num_questions, top_share, float(even_share))
+    return ConcentrationPoint(step, total, len(counts), num_questions, top_share, float(even_share))
 
 
 def _steps_to_read(connection: Connection, run_key: int | None) -> list[int]:

@@ -53,6 +53,8 @@ class ConcentrationPoint:
 
     step: int
     num_replays: int
+    num_replayed: int
+    """Different questions among them."""
     num_questions: int
     top_share: float
     """Share of the replays that the tenth of the questions with most replays has."""

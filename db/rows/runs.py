@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from db.statistics.intervals import score_half_interval
 from exgrpo_core.errors import UserError
 
 LIVE_STATES = ("queued", "starting", "running", "stopping")
@@ -102,6 +103,11 @@ class EvaluationRow:
     avg_at_n: float
     standard_error: float
     pass_at_n: float
+
+    @property
+    def half_interval(self) -> float:
+        """The farther end of its 95% interval."""
+        return score_half_interval(self.avg_at_n, self.standard_error, self.num_questions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from db.statistics.intervals import score_half_interval
+
 ScoredRuns = tuple[tuple[str, str], ...]
 """(benchmark, id of the evaluation whose score counts) of each benchmark that a model was scored on.
 
@@ -45,6 +47,11 @@ class BenchmarkScoreRow:
     """Mean of each part of a training reward over the answers, by its name; empty where none was asked for."""
     chosen_as: str = ""
     """`last` or `best` where the checkpoint was asked for so before it was scored; empty for one by its step."""
+
+    @property
+    def half_interval(self) -> float:
+        """The farther end of its 95% interval."""
+        return score_half_interval(self.score, self.standard_error, self.num_questions)
 
     @property
     def choice(self) -> str:

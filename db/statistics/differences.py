@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from db.statistics.intervals import Z_95
+
 NUM_RESAMPLES = 10_000
 INTERVAL = (2.5, 97.5)
 """Percentiles of a 95% interval."""
@@ -139,6 +141,25 @@ def area_under_curve(positives: Sequence[float], negatives: Sequence[float]) -> 
     num_less = np.searchsorted(below, scores, side="left")
     num_less_or_equal = np.searchsorted(below, scores, side="right")
     return float((num_less + num_less_or_equal).mean() / (2 * below.size))
+
+
+def area_interval(area: float, num_positives: int, num_negatives: int) -> tuple[float, float]:
+    """Return the 95% interval of an area under the curve, right at 0 and 1 too.
+
+    Source: Newcombe 2006, Statistics in Medicine 25, method 5, which solves Hanley and McNeil's variance for the area.
+    """
+    pairs, others = num_positives * num_negatives, (num_positives + num_negatives) / 2 - 1
+
+    def end_of(far: float) -> float:
+        near = area
+        for _ in range(50):
+            middle = (near + far) / 2
+            spread = 1 + others * ((1 - middle) / (2 - middle) + middle / (1 + middle))
+            is_inside = (area - middle) ** 2 <= Z_95**2 * middle * (1 - middle) * spread / pairs
+            near, far = (middle, far) if is_inside else (near, middle)
+        return near
+
+    return end_of(0.0), end_of(1.0)
 
 
 def binomial_tail(num_hits: int, num_tries: int, chance: float) -> float:

@@ -64,6 +64,17 @@ def half_interval_95(standard_error: float) -> float:
     return Z_95 * standard_error
 
 
+def score_half_interval(score: float, standard_error: float, num_questions: int) -> float:
+    """Return the farther end of the 95% interval of a mean over questions: normal, and Wilson's where none differ.
+
+    All questions right say little of the next one if they are few: the interval of 40 is 91% to 100%.
+    """
+    if standard_error == 0.0 and num_questions:
+        rate = wilson(round(score * num_questions), num_questions)
+        return max(rate.value - rate.low, rate.high - rate.value)
+    return half_interval_95(standard_error)
+
+
 def standard_error(rates: Sequence[float]) -> float:
     """Return the standard error of the mean of questions' correctness rates; NaN of fewer than two."""
     return stdev(rates) / math.sqrt(len(rates)) if len(rates) > 1 else math.nan

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from db.queries.benchmarks import list_scores
-from db.statistics.intervals import half_interval_95
 from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.queueing import queue_job
 from jobs.analysis.report import summarize_judge
@@ -95,7 +94,7 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
     for row in rows:
         print_result(
             f"{row.title:<14} {row.metric:<7} {row.scheme:<9} "
-            f"{row.score:.4f} ± {half_interval_95(row.standard_error):.4f}  ({row.num_questions} questions)"
+            f"{row.score:.4f} ± {row.half_interval:.4f}  ({row.num_questions} questions)"
         )
     for benchmark, parts in means.items():
         for part, mean in parts.items():

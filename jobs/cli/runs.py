@@ -14,7 +14,6 @@ from rich.table import Table
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.rows.display_names import BATCH_PASS_RATE, escape_control_characters, held_out_score
-from db.statistics.intervals import half_interval_95
 from exgrpo_core.bounded_json import open_plain
 from jobs.actions import run_actions
 from jobs.actions.progress import describe_stop
@@ -229,7 +228,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
     for score in summary["benchmarks"]:
         print_result(
             f"{score['title']:<14} {score['scheme']:<9} "
-            f"{score['score']:.4f} ± {half_interval_95(score['standard_error']):.4f}, "
+            f"{score['score']:.4f} ± {score['interval']:.4f}, "
             f"{score['num_questions']} questions x {score['samples_per_question']}"
         )
     for key, value in sorted(summary["metrics"].items()):

@@ -8,7 +8,6 @@ from db.connections.session import Database
 from db.queries import benchmarks, buffer, metrics, runs
 from db.rows.display_names import escape_control_characters
 from db.rows.runs import EvaluationRow, RunRow, UnknownRunError
-from db.statistics.intervals import half_interval_95
 from exgrpo_core.step_report import NUM_RECENT_STEPS
 
 HEALTH_SENTENCES = {
@@ -89,8 +88,11 @@ def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
         "run": run,
         "metrics": metrics.last_metrics(database, run_id),
         "notices": _notices(database, run_id),
-        "evaluations": [dataclasses.asdict(item) | {"interval": _interval(item)} for item in evaluations],
-        "benchmarks": [dataclasses.asdict(item) for item in benchmarks.list_scores(database, run_id=run_id)],
+        "evaluations": [dataclasses.asdict(item) | {"interval": item.half_interval} for item in evaluations],
+        "benchmarks": [
+            dataclasses.asdict(item) | {"interval": item.half_interval}
+            for item in benchmarks.list_scores(database, run_id=run_id)
+        ],
         "attempts": [dataclasses.asdict(item) for item in runs.list_attempts(database, run_id)],
         "checkpoints": [dataclasses.asdict(item) for item in runs.list_checkpoints(database, run_id)],
     }
@@ -106,7 +108,7 @@ def _run_row(database: Database, run_id: str) -> RunRow:
 def _before_and_after(evaluations: list[EvaluationRow]) -> dict[str, dict[str, Any]]:
     scores_of_set: dict[str, dict[str, Any]] = {}
     for row in evaluations:
-        scores = {"step": row.step, "avg": row.avg_at_n, "interval": _interval(row)}
+        scores = {"step": row.step, "avg": row.avg_at_n, "interval": row.half_interval}
         entry = scores_of_set.setdefault(
             row.question_set,
             {
@@ -119,10 +121,6 @@ def _before_and_after(evaluations: list[EvaluationRow]) -> dict[str, dict[str, A
         if entry["before"] is not scores:
             entry["after"] = scores
     return scores_of_set
-
-
-def _interval(row: EvaluationRow) -> float:
-    return half_interval_95(row.standard_error)
 
 
 def _score(scores: dict[str, float]) -> str:

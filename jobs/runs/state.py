@@ -122,7 +122,9 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
     if is_recorded(path):
         return _recorded_state(path, attempt)
     if not has_process(path, heartbeat):
-        return RunState(*end_without_outcome(has_started=heartbeat is not None), attempt, heartbeat)
+        # Heartbeats stay on the machine that a run was copied from.
+        has_started = heartbeat is not None or any(path.glob("events-*.jsonl"))
+        return RunState(*end_without_outcome(has_started=has_started), attempt, heartbeat)
     if run.stop_requested():
         return RunState(RunStatus.STOPPING, "", attempt, heartbeat)
     return RunState(heartbeat.status if heartbeat else RunStatus.STARTING, "", attempt, heartbeat)

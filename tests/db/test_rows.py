@@ -4,12 +4,19 @@ from db.rows.display_names import distinct_names
 from db.rows.replays import age
 from db.rows.scores import ComparisonRow, describe_intervals
 from db.rows.spec_fields import algorithm_settings, experience_ratio
-from db.statistics.intervals import half_interval_95
+from db.statistics.intervals import half_interval_95, score_half_interval
 
 
 def test_half_an_interval_is_1_96_standard_errors():
     # 400 of 1,000 answers correct: sqrt(0.4 * 0.6 / 1000) = 0.01549, times 1.96.
     assert half_interval_95((0.4 * 0.6 / 1000) ** 0.5) == pytest.approx(0.030364, abs=1e-6)
+
+
+def test_the_interval_of_a_score_is_not_zero_where_all_questions_came_out_alike():
+    # Of 40 right answers Wilson's interval begins at 40 / (40 + 1.96^2).
+    assert score_half_interval(1.0, 0.0, 40) == pytest.approx(1 - 40 / (40 + 1.959964**2))
+    assert score_half_interval(0.0, 0.0, 40) == pytest.approx(1 - 40 / (40 + 1.959964**2))
+    assert score_half_interval(0.5, 0.1, 40) == half_interval_95(0.1)
 
 
 def row(benchmark, num_seeds, is_paired=False):

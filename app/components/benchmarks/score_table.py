@@ -16,7 +16,6 @@ from app.analyses import (
 )
 from db.rows.display_names import model_name
 from db.rows.scores import BenchmarkScoreRow, ScoredRuns
-from db.statistics.intervals import half_interval_95
 
 BLOCKS = {
     name: (*(BENCHMARK_COLUMNS[benchmark] for benchmark in benchmarks), name) for name, benchmarks in AVERAGES.items()
@@ -223,7 +222,7 @@ def _measured_line(
 def _score(row: BenchmarkScoreRow, newest: BenchmarkScoreRow) -> Score:
     parts = sorted({*row.comparability, *newest.comparability})
     differing = [part for part in parts if row.comparability.get(part) != newest.comparability.get(part)]
-    half = 100.0 * half_interval_95(row.standard_error) if math.isfinite(row.standard_error) else None
+    half = 100.0 * row.half_interval if math.isfinite(row.half_interval) else None
     return Score(100.0 * row.score, half, protocol=_off_protocol(row), differing=part_names(differing))
 
 

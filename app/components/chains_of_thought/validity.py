@@ -1,5 +1,6 @@
 """Valid against invalid chains of thought in numbers, and failures that may be worth replaying."""
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -9,16 +10,18 @@ from app.analyses import ReadAnswer, ValidityLine
 from app.components.widgets import data_table
 from app.formats import escape_control_characters, known, share
 from db.rows.chains_of_thought import OutcomeCell
+from db.statistics.differences import area_interval
 
+_AREA = "area"
 _FIELDS = {
     "Valid": ("num_valid", "localized"),
     "Not valid": ("num_invalid", "localized"),
     "Entropy, valid": ("entropy_valid", "%.4f"),
     "Entropy, not valid": ("entropy_invalid", "%.4f"),
-    "Entropy AUC": ("entropy_auc", "%.3f"),
+    "Entropy AUC": ("entropy_auc", _AREA),
     "Perplexity, valid": ("perplexity_valid", "%.4f"),
     "Perplexity, not valid": ("perplexity_invalid", "%.4f"),
-    "Perplexity AUC": ("perplexity_auc", "%.3f"),
+    "Perplexity AUC": ("perplexity_auc", _AREA),
 }
 """The field of `ValidityLine` and the format of each column."""
 MAX_SHOWN = 50
@@ -28,15 +31,27 @@ _SHOWN_CHARACTERS = 200
 
 def show_validity(lines: Sequence[ValidityLine]) -> None:
     """Show one row for each group of questions; a value that cannot be computed is left empty."""
-    fields = {name: [getattr(line, field) for line in lines] for name, (field, _) in _FIELDS.items()}
+    fields = {
+        name: [_area(line, field) if text == _AREA else getattr(line, field) for line in lines]
+        for name, (field, text) in _FIELDS.items()
+    }
     data_table.show_card(
         "Valid against invalid chains", pd.DataFrame({"Questions": [line.group for line in lines], **fields}),
         "entropy-validity-table",
         "Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty",
-        {name: st.column_config.NumberColumn(format=text) for name, (_, text) in _FIELDS.items()},
-        "Correct answers with a verdict. An AUC is the chance that an invalid chain scores higher than a valid one: "
-        "1 = perfect separation.",
+        {name: st.column_config.NumberColumn(format=text) for name, (_, text) in _FIELDS.items() if text != _AREA},
+        "Correct answers with a verdict; all of them, with the groups that solved every rollout, which are neither "
+        "easy nor hard. An AUC, with its 95% interval, is the chance that an invalid chain scores higher than a "
+        "valid one: 1 = perfect separation.",
     )  # fmt: skip
+
+
+def _area(line: ValidityLine, field: str) -> str:
+    area = float(getattr(line, field))
+    if math.isnan(area):
+        return ""
+    low, high = area_interval(area, line.num_invalid, line.num_valid)
+    return f"{area:.2f} ({low:.2f} to {high:.2f})"
 
 
 def show_cells(cells: Sequence[OutcomeCell]) -> None:

@@ -186,10 +186,12 @@ _CHOICES = {"valid": True, "not valid": False, "no verdict": None}
 
 def show(row: JudgedRow) -> None:
     """Show text and verdicts side by side."""
+    votes = ask(judging.list_votes, row.run_id, row.trajectory_id)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(f"Trajectory {row.trajectory_id}", anchor=False, width="content")
         for name, verdict in (("judge", row.by_judge), ("oracle", row.oracle), ("you", row.user)):
-            if verdict is not None:
+            # What a person says counts as every judge's verdict in the tables; here it is theirs alone.
+            if verdict is not None and (votes or name != "judge"):
                 st.caption(name, width="content")
                 case_view.verdict_badge(verdict)
         st.space("stretch")
@@ -202,7 +204,6 @@ def show(row: JudgedRow) -> None:
         _text(row)
     with right:
         _override(row)
-        votes = ask(judging.list_votes, row.run_id, row.trajectory_id)
         if not votes:
             st.caption("No judge has voted on it.")
         for vote in votes:

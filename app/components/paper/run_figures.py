@@ -28,7 +28,6 @@ from app.requests import load_preset
 from db.queries import code_analysis, runs
 from db.queries.cases import find_cases
 from db.rows.runs import RunRow
-from db.statistics.intervals import half_interval_95
 
 _SCHEME = "paper"
 _PAPER_PRESET = "paper-exgrpo"
@@ -223,7 +222,7 @@ def held_out_bars(selection: RunSelection) -> go.Figure | None:
         return None
     figure = figures.new_figure(height=_PER_RUN * len(last) + 80)
     run_ids = list(last)[::-1]
-    errors = [half_interval_95(last[run_id].standard_error) for run_id in run_ids]
+    errors = [last[run_id].half_interval for run_id in run_ids]
     colours = theme.palette()
     figure.add_trace(
         go.Bar(

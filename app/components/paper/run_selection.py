@@ -62,12 +62,12 @@ def show(entry: Entry | None) -> RunSelection:
 
 
 def demo_rows() -> list[RunRow]:
-    """Return the newest finished run of each of the demo's presets, else the newest that has done a step."""
+    """Return the newest finished run of each of the demo's presets, else the newest with a step; copies come last."""
     rows = [
         row for row in list_runs(TRAINING_RUNS) if row.step and not any(tag.startswith("study:") for tag in row.tags)
     ]
     by_preset: dict[str | None, RunRow] = {}
-    for row in sorted(rows, key=lambda row: row.status != FINISHED):
+    for row in sorted(rows, key=lambda row: (row.parent_run_id is not None, row.status != FINISHED)):
         by_preset.setdefault(row.preset, row)
     return [by_preset[preset] for preset in _DEMO_PRESETS if preset in by_preset]
 

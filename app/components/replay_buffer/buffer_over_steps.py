@@ -167,7 +167,8 @@ def show_replays(points: Sequence[ConcentrationPoint]) -> None:
     colours, figure, last = theme.palette(), figures.new_figure(), "none yet"
     figures.show_shares(figure)
     if points:
-        last = f"{points[-1].num_replays:,} replays of {points[-1].num_questions:,} questions"
+        end = points[-1]
+        last = f"{end.num_replays:,} replays of {end.num_replayed:,} of {end.num_questions:,} stored questions"
         top = WHOLE.line([MetricPoint(point.step, point.top_share) for point in points])
         even = WHOLE.line([MetricPoint(point.step, point.even_share) for point in points])
         figures.add_line(figure, "this run", top, Look(colours.replay), is_share=True)

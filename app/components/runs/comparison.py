@@ -110,7 +110,7 @@ HIDDEN = "hide"
 
 QUANTITIES = (
     Chart(FRESH_PASS_RATE, "share of rollouts", (Curve("reward/pass_at_1_fresh"),), is_share=True),
-    Chart(held_out_score(), "share", (Curve(HELD_OUT),), is_share=True),
+    Chart(held_out_score(), "share, with 95% interval of a single run", (Curve(HELD_OUT),), is_share=True),
     Chart("Entropy", "nats per token, fresh rollouts", (Curve("policy/entropy"),)),
     Chart("Response length", "tokens, fresh rollouts", (Curve("response/mean_tokens"),)),
     Chart("Replay buffer", "questions", (Curve("buffer/num_questions"),)),
@@ -138,7 +138,7 @@ def chart_of(key: str) -> Chart:
 def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequence[OwnChart] = ()) -> None:
     """Show the legend and a chart a metric in two columns, then the reader's own.
 
-    A group of several runs is a mean within its range.
+    A group of several runs is a mean within its range, a held-out score of one run within its 95% interval.
     """
     hidden = legend(drawn)
     run_ids = [run_id for group in drawn for run_id in group.run_ids]
@@ -152,6 +152,8 @@ def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequ
             return None
         if over is not None:
             return mean_line([paired(series[run_id][key], series[run_id][over]) for run_id in group.run_ids[:1]])
+        if key == HELD_OUT and len(group.run_ids) == 1:
+            return with_intervals(views[group.run_ids[0]], held_out_rows(group.run_ids[0]))
         return mean_line([views[run_id].line(series[run_id][key]) for run_id in group.run_ids])
 
     names = [group.name for group in drawn]
@@ -169,6 +171,13 @@ def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequ
     for number, own_chart in enumerate(own, start=len(keys)):
         with columns[number % 2]:
             own_charts.show(own_chart, names, line_of, view, f"compare-own-{number}-{view.axis}")
+
+
+def with_intervals(view: CurveView, rows: Sequence[EvaluationRow]) -> Line:
+    """Return one run's held-out score within its 95% interval."""
+    line = view.line([MetricPoint(row.step, row.avg_at_n) for row in rows])
+    half = np.array([row.half_interval for row in rows], dtype=np.float32)
+    return replace(line, low=np.maximum(line.y - half, 0), high=np.minimum(line.y + half, 1))
 
 
 def legend(drawn: Sequence[Group]) -> set[str]:

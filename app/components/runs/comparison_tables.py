@@ -17,7 +17,6 @@ from db.queries import metrics, runs
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
 from db.rows.spec_fields import algorithm_settings, may_replay
-from db.statistics.intervals import half_interval_95
 
 _LAST = {
     "Entropy": "policy/entropy",
@@ -80,7 +79,7 @@ def _result(row: RunRow) -> dict[str, object]:
         "Steps": row.step,
         FRESH_PASS_RATE: in_percent(last.get("reward/pass_at_1_fresh")),
         _SCORE: in_percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
-        _HALF: in_percent(half_interval_95(held_out[-1].standard_error)) if held_out else None,
+        _HALF: in_percent(held_out[-1].half_interval) if held_out else None,
         "Gain": 100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n) if len(held_out) > 1 else None,
         **{name: last.get(key) for name, key in _LAST.items()},
         "Minutes": spent[-1].value / 60 if spent else None,

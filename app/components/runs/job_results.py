@@ -13,7 +13,6 @@ from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluat
 from db.rows.judging import JudgeRow
 from db.rows.runs import BROKEN_STATES, RunRow
 from db.rows.scores import BenchmarkScoreRow
-from db.statistics.intervals import half_interval_95
 
 
 def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
@@ -52,7 +51,7 @@ def score_table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
             "Scored": [row.scheme for row in rows],
             "Measure": [row.metric for row in rows],
             "Score": [100 * row.score for row in rows],
-            "± 95%": [100 * half_interval_95(row.standard_error) for row in rows],
+            "± 95%": [100 * row.half_interval for row in rows],
             "Questions": [row.num_questions for row in rows],
             "Mean tokens": [row.mean_tokens for row in rows],
             "Truncated": [100 * row.truncated_share for row in rows],

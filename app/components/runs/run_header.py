@@ -19,6 +19,8 @@ from app.formats import (
     seconds,
     share,
 )
+from app.queries.answers import ask
+from db.queries import metrics
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
 from db.rows.spec_fields import UNKNOWN
@@ -134,10 +136,13 @@ def show_job_progress(row: RunRow) -> None:
 
 
 def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
-    pace = f"{seconds(row.seconds_per_step)} per step" if row.seconds_per_step else None
-    title, value, meaning = "Time taken", _seconds_taken(row), "From start to end"
     if run_state.is_live(row):
         title, value, meaning = "Time left", run_state.seconds_left(row), "At the pace of the last steps"
+        pace = f"{seconds(row.seconds_per_step)} per step lately" if row.seconds_per_step else None
+    else:
+        title, value, meaning = "Time taken", _seconds_taken(row), "From start to end; below, the mean of all steps"
+        mean = ask(metrics.mean_step_seconds, row.run_id)
+        pace = f"{seconds(mean)} per step" if mean else None
     figures.show_tile(tile, title, UNKNOWN if row.is_recorded else duration(value), pace, meaning)
 
 

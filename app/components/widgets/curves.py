@@ -13,7 +13,6 @@ from app.components.widgets.curve_view import WHOLE, CurveView
 from app.theme import Look
 from db.rows.display_names import BATCH_PASS_RATE, FRESH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
-from db.statistics.intervals import half_interval_95
 
 Series = dict[str, list[MetricPoint]]
 
@@ -70,10 +69,10 @@ PASS_RATES = Chart(
     is_share=True,
 )  # fmt: skip
 EVER_SOLVED = Chart(
-    "Questions ever solved", "share of the data set",
+    "Questions stored or retired", "share of the data set",
     (Curve("buffer/ever_solved_share", "in buffer or retired set", "replay"),),
-    "Questions of the replay buffer and the retired set over all questions of the data set, |D|. The paper ends at "
-    "about half.",
+    "Questions of the replay buffer and the retired set over all questions of the data set, |D|: those solved since "
+    "the delayed start. The paper ends at about half.",
     is_share=True,
 )  # fmt: skip
 TRAJECTORY_WEIGHTS = Chart(
@@ -251,10 +250,10 @@ def pass_rates(
             go.Scatter(
                 x=view.line([MetricPoint(row.step, row.avg_at_n) for row in rows]).x,
                 y=[row.avg_at_n for row in rows],
-                error_y={"array": [half_interval_95(row.standard_error) for row in rows], "thickness": 1, "width": 3},
+                error_y={"array": [row.half_interval for row in rows], "thickness": 1, "width": 3},
                 name=score if is_held_out else f"{titles.get(name, name)} Avg@{rows[-1].samples_per_question}",
                 mode="lines+markers", line={"color": colour, "width": 1.5},
-                marker={"color": colour, "size": 7, "symbol": "diamond"}, hovertemplate="%{y:.1%}",
+                marker={"color": colour, "size": 7, "symbol": "diamond"}, hovertemplate="%{y:.1%} at %{x}",
             )
         )  # fmt: skip
     return figure

@@ -41,7 +41,7 @@ def test_a_running_run_shows_its_pace_a_finished_one_its_gain_and_a_failed_one_w
     page = open_page("run", run="run-running")
     assert [element.value for element in page.title] == ["exgrpo live"]
     assert metric(page, "Time left").value == "3 s"
-    assert metric(page, "Time left").delta == "250 ms per step"
+    assert metric(page, "Time left").delta == "250 ms per step lately"
     assert metric(page, "Replay buffer").value == "72"
     assert metric(page, "Retired").value == "9"
     assert metric(page, "Replay buffer").delta.endswith("stored, 8 replayed")

@@ -34,6 +34,7 @@ def test_the_top_tenth_has_the_replays_of_the_most_replayed_questions(database, 
     for point in points:
         counts.update(group.question.index for group in make_report(point.step).groups if group.replays)
         most = sum(count for _, count in counts.most_common(2))  # a tenth of 15 or 16, rounded up
+        assert point.num_replayed == len(counts)
         assert (point.num_replays, point.num_questions) == (2 * (point.step - 1), 16 if point.step > 4 else 15)
         assert point.top_share == pytest.approx(most / point.num_replays)
     # Two even draws of 15: both in the top two.

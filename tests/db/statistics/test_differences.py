@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from db.statistics.differences import hierarchical_bootstrap, holm
+from db.statistics.differences import area_interval, area_under_curve, hierarchical_bootstrap, holm
 
 
 def test_interval_covers_no_difference_where_there_is_none_and_not_where_there_is():
@@ -111,3 +111,14 @@ def test_p_values_are_multiplied_by_the_number_of_tests_that_are_left():
     assert holm([0.02]) == [0.02]
     assert holm([0.9, 0.6]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_the_interval_of_an_area_covers_what_was_drawn_as_often_as_it_says_and_is_right_at_the_edge():
+    rng, area, covered = np.random.default_rng(3), 0.7602, 0
+    for _ in range(300):
+        above, below = rng.normal(1.0, 1.0, 15), rng.normal(0.0, 1.0, 40)
+        low, high = area_interval(area_under_curve(above, below), 15, 40)
+        covered += low <= area <= high
+    assert 0.92 < covered / 300 < 0.99
+    low, high = area_interval(1.0, 10, 10)
+    assert (high, 0.6 < low < 0.9) == (1.0, True)

@@ -179,6 +179,11 @@ def test_attempt_that_was_claimed_but_never_started_is_lost_after_a_while(bench:
     run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.FINISHED)
     assert RunDirectory(path).attempts() == [1, 2]
+    # A copy from another machine has no heartbeat, but what it recorded.
+    for name in ("outcome.json", "heartbeat.json"):
+        (bench.run_of(run_id).attempt_path(2) / name).unlink()
+    os.utime(bench.run_of(run_id).attempt_path(2), (long_ago, long_ago))
+    assert "without an outcome" in read_state(RunDirectory(path)).reason
 
 
 def test_broken_folders_hold_up_no_other_run_and_are_listed(bench: Bench):

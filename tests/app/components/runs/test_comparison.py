@@ -6,7 +6,7 @@ from app.components.runs import comparison
 from app.components.runs.comparison import Group
 from app.components.widgets import run_choice
 from app.components.widgets.curve_view import WHOLE, Line, aligned, cut, paired, smoothed
-from db.rows.runs import MetricPoint
+from db.rows.runs import EvaluationRow, MetricPoint
 from exgrpo_core.step_report import METRICS
 
 
@@ -41,6 +41,14 @@ def test_curve_is_placed_by_what_the_axis_says_of_its_steps():
     assert aligned(points((3, 1.0)), None).x.tolist() == [3.0]
     unplaced = aligned(points((3, 1.0)), [])
     assert (unplaced.x.tolist(), unplaced.y.tolist(), comparison.mean_line([unplaced])) == ([], [], None)
+
+
+def test_a_held_out_score_of_one_run_is_drawn_within_its_interval_at_its_own_steps():
+    rows = [EvaluationRow(10, "held_out", 40, 1, 1.0, 0.0, 1.0), EvaluationRow(20, "held_out", 40, 1, 0.5, 0.05, 0.5)]
+    line = comparison.with_intervals(WHOLE, rows)
+    assert line.x.tolist() == [10, 20]
+    np.testing.assert_allclose(line.low, [40 / (40 + 1.959964**2), 0.5 - 1.959964 * 0.05], rtol=1e-5)
+    np.testing.assert_allclose(line.high, [1.0, 0.5 + 1.959964 * 0.05], rtol=1e-5)
 
 
 def test_mean_goes_as_far_as_all_runs_do_and_holds_their_range():
