@@ -50,7 +50,9 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     groups = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
     is_by_group = by == BY_GROUP
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
-    comparison.show(curves, view, [*comparison.KEYS, *more], charts)
+    is_recorded = all(row.is_recorded for row in rows.values())
+    keys = comparison.recorded_keys([*rows]) if is_recorded else comparison.KEYS
+    comparison.show(curves, view, list(dict.fromkeys([*keys, *more])), charts)
     comparison_tables.show_results(curves, rows, is_by_group)
     comparison_tables.show_costs(list(rows.values()))
     _over_answers(list(rows), by)

@@ -2,19 +2,20 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from exgrpo_core.recording.rows import Message
 
 DEFAULTS = {field.name: field.default for field in fields(Message) if field.default is not MISSING}
+_NAMES = tuple(field.name for field in fields(Message))
 _KINDS_OF_ASSISTANT = {"thinking": "thinking", "tool_call": "call"}
 
 
 def as_document(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the messages as JSON values without fields that have their default."""
     return [
-        {name: value for name, value in asdict(message).items() if name not in DEFAULTS or value != DEFAULTS[name]}
+        {name: value for name in _NAMES if (value := getattr(message, name)) != DEFAULTS.get(name, MISSING)}
         for message in messages
     ]
 

@@ -104,6 +104,8 @@ def _shared_name(names: Sequence[str]) -> str:
 
 HELD_OUT = "held_out"
 """The held-out score among the keys of metrics."""
+MAX_RECORDED = 12
+"""Charts of runs that have metrics of their own."""
 HIDDEN = "hide"
 """The parameter of the address with the curves that the legend hides."""
 
@@ -125,6 +127,12 @@ MORE = tuple(sorted(METRICS.keys() - _BY_KEY.keys()))
 """Metrics that can be shown beside these."""
 
 
+def recorded_keys(run_ids: Sequence[str]) -> list[str]:
+    """Return the first metrics that runs recorded outside of the workbench have, those that are known here first."""
+    found = {key for run_id in run_ids for key in ask(metrics.last_metrics, run_id)}
+    return sorted(found, key=lambda key: (key not in METRICS, key))[:MAX_RECORDED]
+
+
 def chart_of(key: str) -> Chart:
     """Return the chart of one metric, with the title and unit of its chart on Run where it has one."""
     for chart in curves.CHARTS:
@@ -132,7 +140,9 @@ def chart_of(key: str) -> Chart:
             if curve.key == key and key not in _BY_KEY:
                 title = chart.title if len(chart.curves) == 1 else f"{chart.title}: {curve.name}"
                 return Chart(title, chart.unit, (curve,), is_share=chart.is_share)
-    return _BY_KEY.get(key) or Chart(METRIC_LABELS[key], METRICS[key], (Curve(key),), is_share=key in SHARES)
+    return _BY_KEY.get(key) or Chart(
+        METRIC_LABELS.get(key, key), METRICS.get(key, ""), (Curve(key),), is_share=key in SHARES
+    )
 
 
 def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequence[OwnChart] = ()) -> None:

@@ -165,7 +165,7 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
 
 def _progress_text(row: RunRow) -> str:
     if row.is_recorded:
-        return f"Newest dumped step: {row.step:,}"
+        return f"Newest step: {row.step:,}"
     if not row.has_settings:
         return f"Newest step: {row.step:,}"
     text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_state.fraction(row):.0f}%"

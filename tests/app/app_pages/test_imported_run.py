@@ -22,7 +22,7 @@ def imported(tmp_path_factory):
             for score in (0.0, 1.0)
         ]
         (folder / f"{step}.jsonl").write_text("bad\n" + "\n".join(map(json.dumps, rows)))
-    run_id = import_rollouts(folder, find_format(folder), root, "stock verl").run_id
+    run_id, _ = (import_rollouts(folder, find_format(folder), root, name).run_id for name in ("stock verl", "other"))
     with open_fresh_index(root, None):
         return root, run_id
 
@@ -61,7 +61,14 @@ def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, importe
     assert has_text(page, "1.jsonl, line 1")
     runs = open_page("runs").dataframe[0].value
     assert (runs["Method"][0], runs["Started"][0]) == ("unknown", "\N{EN DASH}")
-    assert len(open_page("runs", q="unknown").dataframe[0].value) == 1
+    assert len(open_page("runs", q="unknown").dataframe[0].value) == 2
     page = open_page("trajectories", run=imported_shared, trajectory="1")
     assert page.dataframe[0].value["Tokens"].isna().all()
     assert {element.label: element.value for element in page.metric}["Length"] == "unknown"
+
+
+def test_imported_runs_are_compared_by_what_they_have(open_page, imported, imported_shared):
+    other = next(path.parent.name for path in imported[0].glob("*/run.json") if path.parent.name != imported_shared)
+    page = open_page("compare", runs=f"{imported_shared},{other}")
+    assert len(page.get("plotly_chart")) == 2
+    assert not has_text(page, "No values yet")
