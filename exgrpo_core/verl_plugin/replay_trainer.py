@@ -103,7 +103,7 @@ class ReplayTrainer(ExperienceTrainer):
         runs = Path(self._settings.record_to)
         self._record = RunRecord.open(runs, config, self._settings.algorithm, is_resumed=self.global_steps > 0)
         try:
-            self._record.begin(self._questions, self.tokenizer.decode, self.global_steps)
+            self._record.begin(self._questions, self.tokenizer.decode)
             super().fit(agent_loop_manager)
         except BaseException as error:
             self._record.end("failed", f"{type(error).__name__}: {first_line(error)}")

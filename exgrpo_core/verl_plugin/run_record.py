@@ -5,19 +5,15 @@ validation stay verl's, and who started the run stops and resumes it: the workbe
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.durable_files import write_whole
-from exgrpo_core.recording.run_attempt import MAX_NAME, Attempt, open_attempt, this_boot
-from exgrpo_core.run_files.attempt_gate import monotonic_utc_now
+from exgrpo_core.recording.run_attempt import MAX_NAME, Attempt, open_attempt
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.run_files.run_folder import RunFolder
 from exgrpo_core.step_report import StepReport
@@ -39,9 +35,6 @@ class RunRecord:
         self._attempt = attempt
         folder = RunFolder(attempt.path.parents[1])
         self._recorder = FileRecorder(folder, int(attempt.path.name), _Retention())
-        process = psutil.Process()
-        started = round(process.create_time() - psutil.boot_time(), 2)
-        self._worker = {"pid": process.pid, "started_seconds": started, "boot_id": this_boot()}
 
     @classmethod
     def open(cls, runs: Path, config: Mapping[str, Any], algorithm: ExGRPOConfig, *, is_resumed: bool) -> "RunRecord":
@@ -58,9 +51,8 @@ class RunRecord:
         write_whole(link, record._attempt.path.parents[1].name)
         return record
 
-    def begin(self, questions: Sequence[Question], decode: Callable[[Any], str], step: int) -> None:
-        """Record the questions, with their prompts as text, and that the training runs after `step`."""
-        self._beat(step)
+    def begin(self, questions: Sequence[Question], decode: Callable[[Any], str]) -> None:
+        """Record the questions, with their prompts as text, and that the training runs."""
         texts = [dataclasses.replace(item, prompt_text=decode(item.prompt_ids)) for item in questions]
         self._recorder.status("running")
         self._recorder.questions(texts, "training")
@@ -68,7 +60,6 @@ class RunRecord:
     def step(self, report: StepReport) -> None:
         """Record a step, which may be written after this returned."""
         self._recorder.step(report)
-        self._beat(report.step)
 
     def settle(self) -> None:
         """Return once every step is on disk."""
@@ -81,11 +72,6 @@ class RunRecord:
             self._recorder.close()
         finally:
             self._attempt.end(status, reason)
-
-    def _beat(self, step: int) -> None:
-        at = monotonic_utc_now().isoformat(timespec="milliseconds")
-        record = {**self._worker, "status": "running", "step": step, "at": at}
-        write_whole(self._attempt.path / "heartbeat.json", json.dumps(record), is_durable=False, syncs_folder=False)
 
 
 def _specification(config: Mapping[str, Any], algorithm: ExGRPOConfig) -> dict[str, object]:

@@ -131,14 +131,17 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
 
 
 def is_recorded(attempt_path: Path) -> bool:
-    """Whether a loop of the user's records the attempt, so that nobody here starts, stops or ends it."""
-    return any(attempt_path.glob(f"{FILE_PREFIX}*.jsonl"))
+    """Whether a loop of the user's records the attempt, so that nobody here starts, stops or ends it.
+
+    Its lock names a boot, that of a worker is empty; a copy of the folder may lack it.
+    """
+    return bool(_boot_of(attempt_path / LOCK_FILE)) or any(attempt_path.glob(f"{FILE_PREFIX}*.jsonl"))
 
 
 def _recorded_state(path: Path, attempt: int) -> RunState:
     """Return the state of a recorded attempt without an outcome: alive while it is locked or, elsewhere, grows."""
     lock = path / LOCK_FILE
-    newest = max(file.stat().st_mtime for file in path.glob(f"{FILE_PREFIX}*.jsonl"))
+    newest = max(file.stat().st_mtime for file in (path, *path.glob("*.jsonl")))
     is_alive = is_locked(lock)
     if not is_alive and _boot_of(lock) != this_boot():
         is_alive = abs(time.time() - newest) < GROWTH_SECONDS

@@ -98,7 +98,7 @@ def test_the_tree_keeps_every_contract(cache):
         ("app/queries/runs.py", "import app.components.widgets.notice", "Layers of app"),
         ("app/components/widgets/notice.py", "import app.components.runs.run_table", "Layers of a page's pieces"),
         ("jobs/specs/base.py", "import jobs.runs.control", "Layers of jobs"),
-        ("jobs/launchers/__init__.py", "import exgrpo_core.run_files.recorder", "Layers of jobs"),
+        ("jobs/launchers/__init__.py", "import jobs.recording.event_reader", "Layers of jobs"),
         ("db/tables/models.py", "import db.queries.runs", "Layers of the database"),
         ("exgrpo_core/types.py", "import exgrpo_core.state", "Layers of the core"),
         ("jobs/runs/control.py", "def look():\n    import jobs.runs.state", "No circles"),

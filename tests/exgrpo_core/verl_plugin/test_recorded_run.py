@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from jobs.runs.directory import RunDirectory, list_run_directories
-from jobs.runs.state import read_state
+from jobs.runs.state import is_recorded, read_state
 from jobs.supervisor.open_index import open_fresh_index
 from tests.exgrpo_core.verl_plugin import stock_verl
 from tests.exgrpo_core.verl_plugin.stock_verl import launch, make_environment, metrics_of
@@ -39,7 +39,7 @@ def test_the_run_directory_has_buffer_selections_and_lineage_and_goes_on_with_a_
     metrics = metrics_of(tmp_path)
     (run,) = list_run_directories(runs)
     state = read_state(run)
-    assert (state.status, state.attempt, state.heartbeat.step) == ("finished", 1, 3)
+    assert (state.status, state.attempt, is_recorded(run.attempt_path(1))) == ("finished", 1, True)
     assert run.spec().algorithm.batch_size == 4
     found = rows_of(runs)
     assert dict(found["replayed"])[3] == metrics[3]["replay/num_replayed"] > 0
