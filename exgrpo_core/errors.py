@@ -42,6 +42,10 @@ class EngineError(RuntimeError):
     """A model, prompt or update that an engine refuses; one sentence says what is wrong and what to do."""
 
 
+class DamagedStateError(EngineError):
+    """What an engine saved has changed since; the sentence names the file."""
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error that another library raised, its type where it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

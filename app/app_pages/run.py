@@ -170,9 +170,17 @@ def _checkpoint_actions(row: RunRow) -> None:
     checkpoints = ask(runs.list_checkpoints, row.run_id)
     with st.container(horizontal=True, wrap=False, gap="small", width="content"):
         run_controls.show_score(row, checkpoints)
-        branched = run_controls.show_branch(row, checkpoints)
+        branched = run_controls.show_branch(row, checkpoints, _gpus_per_node(row))
     if branched is not None:
         st.switch_page("app_pages/run.py", query_params={"run": branched})
+
+
+def _gpus_per_node(row: RunRow) -> int | None:
+    """Return a run's GPUs on each machine, None where it cannot continue on another number."""
+    if row.engine != "verl" or not row.has_settings or row.is_adopted:
+        return None
+    spec = ask(runs.run_spec, row.run_id)
+    return None if spec["sft"] else int(spec["verl"]["gpus_per_node"])
 
 
 def _notes(row: RunRow) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,12 +16,13 @@ import torch
 import transfer_queue as tq
 from numpy.typing import NDArray
 from tensordict import TensorDict
-from verl.single_controller.base.decorator import dispatch_nd_compute, register
+from verl.single_controller.base.decorator import Dispatch, dispatch_nd_compute, register
 from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
 from verl.utils.tensordict_utils import assign_non_tensor_data, get
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from exgrpo_core.types import BoolArray
+from exgrpo_core.verl_plugin.rank_files import find_changed
 from exgrpo_core.verl_plugin.rows import (
     ENTROPIES,
     LOG_PROBS,
@@ -251,6 +253,9 @@ def _by_block(mesh: str) -> Callable[[Method], Method]:
     return decorate
 
 
+_by_rank: Callable[[Method], Method] = register(dispatch_mode=Dispatch.ONE_TO_ALL)
+
+
 class BlockWorker(ActorRolloutRefWorker):
     """Scores and trains blocks of rows."""
 
@@ -281,6 +286,11 @@ class BlockWorker(ActorRolloutRefWorker):
         queued = fetch_queued(block, TRAINED_COLUMNS)
         output = self.update_actor(read_block(block, queued, (LOG_PROBS, STORED_LOG_PROBS)))
         return None if output is None else get(output, "metrics")
+
+    @_by_rank
+    def find_changed(self, folder: str) -> list[str]:
+        """Return which of this rank's files of a checkpoint differ from what was written."""
+        return find_changed(Path(folder), self.world_size, self.rank)
 
     def _reference_scores(self, block: Block, score: Any) -> Answer | None:
         batch = read_block(block, fetch_queued(block, ("prompts", "responses")))

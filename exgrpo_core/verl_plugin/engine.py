@@ -11,7 +11,7 @@ import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
-from exgrpo_core.errors import EngineError
+from exgrpo_core.errors import DamagedStateError, EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, rows_with_gradient
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
@@ -225,22 +225,19 @@ class VerlEngine:
 
     def save_counter(self, directory: Path) -> None:
         """Write the sampler's counter alone: the workers' part is saved elsewhere."""
-        state = {"num_rollout_calls": self._num_rollout_calls, "num_ranks": self.trainer.num_workers}
+        state = {"num_rollout_calls": self._num_rollout_calls}
         (directory / STATE_FILE).write_text(json.dumps(state) + "\n", encoding="utf-8")
 
     def restore(self, directory: Path) -> None:
-        """Continue exactly as the engine that was saved into `directory`.
+        """Continue as the engine that was saved into `directory`: exactly, or up to rounding on other ranks.
 
         Raises:
-            EngineError: It was saved by another number of workers, or is damaged.
+            DamagedStateError: A file differs from what was written; nothing was read.
         """
-        num_ranks = _read_state(directory / STATE_FILE)["num_ranks"]
-        if num_ranks != self.trainer.num_workers:
-            raise EngineError(
-                f"{directory}: saved by {num_ranks} GPUs, but this run has {self.trainer.num_workers}; "
-                "resume on the same number."
-            )
-        self.trainer.restore(str(directory / WORKERS_FOLDER))
+        folder = directory / WORKERS_FOLDER
+        if changed := self.trainer.find_changed(str(folder)):
+            raise DamagedStateError(f"{folder / changed[0]}: is missing or differs from what its rank wrote (checksum)")
+        self.trainer.restore(str(folder))
         self.restore_counter(directory)
 
     def restore_counter(self, directory: Path) -> None:

@@ -1,14 +1,22 @@
 """verl's FSDP2 training engine."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
 from verl.utils.device import get_device_id
-from verl.utils.fsdp_utils import normalize_peft_param_name
+from verl.utils.fsdp_utils import (
+    load_fsdp_model_to_gpu,
+    normalize_peft_param_name,
+    offload_fsdp_model_to_cpu,
+    offload_fsdp_optimizer,
+)
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+from exgrpo_core.verl_plugin.rank_files import load_resharded, num_ranks_of, write_checksums
 
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cuda", vendor="nvidia")
@@ -18,13 +26,39 @@ class GpuEngine(FSDPEngineWithLMHead):
     verl 0.9.1 shards it as a module by itself, which FSDP2 gathers for calls of the module, but the kernels read its
     weight without a call (verl's issue 7520). Tied matrices it leaves to the root, which is gathered in the whole pass.
 
-    Low-rank adapters start from the run's seed, and servers get them as part of the weights.
+    Low-rank adapters start from the run's seed, and servers get them as part of the weights. Each rank writes checksums
+    of what it saves; what another number of ranks saved is loaded too.
     """
 
     engine_config: Any
     model_config: Any
     module: Any
+    optimizer: Any
+    lr_scheduler: Any
     _is_lora: bool
+    _is_offload_param: bool
+    _is_offload_optimizer: bool
+
+    def save_checkpoint(self, local_path: str, *most_of_it: Any, **options: Any) -> None:
+        """Save as verl does, then each rank's checksums."""
+        super().save_checkpoint(local_path, *most_of_it, **options)
+        write_checksums(Path(local_path), torch.distributed.get_world_size(), torch.distributed.get_rank())
+        torch.distributed.barrier()
+
+    def load_checkpoint(self, local_path: str, *most_of_it: Any, **options: Any) -> None:
+        """Load what this or another number of ranks saved."""
+        num_saved = num_ranks_of(Path(local_path))
+        if num_saved in (None, torch.distributed.get_world_size()):
+            super().load_checkpoint(local_path, *most_of_it, **options)
+            return
+        if self._is_offload_param:
+            load_fsdp_model_to_gpu(self.module)
+        load_resharded(Path(local_path), num_saved, self.module, self.optimizer, self.lr_scheduler)
+        torch.distributed.barrier()
+        if self._is_offload_param:
+            offload_fsdp_model_to_cpu(self.module)
+        if self._is_offload_optimizer:
+            offload_fsdp_optimizer(self.optimizer)
 
     def get_per_tensor_param(self, **options: Any) -> Any:
         """Return every weight, gathered; where adapters are to be merged, one that has them is W + (alpha / rank) B A.

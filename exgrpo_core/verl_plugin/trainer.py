@@ -157,11 +157,15 @@ class ExperienceTrainer(PPOTrainerSync):
         return metrics
 
     def save(self, folder: str) -> None:
-        """Write every rank's share of model and optimizer into `folder`, which all machines must see."""
+        """Write every rank's share of model and optimizer and checksums into `folder`, which all machines must see."""
         self.actor_rollout_wg.save_checkpoint(folder, None, self.global_steps, None)
 
+    def find_changed(self, folder: str) -> list[str]:
+        """Return which files of a checkpoint differ from what ranks wrote; each rank reads a share of them."""
+        return [name for names in self.actor_rollout_wg.find_changed(folder) for name in names]
+
     def restore(self, folder: str) -> None:
-        """Read what as many ranks wrote."""
+        """Read what these or another number of ranks wrote."""
         self._sleep()
         self._has_weights = False
         self.actor_rollout_wg.load_checkpoint(folder, None, False)

@@ -18,7 +18,7 @@ from jobs.runs.lookup import CommandError, open_run, run_names
 from jobs.runs.state import RunState, is_recorded, read_state
 from jobs.specs.any_job import JobSpec
 from jobs.specs.judging import JudgeSpec
-from jobs.specs.train import SpecError, TrainSpec, clean_name
+from jobs.specs.train import SpecError, TrainSpec, clean_name, merge_settings, parse_spec
 
 _SEGMENT_ENDINGS = (".trajectories", ".rows")
 
@@ -130,16 +130,21 @@ def name_of_copy(runs_root: Path, name: str) -> str:
     )
 
 
-def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None) -> str:
+def branch(
+    runs_root: Path, run_id: str, step: int, num_steps: int | None = None, gpus_per_node: int | None = None
+) -> str:
     """Queue a new run that continues from a checkpoint of another and return its id; both share files by hard links.
 
-    It ends at the parent's last step, or at `num_steps`.
+    It ends at the parent's last step, or at `num_steps`, and has the parent's GPUs, or `gpus_per_node`.
 
     Raises:
         CommandError: No such run, no whole checkpoint at this step, or no step left.
+        SpecError: The run cannot have so many GPUs.
     """
     parent = open_run(runs_root, run_id)
     spec = clone(runs_root, run_id)
+    if gpus_per_node not in (None, spec.verl.gpus_per_node):
+        spec = _with_gpus(spec, gpus_per_node)
     last_step = spec.num_steps if num_steps is None else num_steps
     if step >= last_step:
         raise CommandError(
@@ -161,6 +166,18 @@ def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None
         fill=lambda run: link_checkpoint(parent, run, step),
     )
     return write_job(runs_root, job)
+
+
+def _with_gpus(spec: TrainSpec, gpus_per_node: int | None) -> TrainSpec:
+    """Return the specification of a run on another number of GPUs."""
+    if spec.engine != "verl" or spec.sft is not None:
+        raise SpecError(
+            "only reinforcement learning on verl continues on another number of GPUs; leave it as it was.",
+            "verl.gpus_per_node",
+        )
+    return parse_spec(
+        merge_settings(spec.model_dump(mode="json"), {"verl": {"gpus_per_node": gpus_per_node}}), "branch"
+    )
 
 
 def tag(runs_root: Path, run_id: str, name: str, is_set: bool = True) -> None:

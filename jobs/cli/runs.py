@@ -154,9 +154,11 @@ def branch(
     step: Annotated[int, typer.Option("--step", help="Step of the checkpoint to start from.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     num_steps: Annotated[int | None, typer.Option("--num-steps", help="Last step; the parent's if not given.")] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of each machine; the parent's if not given.")] = None,
 ) -> None:
-    """Queue a new run that continues from a checkpoint of another."""
-    _print_queued(runs_root, run_actions.branch(runs_root, find_run_id(runs_root, run), step, num_steps))
+    """Queue a new run that continues from a checkpoint of another, also on another number of GPUs."""
+    run_id = find_run_id(runs_root, run)
+    _print_queued(runs_root, run_actions.branch(runs_root, run_id, step, num_steps, gpus_per_node))
 
 
 def _print_queued(runs_root: Path, run_id: str) -> None:

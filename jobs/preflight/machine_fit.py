@@ -217,7 +217,8 @@ def check_machine(spec: TrainSpec) -> None:
     if num_gpus < num_wanted:
         raise SpecError(
             f"the run needs {num_wanted} NVIDIA GPUs and may use {num_gpus} of this machine; lower it, "
-            "name a cluster in verl.ray.address, or set engine to embedded for a small model.",
+            "name a cluster in verl.ray.address, or set engine to embedded for a small model. With a checkpoint, "
+            "`exgrpo branch RUN --step STEP --gpus-per-node NUMBER` continues on fewer.",
             "verl.gpus_per_node",
         )
 

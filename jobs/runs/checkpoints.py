@@ -41,6 +41,9 @@ NEWEST = "last"
 """What names a run's newest checkpoint, in place of a step."""
 NUM_READERS = 8
 """Files whose checksums are computed at once."""
+_OF_RANK = re.compile(r"[^/]+(_world_size_\d+_rank_\d+)\.pt$")
+_CHECKSUMS_OF_RANK = r"checksums\1.json"
+"""Files of one of many GPUs, and where it wrote their sizes and checksums (`verl_plugin.rank_files`)."""
 _NAME = re.compile(rf"{PREFIX}[0-9]{{8,12}}")
 
 
@@ -141,8 +144,11 @@ def kept_start(run: RunDirectory, source: str) -> Path | None:
     return next((copy for copy in copies if step in (NEWEST, str(step_of(copy)))), None)
 
 
-def find_fault(path: Path) -> Fault | None:
-    """Return what is wrong with a checkpoint, by the name of its file inside the run, or None if it is whole."""
+def find_fault(path: Path, *, leaves_to_ranks: bool = False) -> Fault | None:
+    """Return what is wrong with a checkpoint, by the name of its file inside the run, or None if it is whole.
+
+    `leaves_to_ranks`: content that each GPU's process compares before it reads it is not read here.
+    """
     folder = f"{path.parent.name}/{path.name}"
     try:
         step, files = _read_manifest(path / MANIFEST)
@@ -151,6 +157,8 @@ def find_fault(path: Path) -> Fault | None:
                 return Fault(FaultKind.MISSING, f"{folder}/{name}")
         changed = [name for name, (size, _) in files.items() if (path / name).stat().st_size != size]
         if not changed:
+            if leaves_to_ranks:
+                files = {name: entry for name, entry in files.items() if _checksums_file(name) not in files}
             found = zip(files.items(), _checksums([path / name for name in files]), strict=True)
             changed = [name for (name, (_, wanted)), crc in found if crc != wanted]
         if changed:
@@ -164,23 +172,31 @@ def find_fault(path: Path) -> Fault | None:
     return Fault(FaultKind.UNREADABLE, folder, details=f"it holds the checkpoint of step {step}")
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
-    """Return the checkpoint in a folder.
+def _checksums_file(name: str) -> str | None:
+    """Return where a GPU's process wrote the checksum of its file; None of other files."""
+    return _OF_RANK.sub(_CHECKSUMS_OF_RANK, name) if _OF_RANK.search(name) else None
+
+
+def open_checkpoint(path: Path, *, leaves_to_ranks: bool = False) -> Checkpoint:
+    """Return the checkpoint in a folder, see `find_fault`.
 
     Raises:
         DamagedCheckpointError: It is not whole; names the file.
     """
-    fault = find_fault(path)
+    fault = find_fault(path, leaves_to_ranks=leaves_to_ranks)
     if fault is not None:
         raise DamagedCheckpointError(describe_fault(fault).rstrip("."))
     return Checkpoint(step_of(path), path)
 
 
-def open_newest(checkpoints: Path, read: Callable[[Checkpoint], T]) -> tuple[Checkpoint, T] | None:
+def open_newest(
+    checkpoints: Path, read: Callable[[Checkpoint], T], *, leaves_to_ranks: bool = False
+) -> tuple[Checkpoint, T] | None:
     """Return the newest checkpoint that is whole and what `read` made of it; None where there is no checkpoint.
 
-    `read` raises `DamagedCheckpointError` for damage that a manifest does not show. Damaged newer checkpoints are
-    renamed, so that they do not count as kept and are not read again.
+    With `leaves_to_ranks` (see `find_fault`), `read` has each rank compare its files. It raises
+    `DamagedCheckpointError` for damage that a manifest does not show. Damaged newer checkpoints are renamed, so that
+    they do not count as kept and are not read again.
 
     Raises:
         DamagedCheckpointError: There are checkpoints, none of them whole; names what is wrong with each.
@@ -188,7 +204,7 @@ def open_newest(checkpoints: Path, read: Callable[[Checkpoint], T]) -> tuple[Che
     faults: dict[Path, str] = {}
     for path in list_checkpoints(checkpoints):
         try:
-            checkpoint = open_checkpoint(path)
+            checkpoint = open_checkpoint(path, leaves_to_ranks=leaves_to_ranks)
             content = read(checkpoint)
         except DamagedCheckpointError as error:
             logger.warning("checkpoint skipped: %s", error)
@@ -225,13 +241,22 @@ def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
 
 def _write_manifest(folder: Path, step: int) -> None:
     """Write the manifest of the files in a folder, all of it to the disk."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    checksums = zip(files, _checksums(files), strict=True)
-    sizes = {str(path.relative_to(folder)): [path.stat().st_size, crc] for path, crc in checksums}
-    manifest = {"step": step, "files": sizes}
+    by_ranks = _written_by_ranks(folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in by_ranks)
+    entries = by_ranks | {path: (path.stat().st_size, crc) for path, crc in zip(files, _checksums(files), strict=True)}
+    manifest = {"step": step, "files": {str(path.relative_to(folder)): entries[path] for path in sorted(entries)}}
     (folder / MANIFEST).write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}), encoding="utf-8")
     for path in [*files, folder / MANIFEST, *(child for child in folder.rglob("*") if child.is_dir()), folder]:
         sync(path)
+
+
+def _written_by_ranks(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Return size and checksum of the files that each GPU's process has checked and made durable."""
+    return {
+        path.parent / name: (size, crc)
+        for path in folder.rglob("checksums_world_size_*_rank_*.json")
+        for name, (size, crc) in read_json(path).items()
+    }
 
 
 def _checksums(files: Sequence[Path]) -> list[int]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.config import SamplerCorrection
+from exgrpo_core.errors import DamagedStateError
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.run_files.recorder import RunRecorder
@@ -104,15 +105,22 @@ class AttemptLoop(ABC):
 
     def newest(self, read: Callable[[Checkpoint], T]) -> T | None:
         """Restore the engine from the newest whole checkpoint and return what `read` made of it, None without one."""
+
+        def restore(checkpoint: Checkpoint) -> T:
+            try:
+                self.components.engine.restore(checkpoint.policy)
+            except DamagedStateError as error:
+                raise DamagedCheckpointError(str(error)) from error
+            return read(checkpoint)
+
         try:
-            newest = open_newest(self.checkpoints, read)
+            newest = open_newest(self.checkpoints, restore, leaves_to_ranks=True)
         except DamagedCheckpointError as error:
             raise TrainingError(str(error)) from error
         if newest is None:
             return None
         checkpoint, content = newest
         logger.info("resuming from step %d", checkpoint.step)
-        self.components.engine.restore(checkpoint.policy)
         return content
 
     def _save(self, step: int) -> None:

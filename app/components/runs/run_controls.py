@@ -67,8 +67,11 @@ def _do(action: str, row: RunRow) -> None:
     run_state.remember(row, {"stop": "Stopping", "resume": "Resuming"}[action])
 
 
-def show_branch(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None:
-    """Show what a branch needs behind one button; return the id of the new run when it is queued."""
+def show_branch(row: RunRow, checkpoints: Sequence[CheckpointRow], gpus_per_node: int | None) -> str | None:
+    """Show what a branch needs behind one button; return the id of the new run when it is queued.
+
+    `gpus_per_node` are those of the run, None where it cannot continue on another number.
+    """
     with st.popover(
         "Branch",
         wrap=False,
@@ -87,10 +90,13 @@ def show_branch(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None
             key=f"branch-until-{row.run_id}-{step}",
             help="The number of steps of the new run, those up to the checkpoint counted",
         )  # fmt: skip
+        if gpus_per_node is not None:
+            key = f"branch-gpus-{row.run_id}"
+            gpus_per_node = st.number_input("GPUs of each machine", min_value=1, value=gpus_per_node, key=key)
         st.caption("A new run with the weights, buffer and draws of that step; both share their files until then.")
         if st.button("Start branch", icon=":material/call_split:", type="primary", key="branch-start", width="stretch"):
             with notice.refusals("Could not branch"):
-                return requests.branch(row.run_id, step, int(last_step))
+                return requests.branch(row.run_id, step, int(last_step), gpus_per_node)
     return None
 
 

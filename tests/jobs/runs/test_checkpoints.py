@@ -1,8 +1,10 @@
+import json
 import shutil
 
 import pytest
 
 from exgrpo_core.faults import Fault, FaultKind
+from exgrpo_core.verl_plugin.rank_files import write_checksums
 from jobs.runs import checkpoints
 from jobs.runs.checkpoints import (
     DamagedCheckpointError,
@@ -147,3 +149,22 @@ def test_a_disk_that_fails_is_not_taken_for_damage(tmp_path, monkeypatch):
     monkeypatch.setattr("os.open", fail)
     with pytest.raises(PermissionError):
         open_newest(tmp_path, lambda it: it.step)
+
+
+def test_what_ranks_have_checked_is_not_read_again_to_save_nor_to_resume(tmp_path):
+    def write(checkpoint):
+        checkpoint.policy.mkdir()
+        for rank in range(2):
+            (checkpoint.policy / f"model_world_size_2_rank_{rank}.pt").write_bytes(b"weights")
+        write_checksums(checkpoint.policy, 2, 0)
+        # Reading rank 1's file would show that this is not its checksum.
+        checksums = json.dumps({"model_world_size_2_rank_1.pt": [7, 5]})
+        (checkpoint.policy / "checksums_world_size_2_rank_1.json").write_text(checksums)
+
+    path = save_checkpoint(tmp_path, 1, write).path
+    assert open_newest(tmp_path, lambda it: it.step, leaves_to_ranks=True)[1] == 1
+    assert find_fault(path) == Fault(
+        FaultKind.CHANGED, f"{tmp_path.name}/step-00000001/policy/model_world_size_2_rank_1.pt"
+    )
+    (path / "policy/model_world_size_2_rank_0.pt").write_bytes(b"cut")
+    assert find_fault(path, leaves_to_ranks=True).kind is FaultKind.CHANGED
