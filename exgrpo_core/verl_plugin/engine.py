@@ -16,6 +16,7 @@ from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, rows_with_gradient
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 from exgrpo_core.verl_plugin.rows import (
+    CHECKSUMS,
     ENTROPIES,
     LOG_PROBS,
     ROLLOUT_COLUMNS,
@@ -107,7 +108,9 @@ class VerlEngine:
         scored = self.trainer.score(rows)
         rollouts = _checked_rollouts(questions, scored)
         self._kept.add(map(KeptRow, rows, scored["responses"], scored[LOG_PROBS]))
-        self._log_prob_gaps = np.abs(np.concatenate(scored[STORED_LOG_PROBS]) - np.concatenate(scored[LOG_PROBS]))
+        gaps = np.concatenate(scored[STORED_LOG_PROBS])
+        gaps -= np.concatenate(scored[LOG_PROBS])
+        self._log_prob_gaps = np.abs(gaps, out=gaps)
         rewards = self.rewards(questions, rollouts)
         trajectories = iter(
             Trajectory(
@@ -161,8 +164,8 @@ class VerlEngine:
             for question, candidate in zip(questions, candidates, strict=True)
         ]
         scored = self.trainer.score(rows)
-        sent = [np.concatenate([row.prompt_ids, row.token_ids]) for row in rows]
-        check_tokens(sent, scored["input_ids"], lambda position: f"row {position} of {len(rows)}")
+        prompts, responses = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
+        check_tokens(prompts, responses, scored[CHECKSUMS], lambda position: f"row {position} of {len(rows)}")
         return TrajectoryScores(scored[LOG_PROBS], scored[ENTROPIES])
 
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
@@ -298,7 +301,8 @@ class VerlEngine:
 def _checked_rollouts(questions: Sequence[Question], columns: Mapping[str, Sequence[Any]]) -> list[Rollout]:
     """Return rollouts of questions from their columns, one entry a row."""
     prompts = [question.prompt_ids for question in questions]
-    check_tokens(prompts, columns["prompts"], lambda i: f"prompt of question {questions[i].question_id}")
+    received = columns[CHECKSUMS]
+    check_tokens(prompts, columns["responses"], received, lambda i: f"question {questions[i].question_id}")
     names = ("responses", STORED_LOG_PROBS, "rewards", "extra_fields")
     return [
         Rollout(

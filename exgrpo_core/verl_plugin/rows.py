@@ -5,6 +5,7 @@ What agent loops put there stays under its key: it is scored and trained where i
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,14 @@ import transfer_queue as tq
 from numpy.typing import NDArray
 
 from exgrpo_core.errors import EngineError
+from exgrpo_core.experience_management.storage.segments import checksums
 from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
 from exgrpo_core.types import Float32Array, Int32Array
 
 PARTITION = "train"
 """The partition into which verl's agent loops put training rollouts."""
+CHECKSUMS = "checksums"
+"""Of each row's token ids, by which those of two processes are compared."""
 LOG_PROBS, ENTROPIES = "log_probs", "entropy"
 """Columns that workers write when they score, one value a token of prompt and response."""
 STORED_LOG_PROBS = "rollout_log_probs"
@@ -61,10 +65,14 @@ def fetch_rows(keys: Sequence[str], names: Sequence[str], partition: str = PARTI
 
 def read_rollouts(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return what agent loops and graders made of rollouts, one entry a row, from the `ROLLOUT_COLUMNS`."""
-    token_ids = {name: _arrays(columns[name], torch.int32) for name in ("prompts", "responses")}
-    rewards = [float(scores.sum()) for scores in _arrays(columns["rm_scores"], torch.float32)]
-    sampled = _arrays(columns[STORED_LOG_PROBS], torch.float32)
-    return {**token_ids, STORED_LOG_PROBS: sampled, "rewards": rewards, "extra_fields": list(columns["extra_fields"])}
+    prompts, responses = (_arrays(columns[name], torch.int32) for name in ("prompts", "responses"))
+    return {
+        "responses": responses,
+        CHECKSUMS: token_checksums(prompts, responses),
+        STORED_LOG_PROBS: _arrays(columns[STORED_LOG_PROBS], torch.float32),
+        "rewards": [float(scores.sum()) for scores in _arrays(columns["rm_scores"], torch.float32)],
+        "extra_fields": list(columns["extra_fields"]),
+    }
 
 
 def clear_rows(keys: Sequence[str], partition: str = PARTITION) -> None:
@@ -73,19 +81,24 @@ def clear_rows(keys: Sequence[str], partition: str = PARTITION) -> None:
         tq.kv_clear(keys=list(keys), partition_id=partition)
 
 
+def token_checksums(prompts: Sequence[Int32Array], responses: Sequence[Int32Array]) -> list[int]:
+    """Return a checksum of each row's token ids, prompt and response, and of where the one ends."""
+    starts = checksums(prompts, repeat(0)).tolist()
+    return checksums(responses, starts).tolist()
+
+
 def check_tokens(
-    expected: Sequence[Int32Array], received: Sequence[Int32Array], describe: Callable[[int], str]
+    prompts: Sequence[Int32Array],
+    responses: Sequence[Int32Array],
+    received: Sequence[int],
+    describe: Callable[[int], str],
 ) -> None:
-    """Raise an `EngineError`, which describes the row, unless token ids are as they were sent."""
-    lengths = [list(map(len, rows)) for rows in (expected, received)]
-    if lengths[0] == lengths[1] and np.array_equal(np.concatenate(expected), np.concatenate(received)):
-        return
-    for position, (sent, back) in enumerate(zip(expected, received, strict=True)):
-        if not np.array_equal(sent, back):
-            num_equal = int((sent[: back.size] == back[: sent.size]).sum())
+    """Raise an `EngineError`, which describes the row, unless workers had the token ids of these checksums."""
+    for position, (expected, got) in enumerate(zip(token_checksums(prompts, responses), received, strict=True)):
+        if expected != got:
             raise EngineError(
-                f"{describe(position)}: expected the {sent.size} token ids that were stored, got {back.size} of which "
-                f"{num_equal} agree; token ids must not be made from text again."
+                f"{describe(position)}: token ids of prompt or response changed between processes; they must not be "
+                "made from text again."
             )
 
 

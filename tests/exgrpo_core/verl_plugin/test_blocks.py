@@ -57,6 +57,19 @@ def test_any_number_of_rows_gives_each_rank_as_many_and_what_pads_is_not_in_the_
     assert [lists(read_block(block, {})["response_mask"]) for block in blocks] == [[[0]], [[0]]]
 
 
+@pytest.mark.parametrize(("num_ranks", "num_rows"), [(2, 128), (8, 1024), (128, 1024)])
+def test_ranks_get_as_many_rows_and_as_balanced_tokens_as_verl_gives_them(num_ranks, num_rows):
+    from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
+
+    from exgrpo_core.verl_plugin.blocks import deal
+
+    lengths = np.random.default_rng(0).integers(50, 1500, num_rows)
+    shares = deal(lengths, num_ranks)
+    assert sorted(shares.ravel()) == list(range(num_rows))
+    by_verl = get_seqlen_balanced_partitions(lengths.tolist(), num_ranks, equal_size=True)
+    assert lengths[shares].sum(axis=1).max() <= 1.005 * max(lengths[share].sum() for share in by_verl)
+
+
 def test_a_rank_reads_its_block_as_the_batch_of_its_rows_in_order():
     from exgrpo_core.verl_plugin.blocks import make_blocks, read_block
 
@@ -82,6 +95,7 @@ def test_answers_of_ranks_are_of_the_tokens_of_responses_in_the_order_of_the_row
     from tensordict import TensorDict
 
     from exgrpo_core.verl_plugin.blocks import answer_scored, in_given_order, make_blocks, read_block
+    from exgrpo_core.verl_plugin.rows import token_checksums
 
     whole = [row for row in rows() if hasattr(row, "token_ids")]
     blocks, shares = make_blocks([*whole, *whole[:1]], 2, (), {})
@@ -94,7 +108,8 @@ def test_answers_of_ranks_are_of_the_tokens_of_responses_in_the_order_of_the_row
         scored = TensorDict({"log_probs": column, "entropy": column}, batch_size=[len(following)])
         answers.append(answer_scored(block, batch, scored, {}))
     columns = in_given_order(shares, answers, 3)
-    assert [row.tolist() for row in columns["input_ids"]] == [[1, 2, 3, 0], [1, 2, 0], [1, 2, 3, 0]]
+    prompts, responses = zip(*((row.prompt_ids, row.token_ids) for row in [*whole, whole[0]]), strict=True)
+    assert columns["checksums"] == token_checksums(prompts, responses)
     for name in ("log_probs", "entropy"):
         assert [row.tolist() for row in columns[name]] == [[2.0, 3.0, 0.0], [0.0], [2.0, 3.0, 0.0]]
         assert columns[name][0].dtype == np.float32
