@@ -18,7 +18,6 @@ import transfer_queue as tq
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 from tensordict import NonTensorStack, TensorDict
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from exgrpo_core.verl_plugin.blocks import (
@@ -192,12 +191,11 @@ class MadeUpWork:
 
 
 def made_up_trainer(work: MadeUpWork) -> ExperienceTrainer:
-    """Return this project's trainer with verl's replay buffer, without workers."""
+    """Return this project's trainer without workers."""
     trainer = ExperienceTrainer.__new__(ExperienceTrainer)
     trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"temperature": 1.0}}})
     trainer.actor_rollout_wg = trainer.agent_loop_manager = work
     trainer.checkpoint_manager = SimpleNamespace(update_weights=lambda _: None, sleep_replicas=lambda: None)
-    trainer.replay_buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}))
     trainer.global_steps = 0
     trainer._has_weights = False
     trainer._objective = None

@@ -1,9 +1,9 @@
 """What passes the driver of the verl engine in a step, in bytes and seconds, at 1, 8, 128 and 1,024 simulated GPUs.
 
 Run `.venv-verl/bin/python -m bench.verl_driver`; `--short` leaves the largest out. The driver is real: `exgrpo_step` on
-the verl engine, verl's replay buffer, TransferQueue with its processes, and a buffer with candidates of every question.
-A process of made-up agent loops and workers puts and gets the rows and answers the blocks of as many ranks as there are
-GPUs; while it works for them nothing is counted.
+the verl engine, TransferQueue with its processes, and a buffer with candidates of every question. A process of made-up
+agent loops and workers puts and gets the rows and answers the blocks of as many ranks as there are GPUs; while it works
+for them nothing is counted.
 
 A GPU is simulated by its share of a step's rows (`docs/scale.md`). Responses are cut so that a step has about a million
 tokens; what one more token costs is measured at two lengths, on fewer questions with as many rollouts and candidates

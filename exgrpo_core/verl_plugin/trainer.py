@@ -30,12 +30,15 @@ from exgrpo_core.verl_plugin.update import decided_columns, experience_loss
 
 logger = logging.getLogger(__name__)
 
-NO_ROLLOUTS = "no materializable trajectories"
+DONE = ("finished", "failure")
+"""verl's states of a prompt whose rollouts are there, or some of them."""
 SECOND_TRY = "again"
 """Ends the uid of a prompt that is tried a second time; verl's keys give `_` a meaning of its own."""
 
 POLL_SECONDS = 0.05
-"""Seconds between polls for finished rollouts; verl's 2 s would be half of a short step."""
+"""Seconds between polls for finished rollouts."""
+MOST_POLLING = 4.0
+"""Times as long as a poll took is the next one waited for, at least."""
 HEALTH_CHECK_SECONDS = 20.0
 """Seconds between checks that the agent loops live, while rollouts are awaited."""
 
@@ -83,7 +86,6 @@ class ExperienceTrainer(PPOTrainerSync):
 
     def on_init_end(self) -> None:
         """Get ready for the first generation; the servers stay asleep, since weights are sent before it."""
-        self._watch_rollouts()
         self.num_workers = int(self.actor_rollout_wg.world_size)
         self._has_weights = False
         self._objective: ObjectiveSettings | None = None
@@ -184,23 +186,12 @@ class ExperienceTrainer(PPOTrainerSync):
         )
         return in_given_order(shares, score(blocks), len(rows))
 
-    def _watch_rollouts(self) -> None:
-        """Check the agent loops while waiting for rollouts: verl would wait for ever for one that has died."""
-        verl_queue = self.replay_buffer  # of finished rollouts; it replays nothing
-        verl_queue.poll_interval = POLL_SECONDS
-        wait, checked_at = verl_queue._wait_for_next_poll, time.monotonic()
-
-        def wait_and_check(*arguments: Any) -> Any:
-            nonlocal checked_at
-            if time.monotonic() - checked_at > HEALTH_CHECK_SECONDS:
-                checked_at = time.monotonic()
-                # A busy worker may answer late; a dead one raises.
-                with contextlib.suppress(GetTimeoutError):
-                    workers = self.agent_loop_manager.agent_loop_workers
-                    ray.get([worker.__ray_ready__.remote() for worker in workers], timeout=HEALTH_CHECK_SECONDS)
-            return wait(*arguments)
-
-        verl_queue._wait_for_next_poll = wait_and_check
+    def check_agent_loops(self) -> None:
+        """Raise if an agent loop has died: its rollouts would never come."""
+        # A busy worker may answer late; a dead one raises.
+        with contextlib.suppress(GetTimeoutError):
+            workers = self.agent_loop_manager.agent_loop_workers
+            ray.get([worker.__ray_ready__.remote() for worker in workers], timeout=HEALTH_CHECK_SECONDS)
 
     def wake(self) -> None:
         """Send the current weights to the servers if they lack them, once they have no rollout to finish."""
@@ -277,14 +268,22 @@ def _begin(trainer: "ExperienceTrainer", prompts: Sequence[Prompt], shared: Mapp
 
 def _take(trainer: "ExperienceTrainer", prompts: Sequence[Prompt], partition: str) -> dict[str, int]:
     """Wait for the prompts and return the rollouts that came: keys, and tokens with the prompt."""
-    uids = [prompt["uid"] for prompt in prompts]
-    verl_queue = trainer.replay_buffer
-    try:
-        sampled, _ = verl_queue.sample(trainer.global_steps, partition, len(uids))
-    except RuntimeError as error:
-        if NO_ROLLOUTS not in str(error):
-            raise
-        # verl leaves the prompts in its queue, where the next call would take them for its own.
-        tq.kv_clear(keys=uids, partition_id=partition)
-        return {}
-    return {key: int(tag["seq_len"]) for key, tag in zip(sampled.keys, sampled.tags, strict=True)}
+    uids = {prompt["uid"] for prompt in prompts}
+    listed = _await_prompts(trainer, uids, partition)
+    tq.kv_clear(keys=sorted(uids), partition_id=partition)
+    return {key: int(tag["seq_len"]) for key, tag in listed.items() if key not in uids and key.split("_")[0] in uids}
+
+
+def _await_prompts(trainer: "ExperienceTrainer", uids: set[str], partition: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return what is in the partition, by key, once agent loops are done with the prompts."""
+    checked_at = time.monotonic()
+    while True:
+        began_at = time.monotonic()
+        listed: Mapping[str, Mapping[str, Any]] = tq.kv_list(partition_id=partition)[partition]
+        if all(listed[uid]["status"] in DONE for uid in uids):
+            return listed
+        if began_at - checked_at > HEALTH_CHECK_SECONDS:
+            checked_at = began_at
+            trainer.check_agent_loops()
+        # A list of many rollouts takes TransferQueue long; agent loops need it too.
+        time.sleep(max(POLL_SECONDS, MOST_POLLING * (time.monotonic() - began_at)))
