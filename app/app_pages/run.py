@@ -177,7 +177,7 @@ def _checkpoint_actions(row: RunRow) -> None:
 
 def _gpus_per_node(row: RunRow) -> int | None:
     """Return a run's GPUs on each machine, None where it cannot continue on another number."""
-    if row.engine != "verl" or not row.has_settings or row.is_adopted:
+    if row.engine != "verl" or not row.has_settings or row.is_recorded:
         return None
     spec = ask(runs.run_spec, row.run_id)
     return None if spec["sft"] else int(spec["verl"]["gpus_per_node"])

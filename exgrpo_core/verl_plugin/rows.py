@@ -84,7 +84,8 @@ def clear_rows(keys: Sequence[str], partition: str = PARTITION) -> None:
 def token_checksums(prompts: Sequence[Int32Array], responses: Sequence[Int32Array]) -> list[int]:
     """Return a checksum of each row's token ids, prompt and response, and of where the one ends."""
     starts = checksums(prompts, repeat(0)).tolist()
-    return checksums(responses, starts).tolist()
+    found: list[int] = checksums(responses, starts).tolist()
+    return found
 
 
 def check_tokens(

@@ -8,8 +8,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,13 @@ from jobs.launchers.ray_jobs_api import (
     check_address,
     needs_token,
 )
+from jobs.launchers.ray_machines import Machine, check_model, check_size, describe_machines, probed_model
 from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ATTEMPT_VARIABLE
 from jobs.runs.state import RayContact
 from jobs.specs.train import TrainSpec
-from jobs.specs.verl import CPUS_PER_GPU, RAY_TOKEN_VARIABLE, ray_cpus
+from jobs.specs.verl import RAY_TOKEN_VARIABLE
 
 PROBE_MODULE = "jobs.launchers.ray_programs"
 REACH_SECONDS = 15.0
@@ -39,17 +39,6 @@ SWEEP_SECONDS = 180.0
 
 _POLL_SECONDS = 0.5
 _REPORT = re.compile(rb"^EXGRPO-PROBE (\[.*\])$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """One machine of a cluster, as the probe reported it; `error` says why it could not read the nonce."""
-
-    host: str
-    free_gpus: int
-    free_cpus: int
-    error: str = ""
-    nonce: str = ""
 
 
 class LaunchCancelledError(Exception):
@@ -121,8 +110,10 @@ class RayJobsLauncher:
         except RayJobsError as error:
             raise LaunchError(str(error)) from None
         check_size(machines, self._train_spec)
+        check_model(machines, self._train_spec.model.source)
         num_gpus = sum(machine.free_gpus for machine in machines)
-        return f"Ray at {self.api.address}: {len(machines)} machines, {num_gpus} free GPUs, storage shared."
+        found = f"Ray at {self.api.address}: {len(machines)} machines, {num_gpus} free GPUs, storage shared."
+        return f"{found} {describe_machines(machines)}"
 
     def submit(self) -> None:
         """Submit the job to Ray; a second call changes nothing.
@@ -202,7 +193,7 @@ class RayJobsLauncher:
     def _find_machines(self, is_wanted: Callable[[], bool]) -> list[Machine]:
         """Ask every machine what is free, and to read a nonce in the attempt's folder."""
         file, nonce = self.attempt_path / "storage-check", secrets.token_hex(16)
-        file.write_text(nonce, encoding="ascii")
+        file.write_text(f"{nonce}\n{probed_model(self._train_spec.model.source)}", encoding="utf-8")
         try:
             machines = [Machine(**report) for report in self._probe("storage", file, is_wanted)]
         finally:
@@ -263,29 +254,3 @@ def shell_command(*words: str) -> str:
 def _last_line(log: bytes, job: RayJob | None) -> str:
     lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1].strip().rstrip(".") if lines else (job.message if job else "Ray forgot the job")
-
-
-def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
-    """Refuse a cluster that is too small or busy; verl would wait for ever.
-
-    Raises:
-        LaunchError: Too few of its machines have the requested GPUs and CPUs.
-    """
-    verl, num_scoring = spec.verl, spec.reward_model.num_gpus if spec.reward_model else 0
-    num_gpus, num_cpus = spec.num_gpus + num_scoring, ray_cpus(spec.num_gpus + num_scoring)
-    per_node = verl.gpus_per_node + spec.generating_gpus_per_node
-    fitting = [
-        machine
-        for machine in machines
-        if machine.free_gpus >= per_node and machine.free_cpus >= CPUS_PER_GPU * per_node
-    ]
-    has_gpus = len(fitting) >= verl.num_nodes and sum(machine.free_gpus for machine in machines) >= num_gpus
-    if has_gpus and sum(machine.free_cpus for machine in machines) >= num_cpus:
-        return
-    free = ", ".join(f"{machine.free_gpus} and {machine.free_cpus} on {machine.host}" for machine in machines)
-    scoring = f" and {num_scoring} for the reward model" if num_scoring else ""
-    raise LaunchError(
-        f"verl.num_nodes, verl.gpus_per_node: {verl.num_nodes} x {per_node} GPUs{scoring} and {num_cpus} "
-        f"CPUs are needed, free are {free}; add machines, wait for other jobs, lower them, or let Ray count more CPUs "
-        "(`ray start --num-cpus`)."
-    )

@@ -1,7 +1,8 @@
 """What runs where Ray is: `python -m jobs.launchers.ray_programs storage|sweep|wait ARGUMENT`; the rest needs no Ray.
 
 `storage FILE` and `sweep FOLDER` run a task on every machine of the cluster and print one line of JSON, which starts
-with `EXGRPO-PROBE` to differ from the output of Ray: what each machine reads in the file; how much of what has
+with `EXGRPO-PROBE` to differ from the output of Ray: what each machine reads in the file, a nonce and on the next line
+the model of the run, whether it has that model, and how much memory is free; how much of what has
 `EXGRPO_ATTEMPT_PATH=FOLDER` in its environment was ended. `wait NUMBER` waits until the cluster of RAY_ADDRESS has so
 many machines.
 """
@@ -16,11 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 from ray._private.state import available_resources_per_node  # as verl 0.9.1 does; Ray has no public function
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from exgrpo_core.verl_plugin.settings import CLUSTER_VARIABLE
+from jobs.machine.gpu_needs import hub_cache
 
 ANSWER_SECONDS = 40.0
 LEAVE_SECONDS = 5.0
@@ -29,13 +32,26 @@ WAIT_SECONDS = 300.0
 
 def read_nonce(file: str) -> dict[str, Any]:
     """Return what this machine reads in the file."""
-    nonce = error = ""
+    nonce = error = model = ""
     try:
         os.listdir(Path(file).parent)  # makes NFS refresh
-        nonce = Path(file).read_text(encoding="ascii")
+        nonce, _, model = Path(file).read_text(encoding="utf-8").partition("\n")
     except OSError as cause:
         error = f"{cause.filename}: {cause.strerror}"
-    return {"error": error, "nonce": nonce}
+    return {"error": error, "nonce": nonce, **describe_machine(model)}
+
+
+def describe_machine(model: str) -> dict[str, Any]:
+    """Return where the hub's cache of this machine is, whether it has the model, and free memory, bytes."""
+    cache = hub_cache()
+    snapshots = cache / f"models--{model.replace('/', '--')}" / "snapshots"
+    return {
+        "hub_cache": str(cache),
+        "has_model": not model or Path(model).is_dir() or any(snapshots.glob("*/config.json")),
+        "is_offline": os.environ.get("HF_HUB_OFFLINE", "") not in ("", "0"),
+        "free_memory": psutil.virtual_memory().available,
+        "free_shared_memory": psutil.disk_usage("/dev/shm").free,
+    }
 
 
 def sweep(folder: str) -> dict[str, Any]:

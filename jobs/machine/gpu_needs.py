@@ -91,11 +91,11 @@ def has_kernel() -> bool:
     except PackageNotFoundError:
         return False
     name = f"torch{major}{minor}-*-cu*-{platform.machine()}-{platform.system().lower()}"
-    return any(_cache().glob(f"models--{KERNEL.replace('/', '--')}/snapshots/*/build/{name}/**/__init__.py"))
+    return any(hub_cache().glob(f"models--{KERNEL.replace('/', '--')}/snapshots/*/build/{name}/**/__init__.py"))
 
 
-def _cache() -> Path:
-    """Return the hub's cache; as huggingface_hub finds it, without importing it."""
+def hub_cache() -> Path:
+    """Return the hub's cache of this machine; as huggingface_hub finds it, without importing it."""
     for name in _CACHE_VARIABLES:
         if os.environ.get(name):
             return Path(os.environ[name]).expanduser()

@@ -11,8 +11,10 @@ import pytest
 
 from jobs.launchers import ray_jobs, ray_jobs_api
 from jobs.launchers.local import LaunchError
-from jobs.launchers.ray_jobs import Machine, RayJobsLauncher, check_size, shell_command
+from jobs.launchers.ray_jobs import RayJobsLauncher, shell_command
 from jobs.launchers.ray_jobs_api import RayJobsApi, RayNotReadyError, RayUnreachableError, check_address, is_loopback
+from jobs.launchers.ray_machines import Machine, check_model, check_size, describe_machines
+from jobs.machine.hardware import GB
 from jobs.runs.control import RunStatus
 from jobs.runs.state import CONTACT_TIMEOUT_SECONDS, read_contact, read_state, write_contact
 from jobs.specs.train import TrainSpec
@@ -194,6 +196,67 @@ def test_cluster_needs_room_for_the_gpus_their_cpus_and_the_other_actors(spec: T
     else:
         with pytest.raises(LaunchError, match=r"verl\.num_nodes, verl\.gpus_per_node"):
             check_size(found, spec)
+
+
+MODEL = "Qwen/Qwen2.5-Math-7B"
+
+
+def machines_of(*facts: dict) -> list[Machine]:
+    return [Machine(f"host-{number}", 8, 64, **fact) for number, fact in enumerate(facts)]
+
+
+@pytest.mark.parametrize(
+    ("source", "lacking", "is_taken"),
+    [
+        (MODEL, {}, True),
+        (MODEL, {"has_model": False}, True),
+        (MODEL, {"has_model": False, "is_offline": True}, False),
+        ("/models/7b", {"has_model": False}, False),
+    ],
+)
+def test_a_machine_that_lacks_the_model_and_cannot_download_it_is_refused_by_name(source, lacking, is_taken):
+    machines = machines_of({}, lacking)
+    if is_taken:
+        check_model(machines, source)
+        return
+    with pytest.raises(LaunchError) as error:
+        check_model(machines, source)
+    assert all(word in str(error.value) for word in ("model.source", source, "host-1"))
+
+
+def test_what_differs_between_machines_is_told_and_the_least_memory():
+    machines = machines_of(
+        {"hub_cache": "/a/hub", "free_memory": 64 * GB, "free_shared_memory": 32 * GB},
+        {"hub_cache": "/b/hub", "free_memory": 25 * GB, "free_shared_memory": 60 * GB, "has_model": False},
+    )
+    told = describe_machines(machines)
+    for words in (
+        "/a/hub on host-0",
+        "/b/hub on host-1",
+        "host-1 must",
+        "25 GB of memory on host-1",
+        "32 GB of /dev/shm",
+    ):
+        assert words in told
+    assert "on host" not in describe_machines(machines[:1]).split(".")[0]
+
+
+def test_each_machine_says_whether_it_has_the_model_as_a_folder_or_in_the_hubs_cache(monkeypatch, tmp_path):
+    ray_programs = pytest.importorskip("jobs.launchers.ray_programs", exc_type=ImportError)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    assert not ray_programs.describe_machine(MODEL)["has_model"]
+    snapshot = tmp_path / "hub/models--Qwen--Qwen2.5-Math-7B/snapshots/abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    found = ray_programs.describe_machine(MODEL)
+    assert found["has_model"]
+    assert found["hub_cache"] == str(tmp_path / "hub")
+    assert min(found["free_memory"], found["free_shared_memory"]) > 0
+    assert [ray_programs.describe_machine(name)["has_model"] for name in (str(tmp_path), "/nowhere", "")] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_contact_of_a_copied_folder_or_a_damaged_one_is_not_believed(launcher):
