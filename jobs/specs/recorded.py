@@ -11,8 +11,10 @@ class RecordedSpec(Spec):
 
     kind: Literal["recorded"]
     name: str
+    """What people call the run."""
     tags: tuple[str, ...] = ()
     config: dict[str, Any]
+    """The settings of the loop, as it gave them."""
 
 
 def parse_recorded_spec(content: object, origin: str) -> RecordedSpec:
