@@ -28,7 +28,7 @@ BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l _
 # Files in the order of tests/conftest.py, the longest first.
 PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # They have environments of their own.
-ELSEWHERE := verl or verl_vllm or verl_gpu_pins or slurm
+ELSEWHERE := verl or verl_vllm or verl_gpu_pins or slurm or trl
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 PINS := pyproject.toml requirements/constraints.txt
 VERL_VENV := .venv-verl
@@ -45,6 +45,7 @@ GPU_PINS_VENV := .venv-verl-gpu
 GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/engines/verl_ray --ignore-glob='*_run.py' --ignore-glob='*_runs.py' \
 	--ignore-glob='*/test_reward_parts.py'
 OTHERS_VENV := .venv-others
+TRL_VENV := .venv-trl
 OTHERS_PINS := requirements/other-tools.txt
 TOOLS_VENV := .venv-tools
 TOOLS_BIN := $(TOOLS_VENV)/bin
@@ -59,7 +60,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
-.PHONY: bench-gpu format fuzz rollout-samples verl-compat
+.PHONY: bench-gpu format fuzz test-trl rollout-samples verl-compat
 .PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
@@ -76,7 +77,7 @@ real: $(VENV)/.installed  ## The same with SmolLM2-135M on English word problems
 test: $(VENV)/.installed-dev $(if $(ARGS),,$(VIEWER_VENV)/.installed) tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
 	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
-	$(if $(ARGS),true,$(PYTEST) -m 'not verl' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
+	$(if $(ARGS),true,$(PYTEST) -m 'not (verl or trl)' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
 		|| failed=1; \
 	$(PYTEST) -m 'not ($(ELSEWHERE) or long_fault)' $(or $(ARGS),--ignore=tests/exgrpo_core) || failed=1; \
 	wait; \
@@ -134,6 +135,9 @@ verl-compat: $(VERL_VENV)/.installed-dev  ## Check each name, signature and sett
 		echo "== verl $$version"; \
 		OMP_NUM_THREADS=1 $$folder/bin/python -m pytest -q --no-header --tb=line --disable-warnings -m verl $(COMPAT_TESTS) || failed="$$failed $$version"; \
 	done; if [ -n "$$failed" ]; then echo "The plug-in does not fit verl$$failed." >&2; exit 1; fi
+
+test-trl: $(TRL_VENV)/.installed  ## Record a run of TRL's trainer, in an environment of its own; not part of `make test`
+	@OMP_NUM_THREADS=1 $(TRL_VENV)/bin/python -m pytest -q -m trl tests/exgrpo_core/recording/test_trl.py
 
 test-slurm: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Run Slurm's scripts on a real Slurm of two nodes on this machine; not part of `make test`
 	@.ci/tools slurm
@@ -205,7 +209,7 @@ tools:  ## Install Chromium, PostgreSQL, PgBouncer and nginx for the tests, wher
 	@.ci/tools
 
 clean:  ## Remove the environments, caches and build products; runs stay
-	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(VIEWER_VENV) $(TOOLS_VENV) $(OTHERS_VENV) .venv-verl-compat build dist htmlcov .coverage .coverage.* *.egg-info
+	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(VIEWER_VENV) $(TOOLS_VENV) $(OTHERS_VENV) $(TRL_VENV) .venv-verl-compat build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -286,6 +290,15 @@ $(OTHERS_VENV)/bin/python:
 $(OTHERS_VENV)/.installed: $(OTHERS_PINS) | $(OTHERS_VENV)/bin/python
 	@echo "Installing other tools into $(OTHERS_VENV) by $(OTHERS_PINS)"
 	@$(OTHERS_VENV)/bin/python -m pip -qq --no-input --disable-pip-version-check install -r $(OTHERS_PINS)
+	@touch $@
+
+$(TRL_VENV)/bin/python:
+	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(TRL_VENV))
+
+$(TRL_VENV)/.installed: requirements/trl.txt | $(TRL_VENV)/bin/python
+	@echo "Installing TRL into $(TRL_VENV)"
+	@$(TRL_VENV)/bin/python -m pip -qq --no-input --disable-pip-version-check install -c requirements/constraints.txt \
+		-r requirements/trl.txt
 	@touch $@
 
 $(TOOLS_BIN)/.installed: Makefile | $(TOOLS_BIN)/python

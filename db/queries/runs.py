@@ -155,6 +155,8 @@ def _dataset(spec: Mapping[str, Any]) -> str:
 
 def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
     spec, summary = row["spec"], row["summary"]
+    # The time of an import is not that of the run.
+    is_import = is_recorded(spec) and "format" in spec.get("config", {})
     faults = [fault_of(record) for record in summary.get("faults", ())]
     return RunRow(
         run_id=row["run_id"],
@@ -170,8 +172,8 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         num_steps=spec.get("num_steps", 0),
         attempt=row["attempt"],
         created_at=row["created_at"],
-        started_at=None if is_recorded(spec) else row["started_at"],
-        ended_at=None if is_recorded(spec) else row["ended_at"],
+        started_at=None if is_import else row["started_at"],
+        ended_at=None if is_import else row["ended_at"],
         last_event_at=row["last_event_at"],
         seconds_per_step=_float(summary.get("seconds_per_step")),
         last_pass_at_1=_float(summary.get("last_pass_at_1")),

@@ -57,7 +57,7 @@ class RunRow:
     is_synthetic: bool = False
     """Whether `python -m bench.synthetic_runs` generated it."""
     is_recorded: bool = False
-    """Whether it was imported from a stock verl run's dumps: method, settings and times are unknown."""
+    """Whether another program recorded it, or its rollouts were imported: method and model are unknown."""
     has_settings: bool = True
     """Whether its specification could be read."""
     faults: tuple[str, ...] = ()

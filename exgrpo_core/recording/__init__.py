@@ -19,9 +19,20 @@ from exgrpo_core.errors import UserError
 from exgrpo_core.recording.lines import as_plain
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 from exgrpo_core.recording.run import Run
-from exgrpo_core.recording.run_attempt import newest_attempt, open_attempt
+from exgrpo_core.recording.run_attempt import MAX_NAME, newest_attempt, open_attempt
 
-__all__ = ["Message", "RecordedStep", "RecordedTrajectory", "Run", "finish", "init", "log", "reopen", "start"]
+__all__ = [
+    "MAX_NAME",
+    "Message",
+    "RecordedStep",
+    "RecordedTrajectory",
+    "Run",
+    "finish",
+    "init",
+    "log",
+    "reopen",
+    "start",
+]
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
 _current: list[Run] = []
 

@@ -1,7 +1,7 @@
 """What a loop hands over as a trajectory: text, a mapping, or the type itself."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from exgrpo_core.recording.lines import as_number, as_plain
@@ -40,7 +40,7 @@ def as_trajectory(given: object) -> RecordedTrajectory:
     if not isinstance(given, Mapping):
         raise ValueError(f"expected a mapping or a text, got {type(given).__name__}")
     row = dict(given)
-    trajectory = RecordedTrajectory(_take_messages(row))
+    messages = _take_messages(row)
     parts = row.pop("rewards", None)
     if isinstance(parts, Mapping):
         row |= {f"reward/{name}": part for name, part in parts.items()}
@@ -49,7 +49,7 @@ def as_trajectory(given: object) -> RecordedTrajectory:
     facts = {name: row.pop(name) for name in [*row] if _NAMES.get(name, name) in _FACTS}
     extra = as_plain(row.pop("extra", None) or {}) | {str(name): _column(value) for name, value in row.items()}
     known = {_NAMES.get(name, name): value for name, value in facts.items() if value is not None}
-    return replace(trajectory, **{name: _fact(name, value) for name, value in known.items()}, extra=extra)
+    return RecordedTrajectory(messages, **{name: _fact(name, value) for name, value in known.items()}, extra=extra)
 
 
 def _take_messages(row: dict[str, Any]) -> tuple[Message, ...]:

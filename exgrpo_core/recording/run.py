@@ -22,6 +22,9 @@ from exgrpo_core.run_files.event_lines import encode_event
 logger = logging.getLogger(__name__)
 
 MAX_STEP = 2**31 - 1
+WRITE_BYTES = 1 << 20
+"""Lines are written together up to this size: a larger copy of them costs more than a system call."""
+_BEGIN_OF_TRAJECTORY = b'{"kind":"trajectory"'
 NOT_FINISHED = "Its program ended without finish()."
 
 
@@ -99,7 +102,7 @@ class Run:
         """Record what is learned later of a trajectory: `reward`, `verdict`, `is_valid`, `advantage`, or a column."""
         try:
             known = {name: as_plain(value) for name, value in facts.items()}
-            self._append([self._line("annotation", step, {"id": trajectory_id, "facts": known})], 0)
+            self._append([self._line("annotation", step, {"id": trajectory_id, "facts": known})])
         except Exception as error:  # noqa: BLE001 - likewise
             self._lose(1, 0, error)
 
@@ -115,7 +118,7 @@ class Run:
         self._is_over = True
         atexit.unregister(self._end_at_exit)
         if self._num_lost:
-            self._append([], 0)
+            self._append([])
         self.flush()
         try:
             self._attempt.end(status, reason)
@@ -153,32 +156,33 @@ class Run:
             except Exception as error:  # noqa: BLE001 - the others of the step are recorded
                 ids.append("")
                 self._lose(1, 1, error)
-        self._append(lines, sum(map(bool, ids)))
+        self._append(lines)
         return ids
 
     def _line(self, kind: str, step: int, fields: Mapping[str, Any]) -> bytes:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         return encode_event({"kind": kind, "step": step, "at": at, **fields})
 
-    def _append(self, lines: list[bytes], num_trajectories: int) -> None:
+    def _append(self, lines: list[bytes]) -> None:
         """Append lines, before them a line on what was lost."""
         with self._writer:
-            num_lost, num_lost_trajectories = self._num_lost, self._num_lost_trajectories
-            if num_lost:
-                fields = {"num_lines": num_lost, "num_trajectories": num_lost_trajectories, "reason": self._why}
-                lines = [self._line("lost", self._step, fields), *lines]
-            if not lines:
-                return
-            content = memoryview((b"\n" if self._is_torn else b"") + b"".join(lines))
             try:
-                while content:
-                    content = content[os.write(self._file, content) :]
-                    self._is_torn = bool(content)
+                if self._num_lost:
+                    counts = {"num_lines": self._num_lost, "num_trajectories": self._num_lost_trajectories}
+                    self._write(self._line("lost", self._step, counts | {"reason": self._why}))
+                    self._num_lost = self._num_lost_trajectories = 0
+                while lines:
+                    num_written = _num_of_bytes(lines, WRITE_BYTES)
+                    self._write(b"".join(lines[:num_written]))
+                    lines = lines[num_written:]
             except OSError as error:
-                self._lose(len(lines) - bool(num_lost), num_trajectories, error)
-                return
-            self._num_lost -= num_lost
-            self._num_lost_trajectories -= num_lost_trajectories
+                self._lose(len(lines), sum(line.startswith(_BEGIN_OF_TRAJECTORY) for line in lines), error)
+
+    def _write(self, lines: bytes) -> None:
+        content = memoryview((b"\n" if self._is_torn else b"") + lines)
+        while content:
+            content = content[os.write(self._file, content) :]
+            self._is_torn = bool(content)
 
     def _lose(self, num_lines: int, num_trajectories: int, error: Exception) -> None:
         """Count lines that are not recorded, and say why the first time."""
@@ -195,6 +199,16 @@ class Run:
         """Leave the lock of the run to the parent, and take no lock that one of its threads held."""
         self._writer = threading.Lock()
         self._attempt.release()
+
+
+def _num_of_bytes(lines: list[bytes], most: int) -> int:
+    """Return how many lines, at least one, have at most so many bytes."""
+    total = 0
+    for number, line in enumerate(lines):
+        total += len(line)
+        if total > most:
+            return max(number, 1)
+    return len(lines)
 
 
 def _numbers(metrics: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, float]]:

@@ -28,8 +28,11 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
         return None
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def _dump(event: Any) -> str:  # noqa: ANN401 - any JSON value
-    return json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(event)
 
 
 def _with_named_floats(value: Any) -> Any:  # noqa: ANN401 - any JSON value

@@ -61,6 +61,12 @@ register_post_import_hook(_name_sockets_of_senders, "verl.workers.rollout.vllm_r
 register_post_import_hook(_name_sockets_of_receivers, "verl.workers.rollout.vllm_rollout.vllm_async_server")
 register_post_import_hook(_register_trainer, "verl.trainer.ppo.v1.trainer_base")
 register_post_import_hook(
+    lambda tracking: import_module(f"{__package__}.logger").offer_logger(tracking), "verl.utils.tracking"
+)
+register_post_import_hook(
+    lambda trainers: import_module(f"{__package__}.logger").record_dumps(trainers), "verl.trainer.ppo.v1.trainer_base"
+)
+register_post_import_hook(
     lambda _: import_module(f"{__package__}.agent_loop"), "verl.experimental.agent_loop.agent_loop"
 )
 register_post_import_hook(

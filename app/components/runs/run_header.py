@@ -143,7 +143,7 @@ def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
         title, value, meaning = "Time taken", _seconds_taken(row), "From start to end; below, the mean of all steps"
         mean = ask(metrics.mean_step_seconds, row.run_id)
         pace = f"{seconds(mean)} per step" if mean else None
-    figures.show_tile(tile, title, UNKNOWN if row.is_recorded else duration(value), pace, meaning)
+    figures.show_tile(tile, title, UNKNOWN if row.is_recorded and value is None else duration(value), pace, meaning)
 
 
 def _seconds_taken(row: RunRow) -> float | None:

@@ -1,11 +1,14 @@
 """Trajectories as loops hand them over."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from exgrpo_core.recording.given import as_trajectory
 from exgrpo_core.recording.lines import parse_trajectory, trajectory_fields
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
+from exgrpo_core.run_files.event_lines import decode_line
 
 CHAT = [
     {"role": "system", "content": "Be short."},
@@ -66,3 +69,9 @@ def test_a_line_holds_all_of_a_trajectory():
 def test_a_line_with_another_type_is_refused(line):
     with pytest.raises(ValueError):  # noqa: PT011 - the reader counts it as damaged, whatever it says
         parse_trajectory(line)
+
+
+def test_the_line_in_the_document_is_whole():
+    document = (Path(__file__).parents[3] / "docs" / "recording.md").read_bytes()
+    (line,) = [line for line in document.splitlines() if line.startswith(b"{")]
+    assert decode_line(line)["metrics"] == {"loss": 0.3}

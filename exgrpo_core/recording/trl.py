@@ -1,0 +1,87 @@
+"""Recording a run of TRL's `GRPOTrainer`: `trainer.add_callback(RecordingCallback(trainer, "my run"))`.
+
+Tried with TRL 1.16. It reads what TRL keeps for its own log of completions, of all processes, in the main one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from exgrpo_core import recording
+
+
+class RecordingCallback:
+    """Metrics as TRL logs them; prompts, completions, rewards by function, advantages and columns of each generation.
+
+    It is no subclass of transformers' callback, which the core does not import: of it only the events count.
+    """
+
+    def __init__(self, trainer: Any, name: str, folder: str | Path | None = None) -> None:  # noqa: ANN401 - of TRL
+        """Start the run, in the main process.
+
+        Raises:
+            InputError: The name cannot be a run's.
+            CannotRecordError: The folder cannot be written.
+        """
+        self._trainer = trainer
+        self._run: recording.Run | None = None
+        if trainer.accelerator.is_main_process:
+            self._run = recording.start(name, trainer.args.to_dict(), folder, rank=0, num_ranks=1)
+        self._seen: Sequence[object] = ()
+
+    @property
+    def run(self) -> recording.Run | None:
+        """The run, None in the other processes."""
+        return self._run
+
+    def on_step_end(self, _args: object, state: Any, _control: object, **_: object) -> None:  # noqa: ANN401 - likewise
+        """Record what was generated since the last step."""
+        if self._run is not None and self._is_new():
+            self._run.log(state.global_step, trajectories=self._trajectories())
+
+    def on_log(
+        self, _args: object, state: Any, _control: object, logs: Mapping[str, Any] | None = None, **_: object  # noqa: ANN401
+    ) -> None:  # fmt: skip
+        """Record metrics."""
+        if self._run is not None and logs:
+            self._run.log(state.global_step, logs)
+
+    def on_evaluate(self, *_: object, **__: object) -> None:
+        """Leave out what an evaluation generated."""
+        self._is_new()
+
+    def on_train_end(self, *_: object, **__: object) -> None:
+        """End the run."""
+        if self._run is not None:
+            self._run.finish()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Return what the other events of a trainer do: nothing."""
+        if not name.startswith("on_"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+    def _is_new(self) -> bool:
+        """Whether something was generated since the last call: TRL keeps the newest, of which each number is new."""
+        newest = [*self._trainer._logs["advantages"]]
+        is_new = len(newest) != len(self._seen) or any(
+            one is not other for one, other in zip(newest, self._seen, strict=True)
+        )
+        self._seen = newest
+        return is_new
+
+    def _trajectories(self) -> Iterator[dict[str, Any]]:
+        logs = self._trainer._logs
+        weights = dict(zip(self._trainer.reward_func_names, self._trainer.reward_weights.tolist(), strict=True))
+        for index, completion in enumerate(logs["completion"]):
+            parts = {name: values[index] for name, values in logs["rewards"].items()}
+            known = [weights[name] * part for name, part in parts.items() if part == part]
+            columns = {name: values[index] for name, values in logs["extra"].items()}
+            yield {
+                "prompt": logs["prompt"][index],
+                "completion": completion,
+                "rewards": parts,
+                "reward": sum(known) if known else None,
+                "advantage": logs["advantages"][index],
+                **columns,
+            }
