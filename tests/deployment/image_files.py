@@ -24,15 +24,14 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def stage(name: str) -> list[tuple[str, str]]:
-    """Return the instructions of one target."""
-    found: list[tuple[str, str]] = []
-    current = ""
+    """Return the instructions of one target, those of the stage that it starts from first."""
+    stages: dict[str, list[tuple[str, str]]] = {}
     for word, rest in instructions():
         if word == "FROM":
-            current = rest.rpartition(" ")[2]
-        if current == name:
-            found.append((word, rest))
-    return found
+            base, _, current = rest.partition(" AS ")
+            stages[current] = list(stages.get(base, ()))
+        stages[current].append((word, rest))
+    return stages[name]
 
 
 def health_check(name: str) -> list[str]:

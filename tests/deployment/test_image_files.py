@@ -9,14 +9,14 @@ import yaml
 
 from tests.deployment.image_files import DOCKERFILE, REPOSITORY, health_check, instructions, service, stage
 
-TARGETS = ("workbench", "engine")
+TARGETS = ("workbench", "viewer", "engine")
 APT_LINE = re.compile(
     r"apt-get update && apt-get install -y --no-install-recommends (?P<packages>[a-z0-9. -]+) ?"
     r"&& rm -rf /var/lib/apt/lists/\*"
 )
 APT_PACKAGES = {"ca-certificates", "make", "python3.12", "python3.12-dev", "python3.12-venv"}
-TESTED_MAKE_TARGETS = {"install", "verl-env", "state-folders"}
-"""The first two run before the tests themselves do; the last one runs below."""
+TESTED_MAKE_TARGETS = {"install", "verl-env", "state-folders", "slim"}
+"""The first two run before the tests themselves do, the third one below, the last one in `make test-image`."""
 
 
 def test_every_run_step_is_a_make_target_that_tests_run_or_a_short_apt_line():

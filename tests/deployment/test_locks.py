@@ -9,6 +9,7 @@ from tests.deployment.image_files import REPOSITORY
 
 LOCKS = {
     "main.txt": ("requirements/constraints.txt", ("train", "oidc")),
+    "viewer.txt": ("requirements/constraints.txt", ("oidc",)),
     "verl-cpu.txt": ("requirements/constraints-verl-cpu.txt", ("train", "verl")),
 }
 BLOCK = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[^\s;]+)(?P<marker> ; [^\\]+)? \\?(?P<hashes>.*)")
@@ -49,7 +50,7 @@ def test_locks_hold_the_versions_of_the_constraints(lock):
 @pytest.mark.parametrize("lock", LOCKS)
 def test_locks_hold_every_direct_dependency_but_what_is_built_for_a_machine(lock):
     names = set(blocks(lock))
-    assert direct_dependencies(*LOCKS[lock][1]) - names == {"torch"}
+    assert direct_dependencies(*LOCKS[lock][1]) - names <= {"torch"}
     assert not [name for name in names if BUILT_FOR_A_MACHINE.match(name)]
 
 

@@ -1,0 +1,132 @@
+"""Debian's buildah and podman, with storage of their own, and what an image's build needs of this machine."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.deployment.image_files import REPOSITORY
+
+BASE = "python:3.12-slim-bookworm"
+"""The Dockerfile's base; here it is made by debootstrap, with Debian's Python."""
+DEBIAN = "localhost/debian"
+"""The same under the name that this folder's Containerfiles use."""
+PACKAGES = "ca-certificates,make,python3,python3-venv"
+_STORAGE = '[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
+# crun does not start where cgroups are hybrid; podman's other network back end gives an internal network no names.
+_CONTAINERS = """[containers]
+pids_limit = 0
+default_ulimits = []
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[network]
+network_backend = "netavark"
+network_config_dir = "{folder}/networks"
+"""
+
+
+@dataclass(frozen=True)
+class Podman:
+    """Podman and buildah over the storage in `folder`, which nobody else uses."""
+
+    folder: Path
+    environment: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        paths = {"CONTAINERS_STORAGE_CONF": "storage.conf", "CONTAINERS_CONF": "containers.conf"}
+        for (_, name), text in zip(paths.items(), (_STORAGE, _CONTAINERS), strict=True):
+            (self.folder / name).write_text(text.format(folder=self.folder), encoding="utf-8")
+        variables = {name: str(self.folder / path) for name, path in paths.items()}
+        variables |= {"BUILDAH_ISOLATION": "chroot", "TMPDIR": str(self.folder)}
+        object.__setattr__(self, "environment", {**os.environ, **variables})
+
+    def run(self, *words: object, cwd: Path = REPOSITORY) -> str:
+        """Run a program with this storage and return what it prints; errors are shown as it ends with another code."""
+        line = [str(word) for word in words]
+        finished = subprocess.run(line, cwd=cwd, env=self.environment, capture_output=True, text=True, check=False)
+        assert finished.returncode == 0, f"{' '.join(line)}: {finished.stdout[-4000:]}{finished.stderr[-4000:]}"
+        return finished.stdout.strip()
+
+    def __call__(self, *words: object) -> str:
+        return self.run("podman", *words)
+
+    def ends_well(self, *words: object) -> bool:
+        """Return whether a command of podman ends with 0."""
+        return (
+            subprocess.run(
+                ["podman", *map(str, words)], env=self.environment, capture_output=True, check=False
+            ).returncode
+            == 0
+        )
+
+    def build(self, folder: Path, name: str, *options: object) -> None:
+        """Build an image from a folder's Dockerfile, or from the one that the options name."""
+        # Docker's format: the other one has no health checks.
+        fixed = ["--pull-never", "--layers", "--format", "docker", "--network", "host", "-t", name]
+        self.run("buildah", "bud", *fixed, *options, folder)
+
+    def make_base(self) -> None:
+        """Make the image of Debian that the others start from, with the package sources of this machine."""
+        root = self.folder / "debian"
+        sites = _printed("apt-get", "indextargets", "--format", "$(SITE)", *_OF_DEBIAN).split()
+        release = platform.freedesktop_os_release()["VERSION_CODENAME"]
+        self.run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", release, root, sites[0])
+        sources = _printed("apt-get", "indextargets", "--format", "deb $(SITE) $(RELEASE) $(COMPONENT)", *_OF_DEBIAN)
+        (root / "etc/apt/sources.list").write_text(sources, encoding="utf-8")
+        settings = _printed("apt-config", "dump", *(f"Acquire::{name}" for name in _APT_SETTINGS))
+        (root / "etc/apt/apt.conf.d/50machine").write_text(settings, encoding="utf-8")
+        for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
+            self.run("find", root / cache, "-type", "f", "-delete")
+        container = self.run("buildah", "from", "scratch")
+        self.run("buildah", "add", "--quiet", container, root, "/")
+        self.run("buildah", "commit", "--quiet", "--rm", container, BASE)
+        self.run("rm", "-rf", root)
+        self("tag", BASE, DEBIAN)
+
+    def size(self, image: str) -> float:
+        """Return the size of an image's file system in GB."""
+        return int(self("image", "inspect", "--format", "{{.Size}}", image)) / 1e9
+
+    def clear(self) -> None:
+        """Remove all containers, networks, volumes and images of this storage."""
+        for words in (("rm", "--all", "--force", "--time=0"), ("network", "prune", "--force")):
+            self(*words)
+        self("system", "reset", "--force")
+
+
+_OF_DEBIAN = ("Origin: Debian", "Created-By: Packages")
+_APT_SETTINGS = ("Check-Valid-Until", "Check-Date", "http", "https")
+_PIP_SETTINGS = ("index-url", "extra-index-url", "find-links", "constraint", "cert")
+
+
+def _printed(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def pip_settings(folder: Path) -> list[str]:
+    """Return buildah's options that give a build's pip the indexes, wheels and certificates that pip has here."""
+    settings: dict[str, str] = {}
+    for line in _printed(sys.executable, "-m", "pip", "config", "list").splitlines():
+        name, _, value = line.partition("=")
+        settings.setdefault(name.rpartition(".")[2], value.strip("'"))
+    options: list[str] = []
+    lines = ["[global]"]
+    for name in _PIP_SETTINGS:
+        words = settings.get(name, "").split()
+        for index, word in enumerate(words):
+            path = Path(word.removeprefix("file://"))
+            if not (path.is_absolute() and path.exists()):
+                continue
+            # A package may replace what lies beside a file; an index on disk names files beside its folder.
+            inside = Path("/run") / name if path.is_file() else path
+            mounted = path if path.is_file() or name == "find-links" else path.parent
+            options += ["-v", f"{mounted}:{inside if path.is_file() else mounted}:ro"]
+            words[index] = word.replace(str(path), str(inside))
+        lines += [f"{name} = {' '.join(words)}"] if words else []
+    (folder / "pip.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [*options, "-v", f"{folder / 'pip.conf'}:/etc/pip.conf:ro"]
