@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.filterwarnings("de
 
 NEEDS_VLLM = "verl.workers.rollout.vllm_rollout."
 METHOD_CALLS = {
-    "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer": {"_wait_for_next_poll": 2, "sample": 3},
     "verl.trainer.ppo.v1.trainer_sync.PPOTrainerSync": {"init": 0, "_dump_generations": 6},
     "verl.workers.engine_workers.ActorRolloutRefWorker": {
         "compute_log_prob": 1, "compute_ref_log_prob": 1, "update_actor": 1,
