@@ -55,6 +55,7 @@ FOR_OPERATORS = {
     "submit", "stop", "resume", "branch", "tag", "note", "chat", "evaluate", "start_study_run", "submit_judge",
     "mark_case", "mark_trajectory", "set_verdict", "save_draft", "delete_draft", "preview_data", "start_probe", "check",
     "rename", "save_view", "delete_view", "stop_study", "launch_script", "dry_run_text", "first_look",
+    "import_rollouts", "preview_rollouts",
 }  # fmt: skip
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {
@@ -62,13 +63,17 @@ READS = {
     "describe_missing_package", "describe_stop", "estimate_resources", "estimate_step_seconds", "evaluation_answers",
     "examine_machine", "find_cluster_fault",
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
-    "list_gpus", "list_views", "load_draft", "load_preset", "missing_vllm", "package_versions", "preset_exists",
+    "list_gpus", "list_skipped", "list_views", "load_draft", "load_preset", "missing_vllm", "openapi_document",
+    "package_versions", "preset_exists",
     "load_plain_yaml", "preset_names", "read_machine", "score_curves", "score_curves_by_difficulty",
     "status_by_files", "token_data", "user_benchmarks",
 }  # fmt: skip
 
 
-INNER = {"acting_as", "current_person", "token_texts", "wraps"}
+INNER = {
+    "acting_as", "current_person", "format_file", "import_in_process", "load_own_format", "skipped_rows",
+    "token_texts", "wraps",
+}  # fmt: skip
 """What the module imports for itself."""
 
 

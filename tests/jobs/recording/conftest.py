@@ -1,12 +1,3 @@
-from pathlib import Path
+from tests.exgrpo_core.run_files.conftest import run
 
-import pytest
-
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    """A new run without attempts."""
-    return RunDirectory.create(tmp_path / "runs", TrainSpec(name="a run"))
+__all__ = ["run"]

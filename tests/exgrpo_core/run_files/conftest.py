@@ -1,0 +1,12 @@
+from pathlib import Path
+
+import pytest
+
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import TrainSpec
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A new run without attempts."""
+    return RunDirectory.create(tmp_path / "runs", TrainSpec(name="a run"))
