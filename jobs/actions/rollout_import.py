@@ -42,7 +42,7 @@ class RolloutImport:
     """
 
     def __init__(self, path: Path, reads: RolloutFormat, root: Path, name: str) -> None:
-        self._reads, self._root, self._name, self._path = reads, root, name, path
+        self.path, self._reads, self._root, self._name = path, reads, root, name
         state = root / WORKBENCH_FOLDER / "imports"
         state.mkdir(parents=True, exist_ok=True)
         self._state_path = state / f"{crc32(str(path).encode()):08x}.json"
@@ -88,7 +88,7 @@ class RolloutImport:
         if self._run is None and self.run_id:
             self._run = recording.reopen(self._root / self.run_id)
         elif self._run is None:
-            settings = {"source": str(self._path), "format": self._reads.title}
+            settings = {"source": str(self.path), "format": self._reads.title}
             self._run = recording.start(self._name, settings, self._root)
             self.run_id = self._run.run_id
         self._run.log(step.step, step.metrics, step.trajectories)
@@ -120,7 +120,7 @@ class RolloutImport:
             state = read_json(self._state_path, _MAX_STATE_BYTES)
             self.run_id = state["run_id"]
             is_whole = bool(self.run_id) and _num_bytes(self._root / self.run_id) == state["num_bytes"]
-            source = RolloutSource(self._path, state["positions"], BadRows(**state["bad"]))
+            source = RolloutSource(self.path, state["positions"], BadRows(**state["bad"]))
         except (OSError, ValueError, KeyError, TypeError):
             return
         if is_whole:
@@ -135,7 +135,7 @@ class RolloutImport:
             shutil.rmtree(self._root / self.run_id, ignore_errors=True)
             Journal(self._root).append(JournalKind.DELETED, self.run_id)
         self.run_id = ""
-        self._source = RolloutSource(self._path)
+        self._source = RolloutSource(self.path)
         self.num_rollouts, self.steps = 0, set()
 
 

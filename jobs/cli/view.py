@@ -98,8 +98,9 @@ def _read(imports: Sequence[RolloutImport], follows: bool, is_over: threading.Ev
         for source in imports:
             try:
                 source.advance(is_over)
-            except (UserError, OSError) as error:
-                logger.warning("%s", error)
+            except Exception as error:  # noqa: BLE001 - the other paths are still read
+                why = error if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}"
+                logger.warning("%s: %s", source.path, why)
         if not follows:
             return
         is_over.wait(POLL_SECONDS)

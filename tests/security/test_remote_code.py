@@ -33,6 +33,12 @@ FORBIDDEN_CALLS = {
     "asyncio.create_subprocess_shell",
 }  # fmt: skip
 FORBIDDEN_ARGUMENTS = {("shell", True), ("allow_pickle", True), ("weights_only", False), ("trust_remote_code", True)}
+HARMLESS = {
+    # Its reader looks up no class that a file names; `test_a_pickle_runs_nothing` shows it.
+    "jobs/rollout_formats/plain_pickle.py": ["pickle"],
+    # Tensors alone: `weights_only` is true, and false is found by its argument.
+    "exgrpo_core/verl_plugin/rank_files.py": ["torch.load"],
+}
 PROGRAM_STARTERS = {"run", "Popen", "check_output", "check_call", "call"}
 CODE_OVERRIDES = (
     "actor_rollout_ref.model.trust_remote_code=True",
@@ -86,7 +92,8 @@ def unsafe_parts(source):
 
 
 def test_no_source_file_unpickles_evaluates_or_starts_a_shell():
-    assert {str(path): found for path in source_files() if (found := list(unsafe_parts(read(path))))} == {}
+    found = {str(path): parts for path in source_files() if (parts := [what for _, what in unsafe_parts(read(path))])}
+    assert found == HARMLESS
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
+import threading
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from jobs.cli.main import app
-from jobs.cli.view import POLL_SECONDS, expand, run_names, runs_at
+from jobs.cli.view import POLL_SECONDS, _read, expand, run_names, runs_at
 from jobs.rollout_formats.formats import UnknownRolloutsError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
@@ -56,3 +57,19 @@ def test_what_cannot_be_opened_is_refused_in_one_sentence_and_leaves_no_cache(tm
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert result.stderr.startswith(f"{folder}: ")
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_path_whose_reading_breaks_is_named_and_the_others_are_read(caplog):
+    class Import:
+        def __init__(self, path, num_read=0):
+            self.path, self.num_read = path, num_read
+
+        def advance(self, _is_over):
+            self.num_read += 1
+            if self.path == "broken":
+                raise IndexError
+
+    sources = [Import("broken"), Import("whole")]
+    _read(sources, follows=False, is_over=threading.Event())
+    assert [source.num_read for source in sources] == [1, 1]
+    assert "broken" in caplog.text
