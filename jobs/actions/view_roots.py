@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 
 from exgrpo_core.durable_files import explain
@@ -62,8 +63,9 @@ def _plain_files(root: Path) -> Iterator[Path]:
 
 
 def link_runs(root: Path, runs: Sequence[Path]) -> None:
-    """Show run folders that lie elsewhere in a view's root, in place."""
+    """Show run folders that lie elsewhere in a view's root, in place; the second of one name is `name-2`."""
     for run in runs:
-        link = root / run.name
+        links = (root / (run.name if number == 1 else f"{run.name}-{number}") for number in count(1))
+        link = next(link for link in links if not link.is_symlink() or link.readlink() == run)
         if not link.is_symlink():
             link.symlink_to(run, target_is_directory=True)

@@ -45,14 +45,18 @@ def view(
     root = open_view_root(sources, text)
     link_runs(root, [run for found in runs.values() for run in found])
     names = run_names([*formats])
-    imports = [RolloutImport(path, reads, root, names[path]) for path, reads in formats.items()]
     for path, reads in formats.items():
         print_status(f"{path}: {reads.title}")
     pages = Workbench(root, None, page_options=["--host", "127.0.0.1", "--port", str(port), "--view"])
-    is_over = threading.Event()
+    is_over, imports = threading.Event(), list[RolloutImport]()
     reader = threading.Thread(target=_read, args=(imports, follows, is_over), name="reader", daemon=True)
+
+    def start() -> None:
+        imports.extend(RolloutImport(path, reads, root, names[path]) for path, reads in formats.items())
+        reader.start()
+
     try:
-        code = pages.view(opens_browser, on_start=reader.start)
+        code = pages.view(opens_browser, on_start=start)
     finally:
         is_over.set()
         if reader.ident is not None:

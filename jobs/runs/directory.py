@@ -93,7 +93,7 @@ class RunDirectory(RunFolder):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.run_id = check_run_id(self.path.resolve().name)
+        self.run_id = check_run_id(Path(os.path.abspath(self.path)).name)
 
     @classmethod
     def create(

@@ -52,6 +52,18 @@ def test_run_folders_are_shown_where_they_lie_in_a_view_and_links_stay_refused_e
         RunDirectory.open(other, run.run_id)
 
 
+def test_run_folders_of_one_name_are_shown_side_by_side_also_by_a_later_view(tmp_path):
+    runs = [RunDirectory.create(tmp_path / name, TrainSpec(name=name), run_id="grpo").path for name in ("a", "b")]
+    root = open_view_root(runs)
+    for order in (runs, runs[::-1]):
+        link_runs(root, order)
+    found = {run.run_id: run.read_run_info() for run in list_run_directories(root)}
+    assert {run_id: (info["run_id"], info["name"]) for run_id, info in found.items()} == {
+        "grpo": ("grpo", "a"),
+        "grpo-2": ("grpo-2", "b"),
+    }
+
+
 def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

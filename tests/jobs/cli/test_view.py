@@ -4,21 +4,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from jobs.actions.rollout_import import RolloutImport
+from jobs.actions.view_roots import open_view_root
 from jobs.cli.main import app
-from jobs.cli.view import POLL_SECONDS, _read, expand, run_names, runs_at
-from jobs.rollout_formats.formats import UnknownRolloutsError
+from jobs.cli.view import _read, expand, run_names, runs_at
+from jobs.cli.workbench import WorkbenchInstance
+from jobs.rollout_formats.formats import UnknownRolloutsError, find_format
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
-from jobs.supervisor.loop import LOOP_SECONDS
-
-FOLLOW_SECONDS = 3.0
-RUN_REFRESH_SECONDS = 2
-"""`REFRESH_SECONDS` of the page of a run."""
-
-
-def test_a_new_step_is_on_a_page_within_three_seconds():
-    # The source is looked at, then the run's files, then the page asks again.
-    assert POLL_SECONDS + LOOP_SECONDS + RUN_REFRESH_SECONDS <= FOLLOW_SECONDS
+from tests.jobs.rollout_formats.test_verl_dumps import line
 
 
 def test_globs_are_what_they_match_each_path_once(tmp_path):
@@ -73,3 +67,19 @@ def test_a_path_whose_reading_breaks_is_named_and_the_others_are_read(caplog):
     _read(sources, follows=False, is_over=threading.Event())
     assert [source.num_read for source in sources] == [1, 1]
     assert "broken" in caplog.text
+
+
+def test_a_second_view_is_refused_and_leaves_the_run_that_the_first_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    dump = tmp_path / "1.jsonl"
+    dump.write_text(line(0, 0, 1.0))
+    root = open_view_root([dump])
+    served, first = WorkbenchInstance(root), RolloutImport(dump, find_format(dump), root, "first")
+    first.advance()
+    [file] = (root / first.run_id).rglob("rollouts-*.jsonl")
+    with file.open("a") as written:
+        written.write("a step of which the end is not yet kept\n")
+    result = CliRunner().invoke(app, ["view", str(dump), "--no-browser"])
+    assert (result.exit_code, str(root) in result.stderr, file.exists()) == (1, True, True)
+    first.close()
+    served.release()
