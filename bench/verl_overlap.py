@@ -6,16 +6,17 @@ decodes its responses together: a pass over the weights costs the time to read t
 it goes on with, so the longest ones end alone. All copies wait for the slowest; the update is balanced by tokens.
 H100s; 7B on 8 GPUs and 32B on 128, with batches as in `docs/scale.md`.
 
-In turns a step is generation, then scoring and update. Ahead, it is the longer of both, since the next step's rollouts
-are begun when this step's are there, after the weights are sent (`exgrpo_core/step/rollouts.py`); GPUs are divided so
-that steps are shortest. A GPU is idle while its copy has nothing to decode, nothing to train, or weights pass. Unused
-is more: also what decoding with few responses takes beyond the time that its tokens take in full passes.
+In turns a step is generation, then scoring and update. Ahead, it is the scoring of this step's rollouts, then the
+longer of generation and update: the next rollouts are begun once this step's are scored and the weights are sent
+(`exgrpo_core/algorithm.py`). GPUs are divided so that steps are shortest. A GPU is idle while its copy has nothing to
+decode, nothing to train, or weights pass. Unused is more: also what decoding with few responses takes beyond the time
+that its tokens take in full passes.
 """
 
 import argparse
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,8 @@ MOST_AT_ONCE = 256
 """Responses that a copy decodes together; the others wait, as `max_num_seqs` has it."""
 SEND_SECONDS = 4.0
 """To send weights to GPUs that generate, or to wake them up and put them to sleep where they take turns."""
+SCORING_SHARE = 2 / TRAINING_FLOPS
+"""Of scoring and update: one forward pass over fresh rollouts, before which no others are begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,12 @@ SETTINGS = (Setting(8, 7.6e9, 128 * 8, 1, 57e3), Setting(128, 32.8e9, 512 * 16, 
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """Seconds of a step, and shares of all GPUs' time: without anything to do, and without work in full passes."""
+class StepTimes:
+    """Shares of all GPUs' time, without anything to do and without work in full passes, and the seconds of a step."""
 
-    seconds: float
     idle: float
     unused: float
+    step_seconds: float
 
 
 def decode_seconds(lengths: NDArray[np.int64], setting: Setting) -> float:
@@ -101,33 +104,36 @@ def generation(lengths: NDArray[np.int64], setting: Setting, num_gpus: int) -> N
     return np.array([decode_seconds(part, setting) for part in copies])
 
 
-def in_turns(setting: Setting, lengths: NDArray[np.int64]) -> Course:
+def in_turns(setting: Setting, lengths: NDArray[np.int64]) -> StepTimes:
     """Return a step in which all GPUs generate, then train."""
     decoding = generation(lengths, setting, setting.num_gpus)
     update = setting.update_seconds(int(lengths.sum()), setting.num_gpus)
     seconds = SEND_SECONDS + float(decoding.max()) + update
     used = setting.full_seconds(int(lengths.sum())) / setting.num_gpus + update
-    return Course(seconds, 1.0 - (float(decoding.mean()) + update) / seconds, 1.0 - used / seconds)
+    return StepTimes(1.0 - (float(decoding.mean()) + update) / seconds, 1.0 - used / seconds, seconds)
 
 
-def ahead(setting: Setting, lengths: NDArray[np.int64], num_generating: int, decoding: NDArray[np.float64]) -> Course:
+def ahead(
+    setting: Setting, lengths: NDArray[np.int64], num_generating: int, decoding: NDArray[np.float64]
+) -> StepTimes:
     """Return a step that trains on `lengths` while the next rollouts are decoded, in so many seconds a copy."""
     num_training = setting.num_gpus - num_generating
     update = setting.update_seconds(int(lengths.sum()), num_training)
-    seconds = SEND_SECONDS + max(float(decoding.max()), update)
+    scoring = SCORING_SHARE * update
+    seconds = SEND_SECONDS + scoring + max(float(decoding.max()), update - scoring)
     total, training = setting.num_gpus * seconds, num_training * update
     busy, used = num_generating * float(decoding.mean()) + training, setting.full_seconds(int(lengths.sum())) + training
-    return Course(seconds, 1.0 - busy / total, 1.0 - used / total)
+    return StepTimes(1.0 - busy / total, 1.0 - used / total, seconds)
 
 
-def mean_of(courses: list[Course]) -> Course:
+def mean_of(steps: list[StepTimes]) -> StepTimes:
     """Return the mean step, and the shares of all steps together."""
-    seconds, idle, unused = np.array([(course.seconds, course.idle, course.unused) for course in courses]).T
-    whole = float(seconds.sum())
-    return Course(whole / len(courses), float(idle @ seconds) / whole, float(unused @ seconds) / whole)
+    shares, seconds = np.split(np.array([astuple(step) for step in steps]), [2], axis=1)
+    idle, unused = np.average(shares, axis=0, weights=seconds[:, 0])
+    return StepTimes(float(idle), float(unused), float(seconds.mean()))
 
 
-def simulate(setting: Setting, median: float, sigma: float, num_steps: int) -> tuple[Course, Course, int]:
+def simulate(setting: Setting, median: float, sigma: float, num_steps: int) -> tuple[StepTimes, StepTimes, int]:
     """Return the mean step in turns, that of the best division, and its number of GPUs that generate."""
     rng = np.random.default_rng(0)
     draws = rng.lognormal(np.log(median), sigma, (num_steps + 1, setting.num_rollouts))
@@ -138,28 +144,21 @@ def simulate(setting: Setting, median: float, sigma: float, num_steps: int) -> t
         decoding = [generation(lengths, setting, num_generating) for lengths in steps[1:]]
         pairs = zip(steps[:-1], decoding, strict=True)
         divided[num_generating] = mean_of([ahead(setting, lengths, num_generating, then) for lengths, then in pairs])
-    best = min(divided, key=lambda number: divided[number].seconds)
+    best = min(divided, key=lambda number: divided[number].step_seconds)
     return mean_of([in_turns(setting, lengths) for lengths in steps[1:]]), divided[best], best
 
 
 def figures_of(num_steps: int) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of each number of GPUs and distribution, and print a line for each."""
+    """Yield the figures of each number of GPUs and distribution, and print them."""
     for setting in SETTINGS:
         for name, (median, sigma) in DISTRIBUTIONS.items():
             turns, apart, num_generating = simulate(setting, median, sigma, num_steps)
-            print(
-                f"{setting.num_gpus} GPUs, {name}: idle {turns.idle:.1%} -> {apart.idle:.1%}, unused "
-                f"{turns.unused:.1%} -> {apart.unused:.1%}, step {turns.seconds:.0f} s -> {apart.seconds:.0f} s, "
-                f"{num_generating} GPUs generate",
-                flush=True,
-            )
             where = f"{setting.num_gpus}_gpus/{name}"
-            yield f"{where}/idle_before", turns.idle
-            yield f"{where}/idle_after", apart.idle
-            yield f"{where}/unused_before", turns.unused
-            yield f"{where}/unused_after", apart.unused
-            yield f"{where}/step_s_before", turns.seconds
-            yield f"{where}/step_s_after", apart.seconds
+            for quantity in (field.name for field in fields(StepTimes)):
+                before, after = getattr(turns, quantity), getattr(apart, quantity)
+                print(f"{where}/{quantity}: {before:.4g} -> {after:.4g}", flush=True)
+                yield f"{where}/{quantity}_before", before
+                yield f"{where}/{quantity}_after", after
             yield f"{where}/generating_gpus", num_generating
 
 
