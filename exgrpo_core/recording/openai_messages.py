@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.recording.rows import Message, MessageKind
@@ -82,7 +83,9 @@ class _Turn:
             return self._call(piece)
         if kind == "tool_result":
             return self._result(piece, piece.get("content"), self._tool_of(piece, "tool_use_id"))
-        return self._part(f"[{str(kind).removeprefix('input_').removesuffix('_url')}]", "image")
+        crc = crc32(as_text(piece).encode("utf-8", "surrogatepass"))  # other images make other prompts
+        mark = f" {crc:08x}" if len(piece) > 1 else ""
+        return self._part(f"[{str(kind).removeprefix('input_').removesuffix('_url')}{mark}]", "image")
 
     def _call(self, call: object) -> Message:
         fields = call if isinstance(call, dict) else _parsed(call)

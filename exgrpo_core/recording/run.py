@@ -74,6 +74,11 @@ class Run:
         """How many lines could not be written so far and are not yet counted in the file."""
         return self._num_lost
 
+    @property
+    def why_lost(self) -> str:
+        """Why the newest of them could not be written."""
+        return self._why
+
     def log(
         self,
         first: int | Mapping[str, Any] | None = None,

@@ -1,8 +1,6 @@
 """Rollouts of other programs as a run folder that every page opens; what a path gets later is added."""
 
-import errno
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,10 +17,11 @@ from exgrpo_core import recording
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.recording.rows import RecordedStep
+from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.archive import staging_folder
 from jobs.launchers.local import WITHHELD_VARIABLES, project_environment
 from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
-from jobs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError
+from jobs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError, is_evaluation
 from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
@@ -30,6 +29,7 @@ from jobs.runs.lookup import CommandError
 SKIPPED_FILE = "skipped.json"
 """In the run folder: how many rows could not be read, and sentences on the first ones."""
 _MODULE = "jobs.cli"
+_RETRY_SECONDS = 10.0
 _QUIET_SECONDS = 30.0
 """A path that got nothing for so long is shown as finished until it gets more."""
 _MAX_STATE_BYTES = 64 << 20
@@ -41,18 +41,24 @@ class RolloutImport:
     A later import into the same root shows the same run, unless the path's content is another than it was.
     """
 
-    def __init__(self, path: Path, reads: RolloutFormat, root: Path, name: str) -> None:
+    def __init__(
+        self, path: Path, reads: RolloutFormat, root: Path, name: str, are_evaluations: bool | None = None
+    ) -> None:
+        """Continue an earlier import; `are_evaluations` leaves out all files but those of evaluations, or these."""
         self.path, self._reads, self._root, self._name = path, reads, root, name
         state = root / WORKBENCH_FOLDER / "imports"
         state.mkdir(parents=True, exist_ok=True)
-        self._state_path = state / f"{crc32(str(path).encode()):08x}.json"
-        self._source = RolloutSource(path)
+        split = "" if are_evaluations is None else f"-{are_evaluations:d}"
+        self._state_path = state / f"{crc32(str(path).encode()):08x}{split}.json"
+        self._accepts = lambda file: are_evaluations in (None, is_evaluation(file))
+        self._source = RolloutSource(path, accepts=self._accepts)
         self._run: recording.Run | None = None
         self.run_id = ""
         self.num_rollouts = 0
         self._num_parts = 0
         self.steps: set[int] = set()
         self._grew_at = time.monotonic()
+        self._retry_at = 0.0
         self._restore()
 
     @property
@@ -63,14 +69,23 @@ class RolloutImport:
     def advance(self, is_over: Event | None = None) -> None:
         """Read what is new until `is_over`.
 
+        After an error all is read again, some seconds later.
+
         Raises:
-            OSError: A file cannot be read, or the run cannot be written.
+            OSError: A file cannot be read.
+            CannotRecordError: The run cannot be written.
         """
+        if time.monotonic() < self._retry_at:
+            return
         try:
             self._read(is_over)
         except SourceChangedError:
             self._forget()
-            self._read(is_over)
+            self.advance(is_over)
+        except Exception:
+            self._forget()
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+            raise
 
     def _read(self, is_over: Event | None) -> None:
         num_bad, num_before = self.bad.num, self._num_parts
@@ -91,11 +106,15 @@ class RolloutImport:
             settings = {"source": str(self.path), "format": self._reads.title}
             self._run = recording.start(self._name, settings, self._root)
             self.run_id = self._run.run_id
-        self._run.log(step.step, step.metrics, step.trajectories)
+            self._save(is_whole=False)
+        recorded_ids = self._run.log(step.step, step.metrics, step.trajectories)
         if self._run.num_lost:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._run.path))
+            raise recording.CannotRecordError(f"{self._run.path}: not all can be recorded: {self._run.why_lost}.")
+        for recorded_id in recorded_ids:
+            if not recorded_id:
+                self.bad.add(self.path, 0, self._run.why_lost)
         self._num_parts += 1
-        self.num_rollouts += len(step.trajectories)
+        self.num_rollouts += sum(map(bool, recorded_ids))
         self.steps.add(step.step)
 
     def close(self) -> None:
@@ -104,15 +123,19 @@ class RolloutImport:
             self._run.finish()
             self._run = None
 
-    def _save(self) -> None:
-        """Keep how far the path was read, once all of it is in the run's files."""
+    def _save(self, *, is_whole: bool = True) -> None:
+        """Keep how far the path was read, once all of it is in the run's files; else which run is to be forgotten."""
         if self._run is not None:
             self._run.flush()
         folder = self._root / self.run_id
         if self.bad.num and self.run_id:
             write_whole(folder / SKIPPED_FILE, json.dumps(asdict(self.bad)), is_durable=False)
         state = {"run_id": self.run_id, "positions": self._source.positions, "bad": asdict(self.bad)}
-        write_whole(self._state_path, json.dumps(state | {"num_bytes": _num_bytes(folder)}), is_durable=False)
+        write_whole(
+            self._state_path,
+            json.dumps(state | {"num_bytes": _num_bytes(folder) if is_whole else None}),
+            is_durable=False,
+        )
 
     def _restore(self) -> None:
         """Continue with the run of an earlier import whose files are as it left them; any other is forgotten."""
@@ -120,7 +143,7 @@ class RolloutImport:
             state = read_json(self._state_path, _MAX_STATE_BYTES)
             self.run_id = state["run_id"]
             is_whole = bool(self.run_id) and _num_bytes(self._root / self.run_id) == state["num_bytes"]
-            source = RolloutSource(self.path, state["positions"], BadRows(**state["bad"]))
+            source = RolloutSource(self.path, state["positions"], BadRows(**state["bad"]), self._accepts)
         except (OSError, ValueError, KeyError, TypeError):
             return
         if is_whole:
@@ -135,8 +158,16 @@ class RolloutImport:
             shutil.rmtree(self._root / self.run_id, ignore_errors=True)
             Journal(self._root).append(JournalKind.DELETED, self.run_id)
         self.run_id = ""
-        self._source = RolloutSource(self.path)
+        self._source = RolloutSource(self.path, accepts=self._accepts)
         self.num_rollouts, self.steps = 0, set()
+
+
+def open_imports(path: Path, reads: RolloutFormat, root: Path, name: str) -> list[RolloutImport]:
+    """Return the imports of a path: evaluations are a run of their own, so that a step's metrics are of training."""
+    if not reads.has_evaluations:
+        return [RolloutImport(path, reads, root, name)]
+    kinds = {False: name, True: f"{name[: MAX_NAME - 11]} evaluation"}
+    return [RolloutImport(path, reads, root, called, kind) for kind, called in kinds.items()]
 
 
 def _num_bytes(folder: Path) -> int:
@@ -153,7 +184,7 @@ def skipped_rows(runs_root: Path, run_id: str) -> BadRows:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The new run, the number of its steps and rollouts, and the rows that were skipped."""
+    """The new run, before one of its evaluations; the numbers of steps and rollouts, and rows that were skipped."""
 
     run_id: str
     num_steps: int
@@ -170,15 +201,21 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
     """
     runs_root.mkdir(parents=True, exist_ok=True)
     with staging_folder(runs_root, "adopting") as staging:
-        source = RolloutImport(path, reads, staging, name)
-        source.advance()
-        source.close()
-        if not source.steps:
-            why = source.bad.sentences[0] if source.bad.num else "every file is empty."
-            raise UnknownRolloutsError(f"{path}: holds no rollouts; {why}")
-        (staging / source.run_id).rename(runs_root / source.run_id)
-    Journal(runs_root).append(JournalKind.IMPORTED, source.run_id, source=str(path))
-    return Imported(source.run_id, len(source.steps), source.num_rollouts, source.bad)
+        sources = open_imports(path, reads, staging, name)
+        for source in sources:
+            source.advance()
+            source.close()
+        sentences = [sentence for source in sources for sentence in source.bad.sentences]
+        found = [source for source in sources if source.steps]
+        if not found:
+            raise UnknownRolloutsError(f"{path}: holds no rollouts; {[*sentences, 'every file is empty.'][0]}")
+        for source in found:
+            (staging / source.run_id).rename(runs_root / source.run_id)
+    for source in found:
+        Journal(runs_root).append(JournalKind.IMPORTED, source.run_id, source=str(path))
+    steps = {*found[0].steps, *found[-1].steps}
+    bad = BadRows(sum(source.bad.num for source in sources), sentences)
+    return Imported(found[0].run_id, len(steps), sum(source.num_rollouts for source in found), bad)
 
 
 @contextmanager

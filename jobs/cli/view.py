@@ -12,7 +12,7 @@ import typer
 
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording.run_attempt import MAX_NAME
-from jobs.actions.rollout_import import RolloutImport
+from jobs.actions.rollout_import import RolloutImport, open_imports
 from jobs.actions.view_roots import link_runs, open_view_root
 from jobs.cli.options import FormatFile, print_status
 from jobs.cli.workbench import Workbench
@@ -52,7 +52,8 @@ def view(
     reader = threading.Thread(target=_read, args=(imports, follows, is_over), name="reader", daemon=True)
 
     def start() -> None:
-        imports.extend(RolloutImport(path, reads, root, names[path]) for path, reads in formats.items())
+        for path, reads in formats.items():
+            imports.extend(open_imports(path, reads, root, names[path]))
         reader.start()
 
     try:
@@ -106,5 +107,7 @@ def _read(imports: Sequence[RolloutImport], follows: bool, is_over: threading.Ev
                 why = error if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}"
                 logger.warning("%s: %s", source.path, why)
         if not follows:
-            return
+            break
         is_over.wait(POLL_SECONDS)
+    for source in imports:
+        source.close()

@@ -41,15 +41,17 @@ class RolloutFormat:
     """Yields what the source has not handed out before; rows that cannot be read are given to `source.bad`."""
     package: str = ""
     """The import name of a package that reads it, which the workbench does not bring."""
+    has_evaluations: bool = False
+    """Whether files of evaluations lie beside those of training."""
 
 
 FORMATS = (
     RolloutFormat("verl's rollout or validation dumps", verl_dumps.recognises, verl_dumps.read),
     RolloutFormat("TRL's completions", trl.recognises, trl.read),
-    RolloutFormat("traces of prime-rl or verifiers", traces.recognises, traces.read),
+    RolloutFormat("traces of prime-rl or verifiers", traces.recognises, traces.read, has_evaluations=True),
     RolloutFormat("results of verifiers", verifiers_results.recognises, verifiers_results.read),
-    RolloutFormat("rollout dumps of Miles or slime", torch_dumps.recognises, torch_dumps.read),
-    RolloutFormat("step files of NeMo-RL", nemo_rl.recognises, nemo_rl.read),
+    RolloutFormat("rollout dumps of Miles or slime", torch_dumps.recognises, torch_dumps.read, has_evaluations=True),
+    RolloutFormat("step files of NeMo-RL", nemo_rl.recognises, nemo_rl.read, has_evaluations=True),
     RolloutFormat("experiences of Trinity-RFT", trinity.recognises, trinity.read),
     RolloutFormat("samples of lm-eval", lm_eval.recognises, lm_eval.read),
     RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read, "inspect_ai"),

@@ -5,11 +5,12 @@ Source: `EvalSample` and `Score` of inspect_ai 0.3.285.
 
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from exgrpo_core.recording.openai_messages import as_text, messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, in_parts
+from jobs.rollout_formats.source import RolloutSource, Row, Sample
 
 _FIELDS = {"id", "epoch", "input", "target", "messages", "scores", "model_usage", "error", "limit"}
 _VERDICTS = {"C": "correct", "I": "wrong", "P": "partly correct", "N": "no answer"}
@@ -27,10 +28,11 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the samples of each log; the step is the epoch."""
-    yield from in_parts(pair for file in source.files(".eval", ".json") for pair in _samples(source, file))
+    files = source.files(".eval", ".json")
+    yield from source.rollouts(files, lambda row, _: [(int(row["epoch"]), _trajectory(row))], partial(_samples, source))
 
 
-def _samples(source: RolloutSource, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
+def _samples(source: RolloutSource, file: Path) -> Iterator[tuple[int, Row]]:
     from inspect_ai.log import read_eval_log_samples
 
     size, known = file.stat().st_size, source.num_rows(file)
@@ -40,8 +42,7 @@ def _samples(source: RolloutSource, file: Path) -> Iterator[tuple[int, RecordedT
     try:
         for number, sample in enumerate(read_eval_log_samples(str(file), all_samples_required=False), 1):
             if number > known:
-                row = sample.model_dump(mode="json", include=_FIELDS)
-                yield int(row["epoch"]), _trajectory(row)
+                yield number, sample.model_dump(mode="json", include=_FIELDS)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         source.bad.add(file, number + 1, f"expected a log of Inspect ({error}).")
     source.advance(file, size, max(number, known))

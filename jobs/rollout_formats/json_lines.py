@@ -10,8 +10,7 @@ from pathlib import Path
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, in_parts, number_of, step_of
-from jobs.rollout_formats.trl import only_reward
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of, step_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,6 @@ _REWARDS = ("reward", "score")
 _ANSWERS = ("answer", "ground_truth", "label")
 _ENDS = {"truncated": True, "completed": False}
 _KNOWN_FACTS = (*_REWARDS, *_ANSWERS, "advantages", "advantage", "group", "group_index")
-_NO_REWARDS = ("step", "gen_step", "advantages", "entropy")
 
 
 def recognises(sample: Sample) -> bool:
@@ -46,24 +44,19 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the rollouts of each file."""
-    yield from in_parts(_trajectories(source))
+    yield from source.rollouts(source.files(".jsonl", ".json", ".ndjson"), _rollouts)
 
 
 def _names(fields: set[str]) -> _Names | None:
     return next((known for known in _KNOWN if known.has <= fields and not known.lacks & fields), None)
 
 
-def _trajectories(source: RolloutSource) -> Iterator[tuple[int, RecordedTrajectory]]:
-    for file in source.files():
-        for number, row in source.json_rows(file):
-            try:
-                names = _names(set(row))
-                if names is None:
-                    raise ValueError("expected messages, or a prompt with a response.")
-                for entry in _entries(row, names):
-                    yield _step(entry, names, file), _trajectory(entry, names)
-            except ValueError as error:
-                source.bad.add(file, number, str(error))
+def _rollouts(row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
+    names = _names({*row})
+    if names is None:
+        raise ValueError("expected messages, or a prompt with a response.")
+    for entry in _entries(row, names):
+        yield _step(entry, names, file), _trajectory(entry, names)
 
 
 def _entries(row: Row, names: _Names) -> list[Row]:
@@ -91,7 +84,7 @@ def _trajectory(row: Row, names: _Names) -> RecordedTrajectory:
     group = row.get("group_index", row.get("group"))
     return RecordedTrajectory(
         messages=messages,
-        reward=number_of(row, reward) if reward else only_reward(row, _NO_REWARDS),
+        reward=number_of(row, reward) if reward else None,
         group=None if group is None else str(group),
         answer=answer,
         is_truncated=_ENDS.get(str(row.get("status"))),

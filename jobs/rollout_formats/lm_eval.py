@@ -6,10 +6,11 @@ likely one.
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, in_parts, number_of
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, number_of
 
 _FACTS = ("correct", "wrong")
 _VERDICTS = ("exact_match", "acc")
@@ -23,20 +24,11 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the questions of each task, which are of step 0: an evaluation has no other."""
-    yield from in_parts((0, trajectory) for trajectory in _trajectories(source))
+    yield from source.rollouts(source.files(".jsonl"), _of_question)
 
 
-def _trajectories(source: RolloutSource) -> Iterator[RecordedTrajectory]:
-    for file in source.files(".jsonl"):
-        task = file.stem.removeprefix("samples_").rpartition("_")[0]
-        for number, row in source.json_rows(file):
-            try:
-                yield from _of_question(row, task)
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-                source.bad.add(file, number, f"expected a sample of lm-eval ({error!r}).")
-
-
-def _of_question(row: Row, task: str) -> Iterator[RecordedTrajectory]:
+def _of_question(row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
+    task = file.stem.removeprefix("samples_").rpartition("_")[0]
     prompts = [list(given.values()) for given in row["arguments"].values()]
     responses = [response for responses in row["resps"] for response in responses]
     is_choice, target = isinstance(responses[0], list), row.get("target")
@@ -48,7 +40,7 @@ def _of_question(row: Row, task: str) -> Iterator[RecordedTrajectory]:
     verdict = next((_FACTS[1 - int(metrics[name])] for name in _VERDICTS if metrics.get(name) in {0, 1}), None)
     for response in responses:
         is_only = len(responses) == 1  # else the metrics are of all of them
-        yield RecordedTrajectory(
+        trajectory = RecordedTrajectory(
             messages=(*_prompt(prompts[0][0]), Message("assistant", str(response), is_generated=True)),
             reward=next(iter(metrics.values()), None) if is_only else None,
             question_id=f"{task}/{row['doc_id']}",
@@ -56,6 +48,7 @@ def _of_question(row: Row, task: str) -> Iterator[RecordedTrajectory]:
             verdict=verdict if is_only else None,
             extra={**metrics, "task": task, "filter": row.get("filter"), "is_choice": is_choice},
         )
+        yield 0, trajectory
 
 
 def _prompt(given: str) -> tuple[Message, ...]:

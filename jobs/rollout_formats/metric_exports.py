@@ -15,7 +15,8 @@ from pathlib import Path
 
 from exgrpo_core.bounded_json import parse_json, read_plain
 from exgrpo_core.recording.rows import RecordedStep
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, SourceChangedError
+from exgrpo_core.recording.run import MAX_STEP
+from jobs.rollout_formats.source import RolloutSource, Row, Sample
 
 _STEPS = ("_step", "step", "Step", "global_step", "trainer/global_step")
 _OTHERS = {"prompt", "completion", "messages", "input", "output", "content", "traces", "resps"}
@@ -61,13 +62,10 @@ def _is_stored(path: Path, file: Path) -> bool:
 
 def _whole(source: RolloutSource, file: Path) -> Iterable[Row]:
     """Return the rows of a file that is read at once, none where it was read before."""
-    size = file.stat().st_size
-    if known := source.position(file):
-        if known != size:
-            raise SourceChangedError(f"{file}: was written anew.")
+    if not source.is_new(file):
         return []
     content = read_plain(file, _MAX_BYTES)
-    source.advance(file, size)
+    source.advance(file, len(content))
     if file.suffix == ".csv":
         return list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"))))
     if file.suffix != ".json":
@@ -83,7 +81,7 @@ def _steps(rows: Iterable[Row]) -> Iterator[RecordedStep]:
     metrics: dict[int, dict[str, float]] = defaultdict(dict)
     for row in rows:
         step = next((number for name in _STEPS if (number := _number(row.get(name))) is not None), None)
-        if step is None or step < 0 or step != int(step):
+        if step is None or not 0 <= step <= MAX_STEP or step != int(step):
             continue
         name = row.get("key", row.get("metric"))
         values = {name: row["value"]} if isinstance(name, str) and row.keys() >= _LONG else row
@@ -100,5 +98,5 @@ def _number(value: object) -> float | None:
         return None
     try:
         return number if math.isfinite(number := float(value)) else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -12,10 +12,10 @@ from typing import Any
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, in_parts, number_of
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of
 from jobs.rollout_formats.tokens import of_mask, only_value
 
-_FILE = re.compile(r"(?:train|val)_data_step(\d+)\.jsonl")
+_FILE = re.compile(r"(?:train|val)_data_step\d+\.jsonl")
 _OWN = ("content", "rewards", "idx", "input_lengths")
 
 
@@ -26,17 +26,12 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the rollouts of each step, those of validation too."""
-    yield from in_parts(_trajectories(source))
+    files = [file for file in source.files(".jsonl") if _FILE.fullmatch(file.name)]
+    yield from source.rollouts(files, lambda row, file: [(_step(file), _trajectory(row, file))])
 
 
-def _trajectories(source: RolloutSource) -> Iterator[tuple[int, RecordedTrajectory]]:
-    for file in source.files(".jsonl"):
-        if name := _FILE.fullmatch(file.name):
-            for number, row in source.json_rows(file):
-                try:
-                    yield int(name[1]), _trajectory(row, file)
-                except ValueError as error:
-                    source.bad.add(file, number, str(error))
+def _step(file: Path) -> int:
+    return int(file.stem.rpartition("step")[2])
 
 
 def _trajectory(row: Row, file: Path) -> RecordedTrajectory:

@@ -20,7 +20,7 @@ from exgrpo_core.errors import InputError, first_line
 from exgrpo_core.recording.given import as_trajectory
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from jobs.rollout_formats.formats import RolloutFormat
-from jobs.rollout_formats.source import RolloutSource, Row, extra_of, in_parts, step_of
+from jobs.rollout_formats.source import RolloutSource, Row, extra_of, step_of
 from jobs.specs.presets import read_mapping
 
 FIELDS = (
@@ -91,22 +91,16 @@ def _python_rule(path: Path) -> Rule:
 
 
 def _read(rule: Rule, source: RolloutSource) -> Iterator[RecordedStep]:
-    yield from in_parts(_trajectories(rule, source))
+    for file in source.files(".jsonl", ".ndjson", ".parquet"):
+        rows = source.parquet_rows if file.suffix == ".parquet" else source.json_rows
+        yield from source.rollouts([file], partial(_made, rule), rows)
 
 
-def _trajectories(rule: Rule, source: RolloutSource) -> Iterator[tuple[int, RecordedTrajectory]]:
-    for file in source.files(*([] if source.path.is_file() else [".jsonl", ".ndjson", ".parquet"])):
-        rows = source.parquet_rows(file) if file.suffix == ".parquet" else source.json_rows(file)
-        for number, row in rows:
-            try:
-                fields = rule(row)
-                if fields is not None:
-                    yield (
-                        _step_of(fields, file),
-                        as_trajectory({name: value for name, value in fields.items() if name != "step"}),
-                    )
-            except Exception as error:  # noqa: BLE001 - the user's function may raise anything
-                source.bad.add(file, number, first_line(error))
+def _made(rule: Rule, row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
+    fields = rule(row)
+    if fields is not None:
+        given = {name: value for name, value in fields.items() if name != "step"}
+        yield _step_of(fields, file), as_trajectory(given)
 
 
 def _step_of(fields: Mapping[str, Any], file: Path) -> int:

@@ -86,5 +86,7 @@ def load_torch_file(path: Path) -> object:
         name = next((name for name in archive.namelist() if name.endswith("/data.pkl")), None)
         if name is None:
             raise NotPlainError("expected a file of torch.save.")
+        if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+            raise NotPlainError("expected a file of torch.save, which compresses nothing.")
         with archive.open(name) as file:
             return load_plain(file)

@@ -3,29 +3,37 @@
 import math
 import os
 import re
+import reprlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cached_property
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exgrpo_core.bounded_json import open_plain, parse_json
-from exgrpo_core.errors import UserError
+from exgrpo_core.errors import UserError, first_line
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
+from exgrpo_core.recording.run import MAX_STEP
 
 Row = dict[str, Any]
+Rows = Iterable[tuple[int, Row]]
+Rollouts = Iterable[tuple[int, RecordedTrajectory]]
+"""Each with its step."""
 
 MAX_LINE_BYTES = 64 << 20
 PART_SIZE = 256
 """Trajectories of one part of a step, which is what memory holds at once."""
 _MAX_FILES = 100_000
 _HEAD_BYTES = 64 << 10
+_KNOWN_BYTES = 4096
+"""By the checksum of so many first bytes a file is known again."""
 _NUM_SAMPLE_ROWS = 8
 _MAX_KEPT = 20
 _NUMBER = re.compile(r"(\d+)")
@@ -56,14 +64,17 @@ def list_files(path: Path) -> list[Path]:
     Raises:
         OSError: The path is missing or cannot be read.
     """
-    if not path.is_dir():
-        path.stat()
-        return [path]
-    files = list(islice(_walk(path), _MAX_FILES))
+    return _in_order(path, islice(_walk(path), _MAX_FILES))
+
+
+def _in_order(path: Path, files: Iterable[Path]) -> list[Path]:
     return sorted(files, key=lambda file: natural_order(file.relative_to(path).as_posix()))
 
 
 def _walk(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        path.stat()
+        yield path
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(folder, name) for name in names if not name.startswith("."))
@@ -130,33 +141,90 @@ def _parsed(line: bytes) -> object:
         return None
 
 
+def is_evaluation(file: Path) -> bool:
+    """Whether a file of NeMo-RL, Miles, slime or prime-rl has rollouts of an evaluation, by its name or folder."""
+    return file.name.startswith(("val_data_step", "eval_")) or "eval" in file.parts[-3:-1]
+
+
 class RolloutSource:
     """The files of one path; each row is handed out once, also over several calls while the files grow.
 
     `positions` has how far each file was read, by its name below the path: a byte of JSON lines, else what the format
-    counts (rows of Parquet). It can be kept in a file and given to a later source of the same path.
+    counts; the number of the last row; a checksum of the first bytes of JSON lines. It can be kept in a file and given
+    to a later source of the same path.
     """
 
-    def __init__(self, path: Path, positions: dict[str, list[int]] | None = None, bad: BadRows | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        positions: dict[str, list[int]] | None = None,
+        bad: BadRows | None = None,
+        accepts: Callable[[Path], bool] = lambda _: True,
+    ) -> None:
         self.path = path
         self.bad = bad or BadRows()
         self.positions = positions or {}
+        self._accepts = accepts
+        self._stamps: dict[Path, list[tuple[int, int]]] = {}
 
     def files(self, *suffixes: str) -> list[Path]:
-        """Return the files with these endings, all without any, as `list_files` does."""
-        return [file for file in list_files(self.path) if not suffixes or file.suffix in suffixes]
+        """Return the files that changed since the last call, in a folder those with these endings, in natural order."""
+        all_files = islice(_walk(self.path), _MAX_FILES)
+        files = (file for file in all_files if not suffixes or file.suffix in suffixes or file == self.path)
+        return _in_order(self.path, [file for file in files if self._accepts(file) and self._has_changed(file)])
+
+    def _has_changed(self, file: Path) -> bool:
+        paths = [file]
+        if file.suffix == ".db" and (beside := Path(f"{file}-wal")).exists():
+            paths.append(beside)  # where new rows of SQLite come first
+        stamp = [((about := path.stat()).st_size, about.st_mtime_ns) for path in paths]
+        known, self._stamps[file] = self._stamps.get(file), stamp
+        return stamp != known
 
     def position(self, file: Path) -> int:
         """Return how far a file was read, 0 for one that is new."""
-        return self.positions.get(self._name(file), [0])[0]
+        return self._place(file)[0]
 
     def num_rows(self, file: Path) -> int:
         """Return the number of the last line or row that was read of a file."""
-        return self.positions.get(self._name(file), [0, 0])[1]
+        return self._place(file)[1]
 
-    def advance(self, file: Path, position: int, num_rows: int = 0) -> None:
+    def advance(self, file: Path, position: int, num_rows: int = 0, crc: int = 0) -> None:
         """Keep how far a file has been read, and the number of its last line."""
-        self.positions[self._name(file)] = [position, num_rows]
+        self.positions[self._name(file)] = [position, num_rows, crc]
+
+    def is_new(self, file: Path) -> bool:
+        """Whether a file that is read at once was not read yet; its position is its size.
+
+        Raises:
+            SourceChangedError: It has another size than when it was read.
+        """
+        known = self.position(file)
+        if known and known != file.stat().st_size:
+            raise SourceChangedError(f"{file}: was written anew.")
+        return not known
+
+    def rollouts(
+        self,
+        files: Iterable[Path],
+        make: Callable[[Row, Path], Rollouts],
+        rows: Callable[[Path], Rows] | None = None,
+    ) -> Iterator[RecordedStep]:
+        """Yield what is made of each new row of the files; a row of which none can be made is a bad one."""
+        yield from in_parts(
+            made for file in files for row in (rows or self.json_rows)(file) for made in self._made(file, *row, make)
+        )
+
+    def _made(self, file: Path, number: int, row: Row, make: Callable[[Row, Path], Rollouts]) -> Rollouts:
+        try:
+            made = [(step, _with_unique_question(trajectory)) for step, trajectory in make(row, file)]
+            if any(not 0 <= step <= MAX_STEP for step, _ in made):
+                raise ValueError(f"step: expected a whole number of 0 to {MAX_STEP:,}.")
+        except Exception as error:  # noqa: BLE001 - another program's rows may have any shape
+            why = str(error) if isinstance(error, ValueError) else f"expected a row of this format ({error!r})."
+            self.bad.add(file, number, why)
+            return []
+        return made
 
     def json_rows(self, file: Path) -> Iterator[tuple[int, Row]]:
         """Yield the new JSON objects of a file, one a line, each with the number of its line; others are bad rows.
@@ -164,11 +232,12 @@ class RolloutSource:
         A last line without its end is left for later, unless it is whole.
 
         Raises:
-            SourceChangedError: The file is shorter than what was read of it.
+            SourceChangedError: The file is shorter than what was read of it, or has another beginning.
         """
-        position, number = self.positions.get(self._name(file), [0, 0])
+        position, number, crc = self._place(file)
         with open_plain(file) as opened:
-            if opened.seek(0, os.SEEK_END) < position:
+            head = opened.read(min(position, _KNOWN_BYTES))
+            if opened.seek(0, os.SEEK_END) < position or crc32(head) != crc:
                 raise SourceChangedError(f"{file}: was written anew.")
             opened.seek(position)
             while line := opened.readline(MAX_LINE_BYTES):
@@ -177,7 +246,10 @@ class RolloutSource:
                     return
                 number += 1
                 position += len(line)
-                self.advance(file, position, number)
+                if len(head) < _KNOWN_BYTES:
+                    head = (head + line)[:_KNOWN_BYTES]
+                    crc = crc32(head)
+                self.advance(file, position, number, crc)
                 if isinstance(row, dict):
                     yield number, row
                 elif line.strip():
@@ -187,30 +259,41 @@ class RolloutSource:
         """Yield the rows of a Parquet file that was not read before; one that is not whole yet is left for later.
 
         Raises:
-            SourceChangedError: The file has another number of rows than when it was read.
+            SourceChangedError: The file has another size than when it was read.
         """
-        known = self.position(file)
+        if not self.is_new(file):
+            return
         try:
-            opened = pq.ParquetFile(file)
+            size, opened = file.stat().st_size, pq.ParquetFile(file)
         except (OSError, pa.ArrowException):
             return
-        num_rows = opened.metadata.num_rows
-        if known:
-            if known != num_rows:
-                raise SourceChangedError(f"{file}: was written anew.")
-            return
         number = 0
-        for batch in opened.iter_batches(PART_SIZE):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
-        self.advance(file, num_rows)
+        try:
+            for batch in opened.iter_batches(PART_SIZE):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+        except (OSError, pa.ArrowException) as error:
+            self.bad.add(file, number + 1, first_line(error))
+        self.advance(file, size)
+
+    def _place(self, file: Path) -> list[int]:
+        return self.positions.get(self._name(file), [0, 0, 0])
 
     def _name(self, file: Path) -> str:
         return file.relative_to(self.path).as_posix()
 
 
-def in_parts(trajectories: Iterable[tuple[int, RecordedTrajectory]]) -> Iterator[RecordedStep]:
+def _with_unique_question(trajectory: RecordedTrajectory) -> RecordedTrajectory:
+    """Return it with its prompt in the question's id: several tasks may each count their questions from 0."""
+    if (given := trajectory.question_id) is None:
+        return trajectory
+    prompt = takewhile(lambda message: not message.is_generated, trajectory.messages)
+    content = "\x1f".join([given, *(f"{message.role}\x1e{message.text}" for message in prompt)])
+    return replace(trajectory, question_id=f"{given[:60]} {crc32(content.encode('utf-8', 'surrogatepass')):08x}")
+
+
+def in_parts(trajectories: Rollouts) -> Iterator[RecordedStep]:
     """Yield trajectories, each with its step, as steps of at most `PART_SIZE` in their order."""
     part: list[RecordedTrajectory] = []
     current = 0
@@ -231,7 +314,7 @@ def text_of(row: Row, name: str) -> str:
         ValueError: It is none.
     """
     if not isinstance(value := row.get(name), str):
-        raise ValueError(f"{name}: expected a text, got {str(value)[:40]!r}.")
+        raise ValueError(f"{name}: expected a text, got {reprlib.repr(value)}.")
     return value
 
 
@@ -243,9 +326,9 @@ def number_of(row: Row, name: str) -> float | None:
     """
     if (value := row.get(name)) is None:
         return None
-    if isinstance(value, bool | int | float) and math.isfinite(value):
-        return float(value)
-    raise ValueError(f"{name}: expected a number, got {str(value)[:40]!r}.")
+    if (number := _finite(value)) is not None:
+        return number
+    raise ValueError(f"{name}: expected a number, got {reprlib.repr(value)}.")
 
 
 def step_of(row: Row, name: str) -> int:
@@ -256,7 +339,7 @@ def step_of(row: Row, name: str) -> int:
     """
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{name}: expected a whole number of at least 0, got {str(value)[:40]!r}.")
+        raise ValueError(f"{name}: expected a whole number of at least 0, got {reprlib.repr(value)}.")
     return value
 
 
@@ -267,4 +350,11 @@ def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | N
 
 
 def _is_plain(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, bool | int | float) and math.isfinite(value))
+    return isinstance(value, str) or _finite(value) is not None
+
+
+def _finite(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
+    except OverflowError:  # a whole number of hundreds of digits
+        return None

@@ -10,16 +10,7 @@ from pathlib import Path
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from jobs.rollout_formats.plain_pickle import load_torch_file
-from jobs.rollout_formats.source import (
-    RolloutSource,
-    Row,
-    Sample,
-    SourceChangedError,
-    extra_of,
-    in_parts,
-    number_of,
-    step_of,
-)
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of, step_of
 from jobs.rollout_formats.tokens import of_mask
 
 _OWN = ("prompt", "response", "reward", "label", "group_index", "response_length", "status")
@@ -33,15 +24,13 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the samples of each file; one that is still being written is left for later."""
-    yield from in_parts(pair for file in source.files(".pt") for pair in _new_samples(source, file))
+    for file in source.files(".pt"):
+        if source.is_new(file):
+            yield from _new_samples(source, file)
 
 
-def _new_samples(source: RolloutSource, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
+def _new_samples(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
     size = file.stat().st_size
-    if known := source.position(file):
-        if known != size:
-            raise SourceChangedError(f"{file}: was written anew.")
-        return
     try:
         dump = load_torch_file(file)
         if not isinstance(dump, dict) or not isinstance(dump.get("samples"), list):
@@ -52,11 +41,8 @@ def _new_samples(source: RolloutSource, file: Path) -> Iterator[tuple[int, Recor
     except ValueError as error:
         source.bad.add(file, 0, str(error))
     else:
-        for number, sample in enumerate(dump["samples"], 1):
-            try:
-                yield step, _trajectory(sample, file)
-            except (ValueError, TypeError, AttributeError) as error:
-                source.bad.add(file, number, str(error))
+        samples = enumerate(dump["samples"], 1)
+        yield from source.rollouts([file], lambda row, _: [(step, _trajectory(row, file))], lambda _: samples)
     source.advance(file, size)
 
 

@@ -6,13 +6,14 @@ Source: `Episode` and `Trace` of verifiers 0.4.0 and `FileMonitor` of prime-rl, 
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, in_parts, step_of
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, step_of
 from jobs.rollout_formats.tokens import of_mask, only_value
 
 _FILE = "traces.jsonl"
@@ -25,22 +26,24 @@ def recognises(sample: Sample) -> bool:
 
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
-    """Yield the traces of each file; `all` has those that trained too, and is read where it is alone."""
+    """Yield the traces of each file; those of `all` that are in `effective` too have trained."""
     files = [file for file in source.files(".jsonl") if file.name == _FILE or file == source.path]
-    trained = {file.parents[1] for file in files if file.parent.name == "effective"}
-    left = [file for file in files if file.parent.name != "all" or file.parents[1] not in trained]
-    yield from in_parts(pair for file in left for pair in _episodes(source, file))
+    read = [file for file in files if file.parent.name != "effective" or not (file.parents[1] / "all").is_dir()]
+    for file in read:
+        yield from source.rollouts([file], partial(_episode, _trained(file.parents[1] / "effective" / _FILE)))
 
 
-def _episodes(source: RolloutSource, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
-    for number, row in source.json_rows(file):
-        try:
-            step = _step(row, file)
-            for trace in row.get("traces", [row]):
-                for path in _paths(trace["nodes"]):
-                    yield step, _trajectory(row, trace, path)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            source.bad.add(file, number, f"expected an episode of verifiers ({error!r}).")
+def _trained(file: Path) -> set[object] | None:
+    """Return the ids of the episodes that trained, None where nothing says so."""
+    return {row.get("id") for _, row in RolloutSource(file).json_rows(file)} if file.exists() else None
+
+
+def _episode(trained: set[object] | None, row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
+    column = {} if trained is None else {"trained": row.get("id") in trained}
+    for trace in row.get("traces", [row]):
+        for path in _paths(trace["nodes"]):
+            trajectory = _trajectory(row, trace, path)
+            yield _step(row, file), replace(trajectory, extra={**trajectory.extra, **column})
 
 
 def _step(row: Row, file: Path) -> int:

@@ -6,11 +6,14 @@ Source: `ExperienceModel`, `Experience.serialize` and `FileStorage` of Trinity-R
 
 import io
 import json
+import shutil
 import sqlite3
 import struct
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,9 +21,11 @@ import numpy as np
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from jobs.rollout_formats.plain_pickle import load_plain
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, in_parts, number_of
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of
 from jobs.rollout_formats.tokens import of_mask, only_value
 
+_WAL_AT = 18
+"""The byte of a database that is 2 where a `-wal` file belongs to it."""
 _MAGIC = b"TRXP\x01"
 _HEADER = struct.Struct("<QQ")
 _TYPES = {"I32": "<i4", "I64": "<i8", "F32": "<f4", "F64": "<f8", "BOOL": "?"}
@@ -37,37 +42,45 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the experiences; the step is the explorer's batch where that is a number, else the model's version."""
-    yield from in_parts(pair for file in source.files() for pair in _experiences(source, file))
-
-
-def _experiences(source: RolloutSource, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
-    is_lines = file.suffix in (".jsonl", ".json")
-    try:
-        for number, row in source.json_rows(file) if is_lines else _database_rows(source, file):
-            try:
-                yield _step(row), _trajectory(row)
-            except (ValueError, TypeError, KeyError) as error:
-                source.bad.add(file, number, str(error))
-    except sqlite3.DatabaseError as error:
-        source.bad.add(file, 0, f"expected a whole database ({error}).")
+    for file in source.files():
+        is_lines = file.suffix in (".jsonl", ".json")
+        try:
+            rows = None if is_lines else partial(_database_rows, source)
+            yield from source.rollouts([file], lambda row, _: [(_step(row), _trajectory(row))], rows)
+        except sqlite3.DatabaseError as error:
+            source.bad.add(file, 0, f"expected a whole database ({error}).")
 
 
 def _database_rows(source: RolloutSource, file: Path) -> Iterator[tuple[int, Row]]:
     with file.open("rb") as opened:
-        if not opened.read(16).startswith(b"SQLite format 3"):
-            return
-    with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
-        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
-        for (name,) in [row for row in tables if row[0].endswith("_blob")][:1]:
-            table = name.removesuffix("_blob").replace('"', '""')
-            query = f'SELECT id, experience_bytes, reward FROM "{table}_blob" JOIN "{table}" USING (id)'
-            rows = database.execute(f"{query} WHERE id > ? ORDER BY id", (source.position(file),))
-            for number, content, reward in rows:
-                try:
-                    yield number, {**_decoded(content), "reward": reward}
-                except (ValueError, TypeError, KeyError, struct.error) as error:
-                    source.bad.add(file, number, f"expected an experience of Trinity-RFT 0.6 ({error}).")
-                source.advance(file, number)
+        head = opened.read(_WAL_AT + 1)
+    if not head.startswith(b"SQLite format 3"):
+        return
+    with TemporaryDirectory() as folder:
+        place = file
+        if head[_WAL_AT:] == b"\x02":  # even reading it would leave files beside it
+            place = Path(shutil.copy(file, folder))
+            with suppress(FileNotFoundError):
+                shutil.copy(f"{file}-wal", folder)
+        with closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            yield from _experiences(source, file, database)
+
+
+def _experiences(source: RolloutSource, file: Path, database: sqlite3.Connection) -> Iterator[tuple[int, Row]]:
+    found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+    for (name,) in found:
+        table = name.removesuffix("_blob").replace('"', '""')
+        if not name.endswith("_blob"):
+            continue
+        place = file / name
+        query = f'SELECT id, experience_bytes, reward FROM "{table}_blob" JOIN "{table}" USING (id)'
+        rows = database.execute(f"{query} WHERE id > ? ORDER BY id", (source.position(place),))
+        for number, content, reward in rows:
+            try:
+                yield number, {**_decoded(content), "reward": reward}
+            except (ValueError, TypeError, AttributeError, LookupError, struct.error) as error:
+                source.bad.add(file, number, f"expected an experience of Trinity-RFT 0.6 ({error}).")
+            source.advance(place, number)
 
 
 def _decoded(content: bytes) -> Row:

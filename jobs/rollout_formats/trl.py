@@ -4,14 +4,20 @@ Source: `GRPOTrainer.log` of TRL 1.16.0. Each reward function has a column, as h
 says how the rewards are weighted, so that a total is known only where there is one.
 """
 
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, in_parts, number_of, step_of
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of, step_of
 
 _OWN = ("step", "prompt", "completion", "advantage")
+_NO_REWARDS = {"temperature", "kl", "entropy", "length", "completion_length", "num_tokens", "index", "seed", "epoch"}
+"""Numbers that people record with `log_extra`."""
 
 
 def recognises(sample: Sample) -> bool:
@@ -21,33 +27,30 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the completions of each file."""
-    yield from in_parts(_trajectories(source))
-
-
-def _trajectories(source: RolloutSource) -> Iterator[tuple[int, RecordedTrajectory]]:
     for file in source.files(".parquet"):
-        for number, row in source.parquet_rows(file):
-            try:
-                yield step_of(row, "step"), _trajectory(row)
-            except ValueError as error:
-                source.bad.add(file, number, str(error))
+        yield from source.rollouts([file], partial(_made, _reward_column(file)), source.parquet_rows)
 
 
-def _trajectory(row: Row) -> RecordedTrajectory:
+def _made(reward: str, row: Row, _: Path) -> list[tuple[int, RecordedTrajectory]]:
+    return [(step_of(row, "step"), _trajectory(row, reward))]
+
+
+def _reward_column(file: Path) -> str:
+    """Return the only column of numbers that may be a reward function's, "" where there are more or none."""
+    try:
+        schema = pq.read_schema(file)
+    except (OSError, pa.ArrowException):
+        return ""
+    numbers = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)]
+    rewards = [name for name in numbers if name not in _OWN and name not in _NO_REWARDS]
+    return rewards[0] if len(rewards) == 1 else ""
+
+
+def _trajectory(row: Row, reward: str) -> RecordedTrajectory:
+    extra = extra_of(row, _OWN)  # NaN means that a function does not apply to the row
     return RecordedTrajectory(
         messages=messages_of(row, "prompt", is_generated=False) + messages_of(row, "completion", "assistant"),
-        reward=only_reward(row, _OWN),
+        reward=number_of(extra, reward),
         advantage=number_of(row, "advantage"),
-        extra=extra_of(row, _OWN),
+        extra=extra,
     )
-
-
-def only_reward(row: Row, others: Iterable[str]) -> float | None:
-    """Return the one number among the columns of reward functions, None where several gave one.
-
-    NaN means that a function does not apply to the row.
-    """
-    left_out = {*others}
-    rewards = [value for name, value in row.items() if name not in left_out and isinstance(value, float)]
-    finite = [reward for reward in rewards if math.isfinite(reward)]
-    return finite[0] if len(finite) == 1 else None

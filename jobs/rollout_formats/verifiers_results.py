@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, in_parts, number_of
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of
 
 _OWN = ("prompt", "completion", "reward", "answer", "example_id", "is_truncated", "is_completed")
 
@@ -19,16 +19,7 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the rollouts, which are of step 0: an evaluation has no other."""
-    yield from in_parts((0, trajectory) for trajectory in _trajectories(source))
-
-
-def _trajectories(source: RolloutSource) -> Iterator[RecordedTrajectory]:
-    for file in source.files(".jsonl"):
-        for number, row in source.json_rows(file):
-            try:
-                yield _trajectory(row)
-            except ValueError as error:
-                source.bad.add(file, number, str(error))
+    yield from source.rollouts(source.files(".jsonl"), lambda row, _: [(0, _trajectory(row))])
 
 
 def _trajectory(row: Row) -> RecordedTrajectory:

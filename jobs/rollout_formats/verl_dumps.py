@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, in_parts, number_of, step_of, text_of
+from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of, step_of, text_of
 
 _OWN = ("input", "output", "gts", "score", "step", "uid", "acc")
 
@@ -19,16 +19,7 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the rollouts of each file."""
-    yield from in_parts(_trajectories(source))
-
-
-def _trajectories(source: RolloutSource) -> Iterator[tuple[int, RecordedTrajectory]]:
-    for file in source.files(".jsonl"):
-        for number, row in source.json_rows(file):
-            try:
-                yield _step_of(row, file), _trajectory(row)
-            except ValueError as error:
-                source.bad.add(file, number, str(error))
+    yield from source.rollouts(source.files(".jsonl"), lambda row, file: [(_step_of(row, file), _trajectory(row))])
 
 
 def _step_of(row: Row, file: Path) -> int:

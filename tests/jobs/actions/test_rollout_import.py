@@ -1,17 +1,20 @@
 import json
 import time
+from dataclasses import replace
 from threading import Event
 
 import pytest
 from typer.testing import CliRunner
 
 from exgrpo_core.bounded_json import read_json
+from exgrpo_core.recording import CannotRecordError, RecordedStep, RecordedTrajectory
 from jobs.actions import rollout_import
 from jobs.actions.rollout_import import SKIPPED_FILE, RolloutImport, import_in_process, import_rollouts
 from jobs.cli.main import app
 from jobs.rollout_formats.formats import UnknownRolloutsError, find_format
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
+from tests.jobs.rollout_formats.test_published_writers import NEMO, write
 from tests.jobs.rollout_formats.test_verl_dumps import line
 
 
@@ -91,6 +94,63 @@ def test_an_import_that_was_killed_begins_again(dump, opened, tmp_path):
     second.advance()
     assert second.run_id != first.run_id
     assert recorded(tmp_path / "root" / second.run_id) == [1, 1, 2]
+
+
+def test_an_import_that_was_killed_before_its_first_end_is_not_shown_beside_the_next(opened, tmp_path):
+    first, is_over = opened(), Event()
+    write = first._write
+    first._write = lambda step: (write(step), is_over.set())
+    first._reads = replace(first._reads, read=lambda source: [*find_format(source.path).read(source)] * 2)
+    first.advance(is_over)
+    first.close()
+    second = opened()
+    second.advance()
+    assert first.run_id != second.run_id
+    assert [path.parent.name for path in (tmp_path / "root").glob("*/run.json")] == [second.run_id]
+
+
+def test_after_an_error_all_is_read_again(dump, opened, tmp_path, monkeypatch):
+    monkeypatch.setattr(rollout_import, "_RETRY_SECONDS", 0.0)
+    one = opened()
+
+    def broken(source):
+        for step in find_format(dump).read(source):
+            yield step
+            raise ConnectionError
+
+    reads, one._reads = one._reads, replace(one._reads, read=broken)
+    with pytest.raises(ConnectionError):
+        one.advance()
+    one._reads = reads
+    one.advance()
+    assert recorded(tmp_path / "root") == [1, 1]
+    assert one.num_rollouts == 2
+
+
+def test_what_the_recorder_cannot_write_ends_the_import_with_its_reason(opened):
+    one = opened()
+    broken, whole = RecordedTrajectory((), answer=object()), RecordedTrajectory(())
+    one._reads = replace(one._reads, read=lambda _: [RecordedStep(1, (broken, whole))])
+    one.advance()
+    assert (one.num_rollouts, one.bad.num) == (1, 1)
+    one._reads = replace(one._reads, read=lambda _: [RecordedStep(2**31, (whole,))])
+    with pytest.raises(CannotRecordError) as refused:
+        one.advance()
+    assert "2147483648" in str(refused.value)
+
+
+def test_evaluations_are_a_run_of_their_own(tmp_path):
+    for name, reward in (("train_data_step2.jsonl", 1.0), ("val_data_step2.jsonl", 0.0)):
+        write(tmp_path / "logs", name, [NEMO | {"rewards": reward}])
+    imported = import_rollouts(tmp_path / "logs", find_format(tmp_path / "logs"), tmp_path / "runs", "mine")
+    rewards = {}
+    for file in (tmp_path / "runs").rglob("rollouts-*.jsonl"):
+        run = file.parents[2]
+        rewards[read_json(run / "run.json")["name"]] = [
+            json.loads(row)["reward"] for row in file.read_text().splitlines()
+        ]
+    assert rewards == {"mine": [1.0], "mine evaluation": [0.0]}
+    assert read_json(tmp_path / "runs" / imported.run_id / "run.json")["name"] == "mine"
 
 
 def test_a_path_that_gets_nothing_is_shown_as_finished_until_it_gets_more(dump, opened, tmp_path, monkeypatch):

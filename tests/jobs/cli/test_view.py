@@ -58,6 +58,9 @@ def test_a_path_whose_reading_breaks_is_named_and_the_others_are_read(caplog):
         def __init__(self, path, num_read=0):
             self.path, self.num_read = path, num_read
 
+        def close(self):
+            self.is_closed = True
+
         def advance(self, _is_over):
             self.num_read += 1
             if self.path == "broken":
@@ -65,7 +68,7 @@ def test_a_path_whose_reading_breaks_is_named_and_the_others_are_read(caplog):
 
     sources = [Import("broken"), Import("whole")]
     _read(sources, follows=False, is_over=threading.Event())
-    assert [source.num_read for source in sources] == [1, 1]
+    assert [(source.num_read, source.is_closed) for source in sources] == [(1, True), (1, True)]
     assert "broken" in caplog.text
 
 

