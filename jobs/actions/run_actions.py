@@ -9,6 +9,7 @@ from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.state import BUFFER_FILE
 from jobs.actions.queueing import NewJob, write_job
+from jobs.preflight.resolution import resolve
 from jobs.recording.log_damage import find_experience_damage
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, describe_resume, find_fault, list_steps
 from jobs.runs.control import RESUMABLE, RunStatus
@@ -139,12 +140,13 @@ def branch(
 
     Raises:
         CommandError: No such run, no whole checkpoint at this step, or no step left.
-        SpecError: The run cannot have so many GPUs.
+        SpecError: The run cannot have so many GPUs, or a new run of that specification would be refused.
     """
     parent = open_run(runs_root, run_id)
     spec = clone(runs_root, run_id)
     if gpus_per_node not in (None, spec.verl.gpus_per_node):
         spec = _with_gpus(spec, gpus_per_node)
+        resolve(spec, runs_root).raise_refusals(ignores_disk_space=True)
     last_step = spec.num_steps if num_steps is None else num_steps
     if step >= last_step:
         raise CommandError(

@@ -47,7 +47,7 @@ def describe_machine(model: str) -> dict[str, Any]:
     snapshots = cache / f"models--{model.replace('/', '--')}" / "snapshots"
     return {
         "hub_cache": str(cache),
-        "has_model": not model or Path(model).is_dir() or any(snapshots.glob("*/config.json")),
+        "has_model": not model or Path(model).exists() or any(snapshots.glob("*/config.json")),
         "is_offline": os.environ.get("HF_HUB_OFFLINE", "") not in ("", "0"),
         "free_memory": psutil.virtual_memory().available,
         "free_shared_memory": psutil.disk_usage("/dev/shm").free,

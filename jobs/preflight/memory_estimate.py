@@ -128,7 +128,7 @@ class MemoryEstimate:
     """The part of the weights that an update gathers."""
     gpu: int
     """What a GPU has."""
-    is_apart: bool
+    has_separate_gpus: bool
     """Whether other GPUs generate than train."""
     overhead: int = OVERHEAD_BYTES
 
@@ -162,7 +162,7 @@ class MemoryEstimate:
     @property
     def _beside(self) -> int:
         """The training state on a GPU that generates."""
-        return 0 if self.is_apart else self.weights - self.gathered + self.optimizer
+        return 0 if self.has_separate_gpus else self.weights - self.gathered + self.optimizer
 
     def _shortage(self, update: int, rollout: int) -> str:
         size, share = _gib(self.gpu), "verl.gpu_memory_utilization"
@@ -178,15 +178,16 @@ class MemoryEstimate:
                 f"use of each GPU of {size}; raise verl.tensor_parallel or {share}"
             )
         if rollout > self.gpu:
-            return (
-                f"generation beside the training state needs {_gib(rollout)} on each GPU of {size}; raise "
-                f"verl.gpus_per_node or verl.num_nodes, or lower {share}"
-            )
+            beside, more = " beside the training state", "raise verl.gpus_per_node or verl.num_nodes, or "
+            if self.has_separate_gpus:
+                beside = more = ""
+            return f"generation{beside} needs {_gib(rollout)} on each GPU of {size}; {more}lower {share}"
         return ""
 
     @property
     def parts(self) -> list[tuple[str, int, str]]:
         """Name, bytes and what to know of each part, and of both peaks."""
+        trains, generates = ("each GPU that trains", "each that generates; ") if self.has_separate_gpus else ("", "")
         return [
             ("weights", self.weights, "float32, sharded, and the current layer"),
             ("gradients", self.gradients, ""),
@@ -194,10 +195,10 @@ class MemoryEstimate:
             ("activations", self.activations, "with gradient checkpointing"),
             ("logits", self.logits, "of one chunk, and their matrix's gradient"),
             ("contexts, NCCL, graphs", self.overhead, "assumed"),
-            ("update, all together", self.update, ""),
+            ("update, all together", self.update, trains),
             ("rollout weights", self.rollout_weights, ""),
             ("KV cache", self.kv_cache, f"needed; {self.kv_cache_room / GIB:.1f} GiB are left for it"),
-            ("rollout, all together", self.rollout, "with the cache that fits"),
+            ("rollout, all together", self.rollout, f"{generates}with the cache that fits"),
             ("a GPU has", self.gpu, ""),
         ]
 
@@ -239,7 +240,7 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
         vllm_share=share,
         gathered=_gathered_weights(shape, spec),
         gpu=gpu,
-        is_apart=num_generating > 0,
+        has_separate_gpus=num_generating > 0,
     )
 
 

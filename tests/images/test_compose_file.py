@@ -151,12 +151,14 @@ def test_the_image_before_is_replaced_while_a_run_goes_on(project):
     )
     podman("tag", "exgrpo-workbench", "exgrpo-workbench:new")
     project.compose("down")
-    podman.build(folder, "exgrpo-workbench")
-    project.up()
-    run_id = project.train(LONG)
-    project.wait_for_step(run_id, 2)
-    project.compose("down")
-    podman("tag", "exgrpo-workbench:new", "exgrpo-workbench")
+    try:
+        podman.build(folder, "exgrpo-workbench")
+        project.up()
+        run_id = project.train(LONG)
+        project.wait_for_step(run_id, 2)
+        project.compose("down")
+    finally:
+        podman("tag", "exgrpo-workbench:new", "exgrpo-workbench")
     project.up()
     wait(lambda: len(project.read("query", "attempts", run_id)) == 2, "a second attempt")
     assert [attempt["status"] for attempt in project.read("query", "attempts", run_id)][:1] == ["stopped"]

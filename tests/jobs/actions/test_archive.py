@@ -207,6 +207,15 @@ def test_what_does_not_fit_on_the_disk_is_refused(run, tmp_path, monkeypatch):
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+@pytest.mark.parametrize("read", [import_run, restore])
+def test_a_python_that_cannot_unpack_safely_refuses_archives(run, tmp_path, monkeypatch, read):
+    archive = export_run(run, tmp_path / "run.tar.gz")
+    monkeypatch.delattr("tarfile.data_filter")
+    with pytest.raises(ArchiveError):
+        read(archive, tmp_path / "elsewhere")
+    assert not [*tmp_path.glob("elsewhere/*")]
+
+
 @pytest.mark.parametrize("name", ["model.pt", "optim.PTH", "pytorch_model.bin", "a.pkl"])
 def test_files_that_run_code_when_read_come_in_only_on_trust(tmp_path, name):
     source = write(tmp_path / "run.tar.gz", WHOLE | {f"run-1/checkpoints/step-00000001/policy/{name}": b"pickle"})

@@ -121,10 +121,17 @@ def test_branch_continues_on_another_number_of_gpus_where_the_engine_can(tmp_pat
         buffer.snapshot(folder / "buffer.snapshot")
         buffer.close()
 
-    on_verl = TrainSpec(name="verl", engine="verl", verl={"gpus_per_node": 4})
+    halves = ["actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"]
+    cluster = {"ray": {"address": "http://head:8265"}, "attention": "flash", "overrides": halves}
+    on_verl = TrainSpec(name="verl", engine="verl", verl={"gpus_per_node": 4, **cluster})
     branched = call("branch", checkpoint_of(on_verl), "--step", 5, "--gpus-per-node", 2, "--runs-root", tmp_path)
     assert RunDirectory.open(tmp_path, branched.split()[0]).spec().verl.num_gpus == 2
-    for spec, number in ((TrainSpec(name="embedded"), 2), (on_verl, 0)):
+    refused = (
+        (TrainSpec(name="embedded"), 2, "gpus_per_node"),
+        (on_verl, 0, "gpus_per_node"),
+        (on_verl, 3, "overrides"),
+    )
+    for spec, number, field in refused:
         with pytest.raises(SpecError) as error:
             run_actions.branch(tmp_path, checkpoint_of(spec), 5, gpus_per_node=number)
-        assert error.value.fields == ("verl.gpus_per_node",)
+        assert error.value.fields == (f"verl.{field}",)

@@ -252,11 +252,11 @@ def test_each_machine_says_whether_it_has_the_model_as_a_folder_or_in_the_hubs_c
     assert found["has_model"]
     assert found["hub_cache"] == str(tmp_path / "hub")
     assert min(found["free_memory"], found["free_shared_memory"]) > 0
-    assert [ray_programs.describe_machine(name)["has_model"] for name in (str(tmp_path), "/nowhere", "")] == [
-        True,
-        False,
-        True,
-    ]
+    file = snapshot / "config.json"  # as a GGUF model is one
+    has_model = {
+        name: ray_programs.describe_machine(str(name))["has_model"] for name in (tmp_path, file, "/nowhere", "")
+    }
+    assert has_model == {tmp_path: True, file: True, "/nowhere": False, "": True}
 
 
 def test_contact_of_a_copied_folder_or_a_damaged_one_is_not_believed(launcher):

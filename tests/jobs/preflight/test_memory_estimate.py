@@ -151,6 +151,14 @@ def test_gpus_that_only_generate_hold_no_training_state():
     state = estimates[0].weights - estimates[0].gathered + estimates[0].optimizer
     assert estimates[0].rollout - estimates[1].rollout == state
     assert estimates[0].update == estimates[1].update
+    notes = [{name: note for name, _, note in estimate.parts} for estimate in estimates]
+    assert {name for name in notes[0] if notes[0][name] != notes[1][name]} == {
+        "update, all together",
+        "rollout, all together",
+    }
+    shortages = [dataclasses.replace(estimate, gpu=estimate.rollout - 1, activations=0) for estimate in estimates]
+    assert [short.shortage.startswith("generation beside") for short in shortages] == [True, False]
+    assert shortages[1].shortage.startswith("generation")
 
 
 @pytest.mark.slow
