@@ -206,7 +206,7 @@ class ExGRPOConfig:
 
     def __post_init__(self) -> None:
         mistakes = [
-            Mistake(f"expected {expected}, got {getattr(self, field_name)!r}.", field_name)
+            Mistake(f"expected {expected}, got {getattr(self, field_name)}.", field_name)
             for is_good, field_name, expected in self._rules()
             if not is_good
         ]

@@ -4,6 +4,7 @@ The flow itself is Streamlit's (`st.login`, by Authlib). Before it succeeds, the
 """
 
 import contextlib
+import difflib
 import hashlib
 import html
 import importlib.util
@@ -151,8 +152,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _read_roles(path: Path, content: object) -> Roles:
     names = {role.name.lower(): role for role in Role}
-    if not isinstance(content, dict) or not content or set(content) - set(names):
+    if not isinstance(content, dict) or not content:
         raise SignInError(f"{path}: roles: expected lists under {', '.join(names)}, at least one of them.")
+    for unknown in content.keys() - names.keys():
+        nearest = difflib.get_close_matches(unknown, names, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"expected one of {', '.join(names)}."
+        raise SignInError(f"{path}: roles.{unknown}: there is no such role; {hint}")
     by_rule: dict[str, Role] = {}
     for name, rules in content.items():
         if not isinstance(rules, list) or not all(isinstance(rule, str) and rule.strip() for rule in rules):

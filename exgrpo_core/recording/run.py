@@ -145,7 +145,10 @@ class Run:
         self.finish("stopped", NOT_FINISHED)
 
     def _log(self, step: int | None, metrics: Mapping[str, Any], trajectories: Iterable[object]) -> list[str]:
-        number = self._step + 1 if step is None else int(step)
+        try:
+            number = self._step + 1 if step is None else int(step)
+        except (TypeError, ValueError):
+            raise ValueError(f"step: expected a whole number, got {step!r}") from None
         if not 0 <= number <= MAX_STEP:
             raise ValueError(f"step: expected 0 to {MAX_STEP:,}, got {number}")
         self._step = number

@@ -12,6 +12,7 @@ from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, error_mes
 from jobs.queries import calls
 from jobs.queries.table import QUERIES
 from jobs.runs.journal import acting_as
+from jobs.runs.lookup import CommandError
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 
@@ -61,6 +62,8 @@ def mcp(
 
     from mcp.server.stdio import stdio_server
 
+    if not runs_root.is_dir():
+        raise CommandError(f"{runs_root}: no such folder; name one that holds runs with --runs-root.")
     server = make_server(QUERIES | (ACTIONS if operator else {}), runs_root, database_url)
 
     async def serve() -> None:

@@ -61,13 +61,13 @@ class RunPlan:
 def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
     """Return the plan of a run, without writing anything.
 
-    Refusals that concern this machine only, such as a missing file or too few GPUs, are among the notices.
+    Refusals of verl that concern this machine only, such as a missing file or too few GPUs, are among the notices.
 
     Raises:
-        RunRefusedError: It cannot run on any machine.
+        RunRefusedError: It cannot run on any machine, or not on this one with the embedded engine.
     """
     preflight = resolve(spec, runs_root)
-    preflight.raise_refusals(ignores_local=True)
+    preflight.raise_refusals(ignores_local=spec.engine == "verl", ignores_disk_space=True)
     spec = preflight.spec
     notices = [*(refusal.mistake for refusal in preflight.refusals), *preflight.notices]
     is_verl = spec.engine == "verl"

@@ -214,7 +214,7 @@ def _resolve_file(field: str, source: str) -> Path:
     # These accept any text, even one too long for a name or with an unknown user.
     path = Path(os.path.expanduser(source)).absolute()
     if not os.path.exists(path):
-        raise SpecError(f"expected an existing file or folder, got {source} (looked for {path}).", field)
+        raise SpecError(f"no file or folder is at {path}; correct the path, or put it there.", field)
     return path.resolve()
 
 

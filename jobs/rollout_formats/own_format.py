@@ -61,15 +61,15 @@ def _yaml_rule(path: Path) -> Rule:
         raise OwnFormatError(f"{path}: expected messages, or prompt and response, such as prompt: $.input")
     keys = {name: [key or int(index) for key, index in _KEY.findall(value)] for name, value in mapping.items()}
     used = {*FIELDS, *(str(found[0]) for found in keys.values())}
-    return lambda row: extra_of(row, used) | {name: _value_at(row, found) for name, found in keys.items()}
+    return lambda row: extra_of(row, used) | {name: _value_at(row, name, found) for name, found in keys.items()}
 
 
-def _value_at(value: Any, keys: list[str | int]) -> Any:  # noqa: ANN401 - any JSON value
+def _value_at(value: Any, name: str, keys: list[str | int]) -> Any:  # noqa: ANN401 - any JSON value
     for key in keys:
         try:
             value = value[key]
         except (KeyError, IndexError, TypeError):
-            return None
+            raise ValueError(f"{name}: the row has no {key} where the mapping says.") from None
     return value
 
 

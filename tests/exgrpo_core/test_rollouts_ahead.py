@@ -164,6 +164,7 @@ def test_it_needs_the_correction_for_the_sampler():
     with pytest.raises(FieldError) as refused:
         small_config(rollouts_ahead=True)
     assert [mistake.fields for mistake in refused.value.mistakes] == [("sampler_correction",)]
+    assert str(refused.value).endswith(", got none.")
 
 
 def test_it_needs_an_engine_that_generates_meanwhile(tmp_path):

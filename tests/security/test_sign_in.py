@@ -157,6 +157,13 @@ def test_a_wrong_sign_in_file_and_one_that_others_may_read_are_refused(tmp_path,
         read_sign_in(path, tmp_path / "ended")
 
 
+@pytest.mark.parametrize("beside", [{}, {"admin": ["a@b"]}])
+def test_a_misspelt_role_is_refused_by_its_name_also_beside_a_right_one(tmp_path, beside):
+    with pytest.raises(SignInError) as refused:
+        read_sign_in(write(tmp_path / "sign-in.toml", 1, roles=beside | {"opertor": ["c@d"]}), tmp_path / "ended")
+    assert str(refused.value).endswith("roles.opertor: there is no such role; did you mean operator?")
+
+
 def test_ended_sign_ins_that_cannot_be_read_are_a_refusal(tmp_path):
     path = write(tmp_path / "sign-in.toml", 1)
     (tmp_path / "ended").mkdir()

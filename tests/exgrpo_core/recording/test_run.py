@@ -98,6 +98,7 @@ def test_no_step_and_no_metrics_end_the_loop(run, step):
     run.annotate("?", Hostile(), reward=Hostile())
     run.finish()
     assert read(run, "metrics")[-1]["metrics"] == {"b": "NaN"}
+    assert step is None or read(run, "lost")[0]["reason"].startswith("ValueError: step: ")
     assert read(run, "lost")
 
 

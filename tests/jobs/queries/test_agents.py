@@ -7,8 +7,10 @@ import sys
 import pytest
 from mcp import Client, StdioServerParameters
 from pyarrow import parquet
+from typer.testing import CliRunner
 
 from jobs.cli.agents import ACTIONS, make_server
+from jobs.cli.main import app
 from jobs.queries.table import QUERIES
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
@@ -247,6 +249,10 @@ def test_the_command_speaks_mcp_on_standard_input_and_output(runs_root):
     ((is_error, text),) = ask_all(server, [("presets", {})])
     assert not is_error
     assert "paper-exgrpo" in {row["preset"] for row in json.loads(text)}
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    assert CliRunner().invoke(app, ["mcp", "--runs-root", str(tmp_path / "gone")]).exit_code == 2
 
 
 def test_every_tool_says_what_it_does_and_whether_it_changes_anything(runs_root):

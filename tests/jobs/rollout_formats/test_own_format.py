@@ -9,8 +9,8 @@ from exgrpo_core.recording.rows import Message
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.rollout_formats.source import RolloutSource
 
-ROW = {"q": "1+1?", "out": {"texts": ["2", "3"]}, "points": 1, "at": 7, "style": "short", "reward": 9}
-MAPPING = "prompt: $.q\nresponse: $.out.texts[1]\nreward: $.points\nstep: $.at\nanswer: $.missing\n"
+ROW = {"q": "1+1?", "out": {"texts": ["2", "3"]}, "points": 1, "at": 7, "style": "short", "reward": 9, "none": None}
+MAPPING = "prompt: $.q\nresponse: $.out.texts[1]\nreward: $.points\nstep: $.at\nanswer: $.none\n"
 FUNCTION = """
 def _text(row):
     return row["out"]["texts"][1]
@@ -52,6 +52,15 @@ def test_rows_that_a_format_cannot_read_are_counted_and_those_it_leaves_out_are_
     [step] = own_format.read(source)
     assert (len(step.trajectories), source.bad.num) == (1, 2)
     assert source.bad.sentences[0].startswith("3.jsonl, line 2: ")
+
+
+@pytest.mark.parametrize("name", ["prompt", "reward"])
+def test_a_row_without_a_field_that_a_mapping_names_is_told_by_the_fields_name(tmp_path, name):
+    (tmp_path / "a.yaml").write_text(f"{MAPPING.replace(f'{name}: $.', f'{name}: $.zz.')}")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
+    source = RolloutSource(tmp_path / "rows.jsonl")
+    assert [*load_own_format(tmp_path / "a.yaml").read(source)] == []
+    assert source.bad.sentences[0].startswith(f"rows.jsonl, line 1: {name}: ")
 
 
 @pytest.mark.parametrize(
