@@ -17,7 +17,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exgrpo_core.bounded_json import open_plain, parse_json
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.errors import UserError, first_line
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from exgrpo_core.recording.run import MAX_STEP
@@ -177,7 +177,10 @@ class RolloutSource:
         paths = [file]
         if file.suffix == ".db" and (beside := Path(f"{file}-wal")).exists():
             paths.append(beside)  # where new rows of SQLite come first
-        stamp = [((about := path.stat()).st_size, about.st_mtime_ns) for path in paths]
+        try:
+            stamp = [((about := path.stat()).st_size, about.st_mtime_ns) for path in paths]
+        except FileNotFoundError:  # its writer has removed it since it was listed
+            return False
         known, self._stamps[file] = self._stamps.get(file), stamp
         return stamp != known
 
@@ -235,7 +238,12 @@ class RolloutSource:
             SourceChangedError: The file is shorter than what was read of it, or has another beginning.
         """
         position, number, crc = self._place(file)
-        with open_plain(file) as opened:
+        try:
+            stream = open_plain(file)
+        except (OSError, UnreadableFileError) as error:
+            self.bad.add(file, 0, first_line(error))
+            return
+        with stream as opened:
             head = opened.read(min(position, _KNOWN_BYTES))
             if opened.seek(0, os.SEEK_END) < position or crc32(head) != crc:
                 raise SourceChangedError(f"{file}: was written anew.")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.rollout_formats import json_lines, nemo_rl, torch_dumps, traces, trinity, trl
+from jobs.rollout_formats import json_lines, nemo_rl, torch_dumps, traces, trinity, trl, verifiers_results
 from jobs.rollout_formats.plain_pickle import NotPlainError, load_plain, load_torch_file
 from jobs.rollout_formats.source import RolloutSource, SourceChangedError, is_evaluation
 from tests.jobs.rollout_formats.test_published_writers import MESSAGES, NEMO, OPENRLHF, SLIME, write
@@ -41,8 +41,6 @@ def test_a_number_beside_a_rollout_is_no_reward(tmp_path):
 
 def test_one_number_and_the_prompt_make_a_question(tmp_path):
     rows = [{"example_id": 0, "prompt": prompt, "completion": "a", "reward": 1.0} for prompt in ("x", "y", "x")]
-    from jobs.rollout_formats import verifiers_results
-
     ids = [one.question_id for one in trajectories(verifiers_results, write(tmp_path, "results.jsonl", rows))]
     assert (ids[0] == ids[2], ids[0] == ids[1], ids[0].split()[0]) == (True, False, "0")
 
@@ -118,6 +116,15 @@ def test_files_that_did_not_change_and_other_files_of_a_folder_are_not_read_agai
     assert source.files(".jsonl") == [tmp_path / "b.jsonl"]
 
 
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path):
+    os.mkfifo(tmp_path / "a.jsonl")
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / "none")
+    write(tmp_path, "c.jsonl", [MESSAGES])
+    source = RolloutSource(tmp_path)
+    assert [len(step.trajectories) for step in json_lines.read(source)] == [1]
+    assert (source.bad.num, source.files()) == (1, [])
+
+
 def test_a_list_that_holds_itself_many_times_is_refused_soon(tmp_path):
     bomb = ["x"]
     for _ in range(60):
@@ -156,6 +163,11 @@ def test_all_tables_of_a_database_are_read_with_what_is_not_in_its_main_file_and
         database.commit()
         source = RolloutSource(path)
         assert [len(step.trajectories) for step in trinity.read(source)] == [4]
-        database.execute("INSERT INTO other_blob SELECT * FROM (SELECT * FROM other_blob LIMIT 0)")
+        for copied in ("other_blob", "other"):
+            columns = [column[1] for column in database.execute(f"PRAGMA table_info({copied})")]
+            values = ", ".join("id + 100" if column == "id" else f'"{column}"' for column in columns)
+            database.execute(f"INSERT INTO {copied} SELECT {values} FROM {copied} ORDER BY id LIMIT 1")
+        database.commit()
+        assert [len(step.trajectories) for step in trinity.read(source)] == [1]
     before = {*tmp_path.iterdir()}
-    assert (list(trinity.read(source)), {*tmp_path.iterdir()}) == ([], before)
+    assert (list(trinity.read(RolloutSource(path, source.positions))), {*tmp_path.iterdir()}) == ([], before)
