@@ -42,10 +42,10 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig, 
     # Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed.
     with clock.phase("rollout"):
         step.roll_out(drawn)
+        if config.rollouts_ahead and not is_last:
+            step.begin_next()
     report.groups = step.groups
     state.number_trajectories(report.groups)
-    if config.rollouts_ahead and not is_last:
-        step.begin_next()
 
     # Lines 9 to 15: score every candidate under the current policy, choose o*.
     candidates = list_candidates(state, config, report.groups)

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from exgrpo_core.experience_management.question_stream import QuestionStream, Re
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT
 from exgrpo_core.methods.loading import build_strategies
-from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, DrawnQuestions, StepReport
+from exgrpo_core.step_report import BufferEventKind, DrawnQuestions, StepReport
 from exgrpo_core.types import UNASSIGNED, BoolArray, Experience, Int64Array, Question, RolloutGroup
 
 STATE_FILE = "experience.json"
@@ -188,6 +187,10 @@ class ExGRPOState:
         directory.mkdir(parents=True, exist_ok=True)
         self.replay_buffer.seal()
         self.replay_buffer.snapshot(directory / BUFFER_FILE)
+        stream = self.stream.state_dict()
+        if self.drawn_ahead is not None:
+            # The next step is drawn anew after a resume: fresh questions keep their turns.
+            stream["deferred"] = [*self.drawn_ahead.fresh, *stream["deferred"]]
         content = {
             "questions": _fingerprint(self.questions),
             "step": self.step,
@@ -198,10 +201,8 @@ class ExGRPOState:
             "rng": self.rng.bit_generator.state,
             "retired_set": self.retired_set.state_dict(),
             "delayed_start": self.delayed_start.state_dict(),
-            "stream": self.stream.state_dict(),
+            "stream": stream,
         }
-        if self.drawn_ahead is not None:
-            content["drawn_ahead"] = _drawn_content(self.drawn_ahead)
         write_whole(directory / STATE_FILE, json.dumps(content, default=_plain))
 
     @classmethod
@@ -216,7 +217,7 @@ class ExGRPOState:
     ) -> "ExGRPOState":
         """Return the state saved in `saved`, with segments in `segments`; its draws continue as if uninterrupted.
 
-        Rollouts that were begun ahead are begun anew: of the same questions, by the policy of the next step.
+        A step that was drawn ahead is drawn anew, its fresh questions first.
         `keeps_later` adds the experience of the steps that were committed after it: buckets, retired questions and
         trajectories. The step, the random generator and the stream of fresh questions are those of `saved`.
 
@@ -239,38 +240,11 @@ class ExGRPOState:
             state.delayed_start.load_state_dict(content["delayed_start"])
             state.stream.load_state_dict(content["stream"])
             state._keep_later()
-            if drawn := content.get("drawn_ahead"):
-                state.drawn_ahead = _read_drawn(drawn, state.replay_buffer)
         except StateError:
             raise
         except (OSError, *ODD_CONTENT) as error:
             raise StateError(f"{path}: is missing or damaged ({error}); use an older checkpoint.") from error
         return state
-
-
-def _drawn_content(drawn: DrawnQuestions) -> dict[str, Any]:
-    return {
-        "fresh": drawn.fresh,
-        "replay_weights": list(drawn.replay_weights.items()),
-        "buckets": [asdict(bucket) for bucket in drawn.buckets],
-        "buffer_events": drawn.buffer_events,
-        "notices": drawn.notices,
-    }
-
-
-def _read_drawn(content: Mapping[str, Any], buffer: ReplayBuffer) -> DrawnQuestions:
-    """Return the saved draw, without questions that steps after it have retired, where their experience is kept."""
-    return DrawnQuestions(
-        fresh=[int(index) for index in content["fresh"]],
-        replay_weights={
-            int(index): float(weight)
-            for index, weight in content["replay_weights"]
-            if buffer.bucket_of(int(index)) is not None
-        },
-        buckets=[BucketCount(**bucket) for bucket in content["buckets"]],
-        buffer_events=[BufferEvent(BufferEventKind(kind), *rest) for kind, *rest in content["buffer_events"]],
-        notices=list(content["notices"]),
-    )
 
 
 def _fingerprint(questions: Sequence[Question]) -> str:

@@ -205,7 +205,7 @@ class DrawnQuestions:
     buffer_events: list[BufferEvent]
     notices: list[str]
     policy_version: int | None = None
-    """Steps done by the policy whose rollouts were begun; None where none were, or in another process."""
+    """Steps done by the policy whose rollouts were begun; None where none were."""
 
 
 @dataclass(slots=True)

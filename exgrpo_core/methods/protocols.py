@@ -6,7 +6,7 @@ each of its strategies once. No torch is loaded.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -33,12 +33,15 @@ if TYPE_CHECKING:
 class QuestionColumns:
     """The questions that may be drawn in a step: columns (n,), ascending by index.
 
-    They are those of buckets 1..K or, where replays join fresh questions, those of `among` that are in the buffer. A
-    column is computed when it is first read, so a sampler pays for what it uses.
+    They are those of buckets 1..K or, where replays join fresh questions, those of `among` that are in the buffer;
+    never `excluded` ones. A column is computed when it is first read, so a sampler pays for what it uses.
     """
 
-    def __init__(self, buffer: "ReplayBuffer", step: int, among: Int64Array | None = None) -> None:
+    def __init__(
+        self, buffer: "ReplayBuffer", step: int, among: Int64Array | None = None, excluded: Collection[int] = ()
+    ) -> None:
         self._among = among
+        self._excluded = list(excluded)
         self._buffer = buffer
         self._num_buckets = buffer.rollouts_per_question + 1
         self.step = step
@@ -47,9 +50,9 @@ class QuestionColumns:
     def indices(self) -> Int64Array:
         """The questions."""
         if self._among is None:
-            return self._buffer.questions()
+            return self._without_excluded(self._buffer.questions())
         among = np.sort(self._among)
-        return among[self._buffer.buckets_of(among) >= 0]
+        return self._without_excluded(among[self._buffer.buckets_of(among) >= 0])
 
     @cached_property
     def num_correct(self) -> Int64Array:
@@ -95,7 +98,7 @@ class QuestionColumns:
 
     def bucket_members(self) -> list[Int64Array]:
         """Return the questions of buckets 1..K, each in the order that belongs to the buffer's state."""
-        return [self._buffer.members(bucket) for bucket in range(1, self._num_buckets)]
+        return [self._without_excluded(self._buffer.members(bucket)) for bucket in range(1, self._num_buckets)]
 
     def draw(self, probabilities: Float64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":
         """Draw different questions with these probabilities (n,), as many as wanted and as have one above 0.
@@ -125,6 +128,9 @@ class QuestionColumns:
     def take(self, question_indices: Int64Array, probabilities: Float64Array) -> "QuestionDraw":
         """Return the draw of these questions, with the probability (n,) that each question had."""
         return self._drawn(question_indices, np.bincount(self.num_correct, probabilities, self._num_buckets))
+
+    def _without_excluded(self, questions: Int64Array) -> Int64Array:
+        return questions[~np.isin(questions, self._excluded)] if self._excluded else questions
 
     def _drawn(self, question_indices: Int64Array, by_bucket: NDArray[Any]) -> "QuestionDraw":
         shares = by_bucket.astype(np.float64, copy=False)[1:]

@@ -1,7 +1,7 @@
 """Lines 4 to 8, 17 and 23 of Algorithm 1: which questions are replayed, which are fresh, and the rollouts of both."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -28,7 +28,7 @@ class StepRollouts:
     config: ExGRPOConfig
     report: StepReport
     groups: list[RolloutGroup] = field(default_factory=list)
-    never_replayed: Collection[int] = ()
+    excluded: Collection[int] = ()
     """Questions that are not drawn for replay: those of the step before, where it is not over yet."""
 
     @property
@@ -44,7 +44,7 @@ class StepRollouts:
     def draw(self) -> DrawnQuestions:
         """Lines 4 to 8 and 17: questions to replay, unless a method draws them after the rollouts, and fresh ones."""
         draws_first = self.state.strategies.question_sampler.draws_first
-        replay_weights = self.draw_replays(self.num_wanted) if draws_first else {}
+        replay_weights = self._choose_replays(self.num_wanted) if draws_first else {}
         fresh, report = self.draw_fresh(replay_weights), self.report
         return DrawnQuestions(fresh, replay_weights, report.buckets, report.buffer_events, report.notices)
 
@@ -58,24 +58,32 @@ class StepRollouts:
             raise EngineError("rollouts_ahead: this engine cannot generate during the update; set it to false.")
         state, used = self.state, {group.question.index for group in self.groups}
         report = StepReport(self.report.step + 1, state.delayed_start.is_open, groups=[])
-        following = StepRollouts(state, self.engine, self.config, report, never_replayed=used)
+        following = StepRollouts(state, self.engine, self.config, report, excluded=used)
         drawn = following.draw()
-        self.engine.begin_rollout(self._requests(following._asked(drawn)))
+        if requests := self._requests(following._asked(drawn)):
+            self.engine.begin_rollout(requests)
         drawn.policy_version = self.report.step - 1
         state.drawn_ahead = drawn
 
     def draw_replays(self, num_wanted: int, among: Int64Array | None = None) -> dict[int, float]:
         """Lines 5 to 8: n = min(floor(rho B), |E|) questions, with replay weights; none before the delayed start."""
+        weights = self._choose_replays(num_wanted, among)
+        self._record_draws(weights)
+        return weights
+
+    def _choose_replays(self, num_wanted: int, among: Int64Array | None = None) -> dict[int, float]:
         if not (self.config.replays_experience and self.report.is_replay_open):
             return {}
         buffer, sampler = self.state.replay_buffer, self.state.strategies.question_sampler
-        draw = sampler.draw(QuestionColumns(buffer, self.report.step, among), num_wanted, self.state.rng)
-        if self.never_replayed:
-            draw = _without(draw, self.never_replayed)
+        columns = QuestionColumns(buffer, self.report.step, among, self.excluded)
+        draw = sampler.draw(columns, num_wanted, self.state.rng)
         self.report.buckets = bucket_counts(buffer, draw)
-        buffer.record_draws(draw.question_indices, self.report.step)
         weights = [1.0] * draw.question_indices.size if draw.weights is None else draw.weights.tolist()
         return dict(zip(draw.question_indices.tolist(), weights, strict=True))
+
+    def _record_draws(self, drawn: Collection[int]) -> None:
+        if drawn:
+            self.state.replay_buffer.record_draws(np.array([*drawn], dtype=np.int64), self.report.step)
 
     def draw_fresh(self, replayed: Collection[int]) -> list[int]:
         """Line 17: B - n fresh questions, never one that is replayed in this step; retired ones as configured."""
@@ -93,6 +101,7 @@ class StepRollouts:
         """Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed; then what a method adds."""
         report = self.report
         report.buckets, report.buffer_events, report.notices = drawn.buckets, drawn.buffer_events, drawn.notices
+        self._record_draws(drawn.replay_weights)
         self._generate(self._asked(drawn))
         if drawn.policy_version is not None:
             for trajectory in chain.from_iterable(group.trajectories for group in self.groups):
@@ -172,12 +181,6 @@ class StepRollouts:
 
 _Asked = tuple[int, int, float | None]
 """Question, number of rollouts, and the weight of its replays where it was drawn to be replayed."""
-
-
-def _without(draw: QuestionDraw, left_out: Collection[int]) -> QuestionDraw:
-    is_kept = ~np.isin(draw.question_indices, list(left_out))
-    weights = None if draw.weights is None else draw.weights[is_kept]
-    return replace(draw, question_indices=draw.question_indices[is_kept], weights=weights)
 
 
 def bucket_counts(buffer: ReplayBuffer, draw: QuestionDraw) -> list[BucketCount]:

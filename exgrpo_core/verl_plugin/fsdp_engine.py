@@ -16,7 +16,7 @@ from verl.utils.fsdp_utils import (
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from exgrpo_core.verl_plugin.rank_files import load_resharded, num_ranks_of, write_checksums
+from exgrpo_core.verl_plugin.rank_files import load_resharded, num_ranks_of, remove_others, write_checksums
 
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cuda", vendor="nvidia")
@@ -30,6 +30,7 @@ class GpuEngine(FSDPEngineWithLMHead):
     of what it saves; what another number of ranks saved is loaded too.
     """
 
+    checkpoint_manager: Any
     engine_config: Any
     model_config: Any
     module: Any
@@ -41,8 +42,12 @@ class GpuEngine(FSDPEngineWithLMHead):
 
     def save_checkpoint(self, local_path: str, *most_of_it: Any, **options: Any) -> None:
         """Save as verl does, then each rank's checksums."""
+        folder, num_ranks, rank = Path(local_path), torch.distributed.get_world_size(), torch.distributed.get_rank()
+        if rank == 0:
+            remove_others(folder, num_ranks)
+        torch.distributed.barrier()
         super().save_checkpoint(local_path, *most_of_it, **options)
-        write_checksums(Path(local_path), torch.distributed.get_world_size(), torch.distributed.get_rank())
+        write_checksums(folder, num_ranks, rank)
         torch.distributed.barrier()
 
     def load_checkpoint(self, local_path: str, *most_of_it: Any, **options: Any) -> None:
@@ -53,7 +58,14 @@ class GpuEngine(FSDPEngineWithLMHead):
             return
         if self._is_offload_param:
             load_fsdp_model_to_gpu(self.module)
-        load_resharded(Path(local_path), num_saved, self.module, self.optimizer, self.lr_scheduler)
+        contents = self.checkpoint_manager
+        load_resharded(
+            Path(local_path),
+            num_saved,
+            self.module if contents.should_load_model else None,
+            self.optimizer if contents.should_load_optimizer else None,
+            self.lr_scheduler if contents.should_load_extra else None,
+        )
         torch.distributed.barrier()
         if self._is_offload_param:
             offload_fsdp_model_to_cpu(self.module)

@@ -34,6 +34,13 @@ def write_checksums(folder: Path, num_ranks: int, rank: int) -> None:
     write_whole(folder / CHECKSUMS.format(num_ranks, rank), json.dumps(checksums))
 
 
+def remove_others(folder: Path, num_ranks: int) -> None:
+    """Remove what other numbers of ranks wrote: a step that is done again has one checkpoint."""
+    for path in folder.glob("*_world_size_*_rank_*"):
+        if f"_world_size_{num_ranks}_" not in path.name:
+            path.unlink()
+
+
 def num_ranks_of(folder: Path) -> int | None:
     """Return how many ranks wrote a checkpoint, None of one without checksums."""
     names = (_NAME.fullmatch(path.name) for path in folder.glob(CHECKSUMS.format("*", 0)))
@@ -62,23 +69,26 @@ def _measured(path: Path) -> list[int]:
 
 
 def load_resharded(folder: Path, num_saved: int, module: Any, optimizer: Any, scheduler: Any) -> None:
-    """Restore model, optimizer and learning rate of this rank from what another number of ranks wrote.
+    """Restore model, optimizer and learning rate of this rank, each unless None, from another number of ranks' files.
 
     Random generators of ranks, which training does not use, stay as they are.
     """
-    parts = _read(folder, "model", num_saved)
-    module.load_state_dict(
-        {name: _part(value, [part[name] for part in parts]) for name, value in module.state_dict().items()}
-    )
-    parts = _read(folder, "optim", num_saved)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    moments = {
-        index: {name: _part(parameters[index], [part["state"][index][name] for part in parts]) for name in values}
-        for index, values in parts[0]["state"].items()
-    }
-    optimizer.load_state_dict({"state": moments, "param_groups": parts[0]["param_groups"]})
-    with torch.serialization.safe_globals(_NUMPY):
-        scheduler.load_state_dict(_read(folder, "extra_state", num_saved, 1)[0]["lr_scheduler"])
+    if module is not None:
+        parts = _read(folder, "model", num_saved)
+        module.load_state_dict(
+            {name: _part(value, [part[name] for part in parts]) for name, value in module.state_dict().items()}
+        )
+    if optimizer is not None:
+        parts = _read(folder, "optim", num_saved)
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        moments = {
+            index: {name: _part(parameters[index], [part["state"][index][name] for part in parts]) for name in values}
+            for index, values in parts[0]["state"].items()
+        }
+        optimizer.load_state_dict({"state": moments, "param_groups": parts[0]["param_groups"]})
+    if scheduler is not None:
+        with torch.serialization.safe_globals(_NUMPY):
+            scheduler.load_state_dict(_read(folder, "extra_state", num_saved, 1)[0]["lr_scheduler"])
 
 
 def _read(folder: Path, what: str, num_saved: int, num_read: int | None = None) -> list[Mapping[Any, Any]]:

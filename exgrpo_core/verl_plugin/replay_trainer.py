@@ -5,6 +5,7 @@ Data, validation, checkpoints, loggers and dumps of rollouts are verl's. The rep
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import transfer_queue as tq
 import verl
 from omegaconf import DictConfig, OmegaConf, open_dict
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
@@ -26,7 +28,7 @@ from exgrpo_core.verl_plugin.questions import find_end_tokens, read_questions
 from exgrpo_core.verl_plugin.rows import PARTITION
 from exgrpo_core.verl_plugin.run_record import RunRecord
 from exgrpo_core.verl_plugin.settings import read_settings, version_notice
-from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
+from exgrpo_core.verl_plugin.trainer import HEALTH_CHECK_SECONDS, ExperienceTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +127,21 @@ class ReplayTrainer(ExperienceTrainer):
         if trainer.resume_mode == "resume_path":
             return Path(trainer.resume_from_path)
         return Path(trainer.default_local_dir, f"global_step_{self.global_steps}")
+
+    def on_init_end(self) -> None:
+        """Have verl's validation check the agent loops: it would wait for ever for one that has died."""
+        super().on_init_end()
+        verl_queue: ReplayBuffer = self.replay_buffer
+        wait, checked_at = verl_queue._wait_for_next_poll, time.monotonic()
+
+        def wait_and_check(*arguments: Any) -> Any:
+            nonlocal checked_at
+            if time.monotonic() - checked_at > HEALTH_CHECK_SECONDS:
+                checked_at = time.monotonic()
+                self.check_agent_loops()
+            return wait(*arguments)
+
+        verl_queue._wait_for_next_poll = wait_and_check
 
     def on_validate_begin(self) -> None:
         """Give the servers the current weights."""

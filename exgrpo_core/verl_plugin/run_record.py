@@ -4,7 +4,9 @@ Attempt, events, trajectories and questions are written by the code of the workb
 validation stay verl's, and who started the run stops and resumes it: the workbench shows it.
 """
 
+import contextlib
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ from exgrpo_core.run_files.run_folder import RunFolder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 
+logger = logging.getLogger(__name__)
+
 RUN_FILE = "recorded_run"
 """In verl's folder of checkpoints: the id of the run that a resumed training continues."""
 
@@ -29,16 +33,17 @@ class _Retention:
 
 
 class RunRecord:
-    """Records one start of a training, as an attempt of its run."""
+    """Records one start of a training, as an attempt of its run; where it can no longer write, it ends as failed."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         folder = RunFolder(attempt.path.parents[1])
         self._recorder = FileRecorder(folder, int(attempt.path.name), _Retention())
+        self._is_over = False
 
     @classmethod
     def open(cls, runs: Path, config: Mapping[str, Any], algorithm: ExGRPOConfig, *, is_resumed: bool) -> "RunRecord":
-        """Begin a run in the folder of all runs, or go on with that of the checkpoint.
+        """Begin a run in the folder of all runs, or continue that of the checkpoint.
 
         Raises:
             InputError: Another process records it.
@@ -59,19 +64,33 @@ class RunRecord:
 
     def step(self, report: StepReport) -> None:
         """Record a step, which may be written after this returned."""
-        self._recorder.step(report)
+        self._write(lambda: self._recorder.step(report))
 
     def settle(self) -> None:
         """Return once every step is on disk."""
-        self._recorder.settle()
+        self._write(self._recorder.settle)
 
     def end(self, status: str, reason: str = "") -> None:
         """Record how the training ended: `finished` or `failed`."""
+        self._write(lambda: self._recorder.status(status, reason))
+        self._close(status, reason)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        if self._is_over:
+            return
         try:
-            self._recorder.status(status, reason)
-            self._recorder.close()
-        finally:
-            self._attempt.end(status, reason)
+            write()
+        except OSError as error:
+            logger.warning("exgrpo.record_to: %s; the training continues, without a record.", error)
+            self._close("failed", f"The record could not be written: {error}")
+
+    def _close(self, status: str, reason: str) -> None:
+        if not self._is_over:
+            self._is_over = True
+            with contextlib.suppress(OSError):
+                self._recorder.close()
+            with contextlib.suppress(OSError):
+                self._attempt.end(status, reason)
 
 
 def _specification(config: Mapping[str, Any], algorithm: ExGRPOConfig) -> dict[str, object]:

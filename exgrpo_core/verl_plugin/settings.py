@@ -227,6 +227,6 @@ def version_notice(installed: str) -> str:
     if installed in TRIED_VERSIONS:
         return ""
     return (
-        f"verl {installed}: this plug-in was tried with {', '.join(TRIED_VERSIONS)} alone; it goes on, and "
+        f"verl {installed}: this plug-in was tested with {', '.join(TRIED_VERSIONS)} only; it continues, and "
         f"`make verl-compat VERL_VERSIONS={installed}` names what does not fit."
     )

@@ -37,8 +37,8 @@ SECOND_TRY = "again"
 
 POLL_SECONDS = 0.05
 """Seconds between polls for finished rollouts."""
-MOST_POLLING = 4.0
-"""Times as long as a poll took is the next one waited for, at least."""
+MAX_POLLING_SHARE = 0.2
+"""Share of the wait that polls take, at most: a list of many rollouts takes TransferQueue long."""
 HEALTH_CHECK_SECONDS = 20.0
 """Seconds between checks that the agent loops live, while rollouts are awaited."""
 
@@ -280,10 +280,10 @@ def _await_prompts(trainer: "ExperienceTrainer", uids: set[str], partition: str)
     while True:
         began_at = time.monotonic()
         listed: Mapping[str, Mapping[str, Any]] = tq.kv_list(partition_id=partition)[partition]
+        poll_seconds = time.monotonic() - began_at
         if all(listed[uid]["status"] in DONE for uid in uids):
             return listed
         if began_at - checked_at > HEALTH_CHECK_SECONDS:
             checked_at = began_at
             trainer.check_agent_loops()
-        # A list of many rollouts takes TransferQueue long; agent loops need it too.
-        time.sleep(max(POLL_SECONDS, MOST_POLLING * (time.monotonic() - began_at)))
+        time.sleep(max(POLL_SECONDS, poll_seconds * (1.0 / MAX_POLLING_SHARE - 1.0)))

@@ -1,7 +1,6 @@
 """Rollouts of the next step that are generated during the update: one step off-policy."""
 
-import dataclasses
-import json
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.errors import EngineError, FieldError
+from exgrpo_core.step.rollouts import StepRollouts
 from exgrpo_core.types import RolloutGroup
 from tests.exgrpo_core.builders import question, small_config
 from tests.exgrpo_core.toy_engine import ToyEngine
@@ -87,10 +87,8 @@ def test_every_fresh_trajectory_knows_the_policy_that_wrote_it(tmp_path):
 
 
 def test_without_it_each_trajectory_is_of_the_policy_of_its_step(tmp_path):
-    state, _, reports = run_ahead(tmp_path, config=small_config())
+    _, _, reports = run_ahead(tmp_path, config=small_config())
     assert [{item.policy_version for item in fresh_of(report)} for report in reports] == [{i} for i in range(6)]
-    state.save(tmp_path / "saved")
-    assert "drawn_ahead" not in json.loads((tmp_path / "saved" / "experience.json").read_text())
 
 
 def test_ratios_are_against_the_policy_that_wrote_the_tokens(tmp_path):
@@ -125,7 +123,26 @@ def test_replay_begins_two_steps_after_the_first_successes_instead_of_one(tmp_pa
     assert [report.metrics["replay/num_replayed"] > 0 for report in others[:3]] == [False, True, True]
 
 
-def test_resumed_run_has_the_questions_that_were_drawn_and_generates_anew_by_the_newer_policy(tmp_path):
+def test_as_many_questions_are_replayed_as_are_wanted_or_as_are_not_of_the_step_before(tmp_path):
+    config, available = small_config(**AHEAD), []
+    state = new_state(tmp_path, config, num_questions=16)
+
+    class Watched(AheadToyEngine):
+        def begin_rollout(self, requests):
+            current = [item.question.index for item in self.requests]
+            available.append(np.setdiff1d(state.replay_buffer.questions(), current).size)
+            super().begin_rollout(requests)
+
+    _, _, reports = run_ahead(tmp_path, 20, state, Watched([0.15] * 16))
+    wanted = config.num_experiential_wanted
+    replayed = [report.metrics["replay/num_replayed"] for report in reports[1:]]
+    assert replayed == [min(wanted, number) for number in available]
+    assert wanted in replayed
+    assert 0 < min(filter(None, available)) < wanted
+    assert [sum(bucket.num_drawn for bucket in report.buckets) for report in reports[1:]] == replayed
+
+
+def test_resumed_run_draws_anew_with_the_same_fresh_questions_and_generates_by_the_newer_policy(tmp_path):
     config, questions = small_config(**AHEAD), [question(i) for i in range(NUM_QUESTIONS)]
     state, engine = new_state(tmp_path, config), AheadToyEngine(MEDIUM_RATES)
     for _ in range(3):
@@ -134,30 +151,32 @@ def test_resumed_run_has_the_questions_that_were_drawn_and_generates_anew_by_the
     assert drawn.replay_weights
     state.save(tmp_path / "saved")
     restored = ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", questions, config)
-    assert restored.drawn_ahead == dataclasses.replace(drawn, policy_version=None)
+    assert not restored.replay_buffer.num_draws(np.array([*drawn.replay_weights])).any()
     engine.begun = None
     report = exgrpo_step(restored, engine, config, is_last=True)
-    assert [group.question.index for group in report.groups] == [*drawn.fresh, *drawn.replay_weights]
+    fresh = [group.question.index for group in report.groups if not group.has_replay]
+    replayed = {group.question.index for group in report.groups} - {*fresh}
+    assert replayed
+    assert fresh[: len(drawn.fresh)] == [index for index in drawn.fresh if index not in replayed][: len(fresh)]
     assert {item.policy_version for item in fresh_of(report)} == {3}
-    assert report.buckets == drawn.buckets
 
 
-def test_questions_that_lost_steps_retired_are_not_replayed_where_their_experience_is_kept(tmp_path):
-    config, questions = small_config(**AHEAD), [question(i) for i in range(NUM_QUESTIONS)]
-    state, engine = new_state(tmp_path, config), AheadToyEngine(MEDIUM_RATES)
-    for _ in range(3):
-        exgrpo_step(state, engine, config)
-    drawn = state.drawn_ahead
-    assert drawn.replay_weights
-    state.save(tmp_path / "saved")
-    engine.begun, state.drawn_ahead.policy_version = None, None
-    engine.success_rates = [1.0] * NUM_QUESTIONS
-    exgrpo_step(state, engine, config, is_last=True).stored.result()
-    state.replay_buffer.close()
-    restored = ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", questions, config, keeps_later=True)
-    assert restored.drawn_ahead.replay_weights == {}
-    report = exgrpo_step(restored, AheadToyEngine(MEDIUM_RATES), config, is_last=True)
-    assert [group.question.index for group in report.groups] == drawn.fresh
+def test_begin_counts_as_time_of_rollouts(tmp_path):
+    class Slow(AheadToyEngine):
+        def begin_rollout(self, requests):
+            time.sleep(0.05)
+            super().begin_rollout(requests)
+
+    _, _, reports = run_ahead(tmp_path, 2, engine=Slow(MEDIUM_RATES))
+    assert reports[0].metrics["seconds/rollout"] >= 0.05
+
+
+def test_nothing_is_begun_for_a_step_that_only_replays(tmp_path):
+    config = small_config(question_selection="trinity", trajectory_selection="newest", experience_ratio=1.0, **AHEAD)
+    state, engine, (report,) = run_ahead(tmp_path, 1, config=config)
+    StepRollouts(state, engine, config, report).begin_next()
+    assert len(state.drawn_ahead.replay_weights) == 8
+    assert "begin" not in engine.calls
 
 
 def test_it_needs_the_correction_for_the_sampler():

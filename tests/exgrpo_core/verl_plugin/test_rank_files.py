@@ -2,10 +2,18 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from exgrpo_core.verl_plugin.rank_files import find_changed, num_ranks_of, write_checksums
+from exgrpo_core.verl_plugin.rank_files import (
+    find_changed,
+    load_resharded,
+    num_ranks_of,
+    remove_others,
+    write_checksums,
+)
 
 
 @pytest.mark.slow
@@ -33,3 +41,50 @@ def test_each_file_that_changed_is_found_by_one_rank_of_any_number(tmp_path):
         assert sorted(changed) == [
             "checksums_world_size_4_rank_3.json", "model_world_size_4_rank_1.pt", "model_world_size_4_rank_2.pt",
         ]  # fmt: skip
+
+
+def write_model(folder, num_ranks, model):
+    for rank in range(num_ranks):
+        torch.save(model.state_dict(), folder / f"model_world_size_{num_ranks}_rank_{rank}.pt")
+        write_checksums(folder, num_ranks, rank)
+
+
+@pytest.mark.parametrize("numbers", [(4, 2), (2, 4), (12, 2), (2, 12)])
+def test_a_step_that_is_saved_by_another_number_of_ranks_has_its_files_alone(tmp_path, numbers):
+    for num_ranks in numbers:
+        remove_others(tmp_path, num_ranks)
+        write_model(tmp_path, num_ranks, torch.nn.Linear(1, 1))
+        (tmp_path / "fsdp_config.json").touch()
+    assert num_ranks_of(tmp_path) == numbers[-1]
+    assert len([*tmp_path.iterdir()]) == 2 * numbers[-1] + 1
+
+
+def test_only_what_is_asked_for_is_read_of_another_number_of_ranks(tmp_path):
+    saved, read = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    write_model(tmp_path, 2, saved)
+    load_resharded(tmp_path, 2, read, None, None)
+    assert torch.equal(read.weight, saved.weight)
+    (tmp_path / "model_world_size_2_rank_0.pt").unlink()
+    load_resharded(tmp_path, 2, None, None, None)
+
+
+@pytest.mark.verl
+@pytest.mark.filterwarnings("default")
+def test_verls_setting_says_what_is_loaded_of_another_number_of_ranks(tmp_path):
+    from exgrpo_core.verl_plugin.fsdp_engine import GpuEngine
+
+    saved, engine = torch.nn.Linear(2, 2), object.__new__(GpuEngine)
+    write_model(tmp_path, 2, saved)
+    engine.module, engine.optimizer, engine.lr_scheduler = torch.nn.Linear(2, 2), None, None
+    engine._is_offload_param = engine._is_offload_optimizer = False
+    contents = SimpleNamespace(should_load_model=False, should_load_optimizer=False, should_load_extra=False)
+    engine.checkpoint_manager = contents
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        engine.load_checkpoint(str(tmp_path))
+        assert not torch.equal(engine.module.weight, saved.weight)
+        contents.should_load_model = True
+        engine.load_checkpoint(str(tmp_path))
+        assert torch.equal(engine.module.weight, saved.weight)
+    finally:
+        torch.distributed.destroy_process_group()

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from exgrpo_core.errors import InputError
@@ -50,3 +52,50 @@ def test_a_setting_that_replay_cannot_follow_ends_the_run_before_its_first_step_
         get_trainer_cls("exgrpo")(config=config)
     assert "exgrpo.experience_rato: there is no such setting; did you mean experience_ratio?" in str(refusal.value)
     assert "actor_rollout_ref.actor.loss_agg_mode: expected seq-mean-token-sum-norm" in str(refusal.value)
+
+
+class AgentLoopDiedError(Exception):
+    """What a trainer raises whose agent loops have died."""
+
+
+def die():
+    raise AgentLoopDiedError
+
+
+def test_validation_ends_where_an_agent_loop_has_died(monkeypatch):
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    from exgrpo_core.verl_plugin import replay_trainer
+
+    trainer = object.__new__(replay_trainer.ReplayTrainer)
+    trainer.actor_rollout_wg = SimpleNamespace(world_size=1)
+    trainer.replay_buffer = ReplayBuffer("sync", {}, None, "drop", {}, poll_interval=0.0)
+    trainer.check_agent_loops = die
+    trainer.on_init_end()
+    trainer.replay_buffer._wait_for_next_poll("val", 0.0)
+    monkeypatch.setattr(replay_trainer, "HEALTH_CHECK_SECONDS", -1.0)
+    with pytest.raises(AgentLoopDiedError):
+        trainer.replay_buffer._wait_for_next_poll("val", 0.0)
+
+
+def test_a_late_health_check_does_not_make_the_next_poll_late(monkeypatch):
+    from exgrpo_core.verl_plugin import trainer
+
+    answers, slept, now = iter(["running", "running", "finished"]), [], [0.0]
+
+    def list_prompts(partition_id):
+        now[0] += 0.5
+        return {partition_id: {"0-0": {"status": next(answers)}}}
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += 30.0
+
+    def check_late():
+        now[0] += 20.0
+
+    monkeypatch.setattr(trainer, "tq", SimpleNamespace(kv_list=list_prompts))
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    trainer._await_prompts(SimpleNamespace(check_agent_loops=check_late), {"0-0"}, "train")
+    assert slept == [2.0, 2.0]
+    assert now == [81.5]
