@@ -14,11 +14,11 @@ from db.ingest import conversations
 from db.statistics.intervals import standard_error
 from db.tables import models
 from db.tables.column_types import storable_text
+from db.tables.correctness import VERDICTS, is_correct
 from exgrpo_core.recording.rows import Message
 
 INSERTED = "inserted"
 """The kind of buffer change by which a trajectory is stored."""
-VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
 NONE = -1
 """A fact that is not known: no verdict on validity, never stored."""
 FACTS = np.dtype(
@@ -54,7 +54,7 @@ def pack_ids(trajectory_ids: Iterable[int]) -> bytes:
 
 
 def _facts(row: Mapping[str, Any] | RowMapping, buckets: Mapping[int, int]) -> tuple[Any, ...]:
-    entropy = row["mean_entropy"]
+    entropy, correct = row["mean_entropy"], is_correct(row)
     return (
         row["trajectory_id"],
         row["question_index"],
@@ -62,7 +62,7 @@ def _facts(row: Mapping[str, Any] | RowMapping, buckets: Mapping[int, int]) -> t
         np.nan if entropy is None else entropy,
         buckets.get(row["trajectory_id"], NONE),
         _CODES.get(row["verdict"], NONE),
-        NONE if row["reward"] is None else row["reward"] >= 1.0,
+        NONE if correct is None else correct,
         NONE if row["is_valid"] is None else row["is_valid"],
         NONE if row["has_code"] is None else row["has_code"],
     )
@@ -278,11 +278,11 @@ def _with_positions_of_their_own(
 
 
 def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float | None]:
-    """Return the share of correct ones among the fresh trajectories of each group of a step, None without rewards."""
+    """Return the share of correct ones of each group's fresh trajectories, None where that is not known."""
     outcomes: dict[int, list[bool]] = {}
     for trajectory in trajectories:
-        known = outcomes.setdefault(trajectory["group_position"], [])
-        known += [] if trajectory["reward"] is None else [trajectory["reward"] >= 1.0]
+        known, correct = outcomes.setdefault(trajectory["group_position"], []), is_correct(trajectory)
+        known += [] if correct is None else [correct]
     return {name: statistics.fmean(outcome) if outcome else None for name, outcome in outcomes.items()}
 
 

@@ -336,6 +336,6 @@ def _resumptions(events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
             continue
         if event["kind"] == "evaluation" and event["step"] > 0:
             continue
-        step = max(event["step"] - 1, 0)
+        step = max(event["step"] - 1, -1 if event["kind"] in recorded.KINDS_WITH_STEP else 0)
         resumed_from[event["attempt"]] = min(step, resumed_from.get(event["attempt"], step))
     return resumed_from

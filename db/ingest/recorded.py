@@ -20,6 +20,7 @@ from db.ingest.step_sums import FOLLOWING, StepSums
 from db.ingest.upsert import insert_new
 from db.tables import models
 from db.tables.column_types import storable_text
+from db.tables.correctness import MAX_VERDICT, is_correct_column
 
 Event = Mapping[str, Any]
 KINDS_WITH_STEP = frozenset({"rollout", "recorded_metrics"})
@@ -141,7 +142,8 @@ def _rate_groups(connection: Connection, run_key: int, step: Event) -> None:
     in_group = (
         other.c[name] == table.c[name] for name in ("run_key", "question_index", "step", "attempt", "group_position")
     )
-    rate = select(func.avg(case((other.c.reward >= 1.0, 1.0), (other.c.reward < 1.0, 0.0)))).where(*in_group)
+    is_correct = is_correct_column(other)
+    rate = select(func.avg(case((is_correct, 1.0), (~is_correct, 0.0)))).where(*in_group)
     indices = sorted({row["question_index"] for row in step["trajectories"]})
     for first in range(0, len(indices), _MAX_ASKED):
         is_group = table.c.question_index.in_(indices[first : first + _MAX_ASKED])
@@ -161,6 +163,7 @@ def _annotate(connection: Connection, run_key: int, event: Event) -> bool:
     if row is None:
         return False
     facts = {name: value for name, value in event["facts"].items() if isinstance(value, _FACTS.get(name, ()))}
+    facts |= {"verdict": storable_text(str(facts["verdict"]))[:MAX_VERDICT]} if "verdict" in facts else {}
     others = {name: value for name, value in event["facts"].items() if name not in {*_FACTS, "mark", "comment"}}
     connection.execute(update(table).where(is_it).values(extra=(row.extra or {}) | others or None, **facts))
     if isinstance(mark := event["facts"].get("mark"), str):

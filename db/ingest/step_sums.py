@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-OUTCOMES = (-1.0, 0.0, 1.0)
+from db.tables.correctness import is_correct
+
 FOLLOWING = frozenset(
     {
         "reward/mean",
@@ -27,8 +28,10 @@ class StepSums:
     num_rewards: int = 0
     rewards: float = 0.0
     num_outcomes: int = 0
-    """Rewards that are -1, 0 or 1."""
+    """Trajectories that are known to be correct or wrong."""
     num_correct: int = 0
+    num_unknown: int = 0
+    """Trajectories with a reward that does not say so."""
     num_lengths: int = 0
     lengths: int = 0
     longest: int = 0
@@ -49,19 +52,19 @@ class StepSums:
         self.logged = sorted({*self.logged, *metrics})
         for row in rows:
             self.num_rows += 1
-            self._add_reward(row["reward"])
+            self._add_reward(row["reward"], is_correct(row))
             self._add_length(row["num_tokens"], row["mean_entropy"])
             if row["is_truncated"] is not None:
                 self.num_cuts_known += 1
                 self.num_cut += row["is_truncated"]
 
-    def _add_reward(self, reward: float | None) -> None:
-        if reward is None or not math.isfinite(reward):
-            return
-        self.num_rewards += 1
-        self.rewards += reward
-        self.num_outcomes += reward in OUTCOMES
-        self.num_correct += reward >= 1.0
+    def _add_reward(self, reward: float | None, correct: bool | None) -> None:
+        self.num_outcomes += correct is not None
+        self.num_correct += correct is True
+        if reward is not None and math.isfinite(reward):
+            self.num_rewards += 1
+            self.rewards += reward
+            self.num_unknown += correct is None
 
     def _add_length(self, num_tokens: int | None, entropy: float | None) -> None:
         if num_tokens is None:
@@ -78,8 +81,8 @@ class StepSums:
         found: dict[str, float] = {}
         if self.num_rewards:
             found["reward/mean"] = self.rewards / self.num_rewards
-            if self.num_outcomes == self.num_rewards:
-                found["reward/pass_at_1"] = self.num_correct / self.num_rewards
+        if self.num_outcomes and not self.num_unknown:
+            found["reward/pass_at_1"] = self.num_correct / self.num_outcomes
         if self.num_lengths:
             found["response/mean_tokens"] = self.lengths / self.num_lengths
             found["response/max_tokens"] = float(self.longest)

@@ -11,6 +11,7 @@ from db.queries.judging import as_integer, question_texts
 from db.queries.verdicts import JudgedTrajectories, judged_trajectories
 from db.rows.chains_of_thought import CaseResponse, CaseSetRow, SavedCase, SnowballCase
 from db.tables import models
+from db.tables.correctness import is_correct_column
 
 _KeyPair = tuple[int, int]
 """Trajectory keys of the responses of lowest and of highest entropy."""
@@ -164,7 +165,7 @@ def _successes(judged: JudgedTrajectories, group: tuple[ColumnElement[Any], ...]
             func.row_number().over(partition_by=group, order_by=(entropy.desc(), key.desc())).label("from_high"),
         )
         .select_from(judged.source)
-        .where(*judged.conditions, trajectories.c.reward >= 1.0, entropy.is_not(None))
+        .where(*judged.conditions, is_correct_column(), entropy.is_not(None))
     )
 
 

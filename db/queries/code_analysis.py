@@ -22,6 +22,7 @@ from db.rows.chains_of_thought import (
 )
 from db.rows.display_names import SNIPPET_CHARACTERS, shorten
 from db.tables import models
+from db.tables.correctness import is_correct_column
 
 MAX_POINTS = 20_000
 _READ_CHARACTERS = 20 * SNIPPET_CHARACTERS
@@ -54,7 +55,7 @@ def code_lines(database: Database, run_id: str, judge_run_id: str | None = None)
                 func.count().filter(judged.by_judge.is_(True)),
             )
             .select_from(judged.source)
-            .where(*judged.conditions, trajectories.c.reward >= 1.0, trajectories.c.has_code.is_not(None))
+            .where(*judged.conditions, is_correct_column(), trajectories.c.has_code.is_not(None))
             .group_by(difficulty, trajectories.c.has_code)
         )
         sums_by_line = {(row[0], row[1]): tuple(row[2:]) for row in connection.execute(query)}
@@ -80,7 +81,7 @@ def rule_counts(database: Database, run_id: str) -> list[RuleCount]:
                 trajectories.c.code_rules,
                 trajectories.c.has_python_block,
                 func.count(),
-                func.count().filter(trajectories.c.reward >= 1.0),
+                func.count().filter(is_correct_column()),
             )
             .where(*judged.conditions, trajectories.c.code_rules.is_not(None))
             .group_by(trajectories.c.code_rules, trajectories.c.has_python_block)
@@ -101,7 +102,7 @@ def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, lim
                 trajectories.c.trajectory_id,
                 trajectories.c.step,
                 trajectories.c.question_index,
-                (trajectories.c.reward >= 1.0).label("is_correct"),
+                is_correct_column().label("is_correct"),
                 judged.verdict.label("is_valid"),
                 trajectories.c.mean_entropy,
                 func.substr(texts.c.text, 1, _READ_CHARACTERS).label("text"),
@@ -123,7 +124,7 @@ def entropy_points(
     trajectories = models.trajectories
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
-        is_correct = (*judged.conditions, trajectories.c.reward >= 1.0)
+        is_correct = (*judged.conditions, is_correct_column())
         num_correct = connection.scalar(select(func.count()).select_from(trajectories).where(*is_correct)) or 0
         stride = max(1, math.ceil(num_correct / max_points))
         query = (
@@ -236,7 +237,7 @@ def _with_property(judged: JudgedTrajectories, spreading: Spreading) -> Subquery
         select(
             trajectories.c.step,
             trajectories.c.trajectory_id,
-            (trajectories.c.reward >= 1.0).label("is_correct"),
+            is_correct_column().label("is_correct"),
             has_property.label("has_property"),
         )
         .select_from(judged.source)

@@ -26,6 +26,7 @@ from db.queries.verdicts import JudgedTrajectories, judged_trajectories
 from db.rows.chains_of_thought import AgreementRow
 from db.rows.judging import JudgedRow, JudgeJobRow, JudgeRow, LabelledVoteRow, VerdictFilter, VoteRow
 from db.tables import models
+from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
 
 MAX_COUNT = 10_000
@@ -280,8 +281,7 @@ def _rows(judged: JudgedTrajectories) -> Select[Any]:
 def _conditions(
     connection: Connection, judged: JudgedTrajectories, run_id: str, judge_run_id: str | None, which: VerdictFilter
 ) -> list[ColumnElement[bool]]:
-    trajectories = models.trajectories
-    conditions = [*judged.conditions, trajectories.c.reward >= 1.0]
+    conditions = [*judged.conditions, is_correct_column()]
     if which is VerdictFilter.JUDGED:
         conditions.append(judged.verdict.is_not(None))
     elif which is VerdictFilter.UNJUDGED:

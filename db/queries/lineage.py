@@ -1,10 +1,11 @@
 """The history of a trajectory, its group, and the results of its question over steps and runs."""
 
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Integer, and_, case, cast, func, select
+from sqlalchemy import Connection, and_, func, select, true
 
 from db.connections.session import Database
 from db.rows.trajectories import (
@@ -17,6 +18,7 @@ from db.rows.trajectories import (
     ReplayCountRow,
 )
 from db.tables import models
+from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import find_run_key
 
 MAX_RUNS = 8
@@ -73,29 +75,38 @@ def most_replayed(database: Database, run_id: str, limit: int = 50) -> list[Repl
         return [ReplayCountRow(*row) for row in connection.execute(query)]
 
 
-def group_members(database: Database, run_id: str, step: int, question_index: int) -> list[GroupMemberRow]:
-    """Return the K trajectories of a question in a step, the first `MAX_MEMBERS`, the replayed one last."""
+def group_members(
+    database: Database, run_id: str, step: int, question_index: int, group_position: int | None = None
+) -> list[GroupMemberRow]:
+    """Return the K trajectories of a question in a step, the first `MAX_MEMBERS`, the replayed one last.
+
+    Where a step has several groups of the question, `group_position` says which.
+    """
     trajectories, texts, replays = models.trajectories, models.trajectory_texts, models.replays
     text_columns = [
         func.substr(texts.c.text, 1, MAX_CHARACTERS).label("text"),
         func.length(texts.c.text).label("num_characters"),
     ]
-    others = {"rollout_step", "is_replayed", *(column.name for column in text_columns)}
+    others = {"rollout_step", "is_replayed", "is_correct", *(column.name for column in text_columns)}
     names = [name for name in GroupMemberRow.__dataclass_fields__ if name not in others]
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         fresh = (
-            select(trajectories.c.step.label("rollout_step"), *text_columns, *(trajectories.c[name] for name in names))
+            select(
+                trajectories.c.step.label("rollout_step"), is_correct_column().label("is_correct"), *text_columns,
+                *(trajectories.c[name] for name in names),
+            )
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
             .where(
                 trajectories.c.run_key == run_key,
                 trajectories.c.step == step,
                 trajectories.c.question_index == question_index,
+                true() if group_position is None else trajectories.c.group_position == group_position,
+                ~trajectories.c.is_superseded,
             )
-            .where(~trajectories.c.is_superseded)
             .order_by(trajectories.c.group_slot)
             .limit(MAX_MEMBERS)
-        )
+        )  # fmt: skip
         members = [GroupMemberRow(**row, is_replayed=False) for row in connection.execute(fresh).mappings()]
         is_rollout = and_(
             trajectories.c.run_key == replays.c.run_key,
@@ -105,7 +116,8 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
         replayed = (
             select(
                 *(replays.c[name] for name in names if name not in {"verdict", "is_valid"}),
-                replays.c.rollout_step, trajectories.c.verdict, trajectories.c.is_valid, *text_columns,
+                (replays.c.reward >= 1.0).label("is_correct"), replays.c.rollout_step, trajectories.c.verdict,
+                trajectories.c.is_valid, *text_columns,
             )
             .join_from(replays, trajectories, is_rollout, isouter=True)
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key, isouter=True)
@@ -118,7 +130,10 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
 
 
 def attempts_at_question(database: Database, question_id: str) -> list[AttemptedRow]:
-    """Return the results of a question in every step that rewarded it, in the newest `MAX_RUNS` runs that have it."""
+    """Return the results of a question by step and group, in the newest `MAX_RUNS` runs that have it.
+
+    Rollouts of which nobody knows whether they are correct are left out.
+    """
     trajectories, runs, questions, replays = models.trajectories, models.runs, models.questions, models.replays
     indices = (
         select(questions.c.run_key, questions.c.question_index)
@@ -130,24 +145,25 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
     is_here = and_(
         trajectories.c.run_key == indices.c.run_key, trajectories.c.question_index == indices.c.question_index
     )
-    group_columns = (trajectories.c.run_key, trajectories.c.step, trajectories.c.question_index)
+    step_columns = (trajectories.c.run_key, trajectories.c.step, trajectories.c.question_index)
+    is_correct = is_correct_column()
     # Grouped before the runs are joined: SQLite would keep a run's specification for each trajectory.
     groups = (
         select(
-            *group_columns,
+            *step_columns,
             func.count().label("num_rollouts"),
-            func.sum(cast(case((trajectories.c.reward >= 1.0, 1), else_=0), Integer)).label("num_correct"),
+            func.count().filter(is_correct).label("num_correct"),
             func.avg(trajectories.c.mean_entropy).label("entropy"),
             func.avg(trajectories.c.num_tokens).label("tokens"),
         )
         .join_from(indices, trajectories, is_here)
-        .where(~trajectories.c.is_superseded, trajectories.c.reward.is_not(None))
-        .group_by(*group_columns)
+        .where(~trajectories.c.is_superseded, is_correct.is_not(None))
+        .group_by(*step_columns, trajectories.c.group_position)
         .subquery()
     )
     num_replays = (
         select(func.count())
-        .where(*(replays.c[column.name] == groups.c[column.name] for column in group_columns), ~replays.c.is_superseded)
+        .where(*(replays.c[column.name] == groups.c[column.name] for column in step_columns), ~replays.c.is_superseded)
         .scalar_subquery()
     )
     query = (
@@ -166,10 +182,8 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
 def _attempted(run_id: str, name: str, spec: dict[str, Any], step: int, *numbers: Any) -> AttemptedRow:  # noqa: ANN401 - SQL numbers
     num_rollouts, num_correct, entropy, tokens, num_replays = numbers
     model = str(spec.get("model", {}).get("source", ""))
-    spread = float("nan") if entropy is None else float(entropy)
-    return AttemptedRow(
-        run_id, name, model, step, int(num_rollouts), int(num_correct), spread, float(tokens), bool(num_replays)
-    )
+    spread, length = (math.nan if mean is None else float(mean) for mean in (entropy, tokens))
+    return AttemptedRow(run_id, name, model, step, num_rollouts, num_correct, spread, length, bool(num_replays))
 
 
 def _changes(

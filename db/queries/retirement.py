@@ -41,7 +41,7 @@ def question_attempts(connection: Connection, run_id: str, run_key: int, last_st
         keys,
         span,
         np.bincount(inverse, minlength=keys.size),
-        np.bincount(inverse, columns["is_correct"], keys.size).astype(np.int64),
+        np.bincount(inverse, columns["is_correct"] == 1, keys.size).astype(np.int64),
     )
 
 

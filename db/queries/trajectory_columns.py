@@ -12,10 +12,11 @@ import numpy.typing as npt
 from sqlalchemy import Connection, Engine, Integer, cast, func, select
 
 from db.ingest.conversations import COUNTS
-from db.ingest.event_rows import FACTS, IDS, NONE, VERDICTS, trajectory_key
+from db.ingest.event_rows import FACTS, IDS, NONE, trajectory_key
 from db.queries.text_search import Keys, all_matching
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
+from db.tables.correctness import VERDICTS
 
 Mask = npt.NDArray[np.bool_]
 FLAGS = ("is_correct", "is_replayed", "has_code", "is_valid", "has_tool_errors")

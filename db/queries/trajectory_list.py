@@ -6,12 +6,12 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from db.connections.session import Database
-from db.ingest.event_rows import VERDICTS
 from db.queries.text_search import Keys, all_matching, newest_matching, split_words
 from db.queries.trajectories import replay_count
 from db.queries.trajectory_columns import FLAGS, TrajectoryColumns, code_of, columns_of_run, read_columns
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
 from db.tables import models
+from db.tables.correctness import VERDICTS
 from db.tables.shared_reads import find_run_key
 
 MAX_COUNT = 10_000

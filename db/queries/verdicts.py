@@ -21,6 +21,7 @@ from db.connections.session import Database
 from db.queries.trajectories import IS_ITS_QUESTION
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty, OutcomeCell, WrongAnswer
 from db.tables import models
+from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
 
 MAX_WRONG_ANSWERS = 400
@@ -117,7 +118,7 @@ def _with_overrides(run_key: int, by_judge: ColumnElement[bool | None], votes: S
 def outcome_cells(database: Database, run_id: str, judge_run_id: str | None = None) -> list[OutcomeCell]:
     """Return a run's trajectories by answer and verdict, right answers first; cells without any are left out."""
     trajectories = models.trajectories
-    is_correct, entropy = trajectories.c.reward >= 1.0, trajectories.c.mean_entropy
+    is_correct, entropy = is_correct_column(), trajectories.c.mean_entropy
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         query = (
@@ -130,7 +131,7 @@ def outcome_cells(database: Database, run_id: str, judge_run_id: str | None = No
                 func.sum(entropy * entropy),
             )
             .select_from(judged.source)
-            .where(*judged.conditions)
+            .where(*judged.conditions, is_correct.is_not(None))
             .group_by(is_correct, judged.verdict)
         )
         cells = [_cell(*row) for row in connection.execute(query)]

@@ -67,7 +67,7 @@ class RuleHit:
     trajectory_id: int
     step: int
     question_index: int
-    is_correct: bool
+    is_correct: bool | None
     is_valid: bool | None
     mean_entropy: float
     snippet: str

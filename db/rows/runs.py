@@ -141,6 +141,7 @@ class TrajectoryRow:
     step: int
     question_id: str
     question_index: int
+    group_position: int
     reward: float
     verdict: str
     is_valid: bool | None

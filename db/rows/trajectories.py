@@ -120,6 +120,7 @@ class GroupMemberRow:
     trajectory_id: int
     rollout_step: int
     is_replayed: bool
+    is_correct: bool | None
     reward: float
     verdict: str
     is_valid: bool | None

@@ -49,7 +49,7 @@ def as_trajectory(given: object) -> RecordedTrajectory:
     facts = {name: row.pop(name) for name in [*row] if _NAMES.get(name, name) in _FACTS}
     extra = as_plain(row.pop("extra", None) or {}) | {str(name): _column(value) for name, value in row.items()}
     known = {_NAMES.get(name, name): value for name, value in facts.items() if value is not None}
-    return RecordedTrajectory(messages, **{name: _fact(name, value) for name, value in known.items()}, extra=extra)
+    return RecordedTrajectory(messages, **{name: fact(name, value) for name, value in known.items()}, extra=extra)
 
 
 def _take_messages(row: dict[str, Any]) -> tuple[Message, ...]:
@@ -75,7 +75,14 @@ def _as_messages(
     return messages
 
 
-def _fact(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field is typed
+def fact(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field is typed
+    """Return a fact as it is recorded; one that no field of a trajectory holds is a column.
+
+    Raises:
+        ValueError: It is of another type.
+    """
+    if name not in {*_FACTS, "is_valid"}:
+        return _column(value)
     if name in _OF_TOKENS:
         return value
     if name in _TEXTS:
@@ -85,7 +92,7 @@ def _fact(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field is typed
         raise ValueError(f"{name}: expected a number, got {str(value)[:40]!r}")
     if name in _NUMBERS:
         return number
-    return bool(number) if name == "is_truncated" else int(number)
+    return bool(number) if name in {"is_truncated", "is_valid"} else int(number)
 
 
 def _column(value: Any) -> str | float | bool | None:  # noqa: ANN401 - any value of a loop

@@ -5,10 +5,10 @@ Values of tokens are texts: base64 of little-endian int32 or float32. A list of 
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,10 @@ _OPTIONAL = {
     for field in fields(RecordedTrajectory)
     if field.name not in {"messages", "extra", *_TOKEN_VALUES}
 }
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "reward": (int, float),
-    "advantage": (int, float),
-    "num_tokens": int,
-    "is_truncated": bool,
-}
+_NUMBERS = frozenset({"reward", "advantage", "mean_entropy"})
+_TYPES: dict[str, type] = {"num_tokens": int, "is_truncated": bool, "is_generated": bool, "is_error": bool}
+MAX_COUNT = 2**31 - 1
+"""What a database holds as a count."""
 
 
 def recording_path(attempt_path: Path, rank: int, num_ranks: int) -> Path:
@@ -55,11 +53,10 @@ def parse_trajectory(line: Mapping[str, Any]) -> RecordedTrajectory:
         ValueError: A field is of another type; names it.
     """
     try:
-        messages = from_document(line["messages"])
-        "".join(text for message in messages for text in (message.role, message.text, message.kind, message.tool))
-    except (KeyError, TypeError):
+        messages = from_document([_known(message, message) for message in line["messages"]])
+    except (AttributeError, KeyError, TypeError):
         raise ValueError("messages: expected a list of messages, each with role and text") from None
-    values = {name: _checked(name, line[name]) for name in _OPTIONAL if line.get(name) is not None}
+    values = _known(line, _OPTIONAL)
     values |= {name: token_values(line, name) for name in _TOKEN_VALUES}
     extra = line.get("extra", {})
     if not isinstance(extra, dict):
@@ -86,13 +83,17 @@ def token_values(line: Mapping[str, Any], name: str) -> npt.NDArray[Any] | None:
         raise ValueError(f"{name}: expected numbers, or their bytes in base64") from None
 
 
+def _known(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: _checked(name, fields[name]) for name in names if fields.get(name) is not None}
+
+
 def _checked(name: str, value: object) -> Any:  # noqa: ANN401 - as the field is typed
     kind = _TYPES.get(name, str)
-    if name in {"reward", "advantage"} and isinstance(value, str):  # NaN and infinities are written as texts
-        return float(value)
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise ValueError(f"{name}: expected another type, got {str(value)[:40]!r}")
-    return float(value) if isinstance(value, int | float) and name in {"reward", "advantage"} else value
+    if name in _NUMBERS and type(value) in {int, float, str}:  # NaN and infinities are written as texts
+        return float(cast("float | str", value))
+    if name in _NUMBERS or type(value) is not kind or (type(value) is int and not 0 <= value <= MAX_COUNT):
+        raise ValueError(f"{name}: expected another type, or a number up to {MAX_COUNT:,}")
+    return value
 
 
 def _as_array(values: Sequence[float], kind: str) -> npt.NDArray[Any]:

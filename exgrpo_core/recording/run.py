@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import itertools
 import logging
 import os
 import threading
@@ -14,8 +15,8 @@ from typing import Any
 
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import first_line
-from exgrpo_core.recording.given import as_trajectory
-from exgrpo_core.recording.lines import as_number, as_plain, recording_path, trajectory_fields
+from exgrpo_core.recording.given import as_trajectory, fact
+from exgrpo_core.recording.lines import as_number, recording_path, trajectory_fields
 from exgrpo_core.recording.run_attempt import Attempt
 from exgrpo_core.run_files.event_lines import encode_event
 
@@ -50,7 +51,7 @@ class Run:
         self._writer = threading.Lock()
         self._pid = os.getpid()
         self._step = 0
-        self._num_given = 0
+        self._numbers = itertools.count(1)
         self._num_lost = 0
         self._num_lost_trajectories = 0
         self._why = ""
@@ -95,6 +96,8 @@ class Run:
             trajectories: Texts, mappings or `RecordedTrajectory`s, as `as_trajectory` takes them.
             step: The step, where it is not first.
         """
+        if self._is_over:
+            return []
         try:
             given = first if isinstance(first, Mapping) else metrics
             number = first if step is None and not isinstance(first, Mapping) else step
@@ -105,30 +108,35 @@ class Run:
 
     def annotate(self, step: int, trajectory_id: str, **facts: Any) -> None:  # noqa: ANN401 - any fact
         """Record what is learned later of a trajectory: `reward`, `verdict`, `is_valid`, `advantage`, or a column."""
+        if self._is_over:
+            return
         try:
-            known = {name: as_plain(value) for name, value in facts.items()}
-            self._append([self._line("annotation", step, {"id": trajectory_id, "facts": known})])
+            known = {name: fact(name, value) for name, value in facts.items() if value is not None}
+            self._append([self._line("annotation", int(step), {"id": trajectory_id, "facts": known})])
         except Exception as error:  # noqa: BLE001 - likewise
             self._lose(1, 0, error)
 
     def flush(self) -> None:
         """Return once everything that could be written is on disk."""
         with contextlib.suppress(OSError):
-            os.fsync(self._file)
+            if not self._is_over:
+                os.fsync(self._file)
 
     def finish(self, status: str = "finished", reason: str = "") -> None:
-        """End the run: `finished`, `failed` or `stopped`; a second call changes nothing, nor one of a fork."""
+        """End the run: `finished`, `failed` or `stopped`; nothing more is recorded, and a fork cannot end it."""
         if self._is_over or os.getpid() != self._pid:
             return
-        self._is_over = True
         atexit.unregister(self._end_at_exit)
         if self._num_lost:
             self._append([])
         self.flush()
+        self._is_over = True
         try:
             self._attempt.end(status, reason)
         except OSError as error:
             logger.warning("%s: how the run ended is not recorded: %s.", self.path, explain(error, self.path))
+        with self._writer:
+            os.close(self._file)
 
     def __enter__(self) -> "Run":
         return self
@@ -155,17 +163,22 @@ class Run:
         numbers = dict(_numbers(metrics))
         lines = [self._line("metrics", number, {"metrics": numbers})] if numbers else []
         ids = []
-        for given in trajectories:
-            self._num_given += 1
-            name = f"{self._attempt.rank}.{os.getpid():x}.{self._num_given}"
-            try:
-                lines.append(self._line("trajectory", number, {"id": name} | trajectory_fields(as_trajectory(given))))
-                ids.append(name)
-            except Exception as error:  # noqa: BLE001 - the others of the step are recorded
-                ids.append("")
-                self._lose(1, 1, error)
+        try:
+            for given in trajectories:
+                name = f"{self._attempt.rank}.{os.getpid():x}.{next(self._numbers)}"
+                ids.append(name if self._add(lines, number, name, given) else "")
+        except Exception as error:  # noqa: BLE001 - an iterator of the loop's that fails: the first ones are recorded
+            self._lose(1, 1, error)
         self._append(lines)
         return ids
+
+    def _add(self, lines: list[bytes], step: int, name: str, given: object) -> bool:
+        try:
+            lines.append(self._line("trajectory", step, {"id": name} | trajectory_fields(as_trajectory(given))))
+        except Exception as error:  # noqa: BLE001 - the others of the step are recorded
+            self._lose(1, 1, error)
+            return False
+        return True
 
     def _line(self, kind: str, step: int, fields: Mapping[str, Any]) -> bytes:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -137,7 +137,7 @@ class _Reading:
             try:
                 event = recording.event(content or {}, number, attempt, f"{name}@{begin}")
                 self._add_recorded(event, recording.path)
-            except (AttributeError, KeyError, TypeError, ValueError):
+            except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
                 if line.strip():
                     self._report(FaultKind.DAMAGED_LINE, recording.path, begin)
             number += 1

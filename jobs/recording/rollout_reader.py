@@ -7,12 +7,14 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from db.tables.column_types import storable_text
+from db.tables.correctness import MAX_VERDICT
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain
 from exgrpo_core.recording.conversations import as_document, split, text_of
 from exgrpo_core.recording.lines import FILE_PREFIX, parse_trajectory, token_values
@@ -23,7 +25,6 @@ from exgrpo_core.run_files.event_lines import decode_line
 _NAME = re.compile(re.escape(FILE_PREFIX) + r"([0-9]{4,9})-of-([0-9]{4,9})\.jsonl")
 _KINDS = {"trajectory": "rollout", "metrics": "recorded_metrics", "annotation": "annotation", "lost": "lost"}
 MAX_QUESTION_ID = 80
-MAX_VERDICT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Recording:
 
         Raises:
             ValueError: It is no line of a recording, or has a field of another type.
+            OverflowError: A number or a time is out of range.
         """
         kind, step = line.get("kind"), line.get("step")
         if kind not in _KINDS or isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= MAX_STEP:
@@ -46,6 +48,7 @@ class Recording:
         at = datetime.fromisoformat(line["at"]) if isinstance(line.get("at"), str) else None
         if at is None or at.tzinfo is None:
             raise ValueError("at: expected a time with its zone")
+        at.astimezone(UTC)  # fails for a time that is out of range
         place = number * self.num_ranks + self.rank
         event = {"kind": _KINDS[kind], "seq": place + 1, "attempt": attempt, "at": line["at"], "step": step}
         if kind == "trajectory":
@@ -55,7 +58,7 @@ class Recording:
             suffix = f" (rank {self.rank})" if self.rank else ""
             return event | {"metrics": {f"{name}{suffix}": float(value) for name, value in line["metrics"].items()}}
         if kind == "annotation":
-            return event | {"id": str(line["id"]), "facts": dict(line["facts"])}
+            return event | {"id": storable_text(str(line["id"])), "facts": dict(line["facts"])}
         return event | {"num_lines": int(line["num_lines"]), "reason": str(line["reason"])}
 
 
@@ -89,13 +92,13 @@ def _row(trajectory: RecordedTrajectory, number: int, file: str, name: object) -
     prompt, response = split(trajectory.messages)
     return {
         "trajectory_id": number,
-        "recorded_id": name if isinstance(name, str) else None,
+        "recorded_id": storable_text(name) if isinstance(name, str) else "",
         "question_id": _question_id(trajectory, prompt),
         "group": trajectory.group,
         "prompt_text": text_of(prompt),
         "answer": trajectory.answer or "",
         "reward": trajectory.reward,
-        "verdict": (trajectory.verdict or "")[:MAX_VERDICT],
+        "verdict": storable_text(trajectory.verdict or "")[:MAX_VERDICT],
         "is_valid": None,
         "has_code": None,
         "is_truncated": trajectory.is_truncated,
@@ -113,7 +116,7 @@ def _row(trajectory: RecordedTrajectory, number: int, file: str, name: object) -
 def _question_id(trajectory: RecordedTrajectory, prompt: Sequence[Message]) -> str:
     given = trajectory.question_id
     if given is not None and len(given) <= MAX_QUESTION_ID:
-        return given
+        return storable_text(given)
     content = given or "\x1f".join(f"{message.role}\x1e{message.text}" for message in prompt)
     return hashlib.sha256(content.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]
 

@@ -160,13 +160,16 @@ def rule_table(rules: RuleTable) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Applied as"])
 
 
+_ANSWERS = {True: "correct", False: "not correct", None: "unknown"}
+
+
 def _hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Id": [row.trajectory_id for row in rows],
             "Step": [row.step for row in rows],
             "Question": [row.question_index for row in rows],
-            "Answer": ["correct" if row.is_correct else "not correct" for row in rows],
+            "Answer": [_ANSWERS[row.is_correct] for row in rows],
             "Chain": [VALIDITY[row.is_valid] for row in rows],
             "Entropy": [row.mean_entropy for row in rows],
             "Text": [escape_control_characters(row.snippet) for row in rows],

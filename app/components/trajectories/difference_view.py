@@ -26,7 +26,7 @@ _Pair = tuple[Message | None, Message | None]
 
 def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     """Show the open trajectory beside another of the run, by default the next of its group."""
-    members = ask(lineage.group_members, row.run_id, row.step, row.question_index)
+    members = ask(lineage.group_members, row.run_id, row.step, row.question_index, row.group_position)
     others = [member.trajectory_id for member in members if member.trajectory_id != row.trajectory_id]
     number = address.whole_number(_ADDRESS)
     if number is None:

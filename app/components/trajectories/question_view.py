@@ -1,6 +1,5 @@
 """What else answers a question: the group of a trajectory side by side, and every attempt over steps and runs."""
 
-import math
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -30,7 +29,7 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     """Show the share of correct rollouts of its question by step, one line per run, and every attempt as a table."""
     rows = ask(lineage.attempts_at_question, row.question_id)
     if not rows:
-        notice.show_empty("history", "No attempts", "No step has tried this question yet.")
+        notice.show_empty("history", "No attempts", "No answer to this question is known to be correct or wrong.")
         return
     names = distinct_names({attempt.run_id: attempt.run_name for attempt in rows}.items())
     figures.show_card(
@@ -83,14 +82,14 @@ def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
 
 def show_group(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     """Show the figures and texts of its group; what is not in its own text is underlined."""
-    members, reference_id = ask(lineage.group_members, row.run_id, row.step, row.question_index), row.trajectory_id
+    members = ask(lineage.group_members, row.run_id, row.step, row.question_index, row.group_position)
     if not members:
         notice.show_empty("groups", "No group", "The group of this trajectory is not in the database.")
         return
-    reference = next((member for member in members if member.trajectory_id == reference_id), members[0])
-    rewards = [member.reward for member in members if not math.isnan(member.reward)]
+    reference = next((member for member in members if member.trajectory_id == row.trajectory_id), members[0])
+    outcomes = [member.is_correct for member in members if member.is_correct is not None]
     which = "the first " if len(members) >= MAX_MEMBERS else ""
-    known = f"{sum(reward >= 1.0 for reward in rewards)} of {which}{len(rewards)} correct. " if rewards else ""
+    known = f"{sum(outcomes)} of {which}{len(outcomes)} correct. " if outcomes else ""
     st.caption(f"{known}Underlined: not in the open one, {reference.trajectory_id}.")
     ordered = sorted(members, key=lambda member: member.trajectory_id != reference.trajectory_id)
     columns = st.columns(NUM_COLUMNS, gap="small")
@@ -120,12 +119,11 @@ def _member(member: GroupMemberRow, reference: GroupMemberRow) -> None:
     with st.container(border=True, gap="xsmall", key=f"member-{member.trajectory_id}-{member.is_replayed}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown(f"**{member.trajectory_id}**", width="content")
-            if not math.isnan(member.reward):
-                is_correct = member.reward >= 1.0
+            if member.is_correct is not None:
                 st.badge(
-                    "correct" if is_correct else "not correct",
-                    icon=f":material/{'check' if is_correct else 'close'}:",
-                    color="blue" if is_correct else "orange",
+                    "correct" if member.is_correct else "not correct",
+                    icon=f":material/{'check' if member.is_correct else 'close'}:",
+                    color="blue" if member.is_correct else "orange",
                 )
             if member.is_replayed:
                 st.badge(f"replayed, generated in step {member.rollout_step}", icon=":material/replay:", color="green")

@@ -7,6 +7,8 @@ from exgrpo_core import recording
 from jobs.supervisor.open_index import ingest_all
 from tests.app.page_texts import texts
 
+NO_LENGTH = {"prompt": "a word?", "response": "of unknown length", "reward": 1.0}
+
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
@@ -22,7 +24,7 @@ def recorded(tmp_path_factory):
     ]  # fmt: skip
     run.log(1, {"loss": 0.5, "mine/curve": 1.0}, trajectories=rows)
     chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
-    run.log(2, {"loss": 0.25}, trajectories=["text alone", {"messages": [*chat, *chat]}])
+    run.log(2, {"loss": 0.25}, trajectories=["text alone", {"messages": [*chat, *chat]}, NO_LENGTH])
     run.finish()
     ingest_all(root, None)
     return root, run.run_id
@@ -59,3 +61,9 @@ def test_a_trajectory_is_shown_with_what_is_known_of_it(recorded_shared, open_pa
     shown = texts(page)
     assert any("tool: calc" in text for text in shown) == (number == "1")
     assert not any("nan" in text.lower().split() for text in shown)
+
+
+def test_answers_to_a_question_are_shown_without_their_lengths(recorded_shared, open_page):
+    page = open_page("trajectories", run=recorded_shared, trajectory="12", part="Question")
+    assert not page.exception
+    assert "1 of 1" in [*page.dataframe[-1].value["Correct"]]

@@ -1,14 +1,16 @@
 """What a loop recorded, in the database: on SQLite and on PostgreSQL, in one read or in many parts."""
 
 import math
+from zlib import crc32
 
 import pytest
 
 from db.connections.opening import reset
 from db.ingest import events
-from db.queries import metrics, runs, trajectories, trajectory_list
+from db.queries import lineage, metrics, runs, trajectories, trajectory_list
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core import recording
+from exgrpo_core.recording.rows import Message, RecordedTrajectory
 from jobs.recording import event_reader
 from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
@@ -116,23 +118,64 @@ def test_an_annotation_is_folded_in(database, run):
     assert (first.reward, first.verdict, first.is_valid, first.extra) == (1.0, "correct", False, {"judge": "strict"})
     assert rows(database, run, verdict="correct")[0].trajectory_id == first.trajectory_id
     assert values(database, run, "reward/mean") == [(1, 0.5)]
-    run.annotate(1, ids[0], reward=3.0)
+    run.annotate(1, ids[1], reward=2.0)
     batch = reader.read(batch.position)
     events.ingest_events(database, run.run_id, batch.events, batch.position)
     assert (values(database, run, "reward/mean"), values(database, run, "reward/pass_at_1")) == ([(1, 1.0)], [])
     assert [mark.comment for mark in trajectories.marks_of(database, run.run_id, 1, first.trajectory_id)] == ["why"]
 
 
-def test_an_attempt_that_begins_again_supersedes_what_came_after_its_first_step(database, run):
-    for step in (1, 2, 3):
+@pytest.mark.parametrize(
+    ("reward", "verdict", "is_correct"),
+    [
+        (31.2, None, None), (0.5, None, None), (1.0, None, True), (0.0, None, False), (-1.0, None, False),
+        (2.0, "wrong", False), (0.2, "correct", True), (None, "correct", True), (1.0, "pass", True), (None, "", None),
+    ],
+)  # fmt: skip
+def test_what_is_correct_is_said_by_the_verdict_else_by_a_reward_that_is_an_outcome(
+    database, run, reward, verdict, is_correct
+):
+    ids = run.log(1, trajectories=[{"prompt": "q", "response": "a", "reward": reward, "verdict": verdict}])
+    reader, position = ingest(database, run)
+    for annotates in (False, True):
+        if annotates:
+            run.annotate(1, ids[0], judge="none")
+            batch = reader.read(position)
+            events.ingest_events(database, run.run_id, batch.events, batch.position)
+        found = {said: len(rows(database, run, is_correct=said)) for said in (True, False)}
+        assert found == {True: is_correct is True, False: is_correct is False}
+        (member,) = lineage.group_members(database, run.run_id, 1, 0)
+        assert member.is_correct == is_correct
+        expected = [] if is_correct is None else [(1, float(is_correct))]
+        assert values(database, run, "reward/pass_at_1") == expected
+        attempts = lineage.attempts_at_question(
+            database, trajectories.get_trajectory(database, run.run_id, 0).question_id
+        )
+        assert [(row.num_correct, row.num_rollouts) for row in attempts] == [(int(rate), 1) for _, rate in expected]
+
+
+def test_groups_of_one_question_are_apart(database, run):
+    named = [{"prompt": "q", "response": str(n), "reward": float(n), "group": f"g{n % 2}"} for n in (0, 1, 0, 1)]
+    run.log(1, trajectories=named)
+    ingest(database, run)
+    first = trajectories.get_trajectory(database, run.run_id, 0)
+    members = lineage.group_members(database, run.run_id, 1, 0, first.group_position)
+    assert [member.trajectory_id for member in members] == [0, 2]
+    attempts = lineage.attempts_at_question(database, first.question_id)
+    assert sorted((row.num_correct, row.num_rollouts) for row in attempts) == [(0, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_attempt_that_begins_again_supersedes_what_came_after_its_first_step(database, run, first):
+    for step in (first - 1, first, first + 1):
         run.log(step, {"loss": float(step)}, trajectories=["old"])
     run.finish()
     again = recording.start("recorded", None, run.path.parent, run_id=run.run_id)
-    again.log(2, {"loss": 20.0}, trajectories=["new"])
+    again.log(first, {"loss": 20.0}, trajectories=["new"])
     again.finish()
     ingest(database, again)
-    assert values(database, run, "loss") == [(1, 1.0), (2, 20.0)]
-    assert [row.snippet for row in rows(database, run)] == ["old", "new"]
+    assert values(database, run, "loss") == [*([(0, 0.0)] if first else []), (first, 20.0)]
+    assert [row.snippet for row in rows(database, run)] == [*(["old"] if first else []), "new"]
 
 
 def test_ranks_are_one_run_with_numbers_of_their_own(database, tmp_path):
@@ -147,6 +190,39 @@ def test_ranks_are_one_run_with_numbers_of_their_own(database, tmp_path):
     assert values(database, ranks[0], "loss (rank 1)") == [(1, 1.0)]
     for run in ranks:
         run.finish()
+
+
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [
+        (b'"num_tokens":7', b'"num_tokens":1000000000000'), (b'"num_tokens":7', b'"num_tokens":' + b"9" * 400),
+        (b'"num_tokens":7', b'"num_tokens":"many"'), (b'"num_tokens":7', b'"num_tokens":[1]'),
+        (b'"reward":0.5', b'"reward":1' + b"0" * 400), (b'"at":"', b'"at":"0001-01-01T00:00:00+14:00","was":"'),
+        (b'"role":"user"', b'"role":"user","mean_entropy":[1]'), (b'"is_truncated":true', b'"is_truncated":1'),
+    ],
+)  # fmt: skip
+def test_a_line_out_of_range_is_damaged_and_the_others_are_shown(database, run, given, changed):
+    turn = Message("assistant", "odd", is_generated=True, num_tokens=7)
+    odd = RecordedTrajectory((Message("user", "q"), turn), 0.5, is_truncated=True)
+    run.log(1, trajectories=["one", odd, "two"])
+    path = next(run.path.rglob("rollouts-*.jsonl"))
+    first, line, last = path.read_bytes().splitlines(keepends=True)
+    line = line[: line.rindex(b',"crc"')].replace(given, changed) + b"}"
+    assert changed in line
+    path.write_bytes(first + line[:-1] + b',"crc":%d}\n' % crc32(line) + last)
+    ingest(database, run)
+    assert [row.snippet for row in rows(database, run)] == ["one", "two"]
+    assert len(runs.get_run(database, run.run_id).faults) == 1
+
+
+def test_texts_that_do_not_fit_are_stored_as_far_as_they_do(database, run):
+    given = {"prompt": "q", "response": "a\0", "question_id": "q\0", "verdict": "v\0", "answer": "\0"}
+    ids = run.log(1, trajectories=[given])
+    run.annotate(1, ids[0], verdict="much longer than it can be")
+    ingest(database, run)
+    (row,) = rows(database, run)
+    assert row.verdict == "much longer than"
+    assert lineage.attempts_at_question(database, "q\ufffd") == []
 
 
 def test_damage_and_losses_are_faults_and_the_other_lines_are_shown(database, run):

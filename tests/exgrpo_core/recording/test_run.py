@@ -70,6 +70,30 @@ def test_metrics_first_and_the_names_of_wandb(tmp_path):
     assert len(lines_of(run)) == 3
 
 
+def test_an_ended_run_has_no_open_file_and_takes_nothing_more(run):
+    run.log(1, trajectories=["one"])
+    run.finish()
+    with pytest.raises(OSError, check=lambda error: error.errno == errno.EBADF):
+        os.fstat(run._file)
+    assert run.log(2, trajectories=["two"]) == []
+    run.annotate(1, "x", reward=1.0)
+    run.flush()
+    run.finish()
+    assert [line["step"] for line in read(run)] == [1]
+    assert not run.num_lost
+
+
+def test_trajectories_before_a_failure_of_their_iterator_are_recorded_and_the_failure_is_counted(run):
+    def failing():
+        yield "first"
+        raise RuntimeError("no more")
+
+    assert len(run.log(1, {"loss": 1.0}, trajectories=failing())) == 1
+    run.finish()
+    assert [line["kind"] for line in lines_of(run)] == ["lost", "metrics", "trajectory"]
+    assert read(run, "lost")[0]["num_trajectories"] == 1
+
+
 class Hostile:
     def __float__(self):
         raise KeyError("no number")
