@@ -28,6 +28,8 @@ class FaultKind(StrEnum):
     """Steps that a resume cannot keep, as the replay buffer's sentence in `details` says."""
     NOT_RECORDED = "not_recorded"
     """`position[0]` lines that its writer could not write; `details` says why."""
+    NO_TRAJECTORY = "no_trajectory"
+    """`position[0]` annotations, the first one event `position[1]`, of trajectories not read by then; no `file`."""
     NOT_SHOWN = "not_shown"
     """No damage: the program or the database could not show the run; `details` says why. `file` is empty."""
 
@@ -62,6 +64,7 @@ _SENTENCES = {
     FaultKind.LOST_STEPS: "its log lacks steps of attempt {0}, of which {1} is the last",
     FaultKind.LOST_EXPERIENCE: "{details}",
     FaultKind.NOT_RECORDED: "{0} lines could not be written when they were recorded ({details})",
+    FaultKind.NO_TRAJECTORY: "{0} annotations from event {1} on are left out: no such trajectory was recorded before",
     FaultKind.NOT_SHOWN: (
         "Not all of the run could be read into the database ({details}). Its files are kept, and the supervisor tries "
         "again when it starts; `exgrpo db rebuild` builds the database again; if that does not help, report a bug"

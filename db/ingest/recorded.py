@@ -16,19 +16,18 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, func, select, update
 
 from db.ingest.event_rows import FACTS, pack_facts
+from db.ingest.run_summary import add_faults
 from db.ingest.step_sums import FOLLOWING, StepSums
 from db.ingest.upsert import insert_new
 from db.tables import models
 from db.tables.column_types import storable_text
 from db.tables.correctness import MAX_VERDICT, is_correct_column
+from exgrpo_core.faults import Fault, FaultKind
+from exgrpo_core.recording.lines import ANNOTATED
 
 Event = Mapping[str, Any]
 KINDS_WITH_STEP = frozenset({"rollout", "recorded_metrics"})
 _MAX_ASKED = 10_000
-_FACTS: Mapping[str, type | tuple[type, ...]] = {
-    "reward": (int, float), "verdict": str, "is_valid": bool, "advantage": (int, float)
-}  # fmt: skip
-"""What an annotation may change; other facts in it are columns."""
 
 
 def gather(connection: Connection, run_key: int, events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -62,6 +61,8 @@ def _empty_step(event: Event) -> dict[str, Any]:
 def _number_questions(connection: Connection, run_key: int, rollouts: Iterable[Event]) -> list[dict[str, Any]]:
     """Give each trajectory the number of its question in the run, and return the new questions."""
     rows = [event["trajectory"] for event in rollouts]
+    for row in rows:
+        row |= {name: storable_text(row[name]) for name in ("question_id", "verdict", "recorded_id")}
     table = models.questions
     wanted = list(dict.fromkeys(row["question_id"] for row in rows))
     is_training = and_(table.c.run_key == run_key, table.c.question_set == "training")
@@ -100,13 +101,13 @@ def complete(connection: Connection, run_key: int, steps: Iterable[Event], event
     for step in steps:
         if "part" in step:
             _complete_step(connection, run_key, step)
-    changed = {
-        (event["attempt"], event["step"])
-        for event in events
-        if event["kind"] == "annotation" and _annotate(connection, run_key, event)
-    }
-    for attempt, step in sorted(changed):
-        _sum_again(connection, run_key, attempt, step)
+    annotations = [event for event in events if event["kind"] == "annotation"]
+    changed = [_annotate(connection, run_key, event) for event in annotations]
+    for place in sorted({place for place in changed if place is not None}):
+        _sum_again(connection, run_key, *place)
+    of_none = [event["seq"] for event, place in zip(annotations, changed, strict=True) if place is None]
+    if of_none:
+        add_faults(connection, run_key, [Fault(FaultKind.NO_TRAJECTORY, "", (len(of_none), min(of_none)))])
 
 
 def _complete_step(connection: Connection, run_key: int, step: Event) -> None:
@@ -155,22 +156,25 @@ def _is_step(table: Table, run_key: int, attempt: int, step: int) -> ColumnEleme
     return and_(table.c.run_key == run_key, table.c.step == step, table.c.attempt == attempt)
 
 
-def _annotate(connection: Connection, run_key: int, event: Event) -> bool:
-    """Fold what was learned later into a trajectory's row; return whether there is one."""
+def _annotate(connection: Connection, run_key: int, event: Event) -> tuple[int, int] | None:
+    """Fold what was learned later into a trajectory's row; return its attempt and step, None if there is none."""
     table = models.trajectories
-    is_it = and_(_is_step(table, run_key, event["attempt"], event["step"]), table.c.recorded_id == event["id"])
-    row = connection.execute(select(table.c.trajectory_id, table.c.extra).where(is_it)).first()
+    has_id = and_(table.c.run_key == run_key, table.c.recorded_id == storable_text(event["id"]))
+    found = select(table).where(has_id).order_by(table.c.attempt != event["attempt"], table.c.attempt.desc()).limit(1)
+    in_step = found.where(table.c.step == event["step"], table.c.attempt == event["attempt"])
+    row = connection.execute(in_step).first() or connection.execute(found).first()
     if row is None:
-        return False
-    facts = {name: value for name, value in event["facts"].items() if isinstance(value, _FACTS.get(name, ()))}
+        return None
+    is_it = table.c.trajectory_key == row.trajectory_key
+    facts = {name: event["facts"][name] for name in ANNOTATED if event["facts"].get(name) is not None}
     facts |= {"verdict": storable_text(str(facts["verdict"]))[:MAX_VERDICT]} if "verdict" in facts else {}
-    others = {name: value for name, value in event["facts"].items() if name not in {*_FACTS, "mark", "comment"}}
+    others = {name: value for name, value in event["facts"].items() if name not in {*ANNOTATED, "mark", "comment"}}
     connection.execute(update(table).where(is_it).values(extra=(row.extra or {}) | others or None, **facts))
     if isinstance(mark := event["facts"].get("mark"), str):
-        key = {"run_key": run_key, "attempt": event["attempt"], "trajectory_id": row.trajectory_id}
+        key = {"run_key": run_key, "attempt": row.attempt, "trajectory_id": row.trajectory_id}
         texts = {"mark": storable_text(mark)[:80], "comment": storable_text(str(event["facts"].get("comment", "")))}
         insert_new(connection, models.trajectory_marks, [key | texts | {"at": datetime.fromisoformat(event["at"])}])
-    return True
+    return row.attempt, row.step
 
 
 def _sum_again(connection: Connection, run_key: int, attempt: int, step: int) -> None:

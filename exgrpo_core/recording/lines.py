@@ -25,7 +25,15 @@ _OPTIONAL = {
     if field.name not in {"messages", "extra", *_TOKEN_VALUES}
 }
 _NUMBERS = frozenset({"reward", "advantage", "mean_entropy"})
-_TYPES: dict[str, type] = {"num_tokens": int, "is_truncated": bool, "is_generated": bool, "is_error": bool}
+_TYPES: dict[str, type] = {
+    "num_tokens": int,
+    "is_truncated": bool,
+    "is_generated": bool,
+    "is_error": bool,
+    "is_valid": bool,
+}
+ANNOTATED = ("reward", "verdict", "is_valid", "advantage")
+"""What an annotation may change; other facts in it are columns."""
 MAX_COUNT = 2**31 - 1
 """What a database holds as a count."""
 
@@ -62,6 +70,15 @@ def parse_trajectory(line: Mapping[str, Any]) -> RecordedTrajectory:
     if not isinstance(extra, dict):
         raise ValueError("extra: expected a mapping")
     return RecordedTrajectory(messages, **values, extra=extra)
+
+
+def parse_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an annotation says of a trajectory.
+
+    Raises:
+        ValueError: A fact is of another type.
+    """
+    return {**facts, **_known(facts, ANNOTATED)}
 
 
 def token_values(line: Mapping[str, Any], name: str) -> npt.NDArray[Any] | None:

@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from db.tables.column_types import storable_text
-from db.tables.correctness import MAX_VERDICT
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain
 from exgrpo_core.recording.conversations import as_document, split, text_of
-from exgrpo_core.recording.lines import FILE_PREFIX, parse_trajectory, token_values
+from exgrpo_core.recording.lines import FILE_PREFIX, parse_facts, parse_trajectory, token_values
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
 from exgrpo_core.recording.run import MAX_STEP
 from exgrpo_core.run_files.event_lines import decode_line
@@ -25,6 +23,7 @@ from exgrpo_core.run_files.event_lines import decode_line
 _NAME = re.compile(re.escape(FILE_PREFIX) + r"([0-9]{4,9})-of-([0-9]{4,9})\.jsonl")
 _KINDS = {"trajectory": "rollout", "metrics": "recorded_metrics", "annotation": "annotation", "lost": "lost"}
 MAX_QUESTION_ID = 80
+MAX_VERDICT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Recording:
             suffix = f" (rank {self.rank})" if self.rank else ""
             return event | {"metrics": {f"{name}{suffix}": float(value) for name, value in line["metrics"].items()}}
         if kind == "annotation":
-            return event | {"id": storable_text(str(line["id"])), "facts": dict(line["facts"])}
+            return event | {"id": str(line["id"]), "facts": parse_facts(line["facts"])}
         return event | {"num_lines": int(line["num_lines"]), "reason": str(line["reason"])}
 
 
@@ -92,13 +91,13 @@ def _row(trajectory: RecordedTrajectory, number: int, file: str, name: object) -
     prompt, response = split(trajectory.messages)
     return {
         "trajectory_id": number,
-        "recorded_id": storable_text(name) if isinstance(name, str) else "",
+        "recorded_id": name if isinstance(name, str) else "",
         "question_id": _question_id(trajectory, prompt),
         "group": trajectory.group,
         "prompt_text": text_of(prompt),
         "answer": trajectory.answer or "",
         "reward": trajectory.reward,
-        "verdict": storable_text(trajectory.verdict or "")[:MAX_VERDICT],
+        "verdict": (trajectory.verdict or "")[:MAX_VERDICT],
         "is_valid": None,
         "has_code": None,
         "is_truncated": trajectory.is_truncated,
@@ -116,7 +115,7 @@ def _row(trajectory: RecordedTrajectory, number: int, file: str, name: object) -
 def _question_id(trajectory: RecordedTrajectory, prompt: Sequence[Message]) -> str:
     given = trajectory.question_id
     if given is not None and len(given) <= MAX_QUESTION_ID:
-        return storable_text(given)
+        return given
     content = given or "\x1f".join(f"{message.role}\x1e{message.text}" for message in prompt)
     return hashlib.sha256(content.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]
 
