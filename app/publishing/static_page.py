@@ -1,6 +1,7 @@
 """The static page of runs: curves, the buffer as a film, trajectories with token colours, scores, configuration."""
 
 import gzip
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,12 @@ from app.components.trajectories import lineage_view, token_heatmap
 from app.components.widgets import curves, figures, shown_text
 from app.components.widgets.curve_view import WHOLE
 from app.components.widgets.spec_text import as_yaml
-from app.formats import escape_control_characters, exact, share
+from app.formats import escape_control_characters, exact, known, share
 from app.queries.answers import ask_outside_pages as ask
 from db.queries import benchmarks, buffer, lineage, metrics, runs, trajectories
 from db.queries.trajectory_list import list_snippets
 from db.rows.runs import BucketRow, RunRow, TrajectoryRow, UnknownRunError
-from db.rows.spec_fields import algorithm_settings, benchmark_titles, may_replay
+from db.rows.spec_fields import UNKNOWN, algorithm_settings, benchmark_titles, may_replay
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.durable_files import write_whole
 
@@ -33,6 +34,9 @@ NUM_TRAJECTORIES = 8
 MAX_TOKENS = 2000
 """Of a longer trajectory the page has the first tokens."""
 _MAX_MARKED = 100
+_SECRETS = ("key", "token", "secret", "password")
+"""How names of fields end whose values are not published."""
+_FOLDERS = re.compile("(^|=|://)/.*/(?=.)")
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True,
@@ -88,8 +92,19 @@ def _facts(run_id: str) -> dict[str, Any]:
         "trajectories": [
             shown for number, why in _chosen(run_id).items() if (shown := _trajectory(run_id, number, why)) is not None
         ],
-        "configuration": escape_control_characters(as_yaml(spec)),
+        "configuration": escape_control_characters(as_yaml(publishable(spec))),
     }  # fmt: skip
+
+
+def publishable(value: Any, name: str = "") -> Any:  # noqa: ANN401 - a document of JSON
+    """Return a setting without what is for its user alone: secrets are left out, of absolute paths the end stays."""
+    if value is not None and name.lower().endswith(_SECRETS):
+        return "left out"
+    if isinstance(value, dict):
+        return {key: publishable(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [publishable(item) for item in value]
+    return _FOLDERS.sub(r"\1", value) if isinstance(value, str) else value
 
 
 def _provenance(row: RunRow) -> dict[str, str]:
@@ -100,7 +115,7 @@ def _provenance(row: RunRow) -> dict[str, str]:
         "Started": row.started_at and exact(row.started_at), "Ended": row.ended_at and exact(row.ended_at),
         "Continued from": row.parent_run_id,
     }  # fmt: skip
-    return {name: escape_control_characters(value) for name, value in facts.items() if value}
+    return {name: escape_control_characters(str(publishable(value))) for name, value in facts.items() if value}
 
 
 def _sections(row: RunRow, spec: dict[str, Any]) -> Iterable[Section]:
@@ -198,6 +213,7 @@ def _trajectory(run_id: str, number: int, why: str) -> dict[str, Any] | None:
     return {
         "row": row,
         "why": why,
+        "verdict": row.verdict or f"reward {UNKNOWN if known(row.reward) is None else row.reward}",
         "question": escape_control_characters(question.prompt_text) if question else "",
         "answer": escape_control_characters(question.answer) if question else "",
         "tokens": _tokens(run_id, row),

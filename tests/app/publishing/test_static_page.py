@@ -1,0 +1,29 @@
+from app import settings
+from app.publishing.static_page import write_page
+from exgrpo_core import recording
+from jobs.supervisor.open_index import ingest_all
+
+CONFIG = {
+    "api_key": "sk-SECRET",
+    "logger": {"WANDB_TOKEN": {"of": "SECRET"}, "max_tokens": 512},
+    "data": ["/data/alice/train.parquet", "file:///data/alice/test.parquet"],
+    "overrides": ["trainer.dir=/data/alice/my runs/one"],
+    "keys": "https://example.org/a/b",
+}
+
+
+def test_a_page_has_no_secrets_and_no_folders_and_says_where_a_reward_is_unknown(tmp_path):
+    run = recording.start("mine", CONFIG, tmp_path)
+    run.log(
+        1,
+        {"loss": 1.0},
+        trajectories=[{"prompt": "q", "response": "a"}, {"prompt": "q", "response": "b", "reward": 0.5}],
+    )
+    run.finish()
+    ingest_all(tmp_path, None)
+    settings.configure(settings.AppSettings(tmp_path))
+    write_page(tmp_path / "page", [run.run_id])
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert [word for word in ("SECRET", "alice", "nan,") if word in page] == []
+    shown = ("train.parquet", "dir=one", "512", "https://example.org/a/b", "reward unknown", "reward 0.5")
+    assert [word for word in shown if word not in page] == []
