@@ -15,9 +15,10 @@ from exgrpo_core import faults
 from exgrpo_core.errors import Mistake, UserError
 from exgrpo_core.run_files import trajectory_file
 from jobs.actions import annotations, evaluations, named_entries, progress, queueing, run_actions, run_bin
+from jobs.actions.import_process import format_file, import_in_process
 from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.actions.probe_process import ProbeProcess
-from jobs.actions.rollout_import import format_file, import_in_process, skipped_rows
+from jobs.actions.rollout_import import skipped_rows
 from jobs.actions.token_texts import token_texts
 from jobs.analysis import score_curves as curves_of_scores
 from jobs.analysis.score_curves import MEASURES, QuestionCurves, ScoreCurve
@@ -68,7 +69,7 @@ from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "MEASURES", "ORACLE_SOURCES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS", "CommandError",
+    "MEASURES", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS", "CommandError",
     "ContaminationReport", "DataError", "DataPreview", "Finding", "FirstLook", "Gpu", "JournalEntry", "Mistake",
     "ProbeProcess", "ProbeReport", "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError",
     "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds",

@@ -10,6 +10,7 @@ from app.queries.answers import UnavailableError, ask_outside_pages
 from exgrpo_core.errors import UserError
 
 PATH = "/api"
+PATHS = frozenset(f"{PATH}/{name}" for name in ("openapi.json", *requests.QUERIES))
 
 
 def routes() -> list[Route]:

@@ -2,14 +2,9 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event
 from zlib import crc32
 
@@ -19,16 +14,13 @@ from exgrpo_core.durable_files import write_whole
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.archive import staging_folder
-from jobs.launchers.local import WITHHELD_VARIABLES, project_environment
 from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
 from jobs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError, is_evaluation
 from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError
 
 SKIPPED_FILE = "skipped.json"
 """In the run folder: how many rows could not be read, and sentences on the first ones."""
-_MODULE = "jobs.cli"
 _RETRY_SECONDS = 10.0
 _QUIET_SECONDS = 30.0
 """A path that got nothing for so long is shown as finished until it gets more."""
@@ -46,6 +38,7 @@ class RolloutImport:
     ) -> None:
         """Continue an earlier import; `are_evaluations` leaves out all files but those of evaluations, or these."""
         self.path, self._reads, self._root, self._name = path, reads, root, name
+        self.origin = str(path)
         state = root / WORKBENCH_FOLDER / "imports"
         state.mkdir(parents=True, exist_ok=True)
         split = "" if are_evaluations is None else f"-{are_evaluations:d}"
@@ -103,7 +96,7 @@ class RolloutImport:
         if self._run is None and self.run_id:
             self._run = recording.reopen(self._root / self.run_id)
         elif self._run is None:
-            settings = {"source": str(self.path), "format": self._reads.title}
+            settings = {"source": self.origin, "format": self._reads.title}
             self._run = recording.start(self._name, settings, self._root)
             self.run_id = self._run.run_id
             self._save(is_whole=False)
@@ -192,8 +185,10 @@ class Imported:
     bad: BadRows
 
 
-def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str) -> Imported:
+def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str, origin: str = "") -> Imported:
     """Write the rollouts at a path as a run that has ended; it appears in the runs root once it is whole.
+
+    `origin` is what the run names as its source, by default the path.
 
     Raises:
         UnknownRolloutsError: Not one row is a rollout, or has metrics of a step.
@@ -203,6 +198,7 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
     with staging_folder(runs_root, "adopting") as staging:
         sources = open_imports(path, reads, staging, name)
         for source in sources:
+            source.origin = origin or source.origin
             source.advance()
             source.close()
         sentences = [sentence for source in sources for sentence in source.bad.sentences]
@@ -212,32 +208,7 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
         for source in found:
             (staging / source.run_id).rename(runs_root / source.run_id)
     for source in found:
-        Journal(runs_root).append(JournalKind.IMPORTED, source.run_id, source=str(path))
+        Journal(runs_root).append(JournalKind.IMPORTED, source.run_id, source=source.origin)
     steps = {*found[0].steps, *found[-1].steps}
     bad = BadRows(sum(source.bad.num for source in sources), sentences)
     return Imported(found[0].run_id, len(steps), sum(source.num_rollouts for source in found), bad)
-
-
-@contextmanager
-def format_file(mapping: str) -> Iterator[Path | None]:
-    """Yield a file that holds a mapping of the user's, None without one."""
-    with TemporaryDirectory(prefix="exgrpo-format-") as folder:
-        path = Path(folder, "format.yaml")
-        path.write_text(mapping, encoding="utf-8")
-        yield path if mapping.strip() else None
-
-
-def import_in_process(runs_root: Path, path: str, mapping: str = "") -> str:
-    """Import rollouts by a process of its own, which leaves other users their pages, and return the run's id.
-
-    Raises:
-        CommandError: They cannot be imported; says why.
-    """
-    with format_file(mapping) as file:
-        command = [sys.executable, "-P", "-m", _MODULE, "import", "--rollouts", path, "--runs-root", str(runs_root)]
-        command += [] if file is None else ["--format", str(file)]
-        environment = project_environment(dict.fromkeys(WITHHELD_VARIABLES, ""))
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise CommandError(next(iter(reversed(done.stderr.strip().splitlines())), f"{path}: the import ended."))
-    return done.stdout.strip()

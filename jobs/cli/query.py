@@ -75,7 +75,7 @@ def _command(function: Callable[..., object]) -> Callable[..., None]:
             answer = calls.run(function, values, database, runs_root)
             _print(answer, asked[0] if asked else Shape.TEXT)
             if isinstance(answer, list) and len(answer) == values.get("limit"):
-                print_status(f"At most {len(answer)} rows; --limit gives more.")
+                print_status(f"{len(answer)} rows, as --limit says; there may be more.")
 
     shared = [*inspect.signature(call, eval_str=True).parameters.values()][:-1]
     own = [item.replace(annotation=_typed(item)) for item in calls.parameters(function).values()]

@@ -79,10 +79,8 @@ def describe_missing_package(module: str) -> str:
     package = module.partition(".")[0]
     if package not in extras:
         return f"{package} is not installed; install {_DISTRIBUTION} again."
-    return (
-        f"This needs {package}, which is not installed: pip install '{_DISTRIBUTION}[{extras[package]}]', or "
-        "`make install` in a clone."
-    )
+    in_clone = ", or `make install` in a clone" if extras[package] == "train" else ""
+    return f"This needs {package}, which is not installed: pip install '{_DISTRIBUTION}[{extras[package]}]'{in_clone}."
 
 
 def _vllm_python() -> str:

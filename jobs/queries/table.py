@@ -37,7 +37,7 @@ from jobs.studies.numbers import number_rows
 logger = logging.getLogger(__name__)
 
 Number = Annotated[int, Field(ge=0, le=2**62)]
-Limit = Annotated[int, Field(ge=1, le=2**31, description="At most this many.")]
+Limit = Annotated[int, Field(ge=1, le=10_000, description="At most this many.")]
 Step = Annotated[int | None, Field(ge=0, le=2**62, description="Of or after this step; the newest if not given.")]
 
 

@@ -37,5 +37,6 @@ def _ask() -> None:
             data_preview.show_preview(requests.preview_rollouts(source, mapping))
             return
         with st.spinner("Reading the rollouts"):
-            run_id = requests.import_rollouts(source, mapping)
+            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+            run_id = requests.import_rollouts(source, mapping, f"{files[0].name}{more}" if files else "")
         st.switch_page("app_pages/run.py", query_params={"run": run_id})

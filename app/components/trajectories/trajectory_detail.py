@@ -131,8 +131,8 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
         notice.show_empty(
             "token",
             "Tokens were not stored",
-            "The run's setting recording.token_data leaves out the tokens of trajectories like this one, or the file "
-            "is gone. Replayed ones always keep theirs.",
+            "None were recorded of this trajectory, or the file is gone. A run of `exgrpo train` keeps those of all "
+            "replayed ones, and of others what its setting recording.token_data says.",
         )
     else:
         token_heatmap.show(values, f"{row.trajectory_id}-{chosen}")

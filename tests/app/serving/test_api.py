@@ -42,6 +42,7 @@ def test_rows_are_those_of_the_command_and_need_the_token(served):
         ("run", "run_id"),
         ("run?run_id=nobody", "nobody"),
         (f"trajectories?run_id={RUN}&limit=0", "limit"),
+        (f"trajectories?run_id={RUN}&limit=10001", "limit"),
         (f"trajectories?run_id={RUN}&limit=1&limit=2", "limit"),
         (f"trajectories?run_id={RUN}&stp=1", "stp"),
     ],

@@ -9,9 +9,11 @@ from typer.testing import CliRunner
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.recording import CannotRecordError, RecordedStep, RecordedTrajectory
 from jobs.actions import rollout_import
-from jobs.actions.rollout_import import SKIPPED_FILE, RolloutImport, import_in_process, import_rollouts
+from jobs.actions.import_process import import_in_process
+from jobs.actions.rollout_import import SKIPPED_FILE, RolloutImport, import_rollouts
 from jobs.cli.main import app
 from jobs.rollout_formats.formats import UnknownRolloutsError, find_format
+from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
 from tests.jobs.rollout_formats.test_published_writers import NEMO, write
@@ -188,8 +190,10 @@ def test_rollouts_without_one_row_leave_no_run(tmp_path, dump):
 def test_pages_import_by_a_process_with_a_mapping_of_the_users(tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"q": "1+1?", "a": "2"}) + "\n")
-    run_id = import_in_process(tmp_path / "runs", str(rows), "prompt: $.q\nresponse: $.a\n")
+    run_id = import_in_process(tmp_path / "runs", str(rows), "prompt: $.q\nresponse: $.a\n", "sent.jsonl and 1 more")
     assert recorded(tmp_path / "runs" / run_id) == [0]
+    run = RunDirectory(tmp_path / "runs" / run_id)
+    assert (run.read_run_info()["name"], "sent.jsonl and 1 more" in run.spec_path.read_text()) == ("sent", True)
     with pytest.raises(CommandError) as refused:
         import_in_process(tmp_path / "runs", str(rows))
     assert str(refused.value).startswith(str(rows))

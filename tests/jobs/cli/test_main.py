@@ -161,7 +161,7 @@ def test_unexpected_error_is_one_sentence_with_a_way_to_see_more(runs_root, monk
 @pytest.mark.parametrize(
     "words",
     [
-        ["query", "verdicts", "mine", "--limit", 10**30], ["query", "trajectory", "mine", 2**70],
+        ["query", "verdicts", "mine", "--limit", 10_001], ["query", "trajectory", "mine", 2**70],
         ["annotate", "mark", "mine", 2**70, "odd"], ["annotate", "verdict", "mine", 2**70, "valid"],
         ["chat", "mine", "--seed", 2**64, "--prompt", "Hm?"], ["runs", "--nonsense"],
     ],

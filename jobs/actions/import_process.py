@@ -1,0 +1,66 @@
+"""An import of rollouts in a process of its own, which leaves other users their pages."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from exgrpo_core.durable_files import explain
+from exgrpo_core.errors import UserError
+from exgrpo_core.process_setup import keep_private
+from exgrpo_core.recording.run_attempt import MAX_NAME
+from jobs.actions.rollout_import import import_rollouts
+from jobs.launchers.local import WITHHELD_VARIABLES, project_environment
+from jobs.rollout_formats.formats import find_format
+from jobs.rollout_formats.own_format import load_own_format
+from jobs.runs.lookup import CommandError
+
+_MODULE = "jobs.actions.import_process"
+
+
+@contextmanager
+def format_file(mapping: str) -> Iterator[Path | None]:
+    """Yield a file that holds a mapping of the user's, None without one."""
+    with TemporaryDirectory(prefix="exgrpo-format-") as folder:
+        path = Path(folder, "format.yaml")
+        path.write_text(mapping, encoding="utf-8")
+        yield path if mapping.strip() else None
+
+
+def import_in_process(runs_root: Path, path: str, mapping: str = "", origin: str = "") -> str:
+    """Import rollouts and return the run's id; the run's source is `origin`, by default the path.
+
+    Raises:
+        CommandError: They cannot be imported; says why.
+    """
+    with format_file(mapping) as file:
+        command = [sys.executable, "-P", "-m", _MODULE, path, str(runs_root), origin, str(file or "")]
+        environment = project_environment(dict.fromkeys(WITHHELD_VARIABLES, ""))
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment)
+    if done.returncode:
+        raise CommandError(f"{origin or path}: the import failed; the log of the server has the error.")
+    answer = json.loads(done.stdout)
+    if "why" in answer:
+        raise CommandError(answer["why"])
+    return str(answer["run_id"])
+
+
+def _import(path: Path, runs_root: Path, origin: str, own_format: str) -> dict[str, str]:
+    """Return the run's id, or a sentence on why there is none."""
+    try:
+        reads = load_own_format(Path(own_format)) if own_format else find_format(path)
+        name = Path(origin or path).stem[-MAX_NAME:]
+        return {"run_id": import_rollouts(path, reads, runs_root, name, origin).run_id}
+    except UserError as error:
+        return {"why": str(error)}
+    except OSError as error:
+        return {"why": f"{error.filename or path}: {explain(error, runs_root)}."}
+
+
+if __name__ == "__main__":
+    keep_private()
+    _, _path, _runs_root, _origin, _own_format = sys.argv
+    json.dump(_import(Path(_path).resolve(), Path(_runs_root), _origin, _own_format), sys.stdout)
