@@ -8,6 +8,9 @@ from typing import IO, Any
 
 import numpy as np
 
+_MAX_VALUES_A_BYTE = 64
+"""More are of a file that grows without bounds once its values are written out."""
+
 
 class NotPlainError(ValueError):
     """Content that is no pickle of plain data."""
@@ -70,9 +73,24 @@ def load_plain(file: IO[bytes]) -> object:
         NotPlainError: It is no pickle, or needs more than plain data.
     """
     try:
-        return _PlainUnpickler(file).load()
+        value: object = _PlainUnpickler(file).load()
+        if _num_values(value, {}) > _MAX_VALUES_A_BYTE * file.tell():
+            raise ValueError("lists that hold each other many times")
     except Exception as error:  # noqa: BLE001 - a pickle of another kind can raise anything
         raise NotPlainError(f"expected a pickle of plain data ({error!r}).") from None
+    return value
+
+
+def _num_values(value: object, known: dict[int, int]) -> int:
+    """Return how many values there are to write out, where one that is held twice counts twice."""
+    if not isinstance(value, dict | list | tuple):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 1
+        parts = value.values() if isinstance(value, dict) else value
+        inner = [part for part in parts if isinstance(part, dict | list | tuple)]
+        known[id(value)] = 1 + len(value) + sum(_num_values(part, known) for part in inner)
+    return known[id(value)]
 
 
 def load_torch_file(path: Path) -> object:

@@ -125,11 +125,14 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path):
     assert (source.bad.num, source.files()) == (1, [])
 
 
-def test_a_list_that_holds_itself_many_times_is_refused_soon(tmp_path):
+@pytest.mark.parametrize("name", ["reward", "prompt"])
+def test_a_list_that_holds_another_twice_many_times_is_refused_soon(tmp_path, name):
     bomb = ["x"]
     for _ in range(60):
         bomb = [bomb, bomb]
-    source = RolloutSource(write(tmp_path, "7.pt", {"rollout_id": 7, "samples": [SLIME | {"reward": bomb}]}))
+    source = RolloutSource(
+        write(tmp_path, "7.pt", {"rollout_id": 7, "samples": [SLIME | {name: [{"role": "user", "content": bomb}]}]})
+    )
     assert (list(torch_dumps.read(source)), source.bad.num) == ([], 1)
 
 
