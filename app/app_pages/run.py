@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import requests, settings
 from app.components.replay_buffer import buffer_over_steps
-from app.components.runs import job_results, run_controls, run_details, run_header
+from app.components.runs import comparison, job_results, run_controls, run_details, run_header
 from app.components.trajectories import audit_view, playground
 from app.components.widgets import (
     address_choice,
@@ -89,6 +89,8 @@ def _curves(row: RunRow) -> None:
     evaluations = ask(metrics.list_evaluations, row.run_id)
     charts = own_charts.of_address()
     of_own = [key for chart in charts for key in (*chart.keys, chart.over) if key]
+    recorded = comparison.own_charts_of(row.run_id) if row.is_recorded else []
+    of_own += [curve.key for chart in recorded for curve in chart.curves]
     series = metric_series(row.run_id, list(dict.fromkeys([*run_details.KEYS, *of_own])))
     if not evaluations and not any(series.values()):
         notice.show_empty("show_chart", "No steps yet", "The curves begin with the first step.")
@@ -104,6 +106,7 @@ def _curves(row: RunRow) -> None:
         )  # fmt: skip
     view = replace(view, axis_points=axis_points(row.run_id, view.axis))
     run_details.show_own(charts, series, view)
+    run_details.show_recorded(recorded, series, view)
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
     titles = benchmark_titles(spec)
     run_details.show_curves(series, evaluations, ratios, view, "curve", is_live=run_state.is_live(row), titles=titles)

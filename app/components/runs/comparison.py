@@ -105,7 +105,9 @@ def _shared_name(names: Sequence[str]) -> str:
 HELD_OUT = "held_out"
 """The held-out score among the keys of metrics."""
 MAX_RECORDED = 12
-"""Charts of runs that have metrics of their own."""
+"""Charts of runs that have metrics of their own, beside each other."""
+MAX_OWN = 24
+"""Those of one run; further ones are under Own chart."""
 HIDDEN = "hide"
 """The parameter of the address with the curves that the legend hides."""
 
@@ -131,6 +133,12 @@ def recorded_keys(run_ids: Sequence[str]) -> list[str]:
     """Return the first metrics that runs recorded outside of the workbench have, those that are known here first."""
     found = {key for run_id in run_ids for key in ask(metrics.last_metrics, run_id)}
     return sorted(found, key=lambda key: (key not in METRICS, key))[:MAX_RECORDED]
+
+
+def own_charts_of(run_id: str) -> list[Chart]:
+    """Return a chart of each metric that a run recorded outside of the workbench has and Run draws nowhere else."""
+    drawn = {*curves.KEYS, *METRICS}
+    return [chart_of(key) for key in sorted(ask(metrics.last_metrics, run_id)) if key not in drawn][:MAX_OWN]
 
 
 def chart_of(key: str) -> Chart:

@@ -58,6 +58,12 @@ def show_own(charts: Sequence[OwnChart], series: Series, view: CurveView) -> Non
         _show_cards("Own charts", cards)
 
 
+def show_recorded(charts: Sequence[curves.Chart], series: Series, view: CurveView) -> None:
+    """Show the metrics that the run's own loop recorded."""
+    if charts:
+        _show_cards("Recorded metrics", [partial(curves.show, chart, series, "recorded", view) for chart in charts])
+
+
 def _show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
     st.subheader(title, anchor=False)
     columns = st.columns(2, gap="small")

@@ -1,6 +1,7 @@
 """Search and facets of trajectories, all in the address, and the list of matches that opens one on a click."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -206,16 +207,20 @@ def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
             "Calls": [row.num_tool_calls for row in rows],
             "Failed": [row.num_tool_errors for row in rows],
         }
+    verdicts: dict[str, list[Any]] = {"Verdict": [[row.verdict] for row in rows]}
+    if not any(row.verdict for row in rows):
+        verdicts = {"Reward": [row.reward for row in rows]}
+    signs = {"Valid": [_SIGNS[row.is_valid] for row in rows]} if any(row.is_valid is not None for row in rows) else {}
     return pd.DataFrame(
         {
             "Id": [row.trajectory_id for row in rows],
             "Step": [row.step for row in rows],
             "Question": [row.question_index for row in rows],
-            "Verdict": [[row.verdict] for row in rows],
+            **verdicts,
             "Tokens": [row.num_tokens or None for row in rows],
             "Entropy": [row.mean_entropy for row in rows],
             "Replays": [row.num_replays for row in rows],
-            "Valid": [_SIGNS[row.is_valid] for row in rows],
+            **signs,
             "Code": [_SIGNS[row.has_code] for row in rows],
             **counts,
             "Text": [escape_control_characters(row.snippet) for row in rows],
@@ -231,6 +236,7 @@ def _columns() -> dict[str, ColumnConfig]:
         "Step": config.NumberColumn(width=56, format="%d"),
         "Question": config.NumberColumn(width=76, format="%d"),
         "Verdict": config.MultiselectColumn(width=92, options=_VERDICTS, color=colours),
+        "Reward": config.NumberColumn(width=76, format="%.4g"),
         "Tokens": config.NumberColumn(width=64, format="%d"),
         "Entropy": config.NumberColumn(width=70, format="%.3f", help="Mean token entropy at rollout, nats"),
         "Replays": config.NumberColumn(width=68, format="%d", help="How often it was replayed since"),

@@ -48,6 +48,7 @@ def test_the_page_of_the_run_shows_curves_and_settings_and_offers_nothing_that_a
 ):
     page = open_page("run", run=recorded_shared)
     assert page.get("plotly_chart")
+    assert {"loss", "mine/curve"} <= {word for text in texts(page) for word in text.replace("**", " ").split()}
     assert not {"Stop", "Resume", "Clone"} & {button.label for button in page.button}
     page = open_page("run", run=recorded_shared, view="Configuration")
     assert not page.exception
