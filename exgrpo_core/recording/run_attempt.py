@@ -59,7 +59,7 @@ class Attempt:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.release()
-            raise InputError(f"{self.path}: another process records here; end it, or start another run.") from None
+            raise _recorded_elsewhere(self.path) from None
         except OSError:
             pass  # a file system without locks: a reader goes by the growth of the files
         os.ftruncate(self._lock, 0)
@@ -93,7 +93,7 @@ def open_attempt(folder: Path, spec: dict[str, object], run_id: str | None, rank
     """Return a new attempt of a new run, or of the run that is there already; of later ranks the first rank's.
 
     Raises:
-        InputError: The name or id cannot be a run's, or the first rank made no attempt.
+        InputError: The name or id cannot be a run's, another process records it, or the first rank made no attempt.
         OSError: The folder cannot be written.
     """
     name = str(spec["name"])
@@ -110,10 +110,25 @@ def open_attempt(folder: Path, spec: dict[str, object], run_id: str | None, rank
         content = json.dumps(spec, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace")
         create_run_folder(folder, path.name, name, content)
     number = max(_numbers(path), default=0) + 1
+    _refuse_while_recorded(path / "attempts" / f"{number - 1:04d}")
     attempt = path / "attempts" / f"{number:04d}"
     attempt.mkdir(parents=True)
     sync(attempt.parent)
     return Attempt(attempt, rank, num_ranks).take()
+
+
+def _refuse_while_recorded(attempt_path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError), (attempt_path / LOCK_FILE).open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _recorded_elsewhere(attempt_path) from None
+        except OSError:
+            pass  # a file system without locks
+
+
+def _recorded_elsewhere(attempt_path: Path) -> InputError:
+    return InputError(f"{attempt_path}: another process records here; end it, or start another run.")
 
 
 def newest_attempt(path: Path) -> Attempt:

@@ -180,6 +180,9 @@ def test_a_run_that_is_started_again_has_another_attempt_and_one_that_is_reopene
         second.log(2, trajectories=["two"])
         with pytest.raises(InputError):
             recording.reopen(second.path)
+        with pytest.raises(InputError):
+            recording.start("a", None, tmp_path, run_id="job")
+        assert len([*(second.path / "attempts").iterdir()]) == 2
     again = recording.reopen(second.path)
     again.log(3, trajectories=["three"])
     assert not (again.path / "attempts" / "0002" / "outcome.json").exists()

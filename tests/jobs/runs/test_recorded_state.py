@@ -25,7 +25,8 @@ def test_a_recorded_run_is_running_while_its_program_holds_the_lock_and_elsewher
     assert read_state(run).status is RunStatus.STOPPED
     (attempt / "lock").write_text("another boot")
     assert read_state(run).status is RunStatus.RUNNING
-    os.utime(next(attempt.glob("rollouts-*")), (0, 0))
+    for path in (next(attempt.glob("rollouts-*")), attempt):
+        os.utime(path, (0, 0))
     assert read_state(run).status is RunStatus.STOPPED
     recorded.finish()
     assert read_state(run).status is RunStatus.FINISHED
