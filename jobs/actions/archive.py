@@ -198,8 +198,15 @@ def _check_run(folder: Path, source: Path, trusts_pickles: bool) -> None:
             raise ArchiveError(f"{source}: {name} is not a plain file; nothing imported.")
 
 
-def unpack(source: Path, folder: Path, leaves_out: Collection[str] = ()) -> int:
+def unpack(
+    source: Path,
+    folder: Path,
+    leaves_out: Collection[str] = (),
+    expected: str = "a folder, or a whole .tar or .tar.gz file of plain files",
+) -> int:
     """Unpack a tar file into `folder`, but for files of the names `leaves_out`; return the number of its members.
+
+    A refusal says what was `expected`.
 
     Raises:
         ArchiveError: It is no whole tar file, has members that lead elsewhere, or more than fits on the disk.
@@ -228,9 +235,7 @@ def unpack(source: Path, folder: Path, leaves_out: Collection[str] = ()) -> int:
     except (tarfile.TarError, EOFError, zlib.error, KeyError, RecursionError, OverflowError, ValueError) as error:
         # tarfile's message has a line for every format that it tried.
         why = f" ({error})" if isinstance(error, tarfile.FilterError) else ""
-        raise ArchiveError(
-            f"{source}: expected a folder, or a whole .tar or .tar.gz file of plain files{why}; nothing is written."
-        ) from None
+        raise ArchiveError(f"{source}: expected {expected}{why}; nothing is written.") from None
     return num_members
 
 

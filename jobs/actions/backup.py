@@ -209,7 +209,8 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _unpack(source: Path, folder: Path) -> None:
-    num_members = unpack(source, folder, {CONTACT_FILE})  # a restored job causes no connection to a cluster
+    leaves_out = {CONTACT_FILE}  # a restored job causes no connection to a cluster
+    num_members = unpack(source, folder, leaves_out, "a whole archive of `exgrpo backup`")
     seal = folder / _SEAL
     if not seal.is_file() or seal.read_bytes() != _seal(num_members - 1):
         raise ArchiveError(

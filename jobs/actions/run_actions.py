@@ -84,7 +84,8 @@ def resume(runs_root: Path, run_id: str) -> str:
     _refuse_recorded(run, state)
     if state.status not in RESUMABLE:
         allowed = ", ".join(sorted(RESUMABLE))
-        raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.")
+        more = " `exgrpo branch` trains on from a checkpoint." if state.is_ended else ""
+        raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.{more}")
     damage = find_experience_damage(run)
     sentence = f"{describe_resume(run)} {describe_fault(damage) if damage else ''}".strip()
     request_resume(run, state.attempt + 1)

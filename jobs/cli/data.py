@@ -24,6 +24,7 @@ from jobs.cli.options import (
     FormatFile,
     RunsRoot,
     command_group,
+    counted,
     print_json,
     print_result,
     print_status,
@@ -69,7 +70,8 @@ def _import_rollouts(path: Path, own_format: Path | None, runs_root: Path, name:
         print_status(sentence)
     if bad.num > len(bad.sentences):
         print_status(f"... and {bad.num - len(bad.sentences):,} more rows that are no rollouts.")
-    print_status(f"{imported.num_rollouts:,} rollouts of {imported.num_steps:,} steps.")
+    rollouts = counted(imported.num_rollouts, "rollout", "rollouts")
+    print_status(f"{rollouts} of {counted(imported.num_steps, 'step', 'steps')}.")
     print_result(imported.run_id)
 
 

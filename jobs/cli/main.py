@@ -112,6 +112,11 @@ class LazyGroup(FriendlyGroup):
         command.name = cmd_name
         return command
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - the signature of typer's class
+        """Find a command; typer suggests names of `commands` for a misspelt one."""
+        self.commands = dict.fromkeys(_TARGETS, self)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - likewise
         """List the commands under their headings."""
         for heading, commands in COMMANDS.items():

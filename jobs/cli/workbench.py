@@ -169,9 +169,10 @@ class Workbench:
             try:
                 instance = WorkbenchInstance(self._runs_root)
             except OSError as error:
-                if error.errno not in _READ_ONLY:
-                    raise
                 why = explain(error, self._runs_root)
+                if error.errno not in _READ_ONLY:
+                    text = f"{self._runs_root}: cannot be made or written ({why}); name another with --runs-root."
+                    raise UserError(text) from None
                 logger.warning("%s: %s. Pages show it; nothing can be started or changed.", self._runs_root, why)
                 with tempfile.TemporaryDirectory(prefix="exgrpo-") as folder:
                     return self._show(f"sqlite:///{folder}/index.db")

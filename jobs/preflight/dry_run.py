@@ -175,6 +175,7 @@ def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:
 
 
 def _describe_memory(memory: MemoryEstimate, num_gpus: int) -> list[str]:
-    head = f"Memory of each of {num_gpus} GPUs, {memory.parameters / 1e9:.2f} billion parameters:"
+    gpus = "one GPU" if num_gpus == 1 else f"each of {num_gpus} GPUs"
+    head = f"Memory of {gpus}, {memory.parameters / 1e9:.2f} billion parameters:"
     lines = [f"  {name:<22} {size / GIB:8.1f} GiB  {note}".rstrip() for name, size, note in memory.parts]
     return [head, *lines, *([f"  Too little: {memory.shortage}."] if memory.shortage else [])]

@@ -215,10 +215,11 @@ def check_machine(spec: TrainSpec) -> None:
         return
     num_wanted, num_gpus = local_gpus(spec), len(list_gpus())
     if num_gpus < num_wanted:
+        fewer = "lower it, " if num_gpus else ""
         raise SpecError(
-            f"the run needs {num_wanted} NVIDIA GPUs and may use {num_gpus} of this machine; lower it, "
-            "name a cluster in verl.ray.address, or set engine to embedded for a small model. With a checkpoint, "
-            "`exgrpo branch RUN --step STEP --gpus-per-node NUMBER` continues on fewer.",
+            f"the run needs {num_wanted} NVIDIA GPU{'' if num_wanted == 1 else 's'} and may use {num_gpus} of this "
+            f"machine; {fewer}name a cluster in verl.ray.address, print a script for another machine with `--script`, "
+            "or set engine to embedded for a small model.",
             "verl.gpus_per_node",
         )
 

@@ -131,7 +131,9 @@ class RunDirectory(RunFolder):
         if why := why_unreadable(path):
             raise RunDirectoryError(f"{path}: cannot be read ({why}); let this user read it, as by chown.")
         if not is_run_folder(path):
-            raise RunDirectoryError(f"{runs_root}: has no run {run_id}; `exgrpo runs` lists all runs.")
+            raise RunDirectoryError(
+                f"{path}: is no run's folder, which holds a run.json; `exgrpo runs` lists all runs."
+            )
         return cls(path)
 
     @property

@@ -310,6 +310,11 @@ UNREAD = frozenset(
     }
 )
 """Settings of the sections of `READ` that have no effect."""
+_FIELDS = {
+    "trainer.nnodes": "verl.num_nodes",
+    "trainer.n_gpus_per_node": "verl.gpus_per_node",
+    "trainer.total_training_steps": "num_steps",
+}
 
 
 def check_overrides(
@@ -324,22 +329,23 @@ def check_overrides(
         unread: What it does not read, sections and settings of `read` among it.
 
     Raises:
-        SpecError: One sentence, naming the settings.
+        SpecError: One sentence, naming the first such setting.
     """
     fixed = [path for path in map(_path, decided) if read is None or ".".join(path) not in read]
-    refused = [".".join(path) for path in map(_path, overrides) if _is_refused(path, fixed, read, unread)]
-    if refused:
-        raise SpecError(
-            f"{', '.join(refused)} cannot be set: a field of the specification decides it, or it has no effect here; "
-            "set the fields instead.",
-            "verl.overrides",
-        )
+    for path in map(_path, overrides):
+        name = ".".join(path)
+        if any(_overlap(path, item) for item in fixed):
+            field = _FIELDS.get(name, "a field of the specification")
+            raise SpecError(f"{name} cannot be set: {field} decides it; set that instead.", "verl.overrides")
+        if _is_unread(path, read, unread):
+            raise SpecError(
+                f"{name} cannot be set: there is no such setting, or it has no effect here; check the name.",
+                "verl.overrides",
+            )
 
 
-def _is_refused(
-    path: Sequence[str], fixed: Sequence[Sequence[str]], read: frozenset[str] | None, unread: frozenset[str]
-) -> bool:
-    if any(_overlap(path, item) for item in (*fixed, *(name.split(".") for name in unread))):
+def _is_unread(path: Sequence[str], read: frozenset[str] | None, unread: frozenset[str]) -> bool:
+    if any(_overlap(path, name.split(".")) for name in unread):
         return True
     return read is not None and not any(path[: name.count(".") + 1] == name.split(".") for name in read)
 

@@ -217,3 +217,8 @@ def test_an_evaluation_has_no_count_of_steps_and_its_kind_is_one_word(tmp_path):
     printed = table(tmp_path, "80")
     assert "evaluation" in printed.split()
     assert "0/0" not in printed
+
+
+def test_a_misspelt_command_gets_the_one_that_is_meant():
+    report = CliRunner().invoke(app, ["trian"])
+    assert (report.exit_code, "Did you mean 'train'" in report.stderr) == (2, True)

@@ -49,7 +49,7 @@ def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_p
     assert plan.trajectory_bytes > 0
     assert plan.command[-3:] == ["jobs.worker", str(tmp_path / "RUN"), "1"]
     text = describe_plan(plan)
-    for part in ("# verl's settings", "# Command", "Memory of each of", "trajectories on disk", "--script ray"):
+    for part in ("# verl's settings", "# Command", "Memory of ", "trajectories on disk", "--script ray"):
         assert part in text
     assert list(tmp_path.iterdir()) == []
 
