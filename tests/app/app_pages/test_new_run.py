@@ -124,7 +124,7 @@ def test_a_disk_that_may_become_full_is_said_beside_other_mistakes_and_blocks_no
     assert has_text(page, "Ready to launch")
     assert has_text(page, "or use another disk\\: `--runs-root FOLDER`")
     field(page, "model.source").set_value("./gone").run()
-    assert any(text.startswith("model.source: expected an existing file or folder") for text in mistakes(page))
+    assert any(text.startswith("model.source: ") for text in mistakes(page))
     assert has_text(page, "The disk may become full")
     assert page.button(key="launch").disabled
     assert "--set model.source=./gone" in page.code[-1].value

@@ -18,7 +18,7 @@ BAD_SPECS = {
     "missing data file": (
         {"source": "Qwen/Qwen2.5-1.5B"},
         "gone.jsonl",
-        "data.source: expected an existing file or folder",
+        "data.source: no file or folder is at ",
     ),
     "unknown checkpoint": ({"source": "mine@7"}, "chains", "has no checkpoint at step 7; there are: none."),
     "unknown run": ({"source": "nobody@last"}, "chains", "no run"),
