@@ -21,6 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.page_list import PATHS
+from app.serving.api import PATH as API_PATH
 from app.serving.api import PATHS as API_PATHS
 from app.serving.sign_in import PATHS as SIGN_IN_PATHS
 from app.serving.sign_in import SIGN_OUT_PATH, SignIn
@@ -95,7 +96,12 @@ class Gate:
             await _respond(send, 403, "text/plain", "Requests from other sites are refused.\n")
         elif self._settings.sign_in is None and self._has_query_token(scope):
             await self._admit(scope, send)
-        elif scope["path"] == HEALTH_PATH or self._is_admitted(headers) or self._is_sign_in(scope):
+        elif (
+            scope["path"] == HEALTH_PATH
+            or self._is_admitted(headers)
+            or self._is_sign_in(scope)
+            or self._is_program(scope, headers)
+        ):
             await self._forward(scope, receive, send)
         else:
             await _respond(send, 403, "text/html", self._locked_page(headers))
@@ -123,12 +129,18 @@ class Gate:
 
     def _is_admitted(self, headers: Headers) -> bool:
         sign_in = self._settings.sign_in
-        if sign_in is not None:
-            return sign_in.admits(_cookies(headers))
-        return self._has_cookie(headers) or self._has_bearer_token(headers)
+        return self._has_cookie(headers) if sign_in is None else sign_in.admits(_cookies(headers))
 
     def _is_sign_in(self, scope: Scope) -> bool:
         return self._settings.sign_in is not None and scope["method"] == "GET" and scope["path"] in SIGN_IN_PATHS
+
+    def _is_program(self, scope: Scope, headers: Headers) -> bool:
+        """Whether a program asks a query with the link's token, which with sign-in gives no access."""
+        is_query = scope["method"] == "GET" and scope["path"].startswith(f"{API_PATH}/")
+        if self._settings.sign_in is not None or not is_query:
+            return False
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        return hmac.compare_digest(given.encode(), self._settings.token.encode())
 
     def _locked_page(self, headers: Headers) -> str:
         sign_in = self._settings.sign_in
@@ -152,10 +164,6 @@ class Gate:
         return bool(given) and hmac.compare_digest(
             unquote_to_bytes(given[-1].removeprefix(start)), self._settings.token.encode()
         )
-
-    def _has_bearer_token(self, headers: Headers) -> bool:
-        given = headers.get("authorization", "").removeprefix("Bearer ")
-        return hmac.compare_digest(given.encode(), self._settings.token.encode())
 
     def _has_cookie(self, headers: Headers) -> bool:
         given = _cookies(headers).get(self._settings.cookie_name, "")

@@ -24,7 +24,10 @@ COMMANDS = {
             "Queue a run again from its newest complete checkpoint, and say what experience it keeps.",
         ),
         "clone": ("runs:clone", "Print a job's specification with changed fields, or queue a new job with it."),
-        "branch": ("runs:branch", "Queue a new run that continues from a checkpoint of another."),
+        "branch": (
+            "runs:branch",
+            "Queue a new run that continues from a checkpoint of another, also on another number of GPUs.",
+        ),
     },
     "data": {
         "import": (
@@ -37,7 +40,7 @@ COMMANDS = {
         ),
         "publish": (
             "data:publish",
-            "Write runs as a static page that opens from a file: curves, buffer, trajectories, scores.",
+            "Write runs as a static page: curves, buffer, trajectories, scores; it opens from a file or any web space.",
         ),
         "backup": (
             "data:backup",
@@ -63,7 +66,7 @@ COMMANDS = {
         "show": ("runs:show", "Show one run: state, newest metrics, evaluations, attempts and checkpoints."),
         "logs": ("runs:logs", "Print the log of a run's worker."),
         "query": ("query:query_app", "Print what pages show, one line a row, or as JSON, CSV or Parquet."),
-        "mcp": ("agents:mcp", "Serve the same to an agent, by the Model Context Protocol."),
+        "mcp": ("agents:mcp", "Serve the queries to an agent, by MCP on standard input and output."),
         "annotate": (
             "annotations:annotate_app",
             "Names, tags and notes of runs; marks and verdicts on their trajectories.",
@@ -75,7 +78,10 @@ COMMANDS = {
             "demo:demo",
             "Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser.",
         ),
-        "view": ("view:view", "Show rollouts of any trainer, or runs, on pages that only read."),
+        "view": (
+            "view:view",
+            "Show rollouts of any trainer, or runs, on pages that only read; nothing is written beside a cache.",
+        ),
         "up": (
             "workbench:up",
             "Start the supervisor and the pages; Ctrl-C ends both; runs continue, or stop until the next start.",

@@ -10,7 +10,7 @@ from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
 from jobs.recording.event_reader import EventReader
 from jobs.specs.train import RecordingSpec
-from tests.jobs.recording.test_file_recorder import read_all, record, record_fast, step_file
+from tests.exgrpo_core.run_files.test_file_recorder import read_all, record, record_fast, step_file
 from tests.step_reports import make_questions, make_report
 
 
