@@ -240,8 +240,8 @@ class VerlEngine:
         folder = directory / WORKERS_FOLDER
         if changed := self.trainer.find_changed(str(folder)):
             raise DamagedStateError(f"{folder / changed[0]}: is missing or differs from what its rank wrote (checksum)")
-        self.trainer.restore(str(folder))
         self.restore_counter(directory)
+        self.trainer.restore(str(folder))
 
     def restore_counter(self, directory: Path) -> None:
         """Continue the draws of the engine whose counter was saved into `directory`."""
