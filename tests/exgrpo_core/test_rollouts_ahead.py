@@ -186,7 +186,7 @@ def test_it_needs_the_correction_for_the_sampler():
     assert str(refused.value).endswith(", got none.")
 
 
-def test_it_needs_an_engine_that_generates_meanwhile(tmp_path):
+def test_it_needs_an_engine_that_generates_during_updates(tmp_path):
     config = small_config(**AHEAD)
     with pytest.raises(EngineError):
         exgrpo_step(new_state(tmp_path, config), ToyEngine(MEDIUM_RATES), config)

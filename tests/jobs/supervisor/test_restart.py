@@ -211,7 +211,7 @@ def test_worker_of_an_earlier_boot_is_gone_even_if_its_pid_lives(bench: Bench):
 
 def test_a_copied_folder_of_a_living_run_ends_nothing_of_the_original(bench: Bench, orphaned):
     worker = bench.worker_pid(orphaned)
-    # A file that the worker renames meanwhile could not be copied.
+    # A file that the worker renames during the copy would be missing.
     os.kill(worker, signal.SIGSTOP)
     shutil.copytree(bench.run_of(orphaned).path, bench.runs_root / "copy")
     os.kill(worker, signal.SIGCONT)
