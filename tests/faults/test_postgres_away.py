@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,10 @@ def rows(runs_root: Path, url: str | None) -> dict[str, list[tuple[Any, ...]]]:
 
 def test_server_killed_between_commits_loses_and_doubles_nothing(tmp_path, server, is_long, monkeypatch, figure):
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(indexing, "REFRESH_SECONDS", 0.05)
     runs_root = tmp_path / "runs"
     used_workbench.make(runs_root, NUM_MORE_RUNS[is_long])
     index = DatabaseIndex(server.url, runs_root)
+    monkeypatch.setattr(index, "refresh", partial(index.refresh, 0.01))
     num_looks = num_kills = 0
     with closing(Supervisor(runs_root, index, settings=SupervisorSettings(max_running=0))) as supervisor:
         supervisor.poll()
