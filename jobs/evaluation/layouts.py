@@ -18,7 +18,7 @@ from jobs.training.data_rows import DataError, check_text
 RawRow = Mapping[str, Any]
 LETTERS = "ABCDEFGHIJ"
 """Labels that graders know."""
-_QUESTIONS = ("problem", "question", "Question", "input", "query", "question_stem", "sent1")
+_QUESTIONS = ("problem", "question", "Question", "input", "query", "question_stem", "sent1", "prompt")
 _IDENTITIES = ("question_id", "unique_id", "Record ID", "id")
 _GOLDS = ("answer", "answerKey", "Answer", "answer_idx", "answer_index", "target", "label", "gold", "correct", "cop")
 _COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index"})
@@ -91,7 +91,10 @@ def read_row(number: int, raw: RawRow, origin: str) -> PlainRow:
         raw = {**raw, **raw["question"], "question": raw["question"].get("stem")}
     field = next((key for key in _QUESTIONS if isinstance(raw.get(key), str)), None)
     if field is None:
-        raise DataError(f"{where}: expected columns of verl's schema or of a published layout, got {', '.join(raw)}.")
+        raise DataError(
+            f"{where}: expected verl's columns, or a question as text in problem, question or prompt and its answer in "
+            f"answer, got {', '.join(raw)}; rename the columns."
+        )
     options = _options(raw, where)
     gold_field = next((key for key in _GOLDS if raw.get(key) is not None), "answer")
     gold = raw.get(gold_field)

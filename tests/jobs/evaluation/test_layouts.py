@@ -69,6 +69,7 @@ def test_medmcqa_counts_from_0_on_the_hub_and_from_1_in_its_own_files(tmp_path, 
         ({"question": "Q?", "answer": "Both.\n#### (1, 2)"}, "(1, 2)"),
         ({"problem": "Q?", "solution": "So $x = \\boxed{\\frac12}$.", "level": "1"}, "\\frac12"),
         ({"problem": "Q?", "answer": 7.0}, "7"),
+        ({"prompt": "Q?", "answer": "7"}, "7"),
     ],
 )
 def test_a_free_answer_is_read_from_where_its_layout_has_it(tmp_path, row, answer):
