@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from db.connections.opening import open_database
 from db.connections.session import Database, DatabaseError
 from db.queries.metrics import last_metrics
+from db.queries.runs import get_run
 from db.rows.display_names import BATCH_PASS_RATE
 from jobs.actions import run_actions
 from jobs.actions.progress import count_pieces
@@ -26,6 +27,8 @@ from jobs.supervisor.instance import SupervisorRunningError, read_supervisor, st
 from jobs.supervisor.loop import Supervisor
 
 POLL_SECONDS = 0.25
+SETTLE_SECONDS = 10.0
+"""Longest wait for another supervisor to ingest a run that ended."""
 TAKE_OVER_SECONDS = 2.0
 
 
@@ -57,17 +60,31 @@ class RunFollower:
     def metrics(self) -> dict[str, float]:
         """Return the run's newest metrics, none while the database cannot be read."""
         try:
-            if self._database is None:
-                self._database = open_database(self._database_url, self._runs_root)
-            return last_metrics(self._database, self.run_id)
+            return last_metrics(self._open(), self.run_id)
         except (DatabaseError, SQLAlchemyError):
             return {}
 
-    def finish(self) -> None:
-        """Ingest the rest, if this process is the supervisor, and release everything."""
+    def finish(self, state: RunState) -> None:
+        """Wait until the database has all of the run that ended, then release everything."""
         while self._supervisor is not None and self._index.is_behind and self._index.is_reachable:
             self._supervisor.poll()
+        give_up_at = time.monotonic() + SETTLE_SECONDS
+        while (
+            self._supervisor is None
+            and read_supervisor(self._runs_root) is not None
+            and not self._is_end_in_database(state)
+            and time.monotonic() < give_up_at
+        ):
+            time.sleep(POLL_SECONDS)
         self.close()
+
+    def _is_end_in_database(self, state: RunState) -> bool:
+        """Return whether another supervisor has ingested all of the run, which shows its end last of all."""
+        try:
+            row = get_run(self._open(), self.run_id)
+        except (DatabaseError, SQLAlchemyError):
+            return True  # commands then read the run directories
+        return row is not None and (row.status, row.attempt) == (state.status, state.attempt)
 
     def close(self) -> None:
         """Release everything; the run itself continues."""
@@ -77,6 +94,11 @@ class RunFollower:
         if self._database is not None:
             self._database.close()
             self._database = None
+
+    def _open(self) -> Database:
+        if self._database is None:
+            self._database = open_database(self._database_url, self._runs_root)
+        return self._database
 
     def _take_over(self) -> None:
         try:
@@ -164,7 +186,7 @@ def follow(runs_root: Path, database_url: str | None, run_id: str) -> RunState:
                     raise typer.Exit(130)
                 time.sleep(POLL_SECONDS)
             progress.show(state, follower)
-        follower.finish()
+        follower.finish(state)
         return state
     finally:
         follower.close()

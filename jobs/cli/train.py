@@ -1,6 +1,5 @@
 """The command that trains."""
 
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +18,6 @@ from jobs.cli.options import (
 )
 from jobs.preflight.dry_run import describe_plan, plan_run
 from jobs.preflight.launch_scripts import ScriptKind, write_script
-from jobs.runs.control import ENDED
 from jobs.runs.report import describe_report, report_run
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, parse_spec
@@ -27,7 +25,6 @@ from jobs.supervisor.open_index import open_fresh_index
 
 DEFAULT_PRESETS = {"embedded": "chains-exgrpo", "verl": "qwen-0.5b"}
 """For each engine, the preset to start from if none is named."""
-SETTLE_SECONDS = 10.0
 
 
 def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
@@ -67,7 +64,8 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         print_json({"run_id": run_id}) if as_json else print_result(run_id)
         return
     state = follow(runs_root, database_url, run_id)
-    report = _report(runs_root, database_url, run_id)
+    with open_fresh_index(runs_root, database_url) as database:
+        report = report_run(database, run_id)
     report["peak_memory"] = state.heartbeat.peak_memory if state.heartbeat else 0
     print_json(report) if as_json else print_result(describe_report(report))
     exit_as(state)
@@ -87,12 +85,3 @@ def _with_overrides(spec: TrainSpec, overrides: list[str]) -> TrainSpec:
     content = spec.model_dump(mode="json")
     content["verl"]["overrides"] += overrides
     return parse_spec(content, "--override")
-
-
-def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str, object]:
-    """Return the run's report once the database has its end, which another supervisor may still write."""
-    with open_fresh_index(runs_root, database_url) as database:
-        give_up_at = time.monotonic() + SETTLE_SECONDS
-        while (report := report_run(database, run_id))["status"] not in ENDED and time.monotonic() < give_up_at:
-            time.sleep(0.2)
-        return report

@@ -1,11 +1,16 @@
+import contextlib
 import json
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from jobs.judging.verdicts import PROMPT_FILE
 from jobs.runs.directory import RunDirectory
+from jobs.supervisor.indexing import REFRESH_SECONDS, DatabaseIndex
+from jobs.supervisor.loop import Supervisor
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.judging.judge_server import completions, serving
@@ -67,13 +72,34 @@ def test_wrong_words_are_refused_by_field_in_one_sentence(tmp_path, words, begin
     assert exgrpo(tmp_path, *words, code=2).startswith(beginning)
 
 
+class LateIndex(DatabaseIndex):
+    """One that ingests nothing until a run's outcome has been there for a second."""
+
+    def refresh(self, budget_seconds=REFRESH_SECONDS):
+        outcomes = [path.stat().st_mtime for path in self._runs_root.glob("*/attempts/*/outcome.json")]
+        if outcomes and time.time() - max(outcomes) > 1:
+            super().refresh(budget_seconds)
+
+
+@contextlib.contextmanager
+def supervised(runs_root, index):
+    """Another supervisor, as that of `exgrpo up`."""
+    supervisor, is_over = Supervisor(runs_root, index), threading.Event()
+    thread = threading.Thread(target=supervisor.run, args=(is_over.is_set,))
+    thread.start()
+    yield
+    is_over.set()
+    thread.join()
+    supervisor.close()
+
+
 @pytest.mark.slow
-def test_scores_are_printed_and_shown_again(tmp_path, benchmark_file):
+def test_scores_are_printed_and_shown_again_also_where_the_workbench_ingests_them_late(tmp_path, benchmark_file):
     def answer(body):
         number = int(body["prompt"].split("What is ")[1].split("+")[0])
         return completions(*[rf"\boxed{{{2 * number}}}" + ("" if number % 2 else r" or \boxed{")] * body["n"])
 
-    with serving(answer) as server:
+    with serving(answer) as server, supervised(tmp_path / "runs", LateIndex(None, tmp_path / "runs")):
         words = ["--set", "generator=server", "--set", f"server={{address: {server.address}, model: m}}"]
         words += ["-b", f"aime24={benchmark_file}", "--num-questions", "8"]
         report = printed_json(tmp_path / "runs", "eval", "m", *words)
