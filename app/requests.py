@@ -60,7 +60,16 @@ from jobs.specs import train as train_specs
 from jobs.specs.base import PARTS as REWARD_PARTS
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.presets import load_plain_yaml
-from jobs.specs.train import ORACLE_SOURCES, SpecError, TrainSpec, load_preset, preset_exists, preset_names
+from jobs.specs.train import (
+    ORACLE_SOURCES,
+    SpecError,
+    TrainSpec,
+    load_preset,
+    preset_description,
+    preset_exists,
+    preset_group,
+    preset_names,
+)
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies import definition, running
 from jobs.studies.running import PendingRun, estimate_step_seconds
@@ -73,7 +82,8 @@ __all__ = [
     "ContaminationReport", "DataError", "DataPreview", "Finding", "FirstLook", "Gpu", "JournalEntry", "Mistake",
     "ProbeProcess", "ProbeReport", "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError",
     "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds",
-    "list_gpus", "load_plain_yaml", "load_preset", "package_versions", "preset_exists", "preset_names", "read_machine",
+    "list_gpus", "load_plain_yaml", "load_preset", "package_versions", "preset_description", "preset_exists",
+    "preset_group", "preset_names", "read_machine",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import requests
+from app import address, requests
 from app.components.new_run import data_preview, form_state, spec_form, spec_summary
 from app.components.widgets import address_choice, notice
+from app.formats import with_code
 from app.requests import TrainSpec, UserError
 
-NO_PRESET = "paper defaults"
 DEFAULT_PRESET = "chains-exgrpo"
+PRESET, GROUP_KEY = "preset", "preset-group"
 FROM = "from"
 
 
@@ -31,19 +32,39 @@ def _start() -> tuple[Mapping[str, object], str]:
             else:
                 st.caption(f"Starts from the values of {source_name}. **New run** in the menu starts from a preset.")
                 return values, f"{name}-{source}"
-    chosen = address_choice.select(
-        "Preset", _presets(), "preset", DEFAULT_PRESET, [form_state.ADDRESS], 520,
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        chosen = _choose_preset()
+    st.caption(with_code(requests.preset_description(chosen)))
+    return requests.load_preset(chosen).model_dump(mode="json"), f"preset-{chosen}"
+
+
+def _choose_preset() -> str:
+    """Show groups of presets and those of the group in which the chosen one is; return that one."""
+    groups: dict[str, dict[str, str]] = {}
+    for name, engine in _engines().items():
+        groups.setdefault(requests.preset_group(name), {})[name] = f"{name} · {engine}"
+    wanted = st.query_params.get(PRESET)
+    group = requests.preset_group(wanted if requests.preset_exists(wanted) else DEFAULT_PRESET)
+    st.session_state[GROUP_KEY] = group
+    st.segmented_control(
+        "Presets for", list(groups), format_func=str.capitalize, required=True, key=GROUP_KEY, on_change=_open_group,
+    )  # fmt: skip
+    return address_choice.select(
+        "Preset", groups[group], PRESET, next(iter(groups[group])), [form_state.ADDRESS], 420,
         "Where the form starts; every field can be changed",
     )  # fmt: skip
-    spec = TrainSpec() if chosen == NO_PRESET else requests.load_preset(chosen)
-    return spec.model_dump(mode="json"), "defaults" if chosen == NO_PRESET else f"preset-{chosen}"
+
+
+def _open_group() -> None:
+    group = st.session_state[GROUP_KEY]
+    first = next(name for name in requests.preset_names() if requests.preset_group(name) == group)
+    address.put({PRESET: first, form_state.ADDRESS: None})
 
 
 @st.cache_data(show_spinner=False)
-def _presets() -> dict[str, str]:
-    """Return the presets by name, each with its engine."""
-    names = {name: f"{name} · {requests.load_preset(name).engine}" for name in requests.preset_names()}
-    return {NO_PRESET: NO_PRESET, **names}
+def _engines() -> dict[str, str]:
+    """Return the engine of each preset."""
+    return {name: requests.load_preset(name).engine for name in requests.preset_names()}
 
 
 def _clone(run_id: str) -> Mapping[str, object]:

@@ -157,7 +157,7 @@ def _configuration(row: RunRow) -> None:
         run_details.show_whole(spec)
         return
     base = requests.load_preset(row.preset) if requests.preset_exists(row.preset) else requests.TrainSpec()
-    name = f"preset {row.preset}" if requests.preset_exists(row.preset) else "paper defaults"
+    name = f"preset {row.preset}" if requests.preset_exists(row.preset) else "the defaults"
     run_details.show_configuration(spec, base.model_dump(mode="json"), name)
 
 

@@ -29,7 +29,7 @@ from jobs.evaluation.protocols import load_protocols, load_user_benchmarks, prot
 from jobs.grading.answer_grader import Scheme
 from jobs.runs.journal import Journal
 from jobs.runs.lookup import CommandError, find_run_id
-from jobs.specs.train import load_preset, preset_description, preset_names
+from jobs.specs.train import load_preset, preset_description, preset_group, preset_names
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.measures import AVERAGES
 from jobs.studies.numbers import number_rows
@@ -266,11 +266,12 @@ def study_numbers(name: Annotated[str, Field(description="A study.")]) -> Sequen
 
 
 def presets() -> list[dict[str, Any]]:
-    """The presets with the engine that each runs on, and every field."""
+    """The presets by group (built-in task, your data, the paper) with the engine of each, and every field."""
     loaded = {name: load_preset(name) for name in preset_names()}
     return [
         {
             "preset": name,
+            "group": preset_group(name),
             "engine": spec.engine,
             "description": preset_description(name),
             "spec": spec.model_dump(mode="json"),

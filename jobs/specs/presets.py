@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Hashable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -15,6 +16,13 @@ MAX_YAML_BYTES = 1 << 16
 """More than the size of any specification; YAML is read at some hundred kilobytes a second."""
 
 PRESETS_DIR = Path(__file__).parents[1] / "presets"
+_GROUPS = {
+    "chains": "built-in task",
+    "word_problems": "built-in task",
+    "examples": "your data",
+    "paper": "the paper",
+}
+"""What the presets of each folder are for, in the order in which they are offered."""
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -92,18 +100,33 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def preset_names() -> list[str]:
-    """Return the names of all presets, sorted."""
-    return sorted(path.stem for path in PRESETS_DIR.glob("*/*.yaml"))
+    """Return the names of all presets by group; those of a group that extend no other come first."""
+    return list(_preset_files())
+
+
+@cache
+def _preset_files() -> dict[str, Path]:
+    folders = list(_GROUPS)
+    ordered = sorted(
+        (folders.index(path.parent.name), "\nextends:" in path.read_text(encoding="utf-8"), path.stem, path)
+        for path in PRESETS_DIR.glob("*/*.yaml")
+    )
+    return {name: path for *_, name, path in ordered}
+
+
+def preset_group(name: str) -> str:
+    """Return what a preset is for: a built-in task, the user's data or the paper."""
+    return _GROUPS[_preset_files()[name].parent.name]
 
 
 def preset_exists(name: object) -> TypeGuard[str]:
     """Return whether there is a preset of this name."""
-    return name in preset_names()
+    return name in _preset_files()
 
 
 def preset_description(name: str) -> str:
     """Return the first comment line of a preset's file: one sentence on what it is."""
-    return _preset_file(name).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    return _preset_files()[name].read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
 
 
 def preset_content(name: object) -> dict[str, Any]:
@@ -115,7 +138,7 @@ def preset_content(name: object) -> dict[str, Any]:
     if not preset_exists(name):
         nearest = [f"the nearest is {known}, " for known in difflib.get_close_matches(str(name), preset_names(), n=1)]
         raise SpecError(f"there is no {name!r}; {''.join(nearest)}`exgrpo query presets` lists all.", "preset")
-    content: dict[str, Any] = yaml.safe_load(_preset_file(name).read_text(encoding="utf-8"))
+    content: dict[str, Any] = yaml.safe_load(_preset_files()[name].read_text(encoding="utf-8"))
     base = content.pop("extends", None)
     return content if base is None else merge_settings(preset_content(base), content)
 
@@ -128,7 +151,3 @@ def merge_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
         is_nested = isinstance(current, Mapping) and isinstance(value, Mapping)
         merged[key] = merge_settings(current, value) if is_nested and current is not None else value
     return merged
-
-
-def _preset_file(name: str) -> Path:
-    return next(PRESETS_DIR.glob(f"*/{name}.yaml"))

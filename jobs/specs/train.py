@@ -32,6 +32,7 @@ from jobs.specs.presets import merge_settings as merge_settings
 from jobs.specs.presets import preset_content, read_mapping
 from jobs.specs.presets import preset_description as preset_description
 from jobs.specs.presets import preset_exists as preset_exists
+from jobs.specs.presets import preset_group as preset_group
 from jobs.specs.presets import preset_names as preset_names
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 

@@ -65,7 +65,8 @@ READS = {
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
     "list_gpus", "list_skipped", "list_views", "load_draft", "load_preset", "missing_vllm", "openapi_document",
     "package_versions", "preset_exists",
-    "load_plain_yaml", "preset_names", "read_machine", "score_curves", "score_curves_by_difficulty",
+    "load_plain_yaml", "preset_description", "preset_group", "preset_names", "read_machine", "score_curves",
+    "score_curves_by_difficulty",
     "status_by_files", "token_data", "user_benchmarks",
 }  # fmt: skip
 

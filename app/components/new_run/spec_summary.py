@@ -65,7 +65,7 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
         with st.container(border=True, key="bucket-weights-card"):
             buffer_charts.show_weights(spec.algorithm, bucket_meaning(asdict(spec.algorithm)))
     with st.container(border=True, key="spec-diff"):
-        spec_text.show_differences(spec, base, f"preset {preset}" if preset else "paper defaults")
+        spec_text.show_differences(spec, base, f"preset {preset}" if preset else "the defaults")
     _as_text(spec, preset, changes)
     if is_verl and not check.mistakes:
         where.show_scripts(spec)
@@ -156,7 +156,7 @@ def _time(spec: TrainSpec) -> str:
 
 
 def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:
-    """Return the preset that the specification started from with its name, or the paper's defaults."""
+    """Return the preset that the specification started from with its name, or the fields' defaults."""
     if spec.preset is None or not requests.preset_exists(spec.preset):
         return None, TrainSpec()
     return spec.preset, requests.load_preset(spec.preset)
@@ -170,5 +170,5 @@ def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> 
 
 
 def _count(num_changes: int, preset: str | None) -> str:
-    origin = "the preset" if preset else "the paper's defaults"
+    origin = "the preset" if preset else "the defaults"
     return f"{counted(num_changes, 'change') if num_changes else 'no changes'} from {origin}"

@@ -6,6 +6,7 @@ import pytest
 
 from app import requests
 from app.components.new_run.where import Where
+from app.formats import with_code
 from app.settings import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
@@ -42,6 +43,19 @@ def test_form_starts_from_the_demo_preset_and_launches_a_run_of_it(runs_root, op
     spec = json.loads((folder / "spec.json").read_text())
     assert (spec["name"], spec["num_steps"]) == ("my run", 7)
     assert page.query_params["run"] == folder.name
+
+
+def test_presets_are_in_groups_with_a_description_and_the_first_of_all_is_the_demo(open_page):
+    page = open_page("new_run")
+    (groups,) = page.get("button_group")
+    assert groups.options == ["Built-in task", "Your data", "The paper"]
+    for group, first in {"the paper": "paper-exgrpo", "your data": "memorise-choice"}.items():
+        page.get("button_group")[0].set_value(group).run()
+        chosen = page.selectbox(key="choose-preset")
+        assert chosen.value == first
+        assert {requests.preset_group(name.split()[0]) for name in chosen.options} == {group}
+        assert has_text(page, with_code(requests.preset_description(first)))
+    assert requests.preset_names()[0] == "chains-exgrpo"
 
 
 def test_change_shows_in_command_and_chart(open_page):

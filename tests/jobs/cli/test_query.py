@@ -152,3 +152,4 @@ def test_presets_hold_every_field(runs_root):
     presets = {row["preset"]: row for row in query(runs_root, "presets")}
     assert (presets["paper-exgrpo"]["engine"], presets["chains-exgrpo"]["engine"]) == ("verl", "embedded")
     assert presets["chains-exgrpo"]["spec"]["algorithm"]["experience_ratio"] == 0.5
+    assert [presets[name]["group"] for name in ("qwen-0.5b", "paper-sft")] == ["your data", "the paper"]
