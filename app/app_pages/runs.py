@@ -34,10 +34,10 @@ def _chosen() -> tuple[RunFilter, str | None, bool]:
     """Show search, states and groups; return the filter, what to group by, and whether the bin is open."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs-filter"):
         words = st.text_input(
-            "Search runs", placeholder="Search, or seed=3", icon=":material/search:", width=168,
+            "Search runs", placeholder="Search, or seed=3 avg@8>0.4", icon=":material/search:", width=250,
             key="q", bind="query-params", label_visibility="collapsed",
-            help="Words of name, method, model, data or tags, and conditions on fields: `seed=3`, "
-            "`optim.learning_rate<1e-5`, `algorithm.experience_ratio!=0`",
+            help="Words of name, method, model, data or tags, and conditions on states, tags, fields, scores and "
+            "metrics, which exclude after a minus: `status:failed -tag:old learning_rate<1e-5 avg@8>0.4`",
         )  # fmt: skip
         state = st.segmented_control(
             "State", [*STATES, ARCHIVED, BIN], default="All", required=True,
@@ -87,9 +87,11 @@ def _list(was_live: bool) -> None:
     if is_bin:
         list_actions.show_bin()
         return
-    if not notice.is_searchable(where.words):
+    num_runs: Mapping[str, int] | None = None
+    with notice.refusals("Not searched"):
+        num_runs = ask(runs.count_runs, where)
+    if num_runs is None:
         return
-    num_runs = ask(runs.count_runs, where)
     order = run_table.order_of_address()
     num_pages = run_groups.MAX_RUNS // RUNS_PAGE_SIZE if group else _pages().get(where, 1)
     deleted = requests.list_deleted()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, RowMapping, Select, select
 
 from db.connections.session import Database
-from db.queries.run_filter import method_name
+from db.queries.run_values import method_name
 from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ItemRow, ScoredRuns
 from db.rows.spec_fields import is_unreadable
 from db.statistics.differences import hierarchical_bootstrap, holm

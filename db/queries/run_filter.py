@@ -1,31 +1,25 @@
 """Which runs to list: words, states and archived or not, as conditions in SQL."""
 
+import difflib
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Float, String, and_, case, cast, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, or_, select
 
 from db.connections.session import Database
-from db.queries.text_search import check_search
-from db.rows.spec_fields import (
-    DEFAULT_EXPERIENCE_RATIO,
-    RECORDED_KIND,
-    UNKNOWN,
-    experience_ratio,
-    is_recorded,
-    is_unreadable,
-)
+from db.queries.run_values import NUMBER, UNDERSTOOD, RunValue, facets, method_expression, value_of
+from db.queries.text_search import SearchError, check_search
 from db.tables import models
 
-_CONDITION = re.compile(r"([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*){0,7})(!=|>=|<=|=|>|<)(.+)")
-"""Of a field at most 8 deep: SQLite cannot parse a condition on one that is much deeper."""
-_NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
-JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
-"""The names of jobs other than training."""
+_CONDITION = re.compile(r"([A-Za-z_][\w@./-]*)(!=|>=|<=|=|>|<|:)(.+)")
+_TERM = re.compile(r'(-?)((?:[^\s"]|"[^"]*")+)')
+_SPELLINGS = {"state": "status", "tags": "tag", "dataset": "data"}
+_KINDS = {"training": "train", "evaluation": "eval", "evaluations": "eval", "judges": "judge"}
 _STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "stopped", "finished")
 """States from live to ended."""
 
@@ -37,7 +31,8 @@ class RunFilter:
     words: str = ""
     """Every word must be in the name, id, method, model, data set or a tag; case does not matter.
 
-    A word such as `seed=3` or `optim.learning_rate<1e-5` is a condition on a field of the specification.
+    A word such as `status:failed`, `seed=3`, `optim.learning_rate<1e-5` or `avg@8>0.4` is a condition on a value
+    (`db.queries.run_values`); a - before a word excludes what it finds, quotation marks keep spaces and signs.
     """
     statuses: tuple[str, ...] = ()
     """States to list; none lists all."""
@@ -49,22 +44,20 @@ class RunFilter:
     """Runs that ended later, or have not ended; None lists all."""
 
 
-def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
+def conditions(connection: Connection, where: RunFilter) -> list[ColumnElement[bool]]:
     """Return the conditions on a run's row.
 
     Raises:
-        SearchError: There are too many words.
+        SearchError: There are too many words, or one is no condition that could be read.
     """
     runs = models.runs
     # PostgreSQL takes no text with a NUL in it.
     check_search(where.words)
-    words = where.words.replace("\0", " ").split()
-    wanted = [_holds_word_or_field(word) for word in words]
+    wanted = [_holds(connection, *match.groups()) for match in _TERM.finditer(_closed(where.words.replace("\0", " ")))]
     if where.statuses:
         wanted.append(runs.c.status.in_(where.statuses))
     if where.kinds:
-        kinds = (*where.kinds, RECORDED_KIND) if "train" in where.kinds else where.kinds
-        wanted.append(func.coalesce(runs.c.spec["kind"].as_string(), "train").in_(kinds))
+        wanted.append(facets()["kind"].in_(where.kinds))
     if where.is_archived is not None:
         wanted.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
     if where.ended_after is not None:
@@ -72,22 +65,85 @@ def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     return wanted
 
 
-def _holds_word_or_field(word: str) -> ColumnElement[bool]:
-    """Return that a run has the field's value that a word like `seed=3` asks for, or holds the word itself."""
-    is_held, has_field = _holds_word(word.lower()), field_condition(word)
-    return is_held if has_field is None else or_(has_field, is_held)
+def _closed(words: str) -> str:
+    """Return the words with every quotation mark closed, as while they are typed."""
+    return f'{words}"' if words.count('"') % 2 else words
+
+
+def _holds(connection: Connection, minus: str, term: str) -> ColumnElement[bool]:
+    """Return whether a run has what a term asks for, or after a minus has not."""
+    match = None if term.startswith('"') else _CONDITION.fullmatch(term)
+    name = match.group(1) if match else ""
+    if match is not None and match.group(2) == ":" and not _is_facet(name):
+        match = None  # a word with a colon, such as a model's source
+        near = difflib.get_close_matches(name, [*facets(), "tag"], n=1)
+        if near:
+            raise SearchError(f"expected {near[0]}:, or the whole in quotation marks to look for it as a word", name)
+    if match is None:
+        if not term.startswith('"') and set(term) & set("<>="):
+            raise SearchError(f"cannot be read; understood are {UNDERSTOOD}", term)
+        held = _holds_word(term.replace('"', "").lower())
+    else:
+        held = _fulfils(connection, _SPELLINGS.get(name, name), match.group(2), match.group(3).replace('"', ""))
+    return ~func.coalesce(held, False) if minus else held
+
+
+def _is_facet(name: str) -> bool:
+    name = _SPELLINGS.get(name, name)
+    return name == "tag" or name in facets()
+
+
+def _fulfils(connection: Connection, name: str, sign: str, wanted: str) -> ColumnElement[bool]:
+    """Return whether the value of this name fulfils a condition.
+
+    Raises:
+        SearchError: No run has such a value, or it cannot be compared with what is wanted.
+    """
+    if name == "tag":
+        held = _has_tag(models.tags.c.tag == wanted if sign in {"=", "!="} else _contains(models.tags.c.tag, wanted))
+        return ~held if sign == "!=" else held
+    value = value_of(connection, name)
+    is_number = re.fullmatch(NUMBER, wanted) is not None
+    if sign in {"=", "!=", ":"}:
+        wanted = _KINDS.get(wanted, wanted) if name == "kind" else wanted
+        is_equal = _is_equal(name, value, sign, wanted, float(wanted) if is_number else None)
+        return ~func.coalesce(is_equal, False) if sign == "!=" else is_equal
+    if not is_number or value.number is None:
+        raise SearchError(f"{sign} compares numbers, as in batch_size>=128 or avg@8>0.4", f"{name}{sign}{wanted}")
+    compare = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}[sign]
+    condition: ColumnElement[bool] = compare(value.number, float(wanted))
+    return condition
+
+
+def _is_equal(name: str, value: RunValue, sign: str, wanted: str, number: float | None) -> ColumnElement[bool]:
+    if name == "status" and wanted not in _STATES:
+        raise SearchError(f"expected one of {', '.join(_STATES)}", f"status:{wanted}")
+    if value.text is None:
+        if number is None:
+            raise SearchError("is a number; compare it with one, as in avg@8>0.4", name)
+        return literal(number) == value.number
+    # SQLite reads true and false of JSON as 1 and 0.
+    spellings = {"true": ("true", "1"), "false": ("false", "0")}.get(wanted.lower(), (wanted.lower(),))
+    is_text = func.lower(value.text).in_(spellings)
+    if sign == ":" and name not in {"status", "kind"}:
+        return _contains(value.text, wanted.lower())
+    return is_text if number is None or value.number is None else or_(is_text, value.number == number)
 
 
 def _holds_word(word: str) -> ColumnElement[bool]:
-    runs, tags = models.runs, models.tags
+    runs = models.runs
     sources = [runs.c.spec[part]["source"].as_string() for part in ("model", "data")]
     texts = [runs.c.name, runs.c.run_id, method_expression(), *sources]
-    has_tag = select(tags.c.tag).where(tags.c.run_key == runs.c.run_key, _contains(tags.c.tag, word)).exists()
-    return or_(*(_contains(text, word) for text in texts), has_tag)
+    return or_(*(_contains(text, word) for text in texts), _has_tag(_contains(models.tags.c.tag, word)))
+
+
+def _has_tag(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    tags = models.tags
+    return select(tags.c.tag).where(tags.c.run_key == models.runs.c.run_key, condition).exists()
 
 
 def _contains(text: ColumnElement[str], word: str) -> ColumnElement[bool]:
-    return func.coalesce(func.lower(text), "").contains(word, autoescape=True)
+    return func.coalesce(func.lower(text), "").contains(word.lower(), autoescape=True)
 
 
 def list_specs(database: Database, run_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -96,71 +152,6 @@ def list_specs(database: Database, run_ids: Sequence[str]) -> dict[str, dict[str
     with database.read() as connection:
         rows = connection.execute(select(runs.c.run_id, runs.c.spec).where(runs.c.run_id.in_(run_ids)))
         return {row.run_id: row.spec for row in rows}
-
-
-def field_condition(word: str) -> ColumnElement[bool] | None:
-    """Return what `seed=3` or `optim.learning_rate<1e-5` asks of a run's specification; None of another word."""
-    match = _CONDITION.fullmatch(word)
-    if match is None:
-        return None
-    path, sign, wanted = match.groups()
-    entry: Any = models.runs.c.spec
-    for name in path.split("."):
-        entry = entry[name]
-    text = cast(entry.as_string(), String)
-    is_number = re.fullmatch(_NUMBER, wanted) is not None
-    number = case((text.regexp_match(_NUMBER), cast(entry.as_string(), Float)))
-    if sign in {"=", "!="}:
-        is_equal = _is_text(text, wanted) if not is_number else or_(_is_text(text, wanted), number == float(wanted))
-        return is_equal if sign == "=" else ~func.coalesce(is_equal, False)
-    if not is_number:
-        return and_(text.is_not(None), text != text)
-    value = float(wanted)
-    return {">": number > value, "<": number < value, ">=": number >= value, "<=": number <= value}[sign]
-
-
-def _is_text(text: ColumnElement[str], wanted: str) -> ColumnElement[bool]:
-    # SQLite reads true and false of JSON as 1 and 0.
-    spellings = {"true": ("true", "1"), "false": ("false", "0")}.get(wanted, (wanted,))
-    return text.in_(spellings)
-
-
-def method_name(spec: Mapping[str, Any]) -> str:
-    """Return the short name of a specification's algorithm, or the name of another job."""
-    kind = str(spec.get("kind", "train"))
-    if is_recorded(spec) or (kind == "train" and is_unreadable(spec)):
-        return UNKNOWN
-    if kind != "train":
-        return JOB_NAMES.get(kind, kind)
-    algorithm = spec.get("algorithm", {})
-    names = {
-        "SFT": spec.get("sft") is not None,
-        "masked GRPO": algorithm.get("mask_range") is not None,
-        "ExGRPO": experience_ratio(spec) > 0.0,
-        "LUFFY": algorithm.get("uses_external_experience", False),
-        "GRPO": algorithm.get("normalize_by_std", False),
-    }
-    return next((name for name, applies in names.items() if applies), "Dr.GRPO")
-
-
-def method_expression() -> ColumnElement[str]:
-    """Return the SQL expression whose value is `method_name` of a run's specification."""
-    spec = models.runs.c.spec
-    kind = func.coalesce(spec["kind"].as_string(), "train")
-    algorithm = spec["algorithm"]
-    ratio = func.coalesce(algorithm["experience_ratio"].as_float(), DEFAULT_EXPERIENCE_RATIO)
-    return case(
-        *((kind == job, literal(name)) for job, name in JOB_NAMES.items()),
-        (kind == RECORDED_KIND, literal(UNKNOWN)),
-        (kind != "train", kind),
-        (spec["is_unreadable"].as_string().is_not(None), literal(UNKNOWN)),
-        (spec["sft"].as_string().is_not(None), literal("SFT")),
-        (algorithm["mask_range"].as_string().is_not(None), literal("masked GRPO")),
-        (ratio > 0.0, literal("ExGRPO")),
-        (func.coalesce(algorithm["uses_external_experience"].as_boolean(), False), literal("LUFFY")),
-        (func.coalesce(algorithm["normalize_by_std"].as_boolean(), False), literal("GRPO")),
-        else_=literal("Dr.GRPO"),
-    )
 
 
 class RunSortKey(StrEnum):
@@ -180,23 +171,24 @@ class RunSortKey(StrEnum):
 class RunOrder:
     """How runs are sorted; runs without a value come last in both directions, equal ones with the greatest id first."""
 
-    key: RunSortKey = RunSortKey.CREATED
+    key: str = RunSortKey.CREATED
+    """A `RunSortKey`, or the name of a value of `db.queries.run_values`; of one that no run has, that of creation."""
     is_descending: bool = True
 
 
 NEWEST_FIRST = RunOrder()
 
 
-def sort_columns(order: RunOrder) -> list[ColumnElement[Any]]:
+def sort_columns(connection: Connection, order: RunOrder) -> list[ColumnElement[Any]]:
     """Return the columns to order by."""
-    value = _value(order.key)
+    value = _value(connection, order.key)
     ordered = value.desc() if order.is_descending else value.asc()
     return [value.is_(None), ordered, models.runs.c.run_id.desc()]
 
 
 def comes_after(connection: Connection, order: RunOrder, run_id: str) -> ColumnElement[bool]:
     """Return the condition that a run comes after the run of this id, by its present value."""
-    id_column, value = models.runs.c.run_id, _value(order.key)
+    id_column, value = models.runs.c.run_id, _value(connection, order.key)
     last = connection.scalar(select(value).where(id_column == run_id))
     if last is None:
         return and_(value.is_(None), id_column < run_id)
@@ -204,19 +196,23 @@ def comes_after(connection: Connection, order: RunOrder, run_id: str) -> ColumnE
     return or_(is_beyond, and_(value == last, id_column < run_id), value.is_(None))
 
 
-def _value(key: RunSortKey) -> ColumnElement[Any]:
+def _value(connection: Connection, key: str) -> ColumnElement[Any]:
     runs = models.runs
-    columns = {RunSortKey.CREATED: runs.c.created_at, RunSortKey.STARTED: runs.c.started_at}
+    ranks = {state: index for index, state in enumerate(_STATES)}
+    columns: dict[str, ColumnElement[Any]] = {
+        RunSortKey.CREATED: runs.c.created_at,
+        RunSortKey.STARTED: runs.c.started_at,
+        RunSortKey.NAME: func.lower(runs.c.name),
+        RunSortKey.STATE: case(ranks, value=runs.c.status, else_=len(ranks)),
+        RunSortKey.METHOD: func.lower(method_expression()),
+        RunSortKey.PROGRESS: runs.c.step * 1.0 / func.nullif(runs.c.spec["num_steps"].as_float(), 0.0),
+        RunSortKey.PASS_AT_1: runs.c.summary["last_pass_at_1"].as_float(),
+        RunSortKey.AVG_AT_N: runs.c.summary["last_avg_at_n"].as_float(),
+    }
     if key in columns:
         return columns[key]
-    if key is RunSortKey.NAME:
-        return func.lower(runs.c.name)
-    if key is RunSortKey.STATE:
-        ranks = {state: index for index, state in enumerate(_STATES)}
-        return case(ranks, value=runs.c.status, else_=len(ranks))
-    if key is RunSortKey.METHOD:
-        return func.lower(method_expression())
-    if key is RunSortKey.PROGRESS:
-        return runs.c.step * 1.0 / func.nullif(runs.c.spec["num_steps"].as_float(), 0.0)
-    score: ColumnElement[Any] = runs.c.summary[f"last_{key}"].as_float()
-    return score
+    try:
+        value = value_of(connection, key)
+    except SearchError:
+        return runs.c.created_at
+    return value.number if value.number is not None else func.lower(value.text)

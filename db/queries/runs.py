@@ -11,7 +11,8 @@ from db.connections.opening import current_revision, newest_revision
 from db.connections.session import Database, url_without_password
 from db.ingest.events import ENDED_STATUSES
 from db.ingest.run_summary import is_shown
-from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, method_name, sort_columns
+from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, sort_columns
+from db.queries.run_values import method_name
 from db.rows.runs import AttemptRow, CheckpointRow, RunRow
 from db.rows.spec_fields import RECORDED_KIND, is_recorded, is_unreadable
 from db.tables import models
@@ -41,8 +42,9 @@ def list_runs(
     limit: int | None = 200,
 ) -> list[RunRow]:
     """Return a page of runs; `after` is the id of the last page's last run, no `limit` gives all."""
-    query = select(models.runs).where(*conditions(where or RunFilter())).order_by(*sort_columns(order)).limit(limit)
     with database.read() as connection:
+        query = select(models.runs).where(*conditions(connection, where or RunFilter()))
+        query = query.order_by(*sort_columns(connection, order)).limit(limit)
         if after is not None:
             query = query.where(comes_after(connection, order, after))
         rows = connection.execute(query).mappings().all()
@@ -53,11 +55,12 @@ def list_runs(
 def list_run_names(database: Database, where: RunFilter, *, has_steps: bool = False, limit: int = 100) -> list[RunName]:
     """Return the runs that fit, newest first; with `has_steps` only those that have done a step."""
     runs = models.runs
-    query = select(runs.c.run_id, runs.c.name, runs.c.step).where(*conditions(where))
+    query = select(runs.c.run_id, runs.c.name, runs.c.step)
     if has_steps:
         query = query.where(runs.c.step > 0)
     query = query.order_by(runs.c.created_at.desc(), runs.c.run_id.desc()).limit(limit)
     with database.read() as connection:
+        query = query.where(*conditions(connection, where))
         return [RunName(*row) for row in connection.execute(query)]
 
 
@@ -134,8 +137,9 @@ def list_notes(database: Database, run_id: str) -> list[tuple[datetime, str]]:
 def count_runs(database: Database, where: RunFilter | None = None) -> dict[str, int]:
     """Return how many runs are in each state."""
     runs = models.runs
-    query = select(runs.c.status, func.count()).where(*conditions(where or RunFilter())).group_by(runs.c.status)
+    query = select(runs.c.status, func.count()).group_by(runs.c.status)
     with database.read() as connection:
+        query = query.where(*conditions(connection, where or RunFilter()))
         return {row[0]: row[1] for row in connection.execute(query)}
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from db.ingest.event_rows import trajectory_key
 from db.rows.role_words import CONVERSATION, searched
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import FieldError
 
 Keys = npt.NDArray[np.int64]
 """Trajectory keys."""
@@ -53,8 +53,8 @@ _WORD_INDEX_SETTINGS = {
 }
 
 
-class SearchError(InputError):
-    """A search that would take minutes; one sentence says what it may have."""
+class SearchError(FieldError):
+    """A search that would take minutes, or a word of it that cannot be read; one sentence says what it may have."""
 
 
 def check_search(words: str) -> None:
@@ -66,8 +66,9 @@ def check_search(words: str) -> None:
     num_words = len(words.split())
     if num_words > MAX_WORDS or len(words) > MAX_CHARACTERS:
         raise SearchError(
-            f"Search: expected at most {MAX_WORDS} words and {MAX_CHARACTERS} characters, got {num_words:,} and "
-            f"{len(words):,}; leave some out."
+            f"expected at most {MAX_WORDS} words and {MAX_CHARACTERS} characters, got {num_words:,} and "
+            f"{len(words):,}; leave some out.",
+            "Search",
         )
 
 

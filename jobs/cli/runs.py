@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from db.queries.run_filter import RunFilter
+from db.queries.run_values import UNDERSTOOD
 from db.queries.runs import list_runs
 from db.rows.display_names import BATCH_PASS_RATE, escape_control_characters, held_out_score
 from exgrpo_core.bounded_json import open_plain
@@ -52,21 +53,25 @@ _NARROW_WIDTHS = {"State": 9, "Method": 10, BATCH_PASS_RATE: 6, held_out_score()
 
 
 def runs(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[SEARCH]...", help=f"A search: {UNDERSTOOD}.")] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     includes_archived: Annotated[bool, typer.Option("--all", help="Archived runs too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, newest first; archived ones with --all."""
+    """List runs, newest first, all or those that a search finds; archived ones with --all."""
+    search = " ".join(words or ())
     with open_fresh_index(runs_root, database_url) as database:
-        rows = list_runs(database, RunFilter(is_archived=None), limit=None)
+        rows = list_runs(database, RunFilter(search, is_archived=None), limit=None)
     listed = [row for row in rows if includes_archived or not row.is_archived]
     if as_json:
         print_json([{name: value for name, value in asdict(row).items() if name != _CURVE} for row in listed])
     elif listed:
         _print_table(listed)
     elif rows:
-        print_result(f"All {len(rows)} runs in {runs_root} are archived; --all lists them.")
+        print_result(f"All {len(rows)} runs{' found' if search else ''} in {runs_root} are archived; --all lists them.")
+    elif search:
+        print_result(f"No run in {runs_root} matches {search!r}.")
     else:
         print_result(f"No runs in {runs_root} yet; `exgrpo train` starts one.")
 

@@ -16,6 +16,7 @@ from db.queries.lineage import get_question, lineage, most_replayed
 from db.queries.replay_concentration import replay_concentration
 from db.queries.retirement import retired_questions
 from db.queries.run_filter import RunFilter
+from db.queries.run_values import UNDERSTOOD
 from db.queries.trajectories import get_trajectory, list_marks, marked_trajectories, messages_of
 from db.queries.trajectory_list import list_snippets
 from db.rows.judging import JudgedRow, VerdictFilter
@@ -52,7 +53,7 @@ def _step(database: Database, run_id: str, step: int | None) -> int:
 
 def list_runs(
     database: Database,
-    words: Annotated[str, Field(description="Words in name, model, data or tags.")] = "",
+    words: Annotated[str, Field(description=f"A search: {UNDERSTOOD}.")] = "",
     limit: Limit = 50,
 ) -> list[RunRow]:
     """Jobs of every kind, newest first."""

@@ -75,7 +75,8 @@ def test_states_and_words_filter_the_list_and_may_stand_in_the_address(open_page
         ("algorithm.experience_ratio>0 whole", ["exgrpo whole"]),
         ("preset=chains-on-policy", ["on-policy whole", "waits"]),
         ("WHOLE dr.grpo", ["on-policy whole"]),
-        ("no.such.field=1", []),
+        ("status:failed num_steps>1 too -whole", ["too fast"]),
+        ("algorithm.batchsize=1", []),
         ("name>3", []),
     ],
 )

@@ -2,11 +2,12 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from db.ingest import annotations, events
 from db.queries import runs
-from db.queries.run_filter import RunFilter, RunOrder, RunSortKey, method_expression, method_name
+from db.queries.run_filter import RunFilter, RunOrder, RunSortKey
+from db.queries.run_values import list_values, method_expression, method_name
 from db.queries.runs import list_run_names
 from db.queries.text_search import MAX_CHARACTERS, MAX_WORDS, SearchError, split_words
 from db.queries.trajectory_list import list_snippets
@@ -127,6 +128,35 @@ def test_names_are_those_of_the_newest_runs_that_fit(filled):
     assert list_run_names(filled, RunFilter(), has_steps=True) == [("a", "plain", 7)]
 
 
+@pytest.fixture
+def compared(database):
+    """Two training runs that differ in fields, scores and metrics."""
+    spec = load_preset("chains-exgrpo").model_dump(mode="json")
+    for run_id, seed, rate in (("three", 3, 0.002), ("seven", 7, 1e-6)):
+        changes = {"optim": {"learning_rate": rate}, "algorithm": spec["algorithm"] | {"normalize_by_std": seed == 3}}
+        register(database, run_id, spec=spec | {"seed": seed} | changes)
+    annotations.add_tag(database, "three", "Keep me")
+    events.set_status(database, "three", "failed")
+
+    def fill(connection):
+        keys = dict(connection.execute(select(models.runs.c.run_id, models.runs.c.run_key)).all())
+        connection.execute(update(models.runs).where(models.runs.c.run_id == "three").values(
+            summary={"last_pass_at_1": 0.75}
+        ))  # fmt: skip
+        scored = {"step": 2, "attempt": 1, "at": BORN, "samples_per_question": 8, "question_ids": [], "num_correct": []}
+        for run_id, number, average, of_all in (("three", 12.0, 0.5, 0.9), ("seven", 3.0, 0.25, 0.5)):
+            for step, value in ((1, 100.0), (2, number)):
+                key = {"run_key": keys[run_id], "step": step, "attempt": 1}
+                connection.execute(insert(models.metrics).values(name="replay/num_replayed", value=value, **key))
+            row = {"run_key": keys[run_id], "question_set": "held_out", "avg_at_n": average, "pass_at_n": of_all}
+            connection.execute(insert(models.evaluations).values(**row, **scored))
+        row = {"run_key": keys["seven"], "question_set": "math500", "avg_at_n": 0.75, "pass_at_n": 0.75}
+        connection.execute(insert(models.evaluations).values(**row, **scored | {"samples_per_question": 1}))
+
+    database.write(fill)
+    return database
+
+
 def test_sql_and_python_name_every_method_alike(database):
     specs = {name: load_preset(name).model_dump(mode="json") for name in PRESETS}
     specs |= {"bare": {}, "eval": {"kind": "eval"}, "judge": {"kind": "judge"}, "other": {"kind": "other"}}
@@ -148,21 +178,78 @@ def test_sql_and_python_name_every_method_alike(database):
         ("optim.learning_rate<1e-5", ["seven"]),
         ("optim.learning_rate=1e-6", ["seven"]),
         ("algorithm.normalize_by_std=true", ["three"]),
-        ("optim.beta1!=5", ["seven", "three"]),
-        ("name>5", []),
-        ("seed>many", []),
-        ("no.such=1", []),
+        ("learning_rate<1e-5", ["seven"]),
+        ("lr>1e-5", ["three"]),
+        ("batch_size=16 -seed=3", ["seven"]),
+        ("-seed=3 -seed=7", []),
+        ("batch_size>16", []),
+        ("status:failed", ["three"]),
+        ("-state:failed", ["seven"]),
+        ("method:exgrpo engine:embedded kind:training preset=chains-exgrpo", ["seven", "three"]),
+        ("tag:keep", ["three"]),
+        ("tag=keep", []),
+        ('"keep me"', ["three"]),
+        ('tag="Keep me"', ["three"]),
+        ('"keep m', ["three"]),
+        ("-tag:keep", ["seven"]),
+        ("avg@8>0.4", ["three"]),
+        ("avg@8<0.4", ["seven"]),
+        ("avg@4>0", []),
+        ("pass@8>=0.9", ["three"]),
+        ("pass@1>0.3", ["three"]),
+        ("replay/num_replayed>=10", ["three"]),
+        ("replay/num_replayed!=12", ["seven"]),
+        ("math500>0.5", ["seven"]),
+        ("pip:llm", []),
     ],
 )
-def test_a_word_may_be_a_condition_on_a_field(database, words, wanted):
-    spec = load_preset("chains-exgrpo").model_dump(mode="json")
-    for run_id, seed, rate in (("three", 3, 0.002), ("seven", 7, 1e-6)):
-        changes = {"optim": {"learning_rate": rate}, "algorithm": {"normalize_by_std": seed == 3}}
-        register(database, run_id, spec=spec | {"seed": seed} | changes)
-    assert sorted(ids(database, RunFilter(words))) == wanted
+def test_a_word_may_be_a_condition_on_a_field_score_or_metric(compared, words, wanted):
+    assert sorted(ids(compared, RunFilter(words))) == wanted
 
 
-@pytest.mark.parametrize("words", ["w " * MAX_WORDS, "w" * MAX_CHARACTERS, ".".join("a" * 190) + "=1", "%_\\" * 100])
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ("batchsize=16", "batchsize"),
+        ("no.such=1", "no.such"),
+        ("ok replay/nothing>1", "replay/nothing"),
+        ("lr>many", "lr>many"),
+        ("name>5", "name>5"),
+        ("status:broken", "status:broken"),
+        ("statsu:failed", "statsu"),
+        ("avg@8=good", "avg@8"),
+        ("lr<", "lr<"),
+        ("<1e-5", "<1e-5"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_refused_by_name(compared, words, field):
+    with pytest.raises(SearchError) as refusal:
+        ids(compared, RunFilter(words))
+    assert refusal.value.fields == (field,)
+
+
+def test_a_name_that_is_nearly_right_is_offered(compared):
+    with pytest.raises(SearchError) as refusal:
+        runs.count_runs(compared, RunFilter("batchsize=16"))
+    assert "algorithm.batch_size" in str(refusal.value)
+
+
+def test_runs_are_sorted_by_a_metric_and_a_field(compared):
+    for key in ("replay/num_replayed", "learning_rate", "avg@8"):
+        assert by_pages(compared, RunOrder(key, is_descending=True), 1)[0] == "three"
+        assert by_pages(compared, RunOrder(key, is_descending=False), 1)[-1] == "three"
+    assert len(by_pages(compared, RunOrder("no/such"), 1)) == 2
+
+
+def test_values_of_runs_are_read_by_name(compared):
+    names = ["replay/num_replayed", "avg@8", "math500", "no/such"]
+    assert list_values(compared, ["three", "seven"], names) == {
+        "three": {"replay/num_replayed": 12.0, "avg@8": 0.5, "math500": None},
+        "seven": {"replay/num_replayed": 3.0, "avg@8": 0.25, "math500": 0.75},
+    }
+
+
+@pytest.mark.parametrize("words", ["w " * MAX_WORDS, "w" * MAX_CHARACTERS, "seed=0 " * 30, "%_\\" * 100])
 def test_longest_search_is_answered_and_a_longer_one_refused(filled, words):
     began_at = time.process_time()
     assert isinstance(ids(filled, RunFilter(words)), list)

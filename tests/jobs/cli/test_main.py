@@ -40,6 +40,9 @@ def test_runs_are_listed_with_their_state_and_an_empty_root_says_how_to_start(ru
     heading, line = exgrpo(runs_root, "runs").splitlines()[:2]
     assert {run_id, "queued", "0/2"} <= set(line.split())
     assert "Held-out Avg@n" in heading
+    assert printed_json(runs_root, "runs", "status:queued", "tag:paper num_steps=2") == [row]
+    assert printed_json(runs_root, "runs", "--", "-tag:paper") == []
+    assert "batchsize" in exgrpo(runs_root, "runs", "batchsize=16", code=2)
 
 
 def test_a_run_is_named_by_a_part_of_its_id_or_its_name_unless_two_have_it(runs_root):

@@ -1,0 +1,231 @@
+"""The values of a run by name, in SQL: what lists are searched by, show as columns and are sorted by.
+
+A name is a facet (`status`), a score (`pass@1`, `avg@8`, a benchmark), a metric's key (`replay/num_replayed`) or a
+field of the specification, for which the end of its path is enough (`learning_rate`).
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Float, String, case, cast, func, literal, select, type_coerce
+
+from db.connections.session import Database
+from db.queries.text_search import SearchError
+from db.rows.spec_fields import (
+    DEFAULT_EXPERIENCE_RATIO,
+    RECORDED_KIND,
+    UNKNOWN,
+    experience_ratio,
+    is_recorded,
+    is_unreadable,
+)
+from db.tables import models
+
+FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*){0,7}")
+"""A field at most 8 deep: SQLite cannot parse a condition on one that is much deeper."""
+_SCORE = re.compile(r"(avg|pass)@([1-9][0-9]{0,5})")
+NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
+_SECTIONS = ("algorithm", "optim", "model", "data", "validation", "sft", "verl", "recording", "resume", "sampling")
+"""Where a field is looked for whose section is not named, after the specification itself."""
+_SHORT = {"lr": "learning_rate", "optimizer": "optim"}
+JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
+"""The names of jobs other than training."""
+UNDERSTOOD = (
+    "words, and conditions such as status:failed, tag:NAME, batch_size=1024, optim.learning_rate<1e-5, avg@8>0.4 or "
+    "replay/num_replayed>=10; a - before one excludes"
+)
+
+
+class RunValue(NamedTuple):
+    """One value of each run."""
+
+    text: ColumnElement[Any] | None
+    """As text; None of a score."""
+    number: ColumnElement[Any] | None
+    """As a number, NULL where a field's text is none; None of a facet such as the state."""
+
+
+def facets() -> dict[str, ColumnElement[Any]]:
+    """Return the texts of a run by name, but for its tags."""
+    runs = models.runs
+    kind = func.coalesce(runs.c.spec["kind"].as_string(), "train")
+    return {
+        "status": runs.c.status,
+        "kind": case((kind == RECORDED_KIND, "train"), else_=kind),
+        "method": method_expression(),
+        "model": runs.c.spec["model"]["source"].as_string(),
+        "data": runs.c.spec["data"]["source"].as_string(),
+        "engine": runs.c.spec["engine"].as_string(),
+        "preset": runs.c.spec["preset"].as_string(),
+        "name": runs.c.name,
+        "id": runs.c.run_id,
+        "reason": runs.c.status_reason,
+    }
+
+
+def value_of(connection: Connection, name: str) -> RunValue:
+    """Return the value of this name.
+
+    Raises:
+        SearchError: No run of the database has one.
+    """
+    runs = models.runs
+    if name in (texts := facets()):
+        return RunValue(texts[name], None)
+    if name in {"step", "attempt"}:
+        return RunValue(None, runs.c[name])
+    if (score := _score(name)) is not None:
+        return RunValue(None, score)
+    if _has(connection, models.metrics.c.name == name):
+        return RunValue(None, _newest_metric(name))
+    if FIELD.fullmatch(name):
+        text = field_text(name)
+        if connection.scalar(select(runs.c.run_key).where(text.is_not(None)).limit(1)) is not None:
+            return RunValue(text, case((text.regexp_match(NUMBER), cast(text, Float))))
+    if _has(connection, models.benchmark_scores.c.benchmark == name) or _has(
+        connection, models.evaluations.c.question_set == name
+    ):
+        return RunValue(None, _benchmark(name))
+    raise SearchError(f"no run has a field, score or metric of this name{_near(connection, name)}", name)
+
+
+def _has(connection: Connection, condition: ColumnElement[bool]) -> bool:
+    return connection.scalar(select(literal(1)).where(condition).limit(1)) is not None
+
+
+def _near(connection: Connection, name: str) -> str:
+    """Return the names most like one that is unknown, of the newest run's and all facets."""
+    runs = models.runs
+    newest = connection.execute(select(runs.c.run_key, runs.c.spec).order_by(runs.c.created_at.desc()).limit(1)).first()
+    known = [*facets(), "tag", "step", "attempt", "pass@1", "avg@8"]
+    if newest is not None:
+        metrics = models.metrics
+        known += _paths(newest.spec)
+        known += connection.scalars(select(metrics.c.name).where(metrics.c.run_key == newest.run_key).distinct())
+    ends = {known_name.rpartition(".")[2]: known_name for known_name in known} | {full: full for full in known}
+    near = dict.fromkeys(ends[match] for match in difflib.get_close_matches(name, ends, n=3))
+    return f"; like it are {', '.join(near)}" if near else f"; understood are {UNDERSTOOD}"
+
+
+def _paths(spec: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    for name, value in spec.items():
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}"
+
+
+def field_text(path: str) -> ColumnElement[Any]:
+    """Return the text of a field of the specification; of a name without its section, of the first that has it."""
+    names = [_SHORT.get(name, name) for name in path.split(".")]
+    places = [names] if len(names) > 1 else [names, *([section, *names] for section in _SECTIONS)]
+    texts = []
+    for place in places:
+        entry: Any = models.runs.c.spec
+        for name in place:
+            entry = entry[name]
+        texts.append(cast(entry.as_string(), String))
+    return texts[0] if len(texts) == 1 else func.coalesce(*texts)
+
+
+def _newest_metric(name: str) -> ColumnElement[Any]:
+    metrics = models.metrics
+    query = select(type_coerce(metrics.c.value, Float)).where(
+        metrics.c.run_key == models.runs.c.run_key, metrics.c.name == name, ~metrics.c.is_superseded
+    )
+    return query.order_by(metrics.c.step.desc(), metrics.c.attempt.desc()).limit(1).scalar_subquery()
+
+
+def _score(name: str) -> ColumnElement[Any] | None:
+    """Return the newest held-out score of a training run, of an evaluation the mean over its benchmarks."""
+    match = _SCORE.fullmatch(name)
+    if match is None:
+        return None
+    measure, num_samples = match.group(1), int(match.group(2))
+    if name == "pass@1":
+        newest_batch: ColumnElement[Any] = models.runs.c.summary["last_pass_at_1"].as_float()
+        return newest_batch
+    held_out, scores = models.evaluations, models.benchmark_scores
+    newest = _newest_evaluation(
+        held_out.c.avg_at_n if measure == "avg" else held_out.c.pass_at_n,
+        held_out.c.question_set == "held_out", held_out.c.samples_per_question == num_samples,
+    )  # fmt: skip
+    if measure == "pass":
+        return newest
+    mean = select(func.avg(scores.c.score)).where(
+        scores.c.run_key == models.runs.c.run_key, scores.c.scheme == "paper",
+        scores.c.samples_per_question == num_samples,
+    )  # fmt: skip
+    return func.coalesce(newest, mean.scalar_subquery())
+
+
+def _benchmark(name: str) -> ColumnElement[Any]:
+    scores = models.benchmark_scores
+    scored = select(scores.c.score).where(
+        scores.c.run_key == models.runs.c.run_key, scores.c.scheme == "paper", scores.c.benchmark == name
+    )
+    during = _newest_evaluation(models.evaluations.c.avg_at_n, models.evaluations.c.question_set == name)
+    return func.coalesce(scored.scalar_subquery(), during)
+
+
+def _newest_evaluation(value: ColumnElement[Any], *conditions: ColumnElement[bool]) -> ColumnElement[Any]:
+    table = models.evaluations
+    query = select(type_coerce(value, Float)).where(
+        table.c.run_key == models.runs.c.run_key, ~table.c.is_superseded, *conditions
+    )
+    return query.order_by(table.c.step.desc(), table.c.attempt.desc()).limit(1).scalar_subquery()
+
+
+def list_values(database: Database, run_ids: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the values of these names in each of these runs by its id; a name that no run has is left out."""
+    runs = models.runs
+    with database.read() as connection:
+        columns = {}
+        for name in names:
+            try:
+                value = value_of(connection, name)
+            except SearchError:
+                continue
+            columns[name] = value.number if value.text is None else value.text
+        query = select(runs.c.run_id, *columns.values()).where(runs.c.run_id.in_(run_ids))
+        return {run_id: dict(zip(columns, values, strict=True)) for run_id, *values in connection.execute(query)}
+
+
+def method_name(spec: Mapping[str, Any]) -> str:
+    """Return the short name of a specification's algorithm, or the name of another job."""
+    kind = str(spec.get("kind", "train"))
+    if is_recorded(spec) or (kind == "train" and is_unreadable(spec)):
+        return UNKNOWN
+    if kind != "train":
+        return JOB_NAMES.get(kind, kind)
+    algorithm = spec.get("algorithm", {})
+    names = {
+        "SFT": spec.get("sft") is not None,
+        "masked GRPO": algorithm.get("mask_range") is not None,
+        "ExGRPO": experience_ratio(spec) > 0.0,
+        "LUFFY": algorithm.get("uses_external_experience", False),
+        "GRPO": algorithm.get("normalize_by_std", False),
+    }
+    return next((name for name, applies in names.items() if applies), "Dr.GRPO")
+
+
+def method_expression() -> ColumnElement[str]:
+    """Return the SQL expression whose value is `method_name` of a run's specification."""
+    spec = models.runs.c.spec
+    kind = func.coalesce(spec["kind"].as_string(), "train")
+    algorithm = spec["algorithm"]
+    ratio = func.coalesce(algorithm["experience_ratio"].as_float(), DEFAULT_EXPERIENCE_RATIO)
+    return case(
+        *((kind == job, literal(name)) for job, name in JOB_NAMES.items()),
+        (kind == RECORDED_KIND, literal(UNKNOWN)),
+        (kind != "train", kind),
+        (spec["is_unreadable"].as_string().is_not(None), literal(UNKNOWN)),
+        (spec["sft"].as_string().is_not(None), literal("SFT")),
+        (algorithm["mask_range"].as_string().is_not(None), literal("masked GRPO")),
+        (ratio > 0.0, literal("ExGRPO")),
+        (func.coalesce(algorithm["uses_external_experience"].as_boolean(), False), literal("LUFFY")),
+        (func.coalesce(algorithm["normalize_by_std"].as_boolean(), False), literal("GRPO")),
+        else_=literal("Dr.GRPO"),
+    )
