@@ -134,8 +134,8 @@ verl-compat: $(VERL_VENV)/.installed-dev  ## Check each name, signature and sett
 		$(VERL_BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 			> $$packages/verl_environment.pth; \
 		echo "== verl $$version"; \
-		OMP_NUM_THREADS=1 $$folder/bin/python -m pytest -q --no-header --tb=line --disable-warnings -m verl $(COMPAT_TESTS) || failed="$$failed $$version"; \
-	done; if [ -n "$$failed" ]; then echo "The plug-in does not fit verl$$failed." >&2; exit 1; fi
+		COLUMNS=300 OMP_NUM_THREADS=1 $$folder/bin/python -m pytest -q --no-header --tb=no --disable-warnings -m verl $(COMPAT_TESTS) || failed="$$failed $$version"; \
+	done; if [ -n "$$failed" ]; then echo "The plug-in does not fit verl$$failed: each FAILED line above names what is missing." >&2; exit 1; fi
 
 test-trl: $(TRL_VENV)/.installed  ## Record a run of TRL's trainer, in an environment of its own; not part of `make test`
 	@OMP_NUM_THREADS=1 $(TRL_VENV)/bin/python -m pytest -q -m trl tests/exgrpo_core/recording/test_trl.py

@@ -104,6 +104,9 @@ def find_mistakes(settings: Settings) -> Iterator[Mistake]:
     sampler = find_part(QUESTIONS, getattr(settings, QUESTIONS))
     if sampler.replays_whole_groups and getattr(settings, "refresh", "never") != "never":
         yield Mistake(f"expected never, since {getattr(settings, QUESTIONS)} replays groups of one step.", "refresh")
+    if sampler.replays_whole_groups and sampler.draws_first and getattr(settings, "experience_ratio", 0.0) == 1.0:
+        reason = f"{getattr(settings, QUESTIONS)} replays groups without rollouts: no step would have any"
+        yield Mistake(f"expected less than 1, since {reason}.", "experience_ratio")
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"
         yield Mistake(f"the chosen strategies have no setting {name}; {choice}.", "strategy_settings")

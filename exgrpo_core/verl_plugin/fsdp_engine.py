@@ -16,6 +16,7 @@ from verl.utils.fsdp_utils import (
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
+from exgrpo_core.verl_plugin.attention_kernel import use_cached_kernel
 from exgrpo_core.verl_plugin.rank_files import load_resharded, num_ranks_of, remove_others, write_checksums
 
 
@@ -90,6 +91,10 @@ class GpuEngine(FSDPEngineWithLMHead):
                 first, second = (_gather(state[f"{projection}lora_{part}.default.weight"]) for part in "AB")
                 weight = torch.addmm(weight, second, first, alpha=scaling)
             yield plain_name, weight
+
+    def _build_module(self) -> Any:
+        use_cached_kernel()
+        return super()._build_module()
 
     def _build_lora_module(self, module: Any) -> Any:
         with torch.random.fork_rng(devices=[]):

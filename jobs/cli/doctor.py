@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import typer
 
 from exgrpo_core.durable_files import cause_of, remedy_of
+from exgrpo_core.verl_plugin.attention_kernel import KERNEL
 from exgrpo_core.verl_plugin.settings import version_notice
 from jobs.alerts.destinations import AlertError, read_destinations
 from jobs.cli.options import (
@@ -190,9 +191,11 @@ def check_verl() -> Check:
 def _check_gpu_needs(detail: str, python: str, installed: Mapping[str, str | None], pins: list[Pins]) -> Check:
     """What else an environment of the GPU pins needs of the machine: a compiler, headers, the attention kernel."""
     is_for_gpus = any(pin.name == GPU_PINS and not pin.differences(installed) for pin in pins)
-    problems = needs_of(python).problems("flash") if is_for_gpus else []
+    needs = needs_of(python) if is_for_gpus else None
+    problems = needs.problems("flash") if needs else []
     if not problems:
-        return Check(VERL_CHECK, CheckResult.OK, detail)
+        kernel = f", {KERNEL} at {needs.kernel}" if needs else ""
+        return Check(VERL_CHECK, CheckResult.OK, f"{detail}{kernel}")
     return Check(VERL_CHECK, CheckResult.WARNING, detail, f"{'; '.join(problems)}.")
 
 

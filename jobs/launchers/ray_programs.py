@@ -22,8 +22,8 @@ import ray
 from ray._private.state import available_resources_per_node  # as verl 0.9.1 does; Ray has no public function
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from exgrpo_core.verl_plugin.attention_kernel import hub_cache
 from exgrpo_core.verl_plugin.settings import CLUSTER_VARIABLE
-from jobs.machine.gpu_needs import hub_cache
 
 ANSWER_SECONDS = 40.0
 LEAVE_SECONDS = 5.0

@@ -7,24 +7,20 @@ kernel into the cache of the Hugging Face hub and loads it.
 import importlib.util
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from exgrpo_core.verl_plugin.attention_kernel import KERNEL, REVISION, cached_kernel
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError
 from jobs.machine.hardware import driver_cuda
 
-KERNEL = "kernels-community/flash-attn2"
-"""What transformers loads for `flash_attention_2` where the package flash-attn, of which no wheel fits, is missing."""
 FETCH_COMMAND = ".venv-verl/bin/python -m jobs.machine.gpu_needs fetch"
 COMPILERS = ("cc", "gcc", "clang")
-_CACHE_VARIABLES = ("KERNELS_CACHE", "HF_HUB_CACHE")
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -34,8 +30,8 @@ class GpuNeeds:
 
     missing_packages: tuple[str, ...]
     """System packages by their names in Debian and Ubuntu; Triton compiles with them while a run trains."""
-    has_kernel: bool
-    """Whether the kernel of `verl.attention: flash` is in the hub's cache, for this version of torch."""
+    kernel: str | None
+    """Commit of the kernel of `verl.attention: flash` that is in the hub's cache, for this version of torch."""
     cuda: str | None = None
     """Version of CUDA that torch is built for; None of a build for the CPU, or where torch is missing."""
 
@@ -49,7 +45,7 @@ class GpuNeeds:
         if self.missing_packages:
             names = " ".join(self.missing_packages)
             problems.append(f"the system packages {names} are missing, with which Triton compiles; install them")
-        if attention == "flash" and not self.has_kernel:
+        if attention == "flash" and self.kernel is None:
             problems.append(
                 f"verl.attention: the kernel {KERNEL} is not on the machine; fetch it with `{FETCH_COMMAND}`, or set "
                 "verl.attention to sdpa, which needs no download and is slower"
@@ -59,7 +55,8 @@ class GpuNeeds:
 
 def read_needs() -> GpuNeeds:
     """Return what this interpreter and its machine lack; reads files only."""
-    return GpuNeeds(tuple(missing_packages()), has_kernel(), torch_cuda())
+    snapshot = cached_kernel()
+    return GpuNeeds(tuple(missing_packages()), snapshot.name if snapshot else None, torch_cuda())
 
 
 def torch_cuda() -> str | None:
@@ -84,25 +81,6 @@ def missing_packages() -> list[str]:
     return missing
 
 
-def has_kernel() -> bool:
-    """Whether the hub's cache holds the kernel's build for the version of torch that is installed here."""
-    try:
-        major, minor = re.findall(r"\d+", version("torch"))[:2]
-    except PackageNotFoundError:
-        return False
-    name = f"torch{major}{minor}-*-cu*-{platform.machine()}-{platform.system().lower()}"
-    return any(hub_cache().glob(f"models--{KERNEL.replace('/', '--')}/snapshots/*/build/{name}/**/__init__.py"))
-
-
-def hub_cache() -> Path:
-    """Return the hub's cache of this machine; as huggingface_hub finds it, without importing it."""
-    for name in _CACHE_VARIABLES:
-        if os.environ.get(name):
-            return Path(os.environ[name]).expanduser()
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    return (Path(os.environ.get("HF_HOME") or base) / "hub").expanduser()
-
-
 def needs_of(python: str) -> GpuNeeds:
     """Return what another interpreter and this machine lack.
 
@@ -114,7 +92,7 @@ def needs_of(python: str) -> GpuNeeds:
     try:
         program = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS, env=environment, check=True)
         needs = json.loads(program.stdout)
-        return GpuNeeds(tuple(needs["missing_packages"]), needs["has_kernel"], needs["cuda"])
+        return GpuNeeds(tuple(needs["missing_packages"]), needs["kernel"], needs["cuda"])
     except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
         raise EngineEnvironmentError(
             f"{python}: does not run ({type(error).__name__}); run `make verl-env GPU=1` again."
@@ -126,7 +104,7 @@ def fetch() -> str:
     try:
         from kernels import get_kernel
 
-        get_kernel(KERNEL)
+        get_kernel(KERNEL, revision=REVISION)
     except Exception as error:  # noqa: BLE001 - the hub, the download and the loaded code raise errors of any kind
         reason = " ".join(str(error).split()) or type(error).__name__
         return (

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from tests.deployment.image_files import REPOSITORY
 
 BASE = "python:3.12-slim-bookworm"
-"""The Dockerfile's base; here it is made by debootstrap, with Debian's Python."""
+"""The Dockerfile's base; here it is made by debootstrap, with the Python of these tests."""
 DEBIAN = "localhost/debian"
 """The same under the name that this folder's Containerfiles use."""
 PACKAGES = "ca-certificates,make,python3,python3-venv"
@@ -82,6 +83,8 @@ class Podman:
         (root / "etc/apt/apt.conf.d/50machine").write_text(settings, encoding="utf-8")
         for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
             self.run("find", root / cache, "-type", "f", "-delete")
+        _copy_python(root / "usr/local")
+        self.run("chroot", root, "ldconfig")
         container = self.run("buildah", "from", "scratch")
         self.run("buildah", "add", "--quiet", container, root, "/")
         self.run("buildah", "commit", "--quiet", "--rm", container, BASE)
@@ -102,6 +105,18 @@ class Podman:
 _OF_DEBIAN = ("Origin: Debian", "Created-By: Packages")
 _APT_SETTINGS = ("Check-Valid-Until", "Check-Date", "http", "https")
 _PIP_SETTINGS = ("index-url", "extra-index-url", "find-links", "constraint", "cert")
+
+
+def _copy_python(target: Path) -> None:
+    """Copy the Python that runs, without packages, where the Dockerfile's base has its own: Debian 12's is too old."""
+    source, name = Path(sys.base_prefix), f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if source == Path("/usr"):
+        return
+    unused = shutil.ignore_patterns("site-packages", "test", "__pycache__", "config-*")
+    shutil.copytree(source / "lib" / name, target / "lib" / name, ignore=unused)
+    for path in (*source.glob("lib/libpython*.so.*"), source / "bin" / name):
+        shutil.copy(path, target / path.relative_to(source))
+    (target / "bin/python3").symlink_to(name)
 
 
 def _printed(*words: str) -> str:

@@ -125,7 +125,7 @@ def test_a_backup_is_restored_into_empty_volumes(project, trained):
     if not project.podman.ends_well(
         "run", "--rm", "exgrpo-workbench", "python", "-c", "from tarfile import data_filter"
     ):
-        pytest.skip("Python 3.11.2, which Debian 12 has, unpacks no archive: expected 3.11.4 or newer.")
+        pytest.skip("Python 3.11.2, which Debian 12 has, unpacks no archive: run the tests with 3.11.4 or newer.")
     before = project.read("query", "scores"), project.run(trained)
     project.shell("exec -T database pg_dump --username=exgrpo --format=custom exgrpo >database.dump")
     project.exgrpo("backup", "/srv/state/backup.tar")

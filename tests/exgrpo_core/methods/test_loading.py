@@ -57,6 +57,7 @@ def test_every_built_in_part_names_its_sources_and_is_tried_by_a_test():
             {"question_selection": "trl_replay", "refresh": LogProbRefresh.ON_REPLAY},
             "refresh: expected never, since trl_replay replays groups of one step.",
         ),
+        ({"question_selection": "trinity", "experience_ratio": 1.0}, "experience_ratio: expected less than 1, since "),
         ({"trajectory_selection": SHORTEST}, "is code from outside the workbench, which this machine does not run;"),
     ],
 )

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from exgrpo_core.verl_plugin.attention_kernel import KERNEL
 from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE
 from jobs.cli import doctor
 from jobs.cli.doctor import CheckResult, check_alerts, check_temporary_folder, check_verl
@@ -21,7 +22,7 @@ from tests.jobs.cli.invoked import exgrpo
 
 GOOD = {"torch": "2.13.0+cpu", "verl": "0.9.1", "ray": "2.60.0", "vllm": None, "transformers": "5.10.4"}
 CPU_PINS = {"torch": "2.13.0", "verl": "0.9.1", "ray": "2.60.0", "transformers": "5.10.4"}
-ON_GPUS = {"torch": "2.11.0", "transformers": "5.9.0", "vllm": "0.24.0", "kernels": "0.12.3"}
+ON_GPUS = {"torch": "2.11.0", "transformers": "5.9.0", "vllm": "0.24.0", "kernels": "0.14.1"}
 
 
 @pytest.fixture
@@ -30,9 +31,9 @@ def environment(tmp_path, monkeypatch):
     pins = [Pins("constraints-verl-cpu.txt", CPU_PINS), Pins("constraints-verl-gpu.txt", CPU_PINS | ON_GPUS)]
     monkeypatch.setattr(doctor, "verl_pins", lambda: pins)
 
-    def make(versions: dict[str, str | None], has_kernel: bool = True) -> None:
+    def make(versions: dict[str, str | None], kernel: str | None = "db6b5174") -> None:
         python = tmp_path / "python"
-        needs = {"missing_packages": [], "has_kernel": has_kernel, "cuda": None}
+        needs = {"missing_packages": [], "kernel": kernel, "cuda": None}
         python.write_text(f"""#!/bin/sh
         case "$*" in *gpu_needs*) echo '{json.dumps(needs)}';; *) echo '{json.dumps(versions)}';; esac
         """)
@@ -48,19 +49,24 @@ def test_an_environment_of_either_constraints_file_is_good(environment, versions
     finding = check_verl()
     assert (finding.result, finding.advice) == (CheckResult.OK, "")
     assert "verl 0.9.1" in finding.detail
+    assert (f"{KERNEL} at db6b5174" in finding.detail) == ("kernels" in versions)
 
 
 @pytest.mark.parametrize(
-    ("versions", "has_kernel", "advice"),
+    ("versions", "kernel", "advice"),
     [
-        (GOOD | {"ray": "2.50.0", "transformers": None}, True, "ray is 2.50.0, not 2.60.0; transformers is missing"),
-        (GOOD | ON_GPUS | {"kernels": None}, True, "kernels is missing"),
-        (GOOD | {"verl": "0.9.7"}, True, "make verl-compat VERL_VERSIONS=0.9.7"),
-        (GOOD | ON_GPUS, False, "verl.attention to sdpa"),
+        (
+            GOOD | {"ray": "2.50.0", "transformers": None},
+            "db6b5174",
+            "ray is 2.50.0, not 2.60.0; transformers is missing",
+        ),
+        (GOOD | ON_GPUS | {"kernels": None}, "db6b5174", "kernels is missing"),
+        (GOOD | {"verl": "0.9.7"}, "db6b5174", "make verl-compat VERL_VERSIONS=0.9.7"),
+        (GOOD | ON_GPUS, None, "verl.attention to sdpa"),
     ],
 )
-def test_what_an_environment_for_verl_lacks_is_named(environment, versions, has_kernel, advice):
-    environment(versions, has_kernel)
+def test_what_an_environment_for_verl_lacks_is_named(environment, versions, kernel, advice):
+    environment(versions, kernel)
     found = check_verl()
     assert found.result is CheckResult.WARNING
     assert advice in found.advice

@@ -1,3 +1,4 @@
+import os
 import platform
 import re
 import sys
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from exgrpo_core.verl_plugin.attention_kernel import KERNEL, REVISION, cached_kernel, use_cached_kernel
 from jobs.machine import gpu_needs, hardware
 from jobs.machine.engine_environments import (
     GPU_PINS,
@@ -16,7 +18,7 @@ from jobs.machine.engine_environments import (
     EngineEnvironmentError,
     verl_pins,
 )
-from jobs.machine.gpu_needs import FETCH_COMMAND, KERNEL, GpuNeeds, has_kernel, missing_packages, needs_of, torch_cuda
+from jobs.machine.gpu_needs import FETCH_COMMAND, GpuNeeds, missing_packages, needs_of, torch_cuda
 
 DOCUMENT = (PROJECT_ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
 
@@ -48,19 +50,27 @@ def cache(tmp_path, monkeypatch):
     return tmp_path
 
 
+FOLDER = "kernels--kernels-community--flash-attn2"
+
+
 def add_build(cache, torch_version):
     name = f"torch{torch_version}-cxx11-cu130-{platform.machine()}-{platform.system().lower()}"
-    folder = cache / "models--kernels-community--flash-attn2" / "snapshots" / "abc" / "build" / name / "flash_attn2"
+    folder = cache / FOLDER / "snapshots" / "abc" / "build" / name / "flash_attn2"
     folder.mkdir(parents=True)
+    (cache / FOLDER / "refs").mkdir(exist_ok=True)
+    (cache / FOLDER / "refs" / REVISION).write_text("abc")
     (folder / "__init__.py").touch()
 
 
-def test_kernel_is_there_once_its_build_for_this_torch_is_in_the_cache(cache):
+def test_kernel_is_there_once_its_build_for_this_torch_is_in_the_cache_and_then_loaded(cache, monkeypatch):
     major, minor, _ = version("torch").split(".", 2)
     add_build(cache, f"{major}{int(minor) + 1}")
-    assert not has_kernel()
+    assert cached_kernel() is None
     add_build(cache, f"{major}{minor}")
-    assert has_kernel()
+    assert cached_kernel() == cache / FOLDER / "snapshots" / "abc"
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    use_cached_kernel()
+    assert os.environ["LOCAL_KERNELS"] == f"{KERNEL}={cached_kernel()}"
 
 
 def test_missing_compiler_and_headers_are_named_as_packages(monkeypatch, tmp_path):
@@ -73,9 +83,9 @@ def test_missing_compiler_and_headers_are_named_as_packages(monkeypatch, tmp_pat
 
 
 def test_only_flash_needs_the_kernel():
-    assert GpuNeeds((), has_kernel=True).problems("flash") == []
-    assert GpuNeeds((), has_kernel=False).problems("sdpa") == []
-    (kernel,), (packages,) = (GpuNeeds(*needs).problems("flash") for needs in (((), False), (("gcc",), True)))
+    assert GpuNeeds((), kernel="abc").problems("flash") == []
+    assert GpuNeeds((), kernel=None).problems("sdpa") == []
+    (kernel,), (packages,) = (GpuNeeds(*needs).problems("flash") for needs in (((), None), (("gcc",), "abc")))
     assert FETCH_COMMAND in kernel
     assert "gcc" in packages
 
@@ -99,7 +109,7 @@ def test_a_driver_older_than_the_cuda_of_torch_is_told(monkeypatch, built_for, d
     for name in ("nvmlInit", "nvmlShutdown"):
         monkeypatch.setattr(hardware.pynvml, name, lambda: None)
     monkeypatch.setattr(hardware.pynvml, "nvmlSystemGetCudaDriverVersion", version_of_driver)
-    problems = GpuNeeds((), has_kernel=True, cuda=built_for).problems("flash")
+    problems = GpuNeeds((), kernel="abc", cuda=built_for).problems("flash")
     assert [problem.startswith("the NVIDIA driver is for CUDA 12.8 and") for problem in problems] == [True] * is_too_old
 
 
@@ -117,18 +127,18 @@ def test_torch_says_without_an_import_which_cuda_it_is_built_for(monkeypatch, tm
 
 @pytest.mark.usefixtures("cache")
 def test_another_interpreter_is_asked():
-    assert needs_of(sys.executable).has_kernel is False
+    assert needs_of(sys.executable).kernel is None
     with pytest.raises(EngineEnvironmentError):
         needs_of("/bin/false")
 
 
 def test_fetch_without_a_hub_is_one_sentence(monkeypatch, capsys):
-    def get_kernel(_name):
+    def get_kernel(_name, **_revision):
         raise OSError("no route to the hub")
 
     monkeypatch.setitem(sys.modules, "kernels", type(sys)("kernels"))
     monkeypatch.setattr(sys.modules["kernels"], "get_kernel", get_kernel, raising=False)
     assert gpu_needs.main(["fetch"]) == 1
     assert "(no route to the hub)" in capsys.readouterr().out
-    monkeypatch.setattr(sys.modules["kernels"], "get_kernel", lambda _name: None)
+    monkeypatch.setattr(sys.modules["kernels"], "get_kernel", lambda _name, **_revision: None)
     assert gpu_needs.main(["fetch"]) == 0

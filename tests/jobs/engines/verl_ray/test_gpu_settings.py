@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from jobs.machine.gpu_needs import KERNEL
+from exgrpo_core.verl_plugin.attention_kernel import KERNEL
 from jobs.specs.settings import apply_settings
 from tests.jobs.engines.verl_ray.engines import save_tiny_model, tiny_spec
 
