@@ -19,7 +19,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.processes import identify
 from jobs.specs.evaluation import parse_eval_spec
-from jobs.specs.train import load_preset
+from jobs.specs.train import TrainSpec, load_preset
 from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
 from tests.app.page_texts import field, has_text, texts
@@ -172,6 +172,19 @@ def test_branch_starts_a_new_run_from_the_chosen_checkpoint_and_opens_it(recorde
     info = branched.read_run_info()
     assert (info["parent_run_id"], info["branched_from_step"]) == ("run-finished", 20)
     assert branched.spec().num_steps == 45
+
+
+def test_branch_of_a_run_on_gpus_takes_another_number_of_them(runs_root, open_page, monkeypatch):
+    spec = TrainSpec(engine="verl", verl={"gpus_per_node": 4, "ray": {"address": "http://head:8265"}})
+    monkeypatch.setattr(recorded, "load_preset", lambda _: spec)
+    recorded.record(runs_root, recorded.FINISHED)
+    page = open_page("run", run="run-finished")
+    number = page.number_input(key="branch-gpus-run-finished")
+    assert number.value == 4
+    number.set_value(2).run()
+    page.number_input(key="branch-until-run-finished-30").set_value(45).run()
+    page.button(key="branch-start").click().run()
+    assert RunDirectory.open(runs_root, page.query_params["run"]).spec().verl.gpus_per_node == 2
 
 
 def test_refused_commands_are_one_sentence(recorded_runs, open_page):
