@@ -124,6 +124,13 @@ _METRICS: dict[str, tuple[str, str]] = {
     "seconds/update": ("Time of the update", "forward, backward and optimizer"),
     "seconds/other": ("Other time", "all other work of the step"),
     "seconds/step": ("Time of a step", "whole step"),
+    "system/gpu_use": ("GPU use", "mean share of time in which the node's GPUs computed, of samples every 15 s"),
+    "system/gpu_memory_gib": ("GPU memory", "largest memory in use on the node's GPUs together, GiB"),
+    "system/process_memory_gib": (
+        "Process memory",
+        "largest resident memory of the worker and the processes that it started, GiB; on verl those of the driver",
+    ),
+    "system/process_cores": ("Processor use", "mean processor cores that the worker's process kept busy"),
 }
 """Every metric key that a step may record: its label, then its meaning and unit. They are declared here alone."""
 METRICS = {key: meaning for key, (_, meaning) in _METRICS.items()}
@@ -133,7 +140,7 @@ METRIC_LABELS = {key: label for key, (label, _) in _METRICS.items()}
 SHARES = frozenset({
     "reward/pass_at_1", "reward/pass_at_1_fresh", "reward/pass_at_1_replayed", "reward/pass_at_k", "reward/failed",
     "response/truncated_share", "buffer/ever_solved_share", "replay/share", "ratio/clip_share",
-    "generator/limited_share",
+    "generator/limited_share", "system/gpu_use",
 })  # fmt: skip
 """Metrics that are shares, in [0, 1]."""
 

@@ -116,11 +116,20 @@ def _open(name: str, run: RunDirectory, attempt: int, spec: TrainSpec) -> Metric
 
 
 class FanOutRecorder:
-    """A recorder that also feeds loggers: the recorder's errors are raised, a logger that raises is removed."""
+    """A recorder that also feeds loggers: the recorder's errors are raised, a logger that raises is removed.
 
-    def __init__(self, recorder: RunRecorder, loggers: Sequence[MetricLogger]) -> None:
+    `measure` returns further metrics of a step, such as the machine's.
+    """
+
+    def __init__(
+        self,
+        recorder: RunRecorder,
+        loggers: Sequence[MetricLogger],
+        measure: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
         self._recorder = recorder
         self._loggers = list(loggers)
+        self._measure = measure
 
     def status(self, status: str, reason: str = "") -> None:
         """Record a change of state."""
@@ -132,6 +141,7 @@ class FanOutRecorder:
 
     def step(self, report: StepReport) -> None:
         """Record one step and log its metrics, perhaps before the step is on disk."""
+        report.metrics.update(self._measure())
         self._recorder.step(report)
         self._each(lambda item: item.log(report.metrics, report.step))
 
@@ -172,8 +182,12 @@ class FanOutRecorder:
                 logger.warning("%s failed and is not used any more: %s", type(item).__name__, error)
 
 
-def open_recorder(run: RunDirectory, attempt: int, spec: JobSpec) -> RunRecorder:
+def open_recorder(
+    run: RunDirectory, attempt: int, spec: JobSpec, measure: Callable[[], Mapping[str, float]] = dict
+) -> RunRecorder:
     """Return the recorder of an attempt: the run directory, and the loggers that a training run names.
+
+    `measure` returns metrics of the machine for each step.
 
     Raises:
         SpecError: A logger is not installed.
@@ -183,5 +197,4 @@ def open_recorder(run: RunDirectory, attempt: int, spec: JobSpec) -> RunRecorder
     if not isinstance(spec, TrainSpec):
         return FileRecorder(run, attempt, RecordingSpec())
     recorder = FileRecorder(run, attempt, spec.recording)
-    loggers = [_open(name, run, attempt, spec) for name in spec.recording.loggers]
-    return FanOutRecorder(recorder, loggers) if loggers else recorder
+    return FanOutRecorder(recorder, [_open(name, run, attempt, spec) for name in spec.recording.loggers], measure)

@@ -32,6 +32,7 @@ from jobs.specs.any_job import JobSpec, loop_name
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.worker.control import WorkerControl
+from jobs.worker.system_metrics import SystemSampler
 
 logger = logging.getLogger("jobs.worker")
 
@@ -136,15 +137,22 @@ def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_
     set_attempt(attempt_path)
     control = WorkerControl(run, attempt_path)
     control.start()
+    system = SystemSampler()
+    system.start()
     try:
-        return _run_attempt(run, attempt, control, loaders)
+        return _run_attempt(run, attempt, control, loaders, system)
     finally:
+        system.end()
         control.end()
         lock.release()
 
 
 def _run_attempt(
-    run: RunDirectory, attempt: int, control: WorkerControl, loaders: dict[str, Callable[[], JobLoop]]
+    run: RunDirectory,
+    attempt: int,
+    control: WorkerControl,
+    loaders: dict[str, Callable[[], JobLoop]],
+    system: SystemSampler,
 ) -> int:
     logger.info("Attempt %d of %s starts.", attempt, run.run_id)
     status, reason = RunStatus.FAILED, ""
@@ -152,7 +160,7 @@ def _run_attempt(
     try:
         remove_unfinished(run.checkpoints_path)
         spec = run.job_spec()
-        recorder = open_recorder(run, attempt, spec)
+        recorder = open_recorder(run, attempt, spec, system.take)
         recorder.status(RunStatus.STARTING)
         with gc_paused():
             loop = loaders[loop_name(spec)]()

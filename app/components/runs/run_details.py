@@ -43,7 +43,10 @@ def show_curves(
             cards.insert(0, lambda: buffer_over_steps.show_area(series, f"{key}-buffer-area", view))
         elif title == curves.RATIO_GROUP and ratios is not None:
             cards.append(lambda: buffer_over_steps.show_ratios(ratios, f"{key}-ratio-bands", view))
-        if cards:
+        if cards and title == curves.SYSTEM_GROUP:
+            with st.expander(f"{title}: samples every 15 s", icon=":material/memory:", key=f"{key}-system"):
+                _show_grid(cards)
+        elif cards:
             _show_cards(title, cards)
 
 
@@ -66,6 +69,10 @@ def show_recorded(charts: Sequence[curves.Chart], series: Series, view: CurveVie
 
 def _show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
     st.subheader(title, anchor=False)
+    _show_grid(cards)
+
+
+def _show_grid(cards: Sequence[Callable[[], None]]) -> None:
     columns = st.columns(2, gap="small")
     for index, card in enumerate(cards):
         with columns[index % 2]:

@@ -99,6 +99,8 @@ VARIANCE_BOUNDS = Chart(
     has_log_axis=True,
 )  # fmt: skip
 BUFFER_GROUP, RATIO_GROUP = "Replay buffer and retired set", "Importance ratios"
+SYSTEM_GROUP = "Machine"
+"""The group that is folded."""
 REPLAY_GROUPS = frozenset({BUFFER_GROUP, RATIO_GROUP})
 """Groups that are empty for a run without replay."""
 GROUPS: dict[str, tuple[Chart, ...]] = {
@@ -198,6 +200,15 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             Curve("seconds/other", "everything else", "muted"),
         ), is_stacked=True),
         Chart("Generated tokens", "tokens per step", (Curve("tokens/generated", "generated"),)),
+    ),
+    SYSTEM_GROUP: (
+        Chart("GPU use", "share of time", (Curve("system/gpu_use", "mean of the node's GPUs"),), is_share=True,
+              is_hidden_if_empty=True),
+        Chart("Memory", "GiB", (
+            Curve("system/gpu_memory_gib", "on the node's GPUs", "warning"),
+            Curve("system/process_memory_gib", "of the worker and its processes"),
+        ), is_hidden_if_empty=True),
+        Chart("Processor use", "cores", (Curve("system/process_cores", "of the worker"),), is_hidden_if_empty=True),
     ),
 }  # fmt: skip
 """Charts as the paper groups them, after the scores."""

@@ -41,7 +41,7 @@ def test_runs_are_listed_with_their_state_and_an_empty_root_says_how_to_start(ru
     assert {run_id, "queued", "0/2"} <= set(line.split())
     assert "Held-out Avg@n" in heading
     assert printed_json(runs_root, "runs", "status:queued", "tag:paper num_steps=2") == [row]
-    assert printed_json(runs_root, "runs", "--", "-tag:paper") == []
+    assert printed_json(runs_root, "runs", "num_steps=2 -tag:paper") == []
     assert "batchsize" in exgrpo(runs_root, "runs", "batchsize=16", code=2)
 
 

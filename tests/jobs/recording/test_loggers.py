@@ -32,8 +32,12 @@ class FailingLogger:
 
 
 def test_without_loggers_only_the_run_directory_is_written(run):
-    recorder = open_recorder(run, run.claim_attempt(), spec_with())
-    assert isinstance(recorder, FileRecorder)
+    recorder = open_recorder(run, run.claim_attempt(), spec_with(), lambda: {"system/gpu_use": 0.5})
+    recorder.step(make_report(1))
+    recorder.close()
+    (event,) = EventReader(run).read().events
+    assert event["metrics"] == make_report(1).metrics | {"system/gpu_use": 0.5}
+    assert not (run.path / "tensorboard").exists()
 
 
 # TensorBoard 2.20 uses calls that NumPy and protobuf have declared old.
