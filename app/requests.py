@@ -14,7 +14,7 @@ from db.rows.chains_of_thought import Difficulty
 from exgrpo_core import faults
 from exgrpo_core.errors import Mistake, UserError
 from exgrpo_core.run_files import trajectory_file
-from jobs.actions import annotations, evaluations, named_entries, progress, queueing, run_actions, run_bin
+from jobs.actions import annotations, branching, evaluations, named_entries, progress, queueing, run_actions, run_bin
 from jobs.actions.import_process import format_file, import_in_process
 from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.actions.probe_process import ProbeProcess
@@ -51,7 +51,8 @@ from jobs.queries.table import QUERIES
 from jobs.recording import rollout_reader
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs import directory, lookup, state
-from jobs.runs.control import RESUMABLE
+from jobs.runs.attempts import read_outcome
+from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
@@ -131,14 +132,20 @@ def _admin(action: Callable[Concatenate[Path, Arguments], Result]) -> Callable[A
     return _needs(Role.ADMIN, _read(action))
 
 
-def _check(root: Path, content: dict[str, object]) -> Preflight:
+def _check(root: Path, content: dict[str, object], branched: tuple[str, int] | None = None) -> Preflight:
     """Return the specification that a form holds, resolved; it can be queued even where the disk may become full.
+
+    `branched` names the run and the step of the checkpoint that it continues from.
 
     Raises:
         SpecError: One sentence per wrong field.
         RunRefusedError: Every field is valid, but the run cannot be queued.
     """
-    preflight = resolution.resolve(train_specs.parse_spec(content, "form"), root, is_quick=True)
+    spec = train_specs.parse_spec(content, "form")
+    if branched is None:
+        preflight = resolution.resolve(spec, root, is_quick=True)
+    else:
+        preflight = branching.check_branch(root, *branched, spec, is_quick=True)
     preflight.raise_refusals(ignores_disk_space=True)
     return preflight
 
@@ -147,6 +154,18 @@ def _clone(root: Path, run_id: str) -> TrainSpec:
     """Return the specification of a run under a name that no run has, to start another from."""
     spec = run_actions.clone(root, run_id)
     return spec.model_copy(update={"name": run_actions.name_of_copy(root, spec.name)})
+
+
+def _failure(root: Path, run_id: str) -> list[Mistake]:
+    """Return why a run failed, with the fields to change where its end names some; nothing of others."""
+    try:
+        run = RunDirectory.open(root, run_id)
+    except RunDirectoryError:
+        return []
+    end = read_outcome(run.attempt_path(run.newest_attempt()))
+    if end is None or end.status is not RunStatus.FAILED:
+        return []
+    return [Mistake(end.reason.removeprefix(f"{', '.join(end.fields)}: "), *end.fields)]
 
 
 def _submit_judge(root: Path, content: dict[str, object]) -> str:
@@ -334,7 +353,7 @@ check = _operator(_check)
 submit = _operator(queueing.queue_job)
 stop = _operator(run_actions.stop)
 resume = _operator(run_actions.resume)
-branch = _operator(run_actions.branch)
+branch = _operator(branching.branch)
 rename = _operator(run_actions.rename)
 tag = _operator(run_actions.tag)
 note = _operator(run_actions.note)
@@ -376,6 +395,8 @@ ask_cluster = _admin(named_entries.ask_cluster)
 
 # Reads, for everyone who may see pages
 clone = _read(_clone)
+branch_spec = _read(branching.branch_spec)
+failure = _read(_failure)
 list_skipped = _read(skipped_rows)
 list_deleted = _read(run_bin.list_deleted)
 job_progress = _read(_job_progress)

@@ -71,11 +71,11 @@ def read_end_tokens(source: str, *named: object) -> list[int]:
     for token in chain.from_iterable(lists):
         if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token <= _MAX_TOKEN:
             raise EngineError(
-                f"model.source: {source} has the eos_token_id {token!r:.40}; expected the number of a token."
+                f"{source} has the eos_token_id {token!r:.40}; expected the number of a token.", "model.source"
             )
         end_tokens.add(token)
     if not end_tokens:
         raise EngineError(
-            f"model.source: {source} names no end-of-sequence token; set eos_token_id in its config.json."
+            f"{source} names no end-of-sequence token; set eos_token_id in its config.json.", "model.source"
         )
     return sorted(end_tokens)

@@ -24,21 +24,29 @@ class Mistake(str):
         return mistake
 
 
-class FieldError(InputError, ValueError):
+class FieldsNamedError(Exception):
+    """Something went wrong with what is running; `fields` are those of the specification to change, where known."""
+
+    fields: tuple[str, ...] = ()
+
+    def __init__(self, text: str, *fields: str) -> None:
+        """Begin the message with the names of `fields`."""
+        super().__init__(Mistake(text, *fields))
+        self.fields = fields or self.fields
+
+
+class FieldError(FieldsNamedError, InputError, ValueError):
     """Values that cannot be used; `mistakes` has a sentence on each thing that is wrong."""
 
     def __init__(self, text: str, *fields: str, mistakes: Sequence[Mistake] = ()) -> None:
         """Begin the message with the names of `fields`; with several `mistakes` the message is `text`."""
         self.mistakes = tuple(mistakes) or (Mistake(text, *fields),)
         super().__init__(text if mistakes else str(self.mistakes[0]))
-
-    @property
-    def fields(self) -> tuple[str, ...]:
+        self.fields = tuple(field for mistake in self.mistakes for field in mistake.fields)
         """The fields that are wrong, in the order of the mistakes."""
-        return tuple(field for mistake in self.mistakes for field in mistake.fields)
 
 
-class EngineError(RuntimeError):
+class EngineError(FieldsNamedError, RuntimeError):
     """A model, prompt or update that an engine refuses; one sentence says what is wrong and what to do."""
 
 

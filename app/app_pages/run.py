@@ -156,6 +156,9 @@ def _configuration(row: RunRow) -> None:
     if row.kind != TRAIN or row.is_recorded:
         run_details.show_whole(spec)
         return
+    parent = ask(runs.get_run, row.parent_run_id) if row.parent_run_id else None
+    if parent is not None and parent.kind == TRAIN:
+        run_details.show_changes(spec, ask(runs.run_spec, parent.run_id), f"its parent {parent.name}")
     base = requests.load_preset(row.preset) if requests.preset_exists(row.preset) else requests.TrainSpec()
     name = f"preset {row.preset}" if requests.preset_exists(row.preset) else "the defaults"
     run_details.show_configuration(spec, base.model_dump(mode="json"), name)
@@ -173,17 +176,7 @@ def _checkpoint_actions(row: RunRow) -> None:
     checkpoints = ask(runs.list_checkpoints, row.run_id)
     with st.container(horizontal=True, wrap=False, gap="small", width="content"):
         run_controls.show_score(row, checkpoints)
-        branched = run_controls.show_branch(row, checkpoints, _gpus_per_node(row))
-    if branched is not None:
-        st.switch_page("app_pages/run.py", query_params={"run": branched})
-
-
-def _gpus_per_node(row: RunRow) -> int | None:
-    """Return a run's GPUs on each machine, None where it cannot continue on another number."""
-    if row.engine != "verl" or not row.has_settings or row.is_recorded:
-        return None
-    spec = ask(runs.run_spec, row.run_id)
-    return None if spec["sft"] else int(spec["verl"]["gpus_per_node"])
+        run_controls.show_branch(row, checkpoints)
 
 
 def _notes(row: RunRow) -> None:
@@ -203,14 +196,14 @@ def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
     return {**views, **playground}
 
 
-def _controls(row: RunRow, refresh: int | None) -> str | None:
-    """Show what can be done to a run; return what is to be done on another page."""
+def _controls(row: RunRow, refresh: int | None) -> bool:
+    """Show what can be done to a run; return whether a copy of it is to be set up."""
     with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
-        action = run_controls.show(row)
+        is_copied = run_controls.show(row)
         if row.kind == TRAIN and row.has_settings and not row.is_recorded:
             st.fragment(_checkpoint_actions, run_every=refresh)(row)
         st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
-    return action
+    return is_copied
 
 
 def _show(row: RunRow) -> None:
@@ -220,8 +213,8 @@ def _show(row: RunRow) -> None:
     refresh = REFRESH_SECONDS if is_asked or is_view or run_state.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
-        action = None if is_view else _controls(row, refresh)
-    if action == "clone":
+        is_copied = False if is_view else _controls(row, refresh)
+    if is_copied:
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:
         run_header.show_reason(row)

@@ -19,6 +19,9 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from exgrpo_core.verl_plugin.attention_kernel import use_cached_kernel
 from exgrpo_core.verl_plugin.rank_files import load_resharded, num_ranks_of, remove_others, write_checksums
 
+_OF_RUN = ("initial_lr", "weight_decay", "betas")
+"""Settings of an optimizer's group that the specification decides, which a branch may change."""
+
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cuda", vendor="nvidia")
 class GpuEngine(FSDPEngineWithLMHead):
@@ -52,7 +55,18 @@ class GpuEngine(FSDPEngineWithLMHead):
         torch.distributed.barrier()
 
     def load_checkpoint(self, local_path: str, *most_of_it: Any, **options: Any) -> None:
-        """Load what this or another number of ranks saved."""
+        """Load what this or another number of ranks saved; learning rate, decay and betas stay those of this run."""
+        optimizer, schedule = self.optimizer, self.lr_scheduler
+        if optimizer is None:
+            self._load_saved(local_path, *most_of_it, **options)
+            return
+        ours = [{name: group[name] for name in _OF_RUN} for group in optimizer.param_groups]
+        self._load_saved(local_path, *most_of_it, **options)
+        schedule.base_lrs = [group["initial_lr"] for group in ours]
+        for group, settings, factor in zip(optimizer.param_groups, ours, schedule.lr_lambdas, strict=True):
+            group.update(settings, lr=settings["initial_lr"] * factor(schedule.last_epoch))
+
+    def _load_saved(self, local_path: str, *most_of_it: Any, **options: Any) -> None:
         num_saved = num_ranks_of(Path(local_path))
         if num_saved in (None, torch.distributed.get_world_size()):
             super().load_checkpoint(local_path, *most_of_it, **options)

@@ -215,4 +215,4 @@ def open_verl_loggers(config: DictConfig) -> list[VerlLogger]:
         return [VerlLogger(config, backends)] if backends else []
     except (AssertionError, ImportError) as error:
         known = ", ".join(Tracking.supported_backend)
-        raise EngineError(f"trainer.logger: {error}; expected installed ones of {known}.") from error
+        raise EngineError(f"{error}; expected installed ones of {known}.", "trainer.logger") from error

@@ -1,49 +1,19 @@
 """What users do to runs: every command writes files, in the run's folder and in the journal, never the database."""
 
 import re
-import shutil
 from pathlib import Path
 
-from exgrpo_core.durable_files import link_or_copy
-from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.faults import describe_fault
-from exgrpo_core.state import BUFFER_FILE
-from jobs.actions.queueing import NewJob, write_job
-from jobs.preflight.resolution import resolve
 from jobs.recording.log_damage import find_experience_damage
-from jobs.runs.checkpoints import Checkpoint, checkpoint_path, describe_resume, find_fault, list_steps
+from jobs.runs.checkpoints import describe_resume
 from jobs.runs.control import RESUMABLE, RunStatus
-from jobs.runs.directory import RunDirectory, inside
+from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
 from jobs.runs.lookup import CommandError, open_run, run_names
 from jobs.runs.state import RunState, is_recorded, read_state
 from jobs.specs.any_job import JobSpec
 from jobs.specs.judging import JudgeSpec
-from jobs.specs.train import SpecError, TrainSpec, clean_name, merge_settings, parse_spec
-
-_SEGMENT_ENDINGS = (".trajectories", ".rows")
-
-
-def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
-    """Link the parent's checkpoint at `step`, the sealed segments of the buffer that it names, and its start.
-
-    Raises:
-        OSError: A file is missing or cannot be written.
-        BufferCorruptionError: The checkpoint's buffer snapshot is damaged.
-        RunDirectoryError: It names a segment outside the buffer's folder.
-    """
-    checkpoint = Checkpoint(step, checkpoint_path(parent.checkpoints_path, step))
-    snapshot = checkpoint.experience / BUFFER_FILE
-    if snapshot.exists():
-        header, _ = read_snapshot(snapshot)
-        for segment in header["segments"]:
-            for ending in _SEGMENT_ENDINGS:
-                name = f"{segment['name']}{ending}"
-                link_or_copy(str(inside(parent.buffer_path, name)), str(run.buffer_path / name))
-    shutil.copytree(checkpoint.path, checkpoint_path(run.checkpoints_path, step), copy_function=link_or_copy)
-    if parent.model_path.is_dir():
-        shutil.copytree(parent.model_path, run.model_path, copy_function=link_or_copy)
-
+from jobs.specs.train import SpecError, TrainSpec, clean_name
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
@@ -84,7 +54,7 @@ def resume(runs_root: Path, run_id: str) -> str:
     _refuse_recorded(run, state)
     if state.status not in RESUMABLE:
         allowed = ", ".join(sorted(RESUMABLE))
-        more = " `exgrpo branch` trains on from a checkpoint." if state.is_ended else ""
+        more = " `exgrpo branch` trains on from a checkpoint, `exgrpo clone` starts anew." if state.is_ended else ""
         raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.{more}")
     damage = find_experience_damage(run)
     sentence = f"{describe_resume(run)} {describe_fault(damage) if damage else ''}".strip()
@@ -129,57 +99,6 @@ def name_of_copy(runs_root: Path, name: str) -> str:
     stem = f"{_COPY_ENDING.sub('', name)[:MAX_PARENT_NAME].rstrip()} copy"
     return next(
         copy for copy in (stem, *(f"{stem} {number}" for number in range(2, len(names) + 3))) if copy not in names
-    )
-
-
-def branch(
-    runs_root: Path, run_id: str, step: int, num_steps: int | None = None, gpus_per_node: int | None = None
-) -> str:
-    """Queue a new run that continues from a checkpoint of another and return its id; both share files by hard links.
-
-    It ends at the parent's last step, or at `num_steps`, and has the parent's GPUs, or `gpus_per_node`.
-
-    Raises:
-        CommandError: No such run, no whole checkpoint at this step, or no step left.
-        SpecError: The run cannot have so many GPUs, or a new run of that specification would be refused.
-    """
-    parent = open_run(runs_root, run_id)
-    spec = clone(runs_root, run_id)
-    if gpus_per_node not in (None, spec.verl.gpus_per_node):
-        spec = _with_gpus(spec, gpus_per_node)
-        resolve(spec, runs_root).raise_refusals(ignores_disk_space=True)
-    last_step = spec.num_steps if num_steps is None else num_steps
-    if step >= last_step:
-        raise CommandError(
-            f"num_steps: expected more than {step}, the step to branch at, got {last_step}; give a larger number."
-        )
-    name = f"{spec.name[:MAX_PARENT_NAME]} from step {step}"
-    spec = spec.model_copy(update={"num_steps": last_step, "name": name})
-    checkpoint = checkpoint_path(parent.checkpoints_path, step)
-    if not checkpoint.is_dir():
-        steps = ", ".join(map(str, list_steps(checkpoint.parent)))
-        raise CommandError(f"{run_id} has no checkpoint at step {step}; there are: {steps or 'none'}.")
-    fault = find_fault(checkpoint)
-    if fault is not None:
-        raise CommandError(f"{run_id} cannot be branched at step {step}: {describe_fault(fault)} Choose another step.")
-    job = NewJob(
-        spec,
-        parent_run_id=parent.run_id,
-        branched_from_step=step,
-        fill=lambda run: link_checkpoint(parent, run, step),
-    )
-    return write_job(runs_root, job)
-
-
-def _with_gpus(spec: TrainSpec, gpus_per_node: int | None) -> TrainSpec:
-    """Return the specification of a run on another number of GPUs."""
-    if spec.engine != "verl" or spec.sft is not None:
-        raise SpecError(
-            "only reinforcement learning on verl continues on another number of GPUs; leave it as it was.",
-            "verl.gpus_per_node",
-        )
-    return parse_spec(
-        merge_settings(spec.model_dump(mode="json"), {"verl": {"gpus_per_node": gpus_per_node}}), "branch"
     )
 
 

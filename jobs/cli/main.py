@@ -26,7 +26,7 @@ COMMANDS = {
         "clone": ("runs:clone", "Print a job's specification with changed fields, or queue a new job with it."),
         "branch": (
             "runs:branch",
-            "Queue a new run that continues from a checkpoint of another, also on another number of GPUs.",
+            "Queue a new run that continues from a checkpoint of another, with other settings where they can change.",
         ),
     },
     "data": {

@@ -43,6 +43,7 @@ FormatFile = Annotated[
 JudgeRun = Annotated[
     str | None, typer.Option("--judge", help="Judge's job whose verdicts count; without it the task's oracle.")
 ]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 _PIPED = 1000

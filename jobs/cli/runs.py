@@ -1,5 +1,6 @@
 """The commands that list, show, stop, resume and clone runs."""
 
+import json
 import math
 import time
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from db.queries.run_values import UNDERSTOOD
 from db.queries.runs import list_runs
 from db.rows.display_names import BATCH_PASS_RATE, escape_control_characters, held_out_score
 from exgrpo_core.bounded_json import open_plain
-from jobs.actions import run_actions
+from jobs.actions import branching, run_actions
 from jobs.actions.progress import describe_stop
 from jobs.actions.queueing import queue_job
 from jobs.actions.run_actions import read_job_spec
@@ -27,17 +28,20 @@ from jobs.cli.options import (
     DatabaseUrl,
     RunName,
     RunsRoot,
+    Settings,
     print_json,
     print_result,
+    print_status,
     table_console,
 )
 from jobs.runs import lookup
 from jobs.runs.control import RESUMABLE, RunStatus
-from jobs.runs.lookup import find_run_id, open_run
+from jobs.runs.lookup import CommandError, find_run_id, open_run
 from jobs.runs.report import summarize_run
 from jobs.runs.state import read_state
+from jobs.specs.any_job import JobSpec
 from jobs.specs.settings import apply_settings
-from jobs.specs.train import dump_spec
+from jobs.specs.train import TrainSpec, dump_spec
 from jobs.supervisor.instance import read_supervisor
 from jobs.supervisor.open_index import open_fresh_index
 
@@ -123,9 +127,15 @@ def resume(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     follows: Annotated[bool, typer.Option("--follow", help="Continue until the run ends, as `exgrpo train`.")] = False,
+    settings: Annotated[list[str] | None, typer.Option("--set", hidden=True)] = None,
 ) -> None:
     """Queue a run again from its newest complete checkpoint, and say what experience it keeps."""
     run_id = find_run_id(runs_root, run)
+    if settings:
+        raise CommandError(
+            f"--set: a run keeps its settings; `exgrpo branch {run_id} --step STEP --set KEY=VALUE` continues from a "
+            f"checkpoint with others, `exgrpo clone {run_id} --submit --set KEY=VALUE` starts anew."
+        )
     if not follows or read_state(open_run(runs_root, run_id)).status in RESUMABLE:
         sentence = run_actions.resume(runs_root, run_id)
         if sentence:
@@ -139,7 +149,7 @@ def resume(
 def clone(
     run: RunName,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
+    settings: Settings = None,
     submits: Annotated[bool, typer.Option("--submit", help="Queue the new run instead of printing it.")] = False,
 ) -> None:
     """Print a job's specification with changed fields, or queue a new job with it."""
@@ -149,6 +159,7 @@ def clone(
         spec = spec.model_copy(update={"name": run_actions.name_of_copy(runs_root, spec.name)})
     spec = apply_settings(spec, settings or [])
     if submits:
+        _print_changes(runs_root, parent_run_id, spec)
         _print_queued(runs_root, queue_job(runs_root, spec, parent_run_id=parent_run_id))
     else:
         typer.echo(dump_spec(spec), nl=False)
@@ -158,12 +169,19 @@ def branch(
     run: RunName,
     step: Annotated[int, typer.Option("--step", help="Step of the checkpoint to start from.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-    num_steps: Annotated[int | None, typer.Option("--num-steps", help="Last step; the parent's if not given.")] = None,
-    gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of each machine; the parent's if not given.")] = None,
+    settings: Settings = None,
 ) -> None:
-    """Queue a new run that continues from a checkpoint of another, also on another number of GPUs."""
+    """Queue a new run that continues from a checkpoint of another, with other settings where they can change."""
     run_id = find_run_id(runs_root, run)
-    _print_queued(runs_root, run_actions.branch(runs_root, run_id, step, num_steps, gpus_per_node))
+    spec = apply_settings(branching.branch_spec(runs_root, run_id, step), settings or [])
+    _print_changes(runs_root, run_id, spec)
+    _print_queued(runs_root, branching.branch(runs_root, run_id, step, spec))
+
+
+def _print_changes(runs_root: Path, parent_run_id: str, spec: JobSpec) -> None:
+    if isinstance(spec, TrainSpec):
+        for change in branching.branch_changes(runs_root, parent_run_id, spec):
+            print_status(f"{change.path}: {json.dumps(change.before)} -> {json.dumps(change.after)}")
 
 
 def _print_queued(runs_root: Path, run_id: str) -> None:

@@ -13,6 +13,7 @@ from jobs.cli.options import (
     AsJson,
     DatabaseUrl,
     RunsRoot,
+    Settings,
     print_json,
     print_result,
 )
@@ -34,7 +35,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     ] = None,
     spec: Annotated[Path | None, typer.Option(help="YAML or JSON file of a specification.")] = None,
     engine: Annotated[str | None, typer.Option(help="embedded or verl; else from preset or file.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
+    settings: Settings = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--override", help="Change a setting of verl's configuration: key=value.")
     ] = None,

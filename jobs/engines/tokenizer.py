@@ -57,4 +57,4 @@ def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokeni
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the readers of tokenizers raise errors of any kind, a panic of Rust's too
-        raise EngineError(f"model.source: the tokenizer of {source} cannot be read ({first_line(error)}).") from error
+        raise EngineError(f"the tokenizer of {source} cannot be read ({first_line(error)}).", "model.source") from error

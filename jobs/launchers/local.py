@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from exgrpo_core.errors import UserError
+from exgrpo_core.errors import FieldsNamedError, UserError
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
 from jobs.machine.hardware import GPUS_VARIABLE, VISIBLE_VARIABLE
 from jobs.runs.directory import RunDirectory
@@ -27,7 +27,7 @@ WITHHELD_VARIABLES = frozenset(
 """Secrets of the workbench in the environment: a worker knows no database, opens no page and sends no message."""
 
 
-class LaunchError(UserError):
+class LaunchError(FieldsNamedError, UserError):
     """A worker that could not be started; one sentence says why."""
 
 

@@ -53,9 +53,11 @@ def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
     free = ", ".join(f"{machine.free_gpus} and {machine.free_cpus} on {machine.host}" for machine in machines)
     scoring = f" and {num_scoring} for the reward model" if num_scoring else ""
     raise LaunchError(
-        f"verl.num_nodes, verl.gpus_per_node: {verl.num_nodes} x {per_node} GPUs{scoring} and {num_cpus} "
+        f"{verl.num_nodes} x {per_node} GPUs{scoring} and {num_cpus} "
         f"CPUs are needed, free are {free}; add machines, wait for other jobs, lower them, or let Ray count more CPUs "
-        "(`ray start --num-cpus`)."
+        "(`ray start --num-cpus`).",
+        "verl.num_nodes",
+        "verl.gpus_per_node",
     )
 
 
@@ -73,12 +75,13 @@ def check_model(machines: Sequence[Machine], source: str) -> None:
     lacking = [machine for machine in machines if not machine.has_model]
     if source.startswith("/") and lacking:
         raise LaunchError(
-            f"model.source: {source} is not on {_hosts(lacking)}; put it on a file system that all machines share."
+            f"{source} is not on {_hosts(lacking)}; put it on a file system that all machines share.", "model.source"
         )
     if offline := [machine for machine in lacking if machine.is_offline]:
         raise LaunchError(
-            f"model.source: {source} is not in {offline[0].hub_cache} on {_hosts(offline)}, which HF_HUB_OFFLINE keeps "
-            "from the hub; download it there, or give HF_HOME, a folder that all share, to `ray start`."
+            f"{source} is not in {offline[0].hub_cache} on {_hosts(offline)}, which HF_HUB_OFFLINE keeps "
+            "from the hub; download it there, or give HF_HOME, a folder that all share, to `ray start`.",
+            "model.source",
         )
 
 

@@ -65,7 +65,9 @@ def convert_gguf(path: Path, folder: Path) -> None:
     except BaseException as error:  # the readers of models raise errors of any kind, a panic of Rust's too
         if is_disk_full(error):  # no fault of the file
             raise
-        raise ModelSourceError(f"model.source: {path} cannot be converted from GGUF ({first_line(error)}).") from error
+        raise ModelSourceError(
+            f"{path} cannot be converted from GGUF ({first_line(error)}).", "model.source"
+        ) from error
 
 
 class _EndingReader(GGUFReader):
@@ -118,7 +120,7 @@ def _set_special_tokens(tokenizer: PreTrainedTokenizerBase, settings: dict[str, 
         token = None if token_id is None else tokenizer.convert_ids_to_tokens(token_id)
         setattr(tokenizer, f"{name}_token", token)
     if tokenizer.eos_token is None:
-        raise ModelSourceError("model.source: the GGUF file names no token that ends an answer (eos_token_id).")
+        raise ModelSourceError("the GGUF file names no token that ends an answer (eos_token_id).", "model.source")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     tokenizer.chat_template = settings.get("chat_template")
     tokenizer.clean_up_tokenization_spaces = False

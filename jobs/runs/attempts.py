@@ -21,7 +21,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,6 +68,8 @@ class AttemptEnd:
     at: datetime
     num_events: int | None = None
     """Events that the attempt had recorded; None where its files are damaged."""
+    fields: tuple[str, ...] = ()
+    """Fields of the specification to change, of a failure that names some."""
     fault: Fault | None = None
     """What is wrong with the file, if nobody knows how the attempt ended."""
 
@@ -107,29 +109,32 @@ def reserve_outcome(attempt_path: Path) -> None:
         reserve(attempt_path / OUTCOME_FILE, OUTCOME_BYTES)
 
 
-def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None) -> AttemptEnd:
+def write_outcome(
+    attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None, fields: Sequence[str] = ()
+) -> AttemptEnd:
     """Write the outcome of an attempt that ended `at` or now, unless it has one; return the attempt's outcome."""
     existing = read_outcome(attempt_path)
     if existing is not None:
         return existing
-    outcome = AttemptEnd(status, reason, at or monotonic_utc_now(), _last_event(attempt_path))
+    outcome = AttemptEnd(status, reason, at or monotonic_utc_now(), _last_event(attempt_path), tuple(fields))
     record = {
         "status": status.value,
         "reason": reason,
         "at": outcome.at.isoformat(timespec="milliseconds"),
         "num_events": outcome.num_events,
+        "fields": outcome.fields,
     }
     write_whole(attempt_path / OUTCOME_FILE, seal(json.dumps(record).encode()), syncs_folder=False)
     return outcome
 
 
-def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) -> AttemptEnd:
+def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str, fields: Sequence[str] = ()) -> AttemptEnd:
     """Write the outcome for a worker that cannot; its end is the time of its last heartbeat.
 
     Without a heartbeat it is now by the system's clock, which may have been corrected since this process began.
     """
     heartbeat = read_heartbeat(attempt_path)
-    return write_outcome(attempt_path, status, reason, heartbeat.at if heartbeat else datetime.now(UTC))
+    return write_outcome(attempt_path, status, reason, heartbeat.at if heartbeat else datetime.now(UTC), fields)
 
 
 def read_outcome(attempt_path: Path) -> AttemptEnd | None:
@@ -144,7 +149,8 @@ def read_outcome(attempt_path: Path) -> AttemptEnd | None:
         status = RunStatus(record["status"])
         if status not in ENDED:
             raise UnreadableFileError(f"it says {status}, which is no end.")
-        return AttemptEnd(status, str(record["reason"]), at, num_events and int(num_events))
+        fields = tuple(map(str, record.get("fields", ())))
+        return AttemptEnd(status, str(record["reason"]), at, num_events and int(num_events), fields)
     except FileNotFoundError:
         return None
     except (OSError, KeyError, ValueError, TypeError, OverflowError) as error:

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Protocol
 
-from exgrpo_core.errors import UserError
+from exgrpo_core.errors import FieldsNamedError, UserError
 
 
 class RunStatus(StrEnum):
@@ -68,7 +68,7 @@ def stop_grace(phase: Phase | None, phase_seconds: Mapping[Phase, float], shorte
     return max(shortest_seconds, needed)
 
 
-class TrainingError(UserError, RuntimeError):
+class TrainingError(FieldsNamedError, UserError, RuntimeError):
     """Training cannot start or continue; the message says why in one sentence."""
 
 

@@ -274,7 +274,8 @@ class Supervisor:
                 self._watches[run.run_id] = watch
                 watch.start()
             except (LaunchError, OSError, ValueError) as error:
-                write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, str(error))
+                fields = getattr(error, "fields", ())
+                write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, str(error), fields)
 
     def _refuse(self, run: RunDirectory, reason: str) -> None:
         """End an attempt that never starts, with the reason."""

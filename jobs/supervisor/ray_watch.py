@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jobs.launchers.local import LaunchError
@@ -101,7 +102,7 @@ class RayWatch:
                 self._follow()
                 self._is_closed.wait(POLL_SECONDS)
         except LaunchError as error:
-            self._end(RunStatus.FAILED, str(error))
+            self._end(RunStatus.FAILED, str(error), error.fields)
         except LaunchCancelledError:
             if not self._is_closed.is_set():
                 self._end(RunStatus.STOPPED, STOPPED_IN_QUEUE)
@@ -232,6 +233,6 @@ class RayWatch:
             return status, f"Ray {'lost' if has_run else 'could not start'} it ({message})."
         return end_without_outcome(has_started=True, exit_code=job.exit_code)
 
-    def _end(self, status: RunStatus, reason: str) -> None:
-        write_outcome_of_lost(self._path, status, reason)
+    def _end(self, status: RunStatus, reason: str, fields: Sequence[str] = ()) -> None:
+        write_outcome_of_lost(self._path, status, reason, fields)
         self._update(is_over=True)

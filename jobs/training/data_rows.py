@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
-from exgrpo_core.errors import InputError, first_line
+from exgrpo_core.errors import FieldsNamedError, InputError, first_line
 from jobs.tasks.questions import hash_question
 from jobs.training.templates import Message
 
@@ -73,8 +73,10 @@ RawRow = Mapping[str, Any]
 DeclaredKind = Literal["auto", "math", "choice"]
 
 
-class DataError(InputError, ValueError):
+class DataError(FieldsNamedError, InputError, ValueError):
     """Data that cannot be trained on; the message names file, row and field and says what was expected."""
+
+    fields = ("data.source",)
 
 
 @dataclass(frozen=True, slots=True)

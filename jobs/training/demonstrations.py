@@ -132,7 +132,7 @@ def encode_response(question: Question, text: str, tokenizer: Any) -> TokenSeque
         text = text.lstrip().removeprefix(THOUGHT_START)
         text = text.removeprefix("\n") if before.endswith("\n") else text
     if tokenizer.eos_token_id is None:
-        raise DataError("model.source: its tokenizer names no eos_token, with which a demonstration ends; set one.")
+        raise DataError("its tokenizer names no eos_token, with which a demonstration ends; set one.", "model.source")
     ids = [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]
     return TokenSequence(question.prompt_ids, np.asarray(ids, dtype=np.int32))
 
@@ -187,7 +187,9 @@ def load_external(path: Path, questions: Sequence[Question], tokenizer: Any, max
         # Not splitlines: JSON texts may hold other characters that end lines, such as U+2028.
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise TrainingError(f"external_experience: {path} cannot be read ({error}); give a JSON-lines file.") from None
+        raise TrainingError(
+            f"{path} cannot be read ({error}); give a JSON-lines file.", "external_experience"
+        ) from None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

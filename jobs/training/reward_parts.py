@@ -82,7 +82,7 @@ class CodeReward:
             fault = connection.recv() if connection.poll(START_SECONDS) else fault
         if fault:
             self.close()
-            raise TrainingError(f"data.rewards: {self._location} cannot reward: {fault}.")
+            raise TrainingError(f"{self._location} cannot reward: {fault}.", "data.rewards")
         return connection
 
 

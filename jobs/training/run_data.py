@@ -65,7 +65,7 @@ def draw_stories(data: DataSpec, num_stories: int, *, is_held_out: bool) -> list
     try:
         return make_stories(num_stories, data.seed, *limits, is_held_out=is_held_out)
     except ValueError as error:
-        raise DataError(f"data: {error}") from error
+        raise DataError(f"{error}", "data") from error
 
 
 logger = logging.getLogger(__name__)

@@ -158,8 +158,9 @@ def with_checked_reward_model(spec: TrainSpec) -> TrainSpec:
         field = _code_of(folder / name) if (folder / name).is_file() else None
         if field is not None:
             raise EngineError(
-                f"reward_model.source: {source} comes with code ({field} in {name}), which is never run; choose a "
-                "model whose architecture transformers knows."
+                f"{source} comes with code ({field} in {name}), which is never run; choose a "
+                "model whose architecture transformers knows.",
+                "reward_model.source",
             )
     checked = spec.reward_model.model_copy(update={"source": str(folder)})
     return spec.model_copy(update={"reward_model": checked})
@@ -170,7 +171,7 @@ def _download(source: str) -> Path:
         return Path(snapshot_download(source))
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise EngineError(f"reward_model.source: {source} cannot be downloaded ({reason[:200]}).") from None
+        raise EngineError(f"{source} cannot be downloaded ({reason[:200]}).", "reward_model.source") from None
 
 
 def _code_of(path: Path) -> str | None:

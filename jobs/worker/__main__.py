@@ -38,6 +38,7 @@ logger = logging.getLogger("jobs.worker")
 
 THREADS_VARIABLE = "EXGRPO_NUM_THREADS"
 EXIT_FAILED = 1
+_FIELDS_OF_MEMORY = ("algorithm.mini_batch_size", "algorithm.max_response_tokens", "model.source")
 _LOCK_TIMEOUT_SECONDS = 2.0
 MAX_OPEN_FILES = 65_536
 
@@ -156,6 +157,7 @@ def _run_attempt(
 ) -> int:
     logger.info("Attempt %d of %s starts.", attempt, run.run_id)
     status, reason = RunStatus.FAILED, ""
+    fields: tuple[str, ...] = ()
     recorder: RunRecorder | None = None
     try:
         remove_unfinished(run.checkpoints_path)
@@ -171,12 +173,12 @@ def _run_attempt(
         status = RunStatus.STOPPED
     except Exception as error:
         logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
-        status, reason = RunStatus.FAILED, error_message(error)
+        status, reason, fields = RunStatus.FAILED, error_message(error), wrong_fields(error)
     if status is RunStatus.STOPPED and run.is_interrupted():
         reason = INTERRUPTED
     status, reason = _record_end(recorder, status, reason)
     clear_attempt()  # from here on a newer attempt must not end this process before it writes its outcome
-    write_outcome(run.attempt_path(attempt), status, reason)
+    write_outcome(run.attempt_path(attempt), status, reason, fields=fields)
     logger.info("Peak memory of this process: %.2f GB.", peak_memory() / 1e9)
     logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
     return EXIT_FAILED if status is RunStatus.FAILED else 0
@@ -189,9 +191,24 @@ def error_message(error: BaseException) -> str:
     if is_disk_full(error):
         why = cause_of(error, os.curdir)
         return f"{why[0].upper()}{why[1:]}; free some space and resume the run."
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if _is_out_of_memory(error):
         return "Memory ran out; choose a smaller batch, model or max_response_tokens."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
+
+
+def wrong_fields(error: BaseException | None) -> tuple[str, ...]:
+    """Return the fields of the specification to change, as the error or what caused it names them."""
+    if _is_out_of_memory(error):
+        return _FIELDS_OF_MEMORY
+    while error is not None:
+        if fields := getattr(error, "fields", ()):
+            return tuple(fields)
+        error = error.__cause__
+    return ()
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
 def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> tuple[RunStatus, str]:
@@ -251,14 +268,14 @@ def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:
     try:
         checkpoints = RunDirectory.open(runs_root, run_id).checkpoints_path
     except RunDirectoryError as error:
-        raise TrainingError(f"model.source: {error}") from None
+        raise TrainingError(f"{error}", "model.source") from None
     steps = list_steps(checkpoints)
     wanted = int(step) if step.isdecimal() else max(steps, default=0)
     path = checkpoint_path(checkpoints, wanted)
     if wanted not in steps:
-        raise TrainingError(f"model.source: {run_id} has no checkpoint at step {wanted}.")
+        raise TrainingError(f"{run_id} has no checkpoint at step {wanted}.", "model.source")
     if fault := find_fault(path):
-        raise TrainingError(f"model.source: the checkpoint of {run_id} cannot be used: {describe_fault(fault)}")
+        raise TrainingError(f"the checkpoint of {run_id} cannot be used: {describe_fault(fault)}", "model.source")
     return path
 
 
@@ -270,7 +287,7 @@ def _keep_for_training(policy: Path, folder: Path) -> None:
         merge_shards(shards, folder)
         return
     if not (policy / "config.json").is_file():
-        raise TrainingError(f"model.source: {policy} holds no model.")
+        raise TrainingError(f"{policy} holds no model.", "model.source")
     link_model(policy, folder)
 
 

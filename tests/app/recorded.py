@@ -107,7 +107,8 @@ def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDire
             recorder.checkpoint(report.step, checkpoint.path)
     recorder.close()
     if run.status != "running":
-        write_outcome(folder.attempt_path(1), RunStatus(run.status), run.reason)
+        fields = ("optim.learning_rate",) if run.reason == FAILURE else ()
+        write_outcome(folder.attempt_path(1), RunStatus(run.status), run.reason, fields=fields)
     return folder
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from exgrpo_core.config import ExGRPOConfig
 from jobs.actions import run_actions
+from jobs.actions.branching import branch, branch_spec
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
@@ -96,8 +97,9 @@ def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(real: Bench,
 
 def test_branch_ends_as_its_parent_and_a_longer_one_continues(real: Bench, spec: TrainSpec):
     parent = finish(real, real.submit(spec.model_copy(update={"num_steps": 12})))
-    branched = finish(real, run_actions.branch(real.runs_root, parent.run_id, 6))
+    branched = finish(real, branch(real.runs_root, parent.run_id, 6))
     recorded.assert_same_end(branched, parent)
-    longer = finish(real, run_actions.branch(real.runs_root, parent.run_id, 12, num_steps=14))
+    wanted = branch_spec(real.runs_root, parent.run_id, 12).model_copy(update={"num_steps": 14})
+    longer = finish(real, branch(real.runs_root, parent.run_id, 12, wanted))
     real.supervisor.poll()
     assert [step for step, _ in recorded.losses(real.runs_root, longer.run_id)["loss/total"]] == [13, 14]

@@ -16,7 +16,7 @@ from exgrpo_core.bounded_json import seal
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from exgrpo_core.faults import FaultKind
-from jobs.actions import annotations, run_actions
+from jobs.actions import annotations, branching, run_actions
 from jobs.cli.main import app
 from jobs.evaluation.recorded_answers import encode_line, find_answers
 from jobs.runs import lookup
@@ -34,7 +34,7 @@ BY_ID = {
     "stop": run_actions.stop,
     "resume": run_actions.resume,
     "clone": run_actions.clone,
-    "branch": lambda root, name: run_actions.branch(root, name, 1, 9),
+    "branch": lambda root, name: branching.branch(root, name, 1),
     "tag": lambda root, name: run_actions.tag(root, name, "x"),
     "note": lambda root, name: run_actions.note(root, name, "x"),
     "archive": lambda root, name: run_actions.archive(root, name, False),

@@ -79,8 +79,15 @@ def section_to_fix(state: FormState, mistake: Mistake) -> str | None:
     return next((TITLES[name] for name in names if name is not None), None)
 
 
+def open_first(state: FormState, mistakes: Sequence[Mistake]) -> None:
+    """Open the section of the first of these mistakes, unless the address names a section."""
+    titles = filter(None, (section_to_fix(state, mistake) for mistake in mistakes))
+    if _ADDRESS not in st.query_params and (title := next(titles, None)):
+        open_section(title)
+
+
 def open_section(title: str) -> None:
-    """Open a section; to be called by a button."""
+    """Open a section."""
     address.put({_ADDRESS: title})
 
 

@@ -1,7 +1,9 @@
 """The summary of a form: whether it can run, its command, its YAML, and the button that starts it."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -9,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app import requests
 from app.components.new_run import form_state, spec_form, where
 from app.components.new_run.form_state import FormState
+from app.components.new_run.starting_point import StartingPoint
 from app.components.replay_buffer import buffer_charts
 from app.components.widgets import notice, spec_text
 from app.components.widgets.spec_text import Difference, differences, shell_command
@@ -30,13 +33,13 @@ class FormCheck:
     """What a user should know of data and settings."""
 
 
-def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGenerator]:
+def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[TrainSpec | None, DeltaGenerator]:
     """Show the summary of a form; return the specification to launch, if any, and where its refusal is to be shown."""
     spec = check.spec
-    preset, base = _base(spec) if spec is not None else (None, TrainSpec())
-    changes = differences(base.model_dump(mode="json"), spec.model_dump(mode="json")) if spec is not None else []
+    base = _base(spec, start) if spec is not None else _Base("", "", {})
+    changes = differences(base.content, spec.model_dump(mode="json")) if spec is not None else []
     with st.container(border=True, key="spec-verdict"):
-        _verdict(check, _count(len(changes), preset) if spec is not None else "", has_changes=state.is_changed)
+        _verdict(check, _count(len(changes), base) if spec is not None else "", has_changes=state.is_changed)
         is_launched = st.button(
             "Launch run", type="primary", icon=":material/rocket_launch:", width="stretch", key="launch",
             disabled=bool(check.mistakes),
@@ -65,18 +68,18 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
         with st.container(border=True, key="bucket-weights-card"):
             buffer_charts.show_weights(spec.algorithm, bucket_meaning(asdict(spec.algorithm)))
     with st.container(border=True, key="spec-diff"):
-        spec_text.show_differences(spec, base, f"preset {preset}" if preset else "the defaults")
-    _as_text(spec, preset, changes)
+        spec_text.show_differences(spec, base.content, base.name)
+    _as_text(spec, base, changes)
     if is_verl and not check.mistakes:
         where.show_scripts(spec)
     return spec if is_launched else None, refused
 
 
-def check(content: dict[str, object], text_mistake: str) -> FormCheck:
+def check(content: dict[str, object], text_mistake: str, branched: tuple[str, int] | None) -> FormCheck:
     """Return the specification, None where a field is wrong, and every reason why it cannot be launched."""
     others = (Mistake(text_mistake),) if text_mistake else ()
     try:
-        preflight = requests.check(content)
+        preflight = requests.check(content, branched)
         return FormCheck(preflight.requested, others, preflight.disk_shortage, tuple(preflight.notices))
     except RunRefusedError as error:
         return FormCheck(error.spec, (*others, *error.mistakes), error.disk_shortage)
@@ -155,20 +158,31 @@ def _time(spec: TrainSpec) -> str:
     return f" Time on H100s, coarsely: {duration(seconds)} per step, {duration(seconds * spec.num_steps)} in all."
 
 
-def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:
-    """Return the preset that the specification started from with its name, or the fields' defaults."""
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What a specification is compared with, and the command that starts it unchanged."""
+
+    name: str
+    command: str
+    content: Mapping[str, Any]
+
+
+def _base(spec: TrainSpec, start: StartingPoint) -> _Base:
+    """Return the run that the form started from, else the preset of the specification, or the defaults."""
+    if start.parent is not None:
+        return _Base("the parent", start.command, start.values)
     if spec.preset is None or not requests.preset_exists(spec.preset):
-        return None, TrainSpec()
-    return spec.preset, requests.load_preset(spec.preset)
+        return _Base("the defaults", "exgrpo train", TrainSpec().model_dump(mode="json"))
+    preset = requests.load_preset(spec.preset).model_dump(mode="json")
+    return _Base("the preset", f"exgrpo train --preset {shlex.quote(spec.preset)}", preset)
 
 
-def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> None:
+def _as_text(spec: TrainSpec, base: _Base, changes: list[Difference]) -> None:
     with st.container(border=True, key="spec-text"):
         st.markdown("**CLI command**")
-        st.code(escape_control_characters(shell_command(preset, changes)), language="bash", wrap_lines=True)
+        st.code(escape_control_characters(shell_command(base.command, changes)), language="bash", wrap_lines=True)
         spec_text.show_download(spec.model_dump(mode="json"))
 
 
-def _count(num_changes: int, preset: str | None) -> str:
-    origin = "the preset" if preset else "the defaults"
-    return f"{counted(num_changes, 'change') if num_changes else 'no changes'} from {origin}"
+def _count(num_changes: int, base: _Base) -> str:
+    return f"{counted(num_changes, 'change') if num_changes else 'no changes'} from {base.name}"

@@ -16,12 +16,19 @@ _STOPPABLE = frozenset({"queued", "starting", "running"})
 _REFUSAL = "run-control-refusal"
 
 
-def show(row: RunRow) -> str | None:
-    """Show the buttons; do what is pressed, and return `clone` when a copy is to be set up."""
+def show(row: RunRow) -> bool:
+    """Show the buttons; do what is pressed, and return whether a copy is to be set up."""
     refusal = st.session_state.pop(_REFUSAL, None)
     if refusal is not None:
         notice.show("error", *refusal)
     asked = run_state.pending(row)
+    is_cloneable = row.kind == "train" and row.has_settings and not row.is_recorded
+    is_broken = is_cloneable and row.status == "failed" and asked is None
+    if is_broken and st.button(
+        "Clone and fix", icon=":material/build:", type="primary", key="run-fix",
+        help="Set up a new run like this one, at the field that was wrong",
+    ):  # fmt: skip
+        return True
     if asked is not None:
         st.button(asked, icon=":material/pending:", key="run-asked", disabled=True)
     elif row.status in _STOPPABLE and not row.is_recorded:
@@ -31,15 +38,14 @@ def show(row: RunRow) -> str | None:
         )  # fmt: skip
     elif row.status in requests.RESUMABLE and not row.is_recorded:
         st.button(
-            "Resume", icon=":material/play_arrow:", type="primary", key="run-resume",
+            "Resume", icon=":material/play_arrow:", type="secondary" if is_broken else "primary", key="run-resume",
             help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row),
         )  # fmt: skip
-    is_cloneable = row.kind == "train" and row.has_settings and not row.is_recorded
-    if is_cloneable and st.button(
-        "Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"
-    ):
-        return "clone"
-    return None
+    return (
+        is_cloneable
+        and not is_broken
+        and st.button("Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one")
+    )
 
 
 def show_score(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
@@ -67,37 +73,17 @@ def _do(action: str, row: RunRow) -> None:
     run_state.remember(row, {"stop": "Stopping", "resume": "Resuming"}[action])
 
 
-def show_branch(row: RunRow, checkpoints: Sequence[CheckpointRow], gpus_per_node: int | None) -> str | None:
-    """Show what a branch needs behind one button; return the id of the new run when it is queued.
-
-    `gpus_per_node` are those of the run, None where it cannot continue on another number.
-    """
-    with st.popover(
+def show_branch(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
+    """Show the button that leads to the form of a run from the newest checkpoint; it is disabled without any."""
+    if st.button(
         "Branch",
-        wrap=False,
         icon=":material/call_split:",
+        key="run-branch",
         disabled=not checkpoints,
-        key=f"branch-{row.run_id}",
-        help="Start a new run from a checkpoint of this one" if checkpoints else "There is no checkpoint yet",
+        help="Set up a run from a checkpoint of this one" if checkpoints else "There is no checkpoint yet",
     ):
-        if not checkpoints:
-            return None
-        steps = [checkpoint.step for checkpoint in reversed(checkpoints)]
-        step = st.selectbox("Checkpoint at step", steps, format_func="{:,}".format, key=f"branch-step-{row.run_id}")
-        last_step = st.number_input(
-            "Train until step", min_value=step + 1,
-            value=row.num_steps if row.num_steps > step else step + row.num_steps, step=1,
-            key=f"branch-until-{row.run_id}-{step}",
-            help="The number of steps of the new run, those up to the checkpoint counted",
-        )  # fmt: skip
-        if gpus_per_node is not None:
-            key = f"branch-gpus-{row.run_id}"
-            gpus_per_node = st.number_input("GPUs of each machine", min_value=1, value=gpus_per_node, key=key)
-        st.caption("A new run with the weights, buffer and draws of that step; both share their files until then.")
-        if st.button("Start branch", icon=":material/call_split:", type="primary", key="branch-start", width="stretch"):
-            with notice.refusals("Could not branch"):
-                return requests.branch(row.run_id, step, int(last_step), gpus_per_node)
-    return None
+        target = {"from": row.run_id, "step": str(checkpoints[-1].step), "section": "Optimizer"}
+        st.switch_page("app_pages/new_run.py", query_params=target)
 
 
 def show_tags(rows: Sequence[RunRow], key: str) -> None:

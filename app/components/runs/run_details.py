@@ -12,7 +12,7 @@ from app.components.widgets.curve_view import CurveView, Line, paired
 from app.components.widgets.curves import Series
 from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import as_yaml, difference_table, differences, show_download
-from app.formats import byte_size, escape_control_characters, exact
+from app.formats import byte_size, escape_control_characters, exact, literal
 from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
 
 KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
@@ -116,14 +116,19 @@ def show_attempts(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequ
 
 def show_configuration(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
     """Show the differences from the preset the run started from, then the whole specification as YAML."""
+    show_changes(spec, base, base_name)
+    show_whole(spec)
+
+
+def show_changes(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
+    """Show the fields that differ from a preset's, or from those of the run that this one continues or copies."""
     changes = differences(base, spec)
-    st.subheader(f"Differences from {base_name}", anchor=False)
+    st.subheader(f"Differences from {literal(base_name)}", anchor=False)
     if changes:
-        rows, alt = difference_table(changes, base_name.capitalize()), f"Fields that differ from {base_name}"
-        data_table.show(rows, "configuration-differences", alt)
+        rows, alt = difference_table(changes, "Before"), f"Fields that differ from {base_name}"
+        data_table.show(rows, f"differences-from-{base_name}", alt)
     else:
         st.caption("None: the run uses it unchanged.")
-    show_whole(spec)
 
 
 def show_whole(spec: Mapping[str, object]) -> None:

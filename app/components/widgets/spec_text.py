@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 import streamlit as st
@@ -17,43 +16,11 @@ from app.queries.runs import training_names
 from app.requests import SpecError, TrainSpec, load_plain_yaml
 from db.queries import runs
 from db.rows.display_names import distinct_names
+from db.rows.spec_differences import Difference as Difference
+from db.rows.spec_differences import differences as differences
+from db.rows.spec_differences import flatten as flatten
 
 MAX_OPTIONS_IN_COMMAND = 12
-WHOLE_VALUES = frozenset(
-    {"mask_range", "reward_model", "sft", "environment", "benchmarks", "strategy_settings", "rewards"}
-)
-"""Mappings that are one value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One field that two specifications hold differently."""
-
-    path: str
-    before: object
-    after: object
-
-
-def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return the fields by dotted path; ranges, lists and the like stay whole values."""
-    fields: dict[str, object] = {}
-    for name, value in content.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, Mapping) and name not in WHOLE_VALUES:
-            fields |= flatten(value, f"{path}.")
-        else:
-            fields[path] = value
-    return fields
-
-
-def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[Difference]:
-    """Return the fields in which `after` differs, in its order; the preset's name is not one."""
-    old, new = flatten(before), flatten(after)
-    return [
-        Difference(path, old.get(path), value)
-        for path, value in new.items()
-        if path != "preset" and old.get(path) != value
-    ]
 
 
 def as_yaml(content: Mapping[str, object]) -> str:
@@ -61,15 +28,13 @@ def as_yaml(content: Mapping[str, object]) -> str:
     return yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
 
 
-def shell_command(preset: str | None, changes: list[Difference]) -> str:
-    """Return the command that starts the same run; with many changes, one that reads the downloaded file."""
-    if len(changes) > MAX_OPTIONS_IN_COMMAND:
+def shell_command(start: str, changes: list[Difference]) -> str:
+    """Return the command that starts the same run; of a new one with many changes, what reads the downloaded file."""
+    if len(changes) > MAX_OPTIONS_IN_COMMAND and start.startswith("exgrpo train"):
         return "exgrpo train --spec run.yaml"
-    parts = ["exgrpo train"]
-    if preset is not None:
-        parts.append(f"--preset {shlex.quote(preset)}")
+    parts = [start]
     parts += [f"--set {shlex.quote(f'{change.path}={option_text(change.after)}')}" for change in changes]
-    return " \\\n  ".join(parts) if len(parts) > 2 else " ".join(parts)
+    return (" \\\n  " if len(parts) > 2 else " ").join(parts)
 
 
 def option_text(value: object) -> str:
@@ -114,7 +79,7 @@ _KEY = "diff-choice"
 _ADDRESS = "against"
 
 
-def show_differences(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
+def show_differences(spec: TrainSpec, base: Mapping[str, object], base_name: str) -> None:
     """Show the fields that differ from the chosen one; the choice is in the address."""
     wanted = st.query_params.get(_ADDRESS, "")
     other = ask(runs.get_run, wanted) if wanted else None
@@ -128,12 +93,12 @@ def show_differences(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
         args=(list(names),), accept_new_options=True, placeholder=run_choice.PLACEHOLDER,
     )  # fmt: skip
     chosen = wanted if wanted in names else ""
-    before = ask(runs.run_spec, chosen) if chosen else base.model_dump(mode="json")
+    before = ask(runs.run_spec, chosen) if chosen else base
     changes = differences(before, spec.model_dump(mode="json"))
     if not changes:
         st.caption("None.")
         return
-    table = difference_table(changes, "Other run" if chosen else "Preset")
+    table = difference_table(changes, "Other run" if chosen else base_name.removeprefix("the ").capitalize())
     data_table.show(table, "differences", f"Fields that differ from {names[chosen]}")
 
 

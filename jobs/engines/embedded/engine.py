@@ -162,6 +162,7 @@ def _check_context(policy: PolicyModel, config: ExGRPOConfig) -> None:
     needed = config.max_prompt_tokens + config.max_response_tokens
     if policy.context_tokens is not None and policy.context_tokens < needed:
         raise EngineError(
-            f"model.source: {policy.source} has a context of {policy.context_tokens} tokens, but max_prompt_tokens + "
-            f"max_response_tokens is {needed}; lower them or choose a model with a longer context."
+            f"{policy.source} has a context of {policy.context_tokens} tokens, but max_prompt_tokens + "
+            f"max_response_tokens is {needed}; lower them or choose a model with a longer context.",
+            "model.source",
         )

@@ -56,9 +56,10 @@ def look_at(policy: PolicyModel) -> float:
     limit = MAX_GAP[policy.compute_dtype]
     if not gap <= limit:
         raise EngineError(
-            f"model.source: {policy.source} is a {policy.model.config.model_type} model whose tokens have "
+            f"{policy.source} is a {policy.model.config.model_type} model whose tokens have "
             f"other log-probs where they are scored than where they are generated (mean gap {gap:.3g} nats, expected "
-            f"at most {limit:g}): it keeps its state elsewhere than in a cache; choose another architecture."
+            f"at most {limit:g}): it keeps its state elsewhere than in a cache; choose another architecture.",
+            "model.source",
         )
     _check_files(policy.source, policy.model.config, policy.tokenizer)
     return gap
@@ -78,7 +79,7 @@ def look_without_weights(source: str) -> None:
     except EngineError:
         raise
     except Exception as error:  # the readers of models raise errors of any kind
-        raise EngineError(f"model.source: {source} is no causal language model ({first_line(error)}).") from error
+        raise EngineError(f"{source} is no causal language model ({first_line(error)}).", "model.source") from error
     _check_files(source, config, load_tokenizer(source))
 
 
@@ -86,8 +87,9 @@ def _check_weights(policy: PolicyModel) -> None:
     for name, weight in policy.model.named_parameters():
         if not bool(weight.isfinite().all()):
             raise EngineError(
-                f"model.source: {policy.source} has weights that are no finite numbers (in {name}); take "
-                "another copy or an earlier checkpoint."
+                f"{policy.source} has weights that are no finite numbers (in {name}); take "
+                "another copy or an earlier checkpoint.",
+                "model.source",
             )
 
 
@@ -105,8 +107,9 @@ def _measure_gap(policy: PolicyModel) -> float:
         scores = score_sequences(policy, [TokenSequence(prompt, item.token_ids) for prompt, item in pairs], 1.0)
     except Exception as error:  # a model's code raises errors of any kind
         raise EngineError(
-            f"model.source: {policy.source} is a {policy.model.config.model_type} model, which this engine cannot "
-            f"generate with ({first_line(error)}); choose another architecture."
+            f"{policy.source} is a {policy.model.config.model_type} model, which this engine cannot "
+            f"generate with ({first_line(error)}); choose another architecture.",
+            "model.source",
         ) from error
     sampled = np.concatenate([item.log_probs for item in responses])
     return float(np.abs(sampled - np.concatenate(scores.log_probs)).mean())
@@ -122,13 +125,15 @@ def _check_files(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTok
             read = load_tokenizer(folder).encode(_PROBE)
         except Exception as error:  # the writers and readers of models raise errors of any kind
             raise EngineError(
-                f"model.source: {source} could not be saved as a checkpoint and read again "
-                f"({first_line(error)}); mend its configuration and tokenizer files."
+                f"{source} could not be saved as a checkpoint and read again "
+                f"({first_line(error)}); mend its configuration and tokenizer files.",
+                "model.source",
             ) from error
     if read != expected:
         raise EngineError(
-            f"model.source: the tokenizer of {source} gives other tokens once it is saved and read again; "
-            "take a model with a tokenizer.json of its own."
+            f"the tokenizer of {source} gives other tokens once it is saved and read again; "
+            "take a model with a tokenizer.json of its own.",
+            "model.source",
         )
 
 

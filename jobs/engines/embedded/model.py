@@ -94,7 +94,7 @@ def resolve_device(name: str) -> torch.device:
     """
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
-        raise EngineError("model.device: expected a CUDA GPU, but torch sees none; use auto or cpu.")
+        raise EngineError("expected a CUDA GPU, but torch sees none; use auto or cpu.", "model.device")
     return torch.device("cuda" if has_gpu and name != "cpu" else "cpu")
 
 
@@ -111,7 +111,7 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
         raise
     except Exception as error:  # the readers of models raise errors of any kind
         raise EngineError(
-            f"model.source: {source} cannot be loaded as a causal language model ({first_line(error)})"
+            f"{source} cannot be loaded as a causal language model ({first_line(error)})", "model.source"
         ) from error
     return wrap_model(model, tokenizer, device, source)
 
@@ -135,8 +135,9 @@ def wrap_model(
     num_embeddings = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     if len(tokenizer) > num_embeddings:
         raise EngineError(
-            f"model.source: the tokenizer of {source} has {len(tokenizer)} tokens but the model only {num_embeddings}; "
-            "take the tokenizer that belongs to the model."
+            f"the tokenizer of {source} has {len(tokenizer)} tokens but the model only {num_embeddings}; "
+            "take the tokenizer that belongs to the model.",
+            "model.source",
         )
     nn.Module.to(model, device=device, dtype=torch.float32).train(mode=False)
     compute_dtype = choose_dtype(device, model.num_parameters())
@@ -161,8 +162,9 @@ def train_adapters(policy: PolicyModel, settings: LoraSettings, seed: int) -> No
     """
     if not policy.is_packed:
         raise EngineError(
-            f"model.lora: expected a Qwen2, Qwen3 or Llama model, {policy.source} is a "
-            f"{type(policy.model).__name__}; leave lora out."
+            f"expected a Qwen2, Qwen3 or Llama model, {policy.source} is a "
+            f"{type(policy.model).__name__}; leave lora out.",
+            "model.lora",
         )
     add_adapters(policy.model, settings, seed)
     policy.backend.weights_changed()
@@ -221,13 +223,15 @@ def load_weights(source: str, revision: str | None = None, **options: object) ->
     further = sorted(name for name in report["unexpected_keys"] if _DIGITS.sub("", name) in own)
     if missing:
         raise EngineError(
-            f"model.source: {source} lacks {len(missing)} of the weights of a {type(model).__name__}, such as "
-            f"{missing[0]}; take a whole language model, not one with another head or other names."
+            f"{source} lacks {len(missing)} of the weights of a {type(model).__name__}, such as "
+            f"{missing[0]}; take a whole language model, not one with another head or other names.",
+            "model.source",
         )
     if further:
         raise EngineError(
-            f"model.source: {source} has weights of more layers than its config.json says, such as {further[0]}; take "
-            "the config.json that belongs to them."
+            f"{source} has weights of more layers than its config.json says, such as {further[0]}; take "
+            "the config.json that belongs to them.",
+            "model.source",
         )
     return model
 
@@ -247,8 +251,9 @@ def refuse_remote_code(source: str, revision: str | None = None) -> None:
         field = named_code(content)
         if field is not None:
             raise EngineError(
-                f"model.source: {source} comes with code ({field} in {name}), which is never run; choose a model "
-                "whose architecture transformers knows."
+                f"{source} comes with code ({field} in {name}), which is never run; choose a model "
+                "whose architecture transformers knows.",
+                "model.source",
             )
 
 

@@ -183,7 +183,8 @@ class PolicyUpdater:
                 raise EngineError(
                     f"optimizer step {self._optimizer.num_steps + 1} (mini-batch {number + 1} of {len(mini_batches)}): "
                     f"{error}, so it was not applied; resume from a checkpoint with a lower learning rate, or set "
-                    "optim.non_finite: skip."
+                    "optim.non_finite: skip.",
+                    "optim.learning_rate",
                 ) from None
             finally:
                 self._optimizer.clear_gradients()
@@ -213,7 +214,8 @@ class PolicyUpdater:
         except EngineError as error:
             raise EngineError(
                 f"optimizer step {self._optimizer.num_steps + 1}: {error}, so it was not applied; resume from a "
-                "checkpoint with a lower learning rate."
+                "checkpoint with a lower learning rate.",
+                "optim.learning_rate",
             ) from None
         finally:
             self._optimizer.clear_gradients()

@@ -20,7 +20,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.processes import identify
 from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import TrainSpec, load_preset
-from jobs.supervisor.open_index import ingest_all
+from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import recorded
 from tests.app.page_texts import field, has_text, texts
 from tests.jobs.training.killed_runs import killed_run
@@ -62,12 +62,12 @@ def test_run_that_was_made_up_says_so(recorded_runs, open_page):
     assert metric(page, "Held-out Avg@8").value == "56.2%"
     assert metric(page, "Held-out Avg@8").delta == "+18.8 points"
     assert metric(page, "Batch Pass@1").delta == "step 30"
-    assert {"Clone", "Start branch"} <= set(labels(page.button))
+    assert {"Clone", "Branch"} <= set(labels(page.button))
     assert not {"Stop", "Resume"} & set(labels(page.button))
     assert len(page.get("plotly_chart")) == 14
     page = open_page("run", run="run-failed")
     assert recorded.FAILURE in texts(page)
-    assert {"Resume", "Clone"} <= set(labels(page.button))
+    assert {"Clone and fix", "Resume"} <= set(labels(page.button))
     assert has_text(page, "not finite")
 
 
@@ -161,37 +161,59 @@ def test_resume_says_what_experience_it_keeps(runs_root, open_page):
     )
 
 
-def test_branch_starts_a_new_run_from_the_chosen_checkpoint_and_opens_it(recorded_runs, open_page):
-    page = open_page("run", run="run-finished")
-    assert page.selectbox(key="branch-step-run-finished").options == ["30", "20", "10"]
-    page.selectbox(key="branch-step-run-finished").set_value(20).run()
-    assert page.number_input(key="branch-until-run-finished-20").value == 30
-    page.number_input(key="branch-until-run-finished-20").set_value(45).run()
-    page.button(key="branch-start").click().run()
+def test_branch_starts_a_new_run_from_the_chosen_checkpoint_with_other_settings_and_opens_it(recorded_runs, open_page):
+    page = open_page("new_run", **{"from": "run-finished", "step": "20", "section": "Optimizer"})
+    field(page, "optim.learning_rate").set_value(2e-5).run()
+    assert page.selectbox(key="choose-step").options == ["30", "20", "10"]
+    assert page.code[0].value.startswith("exgrpo branch run-finished --step 20 --set optim.learning_rate=")
+    assert list(page.dataframe[0].value["Field"]) == ["optim.learning_rate"]
+    page.button(key="launch").click().run()
     branched = RunDirectory.open(recorded_runs, page.query_params["run"])
     info = branched.read_run_info()
     assert (info["parent_run_id"], info["branched_from_step"]) == ("run-finished", 20)
-    assert branched.spec().num_steps == 45
+    assert (branched.spec().num_steps, branched.spec().optim.learning_rate) == (30, 2e-5)
+    rebuild_index(recorded_runs, None)
+    st.cache_data.clear()
+    page = open_page("run", run=branched.run_id, view="Configuration")
+    assert list(page.dataframe[0].value["Field"]) == ["name", "optim.learning_rate"]
+
+
+@pytest.mark.usefixtures("recorded_shared")
+def test_what_a_branch_cannot_change_is_marked_in_the_form(open_page):
+    page = open_page("new_run", **{"from": "run-finished", "step": "20", "section": "Data"})
+    field(page, "data.num_questions").set_value("70").run()
+    assert page.button(key="launch").disabled
+    assert any(":red[:material/error: " in element.value for element in page.markdown)
+
+
+@pytest.mark.usefixtures("recorded_shared")
+def test_a_failed_run_is_cloned_at_the_field_that_was_wrong(open_page):
+    page = open_page("run", run="run-failed")
+    assert next(button.label for button in page.button if button.key.startswith("run-")) == "Clone and fix"
+    page.button(key="run-fix").click().run()
+    assert page.query_params["section"] == "Optimizer"
+    page = open_page("new_run", **{"from": "run-failed"})
+    assert any(":red[:material/error: " in element.value for element in page.markdown)
+    field(page, "optim.learning_rate").set_value(2e-5).run()
+    assert not any(":red[:material/error: " in element.value for element in page.markdown)
+    assert not page.button(key="launch").disabled
 
 
 def test_branch_of_a_run_on_gpus_takes_another_number_of_them(runs_root, open_page, monkeypatch):
     spec = TrainSpec(engine="verl", verl={"gpus_per_node": 4, "ray": {"address": "http://head:8265"}})
     monkeypatch.setattr(recorded, "load_preset", lambda _: spec)
     recorded.record(runs_root, recorded.FINISHED)
-    page = open_page("run", run="run-finished")
-    number = page.number_input(key="branch-gpus-run-finished")
-    assert number.value == 4
-    number.set_value(2).run()
-    page.number_input(key="branch-until-run-finished-30").set_value(45).run()
-    page.button(key="branch-start").click().run()
+    page = open_page("new_run", **{"from": "run-finished", "step": "30"})
+    field(page, "verl.gpus_per_node").set_value(2).run()
+    page.button(key="launch").click().run()
     assert RunDirectory.open(runs_root, page.query_params["run"]).spec().verl.gpus_per_node == 2
 
 
 def test_refused_commands_are_one_sentence(recorded_runs, open_page):
-    page = open_page("run", run="run-finished")
-    assert page.number_input(key="branch-until-run-finished-30").value == 60
+    page = open_page("new_run", **{"from": "run-finished", "step": "30"})
+    assert field(page, "num_steps").value == 60
     shutil.rmtree(RunDirectory.open(recorded_runs, "run-finished").checkpoints_path)
-    page.button(key="branch-start").click().run()
+    page.button(key="launch").click().run()
     assert has_text(page, "has no checkpoint at step 30")
     write_outcome(RunDirectory.open(recorded_runs, "run-running").attempt_path(1), RunStatus.FINISHED, "")
     page = open_page("run", run="run-running")

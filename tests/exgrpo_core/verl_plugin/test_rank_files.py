@@ -88,3 +88,33 @@ def test_verls_setting_says_what_is_loaded_of_another_number_of_ranks(tmp_path):
         assert torch.equal(engine.module.weight, saved.weight)
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.verl
+@pytest.mark.filterwarnings("default")
+def test_a_branch_trains_on_with_its_own_learning_rate_and_its_parents_moments(tmp_path):
+    from exgrpo_core.verl_plugin.fsdp_engine import GpuEngine
+
+    def optimizer_of(rate):
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.AdamW([weight], lr=rate, weight_decay=rate)
+        return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 4)), weight
+
+    class Loading(GpuEngine):
+        def _load_saved(self, _path):
+            self.optimizer.load_state_dict(saved.state_dict())
+            self.lr_scheduler.load_state_dict(saved_schedule.state_dict())
+
+    saved, saved_schedule, weight = optimizer_of(0.1)
+    weight.grad = torch.ones(2)
+    saved.step()
+    saved_schedule.step()
+    engine = object.__new__(Loading)
+    engine.optimizer, engine.lr_scheduler, _ = optimizer_of(0.02)
+    engine.load_checkpoint(str(tmp_path))
+    (group,) = engine.optimizer.param_groups
+    assert (group["lr"], group["weight_decay"]) == (0.02 * 2 / 4, 0.02)
+    assert len(engine.optimizer.state) == 1
+    engine.optimizer.step()
+    engine.lr_scheduler.step()
+    assert group["lr"] == pytest.approx(0.02 * 3 / 4)

@@ -7,6 +7,7 @@ import pytest
 
 from jobs.actions import run_actions
 from jobs.actions.archive import export_run, import_run
+from jobs.actions.branching import branch
 from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.model_export import export_model
 from jobs.actions.queueing import queue_job
@@ -64,7 +65,7 @@ def runs(tmp_path_factory, model) -> tuple[Path, dict[str, str]]:  # noqa: F811 
     add("sft", training("sft", "train@last", sft=demonstrations.model_dump(), algorithm=on_policy))
     add("adapters", with_adapters("adapters", "train@last"))
     add("adapters again", with_adapters("adapters again", "adapters@last"))
-    ids["branch"] = work(root, run_actions.branch(root, ids["adapters again"], 0), stops=True)
+    ids["branch"] = work(root, branch(root, ids["adapters again"], 0), stops=True)
     (root / "workbench" / "benchmarks").mkdir()
     (root / "workbench" / "benchmarks" / "mine.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
     scoring = {"benchmarks": [{"name": "mine"}], "max_response_tokens": 4, "num_graders": 1}
@@ -108,7 +109,7 @@ def test_a_run_of_any_kind_does_everything_in_another_root(runs, tmp_path, kind,
     load_policy(str(export_model(root, f"{run_id}@last", tmp_path / "model")), resolve_device("cpu"))
     for step in ("start", "last"):
         load_policy(find_model(root, f"{run_id}@{step}").source, resolve_device("cpu"))
-    work(root, run_actions.branch(root, run_id, 2))
+    work(root, branch(root, run_id, 2))
     copy = queue_job(root, run_actions.clone(root, run_id), parent_run_id=run_id)
     work(root, copy)
     assert find_run_id(root, copy) == copy

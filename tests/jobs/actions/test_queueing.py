@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exgrpo_core.config import ExGRPOConfig
-from jobs.actions import run_actions
+from jobs.actions import branching, run_actions
 from jobs.actions.evaluations import resolve_target
 from jobs.actions.queueing import queue_job
 from jobs.runs import lookup
@@ -56,7 +56,7 @@ KINDS = {
         root, tiny_evaluation("x", MATH).model_copy(update={"model": resolve_target(root, "mine@5")})
     ),
     "judge": lambda root: queue_job(root, JudgeSpec(judged=JudgedSpec(run_id=trained_id(root)), judge="oracle")),
-    "branch": lambda root: run_actions.branch(root, trained_id(root), 5),
+    "branch": lambda root: branching.branch(root, trained_id(root), 5),
     "study": queue_study,
 }
 

@@ -6,21 +6,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from jobs.actions import run_actions, run_bin
+from jobs.actions import branching, run_actions, run_bin
 from jobs.actions.queueing import queue_job
 from jobs.actions.run_actions import read_job_spec
 from jobs.cli.main import app
 from jobs.runs import lookup
 from jobs.runs.attempts import write_outcome
-from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.control import INTERRUPTED, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
 from jobs.runs.state import read_state
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.judging import JudgedSpec, JudgeSpec
-from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.train import TrainSpec
 
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
 
@@ -107,31 +105,4 @@ def test_clone_queues_a_judge_and_an_evaluation_again(tmp_path, judge_id, evalua
 
 def test_judge_is_not_branched(tmp_path, judge_id):
     with pytest.raises(CommandError):
-        run_actions.branch(tmp_path, judge_id, 1)
-
-
-def test_branch_continues_on_another_number_of_gpus_where_the_engine_can(tmp_path):
-    def checkpoint_of(spec):
-        run = RunDirectory.create(tmp_path, spec)
-        save_checkpoint(run.checkpoints_path, 5, lambda it: it.experience.mkdir() or write_snapshot(it.experience))
-        return run.run_id
-
-    def write_snapshot(folder):
-        buffer = ReplayBuffer.open(folder.parent.parent.parent / "buffer", 4, 8)
-        buffer.snapshot(folder / "buffer.snapshot")
-        buffer.close()
-
-    halves = ["actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"]
-    cluster = {"ray": {"address": "http://head:8265"}, "attention": "flash", "overrides": halves}
-    on_verl = TrainSpec(name="verl", engine="verl", verl={"gpus_per_node": 4, **cluster})
-    branched = call("branch", checkpoint_of(on_verl), "--step", 5, "--gpus-per-node", 2, "--runs-root", tmp_path)
-    assert RunDirectory.open(tmp_path, branched.split()[0]).spec().verl.num_gpus == 2
-    refused = (
-        (TrainSpec(name="embedded"), 2, "gpus_per_node"),
-        (on_verl, 0, "gpus_per_node"),
-        (on_verl, 3, "overrides"),
-    )
-    for spec, number, field in refused:
-        with pytest.raises(SpecError) as error:
-            run_actions.branch(tmp_path, checkpoint_of(spec), 5, gpus_per_node=number)
-        assert error.value.fields == (f"verl.{field}",)
+        branching.branch(tmp_path, judge_id, 1)

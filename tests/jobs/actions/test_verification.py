@@ -11,7 +11,7 @@ from exgrpo_core.experience_management.storage.snapshot import iterate_blocks
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
 from exgrpo_core.run_files.event_codec import segment_path
-from jobs.actions.run_actions import link_checkpoint
+from jobs.actions.branching import link_checkpoint
 from jobs.actions.verification import verify_run
 from jobs.recording.log_damage import find_damaged_logs
 from jobs.runs.attempts import LOCK_FILE, write_outcome

@@ -6,7 +6,7 @@ import pytest
 
 from db.connections.opening import open_database
 from db.queries import metrics, runs
-from jobs.actions import run_actions
+from jobs.actions import branching, run_actions
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.lookup import CommandError
@@ -114,12 +114,12 @@ def test_worker_that_ignores_every_wish_to_stop_is_killed_with_its_group(bench: 
 
 def test_branch_goes_on_from_the_checkpoint_of_another_run_and_only_from_one_that_is_there(bench: Bench):
     run_id = start(bench, toy_spec(12, checkpoint_interval=5), RunStatus.FINISHED)
-    branched = run_actions.branch(bench.runs_root, run_id, 10)
+    branched = branching.branch(bench.runs_root, run_id, 10)
     bench.look_until(branched, RunStatus.FINISHED)
     row, steps, _ = shown(bench, branched)
     assert (row.parent_run_id, steps) == (run_id, [11, 12])
     with pytest.raises(CommandError, match="there are: 5, 10"):
-        run_actions.branch(bench.runs_root, run_id, 7)
+        branching.branch(bench.runs_root, run_id, 7)
 
 
 def test_evaluation_is_started_stopped_resumed_and_shown_like_a_run(bench: Bench):

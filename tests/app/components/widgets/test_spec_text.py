@@ -24,14 +24,16 @@ def test_command_stands_for_the_form():
     content |= {"name": "seed 12 @x", "num_steps": 7, "tags": ["a b", "c"]}
     content["algorithm"] |= {"bucket_spread": 0.125, "start_pass_rate": None}
     wanted = check(content).requested
-    command = shell_command(preset.preset, differences(preset.model_dump(mode="json"), content))
+    command = shell_command(
+        f"exgrpo train --preset {preset.preset}", differences(preset.model_dump(mode="json"), content)
+    )
     words = shlex.split(command.replace("\\\n", " "))
     assert words[:4] == ["exgrpo", "train", "--preset", preset.preset]
     settings = [word for flag, word in pairwise(words) if flag == "--set"]
     assert apply_settings(preset, settings) == wanted
     assert check(yaml.safe_load(as_yaml(wanted.model_dump(mode="json")))).requested == wanted
     many = differences({}, {f"field_{index}": index for index in range(20)})
-    assert shell_command("p", many) == "exgrpo train --spec run.yaml"
+    assert shell_command("exgrpo train --preset p", many) == "exgrpo train --spec run.yaml"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""Branches with other settings: what changes is printed and kept, what cannot change is refused by its field."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from jobs.actions import branching, run_actions
+from jobs.cli.main import app
+from jobs.preflight.resolution import RunRefusedError
+from jobs.runs.checkpoints import save_checkpoint
+from jobs.runs.directory import RunDirectory
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import SpecError, TrainSpec, load_preset
+
+CLI = CliRunner()
+HALVES = ["actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"]
+CLUSTER = {"ray": {"address": "http://head:8265"}, "attention": "flash", "overrides": HALVES}
+
+
+def parent_of(root, spec: TrainSpec) -> str:
+    """Return the id of a run with a checkpoint at step 5."""
+
+    def write(checkpoint) -> None:
+        checkpoint.experience.mkdir()
+        buffer = ReplayBuffer.open(checkpoint.path.parent.parent / "buffer", 4, 8)
+        buffer.snapshot(checkpoint.experience / "buffer.snapshot")
+        buffer.close()
+
+    run = RunDirectory.create(root, spec)
+    save_checkpoint(run.checkpoints_path, 5, write)
+    return run.run_id
+
+
+def branch(root, run_id, *settings):
+    options = [word for setting in settings for word in ("--set", setting)]
+    return CLI.invoke(app, ["branch", run_id, "--step", "5", "--runs-root", str(root), *options])
+
+
+def test_branch_has_the_settings_that_were_changed_and_says_which(tmp_path):
+    parent = parent_of(tmp_path, load_preset("chains-exgrpo"))
+    result = branch(tmp_path, parent, "optim.learning_rate=2e-5", "algorithm.shaping_beta=0.2", "num_steps=9")
+    assert result.exit_code == 0, result.output
+    run = RunDirectory.open(tmp_path, result.stdout.split()[0])
+    assert (run.spec().optim.learning_rate, run.spec().algorithm.shaping_beta) == (2e-5, 0.2)
+    assert run.read_run_info()["parent_run_id"] == parent
+    changes = branching.branch_changes(tmp_path, parent, run.spec())
+    assert {change.path for change in changes} == {"optim.learning_rate", "algorithm.shaping_beta", "num_steps"}
+    printed = [line.partition(":")[0] for line in result.stderr.splitlines()]
+    assert printed[:3] == [change.path for change in changes]
+
+
+def test_cloned_run_says_what_is_changed_before_it_is_queued(tmp_path):
+    parent = parent_of(tmp_path, load_preset("chains-exgrpo"))
+    words = ["clone", parent, "--submit", "--set", "optim.learning_rate=2e-5", "--runs-root", str(tmp_path)]
+    result = CLI.invoke(app, words)
+    assert result.stderr.splitlines()[0].startswith("optim.learning_rate: ")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "data.num_questions=100", "algorithm.rollouts_per_question=4", "model.lora={rank: 4}", "algorithm.seed=9",
+        "engine=verl", "num_steps=5", "algorithm.max_response_tokens=8", "verl.gpus_per_node=2",
+    ],
+)  # fmt: skip
+def test_what_a_branch_cannot_change_is_refused_by_its_field(tmp_path, setting):
+    parent = parent_of(tmp_path, load_preset("chains-exgrpo"))
+    spec = apply_settings(branching.branch_spec(tmp_path, parent, 5), [setting])
+    with pytest.raises(RunRefusedError) as refused:
+        branching.branch(tmp_path, parent, 5, spec)
+    assert refused.value.mistakes[0].fields == (setting.partition("=")[0],)
+    assert branch(tmp_path, parent, setting).exit_code == 2
+
+
+def test_a_run_on_verl_continues_on_another_number_of_gpus(tmp_path):
+    parent = parent_of(tmp_path, TrainSpec(name="verl", engine="verl", verl={"gpus_per_node": 4, **CLUSTER}))
+    branched = branch(tmp_path, parent, "verl.gpus_per_node=2")
+    assert RunDirectory.open(tmp_path, branched.stdout.split()[0]).spec().verl.num_gpus == 2
+    spec = apply_settings(branching.branch_spec(tmp_path, parent, 5), ["verl.gpus_per_node=3"])
+    with pytest.raises(SpecError) as error:
+        branching.branch(tmp_path, parent, 5, spec)
+    assert error.value.fields == ("verl.overrides",)
+
+
+def test_resume_with_settings_points_at_what_takes_them(tmp_path):
+    parent = parent_of(tmp_path, load_preset("chains-exgrpo"))
+    result = CLI.invoke(app, ["resume", parent, "--set", "num_steps=9", "--runs-root", str(tmp_path)])
+    assert result.exit_code == 2
+    assert all(f"exgrpo {command} {parent}" in result.stderr for command in ("branch", "clone"))
+    assert json.dumps(run_actions.clone(tmp_path, parent).num_steps) == "150"
