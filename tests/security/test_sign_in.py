@@ -59,7 +59,8 @@ FOR_OPERATORS = {
 }  # fmt: skip
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {
-    "answer_damage", "benchmark_notices", "benchmarks_folder", "clone", "contamination_reports",
+    "answer_damage", "benchmark_notices", "benchmarks_folder", "branch_spec", "clone", "contamination_reports",
+    "failure",
     "describe_missing_package", "describe_stop", "estimate_resources", "estimate_step_seconds", "evaluation_answers",
     "examine_machine", "find_cluster_fault",
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
@@ -72,7 +73,8 @@ READS = {
 
 
 INNER = {
-    "acting_as", "current_person", "format_file", "import_in_process", "load_own_format", "skipped_rows",
+    "acting_as", "current_person", "format_file", "import_in_process", "load_own_format", "read_outcome",
+    "skipped_rows",
     "token_texts", "wraps",
 }  # fmt: skip
 """What the module imports for itself."""
