@@ -26,8 +26,9 @@ from app.queries.runs import (
     has_folder,
     list_judge_results,
     list_runs,
+    log_file,
     metric_series,
-    read_log_tail,
+    read_log,
     whole_curves,
     wrong_choices,
 )
@@ -145,7 +146,7 @@ def _results(row: RunRow) -> None:
 
 
 def _log(row: RunRow) -> None:
-    shown_text.show_log(read_log_tail(row.run_id, shown_text.NUM_LINES))
+    shown_text.show_log(lambda words: read_log(row.run_id, words, shown_text.NUM_LINES), log_file(row.run_id))
 
 
 def _configuration(row: RunRow) -> None:
@@ -165,7 +166,8 @@ def _configuration(row: RunRow) -> None:
 
 
 def _attempts(row: RunRow) -> None:
-    run_details.show_attempts(row, ask(runs.list_attempts, row.run_id), ask(runs.list_checkpoints, row.run_id))
+    attempts, checkpoints = ask(runs.list_attempts, row.run_id), ask(runs.list_checkpoints, row.run_id)
+    run_details.show_attempts(row, attempts, checkpoints, settings.current().runs_root.resolve() / row.run_id)
 
 
 def _playground(row: RunRow) -> None:

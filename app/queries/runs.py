@@ -1,6 +1,7 @@
 """Runs: lists, curves over any x axis, reads that combine several queries, their logs, and the supervisor."""
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -134,6 +135,8 @@ def list_judge_results(judge_run_id: str) -> list[JudgeRow]:
 
 SUPERVISOR_LOST_SECONDS = 15.0
 _LOG_BYTES = 128 * 1024
+_LINE_BYTES = 4096
+"""More of a line is not read."""
 
 
 def current_runs_root() -> str:
@@ -146,17 +149,44 @@ def has_folder(run_id: str) -> bool:
     return _run_file(run_id, "spec.json") is not None
 
 
-def read_log_tail(run_id: str, num_lines: int) -> list[str]:
-    """Return the last lines of a run's log, unchanged; none if there is no log yet."""
-    path = _run_file(run_id, "log.txt")
-    if path is None or ask(runs.get_run, run_id) is None:
-        return []
+@dataclass(frozen=True, slots=True)
+class LogLines:
+    """Lines of a log with their numbers from 1, the last of all that match."""
+
+    lines: list[tuple[int, str]]
+    num_matching: int
+    num_bytes: int
+
+
+def read_log(run_id: str, words: str, num_lines: int) -> LogLines:
+    """Return the last lines of a run's log, of those that contain the words if there are any; none without a log.
+
+    Case does not matter. Without words the last `_LOG_BYTES` are read and lines have no numbers.
+    """
+    path = log_file(run_id)
+    if path is None:
+        return LogLines([], 0, 0)
+    matching: deque[tuple[int, str]] = deque(maxlen=num_lines)
+    num_matching, wanted = 0, words.casefold()
     try:
         with open_plain(path) as file:
-            file.seek(max(0, path.stat().st_size - _LOG_BYTES))
-            return file.read().decode("utf-8", errors="replace").splitlines()[-num_lines:]
+            num_bytes = path.stat().st_size
+            if not words:
+                file.seek(max(0, num_bytes - _LOG_BYTES))
+            for number, line in enumerate(file, 1):
+                text = line[:_LINE_BYTES].decode("utf-8", errors="replace").rstrip()
+                if wanted in text.casefold():
+                    num_matching += 1
+                    matching.append((number if words else 0, text))
     except OSError:
-        return []
+        return LogLines([], 0, 0)
+    return LogLines(list(matching), num_matching, num_bytes)
+
+
+def log_file(run_id: str) -> Path | None:
+    """Return the path of a run's log; None of a run that the database does not know, and where there is no log."""
+    path = _run_file(run_id, "log.txt")
+    return None if path is None or ask(runs.get_run, run_id) is None else path
 
 
 def _run_file(run_id: str, name: str) -> Path | None:

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app import requests, settings
-from app.queries.runs import has_folder, read_log_tail
+from app.queries.runs import has_folder, log_file, read_log
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
 from exgrpo_core.bounded_json import seal
@@ -86,7 +86,8 @@ def test_the_address_of_a_page_and_a_specification_reach_no_run_beyond_the_root(
     before = fenced.state()
     for form in fenced.forms():
         assert not has_folder(form)
-        assert read_log_tail(form, 9) == []
+        assert log_file(form) is None
+        assert read_log(form, "", 9).lines == []
         assert requests.token_data(form, "run.json", 1, replayed_in=None) is None
         assert requests.evaluation_answers(form, "math500", "q") is None
         with contextlib.suppress(lookup.CommandError, ValueError):

@@ -1,7 +1,10 @@
 """What the views of a run's page show: curves in the groups of the paper, attempts, checkpoints, configuration."""
 
+import io
+import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 import streamlit as st
@@ -15,6 +18,8 @@ from app.components.widgets.spec_text import as_yaml, difference_table, differen
 from app.formats import byte_size, escape_control_characters, exact, literal
 from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
 
+MAX_DOWNLOAD_BYTES = 200_000_000
+"""Larger checkpoints are copied by their path: a download is packed in memory."""
 KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
 """Every metric that these charts need, to be read at once."""
 
@@ -79,8 +84,10 @@ def _show_grid(cards: Sequence[Callable[[], None]]) -> None:
             card()
 
 
-def show_attempts(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:
-    """Show a job's attempts, newest first, and of a training run the checkpoints that are kept."""
+def show_attempts(
+    row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow], folder: Path
+) -> None:
+    """Show a job's attempts, newest first, and of a training run the checkpoints that are kept in its `folder`."""
     newest_first = list(attempts)[::-1]
     starts = [row.resumed_from_step for row in newest_first]
     frame = pd.DataFrame(
@@ -110,8 +117,29 @@ def show_attempts(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequ
     if not checkpoints:
         notice.show_empty("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
         return
+    _show_downloads(row, checkpoints, folder)
     st.caption("This writes a checkpoint's model as a folder that transformers and vLLM load:")
     st.code(f"exgrpo export {row.run_id}@{checkpoints[-1].step} FOLDER", language=None)
+
+
+def _show_downloads(row: RunRow, checkpoints: Sequence[CheckpointRow], folder: Path) -> None:
+    """Show a download of the newest checkpoint if it is small, and where all lie."""
+    newest = checkpoints[-1]
+    if newest.num_bytes <= MAX_DOWNLOAD_BYTES:
+        st.download_button(
+            f"Download the checkpoint of step {newest.step:,} ({byte_size(newest.num_bytes)})",
+            lambda: _packed(folder / newest.path), file_name=f"{row.run_id}-step-{newest.step}.tar",
+            mime="application/x-tar", icon=":material/download:", key="checkpoint-download", on_click="ignore",
+        )  # fmt: skip
+    st.caption("The newest checkpoint on the machine of the workbench:")
+    st.code(escape_control_characters(str(folder / newest.path)), language=None)
+
+
+def _packed(path: Path) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(path, arcname=path.name)
+    return packed.getvalue()
 
 
 def show_configuration(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:

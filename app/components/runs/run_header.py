@@ -21,7 +21,7 @@ from app.formats import (
 )
 from app.queries.answers import ask
 from db.queries import metrics
-from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end, model_name
+from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
 from db.rows.spec_fields import UNKNOWN
 
@@ -49,11 +49,13 @@ def show_identity(row: RunRow) -> None:
                 st.badge("archived", icon=":material/archive:", color="gray")
             for tag in row.tags:
                 st.badge(badge_label(tag), icon=":material/sell:", color="blue")
-        with st.container(key="run-facts"):
+        with st.container(key="run-facts", horizontal=True, vertical_alignment="center", gap="xxsmall"):
             st.text(
-                escape_control_characters(" · ".join([*(fact for fact in facts if fact), id_end(row.run_id)])),
-                help=f"Run id `{row.run_id}`, attempt {row.attempt}, created {exact(row.created_at)}",
-            )
+                escape_control_characters(" · ".join(fact for fact in facts if fact)), width="content",
+                help=f"Attempt {row.attempt}, created {exact(row.created_at)}",
+            )  # fmt: skip
+            with st.container(key="copied-run-id", width="content"):
+                st.code(row.run_id, language=None, width="content")
 
 
 def show_notices(notices: Sequence[StepNotice]) -> None:

@@ -1,15 +1,17 @@
 """Text of models and logs as it is: cut where it is long, coloured, or with its mathematics rendered."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from itertools import islice
+from pathlib import Path
 
 import streamlit as st
 
 from app.components.widgets import notice
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.formats import NONE_SHOWN, byte_size, escape_control_characters
+from app.queries.runs import LogLines
 from db.rows.trajectories import MAX_CHARACTERS
 
 
@@ -44,14 +46,30 @@ NUM_LINES_IN_VIEW = 24
 HEIGHT = 520
 
 
-def show_log(lines: Sequence[str]) -> None:
-    """Show the lines as they are: no markup, control characters made visible, scrolled to the end."""
-    if not lines:
+def show_log(read: Callable[[str], LogLines], path: Path | None) -> None:
+    """Show what `read` finds in a log for the words searched for, as it is, scrolled to the end, and its download."""
+    if path is None:
         notice.show_empty("article", "No log yet", "The run writes here as soon as its process starts.")
         return
-    st.caption(f"Last {len(lines)} lines of `log.txt`")
-    with st.container(height=HEIGHT if len(lines) > NUM_LINES_IN_VIEW else "content", autoscroll=True, key="log-tail"):
-        st.code(escape_control_characters("\n".join(lines)), language=None, wrap_lines=True)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        words = st.text_input(
+            "Search the log", placeholder="Search the whole log", icon=":material/search:", width=280, key="log",
+            bind="query-params", label_visibility="collapsed",
+        )  # fmt: skip
+        found = read(words.strip())
+        st.download_button(
+            f"Download log.txt ({byte_size(found.num_bytes)})", lambda: path.open("rb"), file_name="log.txt",
+            mime="text/plain", icon=":material/download:", type="tertiary", key="log-download", on_click="ignore",
+        )  # fmt: skip
+    shown = f"{len(found.lines):,}" if len(found.lines) == found.num_matching else f"Last {len(found.lines):,}"
+    of = f" of {found.num_matching:,}" if words and len(found.lines) < found.num_matching else ""
+    st.caption(f"{shown}{of} lines of `log.txt`{' with these words' if words else ''}")
+    texts = [f"{number:>6,}  {text}" if number else text for number, text in found.lines]
+    if texts:
+        with st.container(
+            height=HEIGHT if len(texts) > NUM_LINES_IN_VIEW else "content", autoscroll=True, key="log-tail"
+        ):
+            st.code(escape_control_characters("\n".join(texts)), language=None, wrap_lines=True)
 
 
 _FRAME = (

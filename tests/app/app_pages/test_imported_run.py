@@ -57,7 +57,7 @@ def test_pages_of_replay_do_not_call_it_on_policy(open_page, imported_shared, pa
 
 def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, imported_shared):
     page = open_page("run", run=imported_shared, view="Configuration")
-    assert "format: verl's rollout or validation dumps" in page.code[0].value
+    assert "format: verl's rollout or validation dumps" in page.code[-1].value
     assert has_text(page, "1.jsonl, line 1")
     runs = open_page("runs").dataframe[0].value
     assert (runs["Method"][0], runs["Started"][0]) == ("unknown", "\N{EN DASH}")

@@ -52,7 +52,7 @@ def test_the_page_of_the_run_shows_curves_and_settings_and_offers_nothing_that_a
     assert not {"Stop", "Resume", "Clone"} & {button.label for button in page.button}
     page = open_page("run", run=recorded_shared, view="Configuration")
     assert not page.exception
-    assert "lr: 1.0e-06" in page.code[0].value
+    assert "lr: 1.0e-06" in page.code[-1].value
 
 
 @pytest.mark.parametrize("number", ["1", "10", "11"])

@@ -93,17 +93,24 @@ def test_buffer_view_has_heatmap_and_area(open_page):
 
 @pytest.mark.usefixtures("recorded_shared")
 def test_log_has_the_last_lines_configuration_the_differences_and_attempts_the_checkpoints(open_page):
-    lines = open_page("run", run="run-finished", view="Log").code[0].value.splitlines()
+    page = open_page("run", run="run-finished", view="Log")
+    assert page.code[0].value == "run-finished"  # the id, to be copied
+    lines = page.code[-1].value.splitlines()
     assert (len(lines), lines[0], lines[-1]) == (200, "step 101 of exgrpo whole", "step 300 of exgrpo whole")
+    page.text_input(key="log").set_value("STEP 29").run()
+    found = [f"{step:>6,}  step {step} of exgrpo whole" for step in (29, *range(290, 300))]
+    assert page.code[-1].value.splitlines() == found
+    assert "11 lines of `log.txt` with these words" in texts(page)
     page = open_page("run", run="run-finished", view="Configuration")
     table = page.dataframe[0].value
     assert table[["Field", "This run"]].to_numpy().tolist() == [["num_steps", "30"]]
-    assert "batch_size" in page.code[0].value
+    assert "batch_size" in page.code[-1].value
     page = open_page("run", run="run-failed", view="Attempts")
     attempts, checkpoints = (element.value for element in page.dataframe)
     assert list(attempts["Reason"]) == [recorded.FAILURE]
     assert list(checkpoints["Size"]) == ["1.4 MB"]
     assert page.code[-1].value == "exgrpo export run-failed@10 FOLDER"
+    assert page.code[-2].value.endswith("/run-failed/checkpoints/step-00000010")
 
 
 @pytest.mark.parametrize("view", ["Curves", "Log", "Configuration", "Attempts"])
