@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from db.statistics.intervals import score_half_interval
+from db.statistics.intervals import score_interval
 from exgrpo_core.errors import UserError
 
 LIVE_STATES = ("queued", "starting", "running", "stopping")
@@ -105,9 +105,15 @@ class EvaluationRow:
     pass_at_n: float
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of its 95% interval."""
+        return score_interval(self.avg_at_n, self.standard_error, self.num_questions)
+
+    @property
     def half_interval(self) -> float:
-        """The farther end of its 95% interval."""
-        return score_half_interval(self.avg_at_n, self.standard_error, self.num_questions)
+        """The distance of the farther end."""
+        low, high = self.interval
+        return max(high - self.avg_at_n, self.avg_at_n - low)
 
 
 @dataclass(frozen=True, slots=True)

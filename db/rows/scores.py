@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from db.statistics.intervals import score_half_interval
+from db.statistics.intervals import score_interval
 
 ScoredRuns = tuple[tuple[str, str], ...]
 """(benchmark, id of the evaluation whose score counts) of each benchmark that a model was scored on.
@@ -49,9 +49,15 @@ class BenchmarkScoreRow:
     """`last` or `best` where the checkpoint was asked for so before it was scored; empty for one by its step."""
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of its 95% interval."""
+        return score_interval(self.score, self.standard_error, self.num_questions)
+
+    @property
     def half_interval(self) -> float:
-        """The farther end of its 95% interval."""
-        return score_half_interval(self.score, self.standard_error, self.num_questions)
+        """The distance of the farther end."""
+        low, high = self.interval
+        return max(high - self.score, self.score - low)
 
     @property
     def choice(self) -> str:

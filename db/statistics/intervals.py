@@ -64,15 +64,18 @@ def half_interval_95(standard_error: float) -> float:
     return Z_95 * standard_error
 
 
-def score_half_interval(score: float, standard_error: float, num_questions: int) -> float:
-    """Return the farther end of the 95% interval of a mean over questions: normal, and Wilson's where none differ.
+def score_interval(score: float, standard_error: float, num_questions: int) -> tuple[float, float]:
+    """Return the 95% interval of a mean of shares over questions: Wilson's, of as many items as its error stands for.
 
-    All questions right say little of the next one if they are few: the interval of 40 is 91% to 100%.
+    It is within [0, 1], and far from both ends nearly the normal one. Where questions do not differ, each is an item:
+    40 of 40 say 91% to 100%. Of no questions both ends are NaN.
+    Source: Korn and Graubard 1998, Survey Methodology 24, on proportions of clusters.
     """
-    if standard_error == 0.0 and num_questions:
-        rate = wilson(round(score * num_questions), num_questions)
-        return max(rate.value - rate.low, rate.high - rate.value)
-    return half_interval_95(standard_error)
+    if not num_questions:
+        return math.nan, math.nan
+    variance = score * (1.0 - score)
+    has_error = standard_error > 0.0 and variance > 0.0
+    return _wilson_ends(score, variance / standard_error**2 if has_error else num_questions)
 
 
 def standard_error(rates: Sequence[float]) -> float:
@@ -84,10 +87,15 @@ def wilson(count: int, num_items: int) -> Rate:
     """Return a share with Wilson's interval; of no items NaN with [0, 1]."""
     if num_items == 0:
         return Rate(math.nan, 0.0, 1.0, 0)
-    share, weight = count / num_items, Z_95**2 / num_items
+    share = count / num_items
+    return Rate(share, *_wilson_ends(share, num_items), num_items)
+
+
+def _wilson_ends(share: float, num_items: float) -> tuple[float, float]:
+    weight = Z_95**2 / num_items
     center = (share + weight / 2) / (1 + weight)
     reach = Z_95 / (1 + weight) * math.sqrt(share * (1 - share) / num_items + weight / (4 * num_items))
-    return Rate(share, max(0.0, center - reach), min(1.0, center + reach), num_items)
+    return max(0.0, center - reach), min(1.0, center + reach)
 
 
 def interval_text(interval: MeanInterval | None, is_difference: bool = False) -> str:

@@ -222,14 +222,15 @@ def held_out_bars(selection: RunSelection) -> go.Figure | None:
         return None
     figure = figures.new_figure(height=_PER_RUN * len(last) + 80)
     run_ids = list(last)[::-1]
-    errors = [last[run_id].half_interval for run_id in run_ids]
     colours = theme.palette()
     figure.add_trace(
         go.Bar(
             orientation="h",
             y=[html.escape(escape_control_characters(selection.names[run_id])) for run_id in run_ids],
             x=np.array([last[run_id].avg_at_n for run_id in run_ids], dtype=np.float32),
-            error_x={"array": errors, "color": colours.text, "thickness": 1},
+            error_x=figures.reaches(
+                [(last[run_id].avg_at_n, *last[run_id].interval) for run_id in run_ids], color=colours.text, thickness=1
+            ),
             marker={"color": colours.held_out, "cornerradius": 3}, hovertemplate="%{y}: %{x:.1%}<extra></extra>",
         )
     )  # fmt: skip

@@ -25,7 +25,7 @@ KEYS = (*_AREAS, _ALL)
 _BANDS = ((0, 100, "least to largest", 0.14), (25, 75, "middle half", 0.30))
 MAX_COLUMNS = 240
 _QUANTITIES = {
-    "questions": ("Questions", "questions in the bucket"),
+    "questions": ("Questions", "questions in the bucket before the step"),
     "draws": ("Draws", "questions drawn from the bucket"),
 }
 """Label and meaning of what colours the cells."""
@@ -103,7 +103,7 @@ def show_heatmap(run_id: str, algorithm: Mapping[str, Any], key: str, num_retire
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
             meaning = bucket_meaning(algorithm)
-            st.markdown(f"**Buckets** &nbsp; :gray[:small[questions by {meaning}]]", width="stretch")
+            st.markdown(f"**Buckets** &nbsp; :gray[:small[before each step, by {meaning}]]", width="stretch")
             chosen = st.segmented_control(
                 "Colour by", list(_QUANTITIES), default="questions", format_func=lambda name: _QUANTITIES[name][0],
                 required=True, key="buckets", bind="query-params", label_visibility="collapsed", width="content",

@@ -194,8 +194,8 @@ def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequ
 def with_intervals(view: CurveView, rows: Sequence[EvaluationRow]) -> Line:
     """Return one run's held-out score within its 95% interval."""
     line = view.line([MetricPoint(row.step, row.avg_at_n) for row in rows])
-    half = np.array([row.half_interval for row in rows], dtype=np.float32)
-    return replace(line, low=np.maximum(line.y - half, 0), high=np.minimum(line.y + half, 1))
+    low, high = np.array([row.interval for row in rows], dtype=np.float32).reshape(-1, 2).T
+    return replace(line, low=low, high=high)
 
 
 def legend(drawn: Sequence[Group]) -> set[str]:

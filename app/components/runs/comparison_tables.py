@@ -80,6 +80,7 @@ def _result(row: RunRow) -> dict[str, object]:
         FRESH_PASS_RATE: in_percent(last.get("reward/pass_at_1_fresh")),
         _SCORE: in_percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         _HALF: in_percent(held_out[-1].half_interval) if held_out else None,
+        "Questions": held_out[-1].num_questions if held_out else None,
         "Gain": 100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n) if len(held_out) > 1 else None,
         **{name: last.get(key) for name, key in _LAST.items()},
         "Minutes": spent[-1].value / 60 if spent else None,

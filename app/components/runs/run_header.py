@@ -1,5 +1,6 @@
 """The top of a run's page: name, state, progress, pace, scores."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
@@ -109,7 +110,7 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
         _pace_tile(tiles[0], row)
         figures.show_tile(
             tiles[1], BATCH_PASS_RATE, share(row.last_pass_at_1),
-            f"step {row.step:,}" if row.last_pass_at_1 is not None else None,
+            _of_step(row, last),
             explanation="Share of fresh rollouts of the last batch that are correct",
         )  # fmt: skip
         _held_out_tile(tiles[2], row, evaluations)
@@ -154,15 +155,28 @@ def _seconds_taken(row: RunRow) -> float | None:
 
 def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluations: Sequence[EvaluationRow]) -> None:
     held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
-    gain = None
+    below = []
     if len(held_out) > 1:
-        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points"
+        below.append(f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points")
+    if held_out:
+        low, high = held_out[-1].interval
+        below.append(f"{100 * low:.0f} to {100 * high:.0f}% of {held_out[-1].num_questions:,}")
     tile.metric(
         held_out_score(held_out[-1].samples_per_question if held_out else None),
-        UNKNOWN if row.is_recorded else share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n), gain,
-        border=True, height="stretch",
-        help="Mean correctness on questions that are not trained on, and its change since the first evaluation",
+        UNKNOWN if row.is_recorded else share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
+        " · ".join(below) or None, border=True, height="stretch", delta_color="normal" if len(below) > 1 else "off",
+        delta_arrow="auto" if len(below) > 1 else "off",
+        help="Mean correctness on questions that are not trained on; below, its change since the first evaluation, its "
+        "95% interval and the number of questions",
     )  # fmt: skip
+
+
+def _of_step(row: RunRow, last: Mapping[str, float]) -> str | None:
+    """Return which step, and how many rollouts, a batch's score is of."""
+    if row.last_pass_at_1 is None:
+        return None
+    of_step = last.get("tokens/generated", 0.0) / last.get("response/mean_tokens", math.nan)
+    return f"step {row.step:,}" + (f", {counted(round(of_step), 'rollout')}" if of_step > 0.0 else "")
 
 
 def _progress_text(row: RunRow) -> str:

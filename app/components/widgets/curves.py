@@ -59,7 +59,7 @@ BOUNDS = {
 PASS_RATES = Chart(
     "Scores", "share; held out with 95% interval",
     (
-        Curve("reward/pass_at_k", "Batch Pass@K", "muted", "dot"),
+        Curve("reward/pass_at_k", "Batch Pass@K with replays", "muted", "dot"),
         Curve("reward/pass_at_1", BATCH_PASS_RATE),
         Curve("reward/pass_at_1_fresh", FRESH_PASS_RATE, "fresh", "dash"),
         Curve("reward/pass_at_1_replayed", "Pass@1 of replayed questions", "replay", "dash"),
@@ -261,7 +261,7 @@ def pass_rates(
             go.Scatter(
                 x=view.line([MetricPoint(row.step, row.avg_at_n) for row in rows]).x,
                 y=[row.avg_at_n for row in rows],
-                error_y={"array": [row.half_interval for row in rows], "thickness": 1, "width": 3},
+                error_y=figures.reaches([(row.avg_at_n, *row.interval) for row in rows], thickness=1, width=3),
                 name=score if is_held_out else f"{titles.get(name, name)} Avg@{rows[-1].samples_per_question}",
                 mode="lines+markers", line={"color": colour, "width": 1.5},
                 marker={"color": colour, "size": 7, "symbol": "diamond"}, hovertemplate="%{y:.1%} at %{x}",

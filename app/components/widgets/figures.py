@@ -106,6 +106,12 @@ def bars(
     return go.Bar(x=x, y=y, name=name, marker={"color": colour, "cornerradius": 3}, hovertemplate=hover)
 
 
+def reaches(rows: Sequence[tuple[float, float, float]], **look: object) -> dict[str, object]:
+    """Return error bars from the lower to the upper end of intervals, each row a value with both ends."""
+    above, below = [high - value for value, _, high in rows], [value - low for value, low, _ in rows]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
+
+
 def show_shares(figure: go.Figure) -> None:
     """Label the y axis in percent, as the values under the pointer are."""
     figure.update_yaxes(tickformat=".3~%")

@@ -1,0 +1,165 @@
+"""Compares what a page shows with what is derived from files, number by number."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tests.numbers.shown import Shown, Trace
+
+Columns = Mapping[str, Sequence[Any]]
+_DIGIT = re.compile(r"\d")
+_TOLERANCE = 2e-4
+"""Relative, since some values are recorded as float16 means or drawn as float32."""
+
+
+FIXED = (
+    r"\*\*Scores\*\* &nbsp; :gray\[:small\[share; held out with 95% interval]]",
+    r"\*\*Gradient weight of replayed tokens\*\* &nbsp; .*",
+    r"\*\*Pass@1 of fresh questions\*\* &nbsp; :gray\[:small\[share of rollouts]]",
+    r"\*\*Held-out Avg@n\*\* &nbsp; :gray\[:small\[share, with 95% interval of a single run]]",
+)
+"""Words of pages with digits that are of no run."""
+
+
+@dataclass
+class Expected:
+    """What is derived: by label of a tile, description of a table, title of a figure and name of a trace in it.
+
+    Texts are patterns; one that fits a text accounts for all numbers in it.
+    """
+
+    tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    figures: dict[str, dict[str, Columns]] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Tally:
+    """How many numbers a page shows, those that are derived and right, the wrong ones and those not derived."""
+
+    num_shown: int = 0
+    num_right: int = 0
+    wrong: list[str] = field(default_factory=list)
+    not_derived: list[str] = field(default_factory=list)
+
+    def add(self, where: str, shown: object, expected: object) -> None:
+        """Count one number; where it is in words, all of the words have to be right."""
+        self.num_shown += 1
+        if is_same(shown, expected):
+            self.num_right += 1
+        else:
+            self.wrong.append(f"{where}: shown {shown!r}, derived {expected!r}")
+
+    def leave(self, where: str, count: int) -> None:
+        """Count numbers that no rule derives."""
+        if count:
+            self.num_shown += count
+            self.not_derived.append(f"{where} ({count})")
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.num_shown + other.num_shown, self.num_right + other.num_right,
+            self.wrong + other.wrong, self.not_derived + other.not_derived,
+        )  # fmt: skip
+
+
+def check(page: str, shown: Shown, expected: Expected) -> Tally:
+    """Return the tally of one page."""
+    tally = Tally()
+    for label, *parts in shown.tiles:
+        where = f"{page}, tile {label}"
+        numbers = [place for place, part in enumerate(parts) if _DIGIT.search(part)]
+        if label not in expected.tiles:
+            tally.leave(where, len(numbers))
+            continue
+        for place in numbers:
+            tally.add(where, parts[place], expected.tiles[label][place])
+    for alt, frame in shown.tables:
+        _check_table(f"{page}, table {alt[:40]}", frame, expected.tables.get(alt), tally)
+    for title, traces in shown.figures:
+        for trace in traces:
+            derived = expected.figures.get(title, {}).get(trace.name)
+            _check_trace(f"{page}, figure {title}, {trace.name}", trace, derived, tally)
+    for text in filter(_DIGIT.search, shown.texts):
+        if any(re.fullmatch(pattern, text, re.DOTALL) for pattern in FIXED):
+            continue
+        if any(re.fullmatch(pattern, text, re.DOTALL) for pattern in expected.texts):
+            tally.add(f"{page}, text", text, text)
+        else:
+            tally.leave(f"{page}, text {text[:90]!r}", 1)
+    return tally
+
+
+def _check_table(where: str, frame: pd.DataFrame, derived: pd.DataFrame | None, tally: Tally) -> None:
+    key = str(frame.columns[0])
+    if derived is not None and key in derived and set(derived[key]) == set(frame[key]) and frame[key].is_unique:
+        derived = derived.set_index(key, drop=False).loc[frame[key].tolist()]
+    for name in map(str, frame.columns):
+        cells = frame[name].tolist()
+        if derived is None or name not in derived or len(derived) != len(frame):
+            size = "" if derived is None else f", {len(frame)} rows, derived {len(derived)}"
+            tally.leave(f"{where}, {name}{size}", sum(map(_holds_number, cells)))
+            continue
+        for row, (cell, value) in enumerate(zip(cells, derived[name].tolist(), strict=True)):
+            if _holds_number(cell) or _holds_number(value):
+                tally.add(f"{where}, {name}, row {row}", cell, value)
+
+
+def _check_trace(where: str, trace: Trace, derived: Columns | None, tally: Tally) -> None:
+    for name, values in trace.columns.items():
+        if name in {"x", "label", "source", "target", "text", "customdata"} and not _is_measured(name, trace):
+            if derived is not None and name in derived and not is_same(values, list(derived[name])):
+                tally.wrong.append(f"{where}, {name}: shown {values[:5]}, derived {list(derived[name])[:5]}")
+            continue
+        flat = list(_flat(values))
+        if derived is None or name not in derived:
+            tally.leave(f"{where}, {name}", sum(map(_holds_number, flat)))
+            continue
+        wanted = list(_flat(derived[name]))
+        if len(wanted) != len(flat):
+            tally.num_shown += len(flat)
+            tally.wrong.append(f"{where}, {name}: shown {len(flat)} points, derived {len(wanted)}")
+            continue
+        for place, (value, other) in enumerate(zip(flat, wanted, strict=True)):
+            if _holds_number(value) or _holds_number(other):
+                tally.add(f"{where}, {name}, point {place}", value, other)
+
+
+def _is_measured(name: str, trace: Trace) -> bool:
+    """Whether a figure's values are along x: those of bars and points beside names."""
+    return name == "x" and any(isinstance(value, str) for value in trace.columns.get("y", ()))
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list | tuple | np.ndarray):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _holds_number(value: object) -> bool:
+    if isinstance(value, str):
+        return _DIGIT.search(value) is not None
+    if isinstance(value, list | tuple | np.ndarray):
+        return any(map(_holds_number, value))
+    return value is not None and not isinstance(value, bool) and not pd.isna(value)
+
+
+def is_same(shown: Any, expected: Any) -> bool:
+    """Whether a number or text is the derived one, lists item by item."""
+    if isinstance(shown, list | tuple | np.ndarray):
+        return len(shown) == len(expected) and all(map(is_same, shown, expected))
+    if isinstance(shown, str) or isinstance(expected, str):
+        if isinstance(expected, re.Pattern):
+            return expected.fullmatch(shown) is not None
+        return bool(shown == expected)
+    if expected is None or shown is None or pd.isna(shown) or pd.isna(expected):
+        return (shown is None or pd.isna(shown)) and (expected is None or pd.isna(expected))
+    return math.isclose(float(shown), float(expected), rel_tol=_TOLERANCE, abs_tol=2e-6)

@@ -1,0 +1,258 @@
+"""What Runs, a run's page and Compare should show."""
+
+import re
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+
+from tests.numbers.checking import Columns, Expected
+from tests.numbers.derived import Recorded, Root, Score
+from tests.numbers.words import NONE, long, number, pace, share
+
+CURVES = {
+    "Scores": {
+        "reward/pass_at_k": "Batch Pass@K with replays", "reward/pass_at_1": "Batch Pass@1",
+        "reward/pass_at_1_fresh": "Pass@1 of fresh questions",
+        "reward/pass_at_1_replayed": "Pass@1 of replayed questions",
+    },
+    "Entropy": {
+        "policy/entropy": "fresh rollouts", "replay/entropy_chosen": "replayed: chosen",
+        "replay/entropy_rejected": "candidates not chosen",
+    },
+    "Response length": {"response/max_tokens": "longest", "response/mean_tokens": "mean of fresh rollouts"},
+    "Replay buffer and retired set": {
+        "buffer/num_questions": "replay buffer", "buffer/num_retired": "retired",
+        "buffer/num_in_data": "all questions, |D|",
+    },
+    "Age of replayed trajectories": {"replay/age_max": "oldest", "replay/age_mean": "mean"},
+    "Questions stored or retired": {"buffer/ever_solved_share": "in buffer or retired set"},
+    "Replay": {
+        "replay/num_replayed": "replayed", "replay/shortfall": "replay shortfall",
+        "experience/num_inserted": "added to the buffer",
+    },
+    "Stored trajectories": {
+        "buffer/num_trajectories": "stored", "replay/num_candidates": "candidates scored in the step",
+    },
+    "Importance ratio of replayed tokens": {
+        "ratio/replayed_max": "largest", "ratio/replayed_mean": "mean", "ratio/shaped_mean": "mean of f(w)",
+    },
+    "Gradient weight of replayed tokens": {
+        "replay/gradient_weight_p90": "90% quantile", "replay/gradient_weight_mean": "mean",
+        "replay/gradient_weight_median": "median", "replay/gradient_weight_p10": "10% quantile",
+        "replay/gradient_weight_young": "younger half", "replay/gradient_weight_old": "older half",
+    },
+    "Variance bounds of replayed gradients": {
+        "variance/bound_general_loose": "A'", "variance/bound_general": "A",
+        "variance/bound_independent_loose": "B'", "variance/bound_independent": "B",
+    },
+    "Sampler against trainer": {"generator/log_prob_gap_max": "largest", "generator/log_prob_gap": "mean"},
+    "Effective sample size": {"ratio/replayed_ess": "effective sample size"},
+    "Weights of whole replayed trajectories": {
+        "variance/weight_max": "M: largest W", "variance/weight_mean": "E[W]",
+        "variance/shaped_weight_mean": "E[f(W)]",
+    },
+    "Importance ratio of fresh tokens": {"ratio/fresh_max": "largest", "ratio/fresh_mean": "mean"},
+    "Questions left in a mini-batch": {
+        "batch/questions_left": "mean of the step's mini-batches", "batch/questions_left_min": "fewest",
+    },
+    "Loss": {"loss/policy": "policy term", "loss/total": "total", "loss/sft": "of demonstrations (SFT)"},
+    "Updated tokens": {"optim/num_updated_tokens": "updated"},
+    "Gradient norm": {"optim/gradient_norm": "gradient norm"},
+    "Clipped fresh tokens": {"ratio/clip_share": "clipped"},
+    "Skipped mini-batches": {"optim/num_skipped": "skipped"},
+    "Time by phase": {
+        "seconds/rollout": "rollout and grading", "seconds/score": "scoring candidates", "seconds/update": "update",
+        "seconds/other": "everything else",
+    },
+    "Generated tokens": {"tokens/generated": "generated"},
+}  # fmt: skip
+"""Metric and name of each curve, by the title of its chart."""
+COMPARED = {
+    "Pass@1 of fresh questions": "reward/pass_at_1_fresh", "Entropy": "policy/entropy",
+    "Replay buffer": "buffer/num_questions", "Gradient norm": "optim/gradient_norm",
+    "Response length": "response/mean_tokens", "Retired set": "buffer/num_retired", "Time of a step": "seconds/step",
+}  # fmt: skip
+
+
+def line(run: Recorded, key: str) -> Columns:
+    """Return the steps at which a metric is known, and its values there."""
+    table = run.derived_metrics
+    values = (table[key] if key in table else run.metrics[key] if key in run.metrics else pd.Series()).dropna()
+    return {"x": values.index.tolist(), "y": values.tolist()}
+
+
+def curves_of(run: Recorded, *titles: str) -> dict[str, dict[str, Columns]]:
+    return {title: {name: line(run, key) for key, name in CURVES[title].items()} for title in titles or CURVES}
+
+
+def held_out(run: Recorded, scores: dict[int, Score] | None = None) -> Columns:
+    """Return held-out scores at the steps of their evaluations, with how far their intervals reach."""
+    scores = run.scores() if scores is None else scores
+    return {
+        "x": list(scores), "y": [score.mean for score in scores.values()],
+        "error_y.array": [score.high - score.mean for score in scores.values()],
+        "error_y.arrayminus": [score.mean - score.low for score in scores.values()],
+    }  # fmt: skip
+
+
+def run_page(run: Recorded) -> Expected:
+    """Return what the page of a training run shows in all of its views."""
+    last, scores = run.last, run.scores()
+    is_scored = bool(scores)
+    of_last = list(scores.values())[-1] if is_scored else None
+    first = next(iter(scores.values())) if is_scored else None
+    tiles = {
+        "Time taken": (long(run.seconds), f"{pace(run.metrics['seconds/step'].mean())} per step"),
+        "Retired": (number(last["buffer/num_retired"]) if "buffer/num_retired" in last else NONE, ""),
+    }
+    if "reward/pass_at_1" in last:
+        num_rollouts = int((run.fresh["step"] == run.last_step).sum())
+        tiles["Batch Pass@1"] = share(last["reward/pass_at_1"]), f"step {run.last_step}, {num_rollouts} rollouts"
+        stored = f"{number(last['buffer/num_trajectories'])} stored, {number(last['replay/num_replayed'])} replayed"
+        tiles["Replay buffer"] = number(last["buffer/num_questions"]), stored
+    if of_last is not None and first is not None:
+        interval = f"{100 * of_last.low:.0f} to {100 * of_last.high:.0f}% of {of_last.num_questions}"
+        below = f"{100 * (of_last.mean - first.mean):+.1f} points · {interval}"
+        tiles[f"Held-out Avg@{of_last.num_samples}"] = share(of_last.mean), below
+    figures = curves_of(run)
+    if is_scored:
+        figures["Scores"][f"Held-out Avg@{of_last.num_samples}"] = held_out(run)  # type: ignore[union-attr]
+    if "replay/num_replayed" in last and not run.replayed.empty:
+        figures["Importance ratios by trajectory"] = ratio_bands(run)
+        figures["Buckets"] = {"": heatmap(run)}
+    progress = rf"Step {run.last_step} of {run.spec['num_steps']} · 100% · last data .* ago"
+    return Expected(tiles, attempts(run), figures, [progress, rf"exgrpo export {run.run_id}@\d+ FOLDER"])
+
+
+def ratio_bands(run: Recorded) -> dict[str, Columns]:
+    means = run.replayed.groupby("step")["mean_ratio"]
+    names = {"0%": 0.0, "least to largest": 1.0, "25%": 0.25, "middle half": 0.75, "median": 0.5}
+    return {name: {"x": list(means.groups), "y": means.quantile(level).tolist()} for name, level in names.items()}
+
+
+def heatmap(run: Recorded) -> Columns:
+    steps = sorted(set(run.buckets["step"]))
+    names = [f"{bucket}/{run.k}" for bucket in range(run.k)]
+    sizes = [list(run.state(step - 1)[0].values()) for step in steps]
+    counts = [[size.count(bucket) for size in sizes] for bucket in range(run.k)]
+    return {"x": steps, "y": names, "z": counts}
+
+
+def attempts(run: Recorded) -> dict[str, pd.DataFrame]:
+    def exact(at: str) -> str:
+        return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M:%S} UTC"
+
+    statuses = run.of_kind("status")
+    kept = {event["step"]: event for event in run.of_kind("checkpoint") if (run.path / event["path"]).is_dir()}
+    return {
+        "Attempts of the run": pd.DataFrame(
+            {"Attempt": [1], "Started": [exact(statuses[0]["at"])], "Ended": [exact(statuses[-1]["at"])]}
+        ),
+        "Checkpoints of the run": pd.DataFrame({
+            "Step": list(kept),
+            "Size": [size(folder_bytes(run.path / event["path"])) for event in kept.values()],
+            "Written": [exact(event["at"]) for event in kept.values()],
+            "Path in the run directory": [event["path"] for event in kept.values()],
+        }),
+    }  # fmt: skip
+
+
+def folder_bytes(folder: Any) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
+
+
+def size(num_bytes: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.0f} B" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.1f} GB"
+
+
+def runs_page(root: Root) -> Expected:
+    rows = root.newest_first
+    last = [run.last for run in rows]
+    scores = [list(run.scores().values()) for run in rows]
+    table = pd.DataFrame({
+        "Progress": [100.0] * len(rows),
+        "Batch Pass@1": [100 * item["reward/pass_at_1"] if "reward/pass_at_1" in item else None for item in last],
+        "Curve": [
+            [100 * value for value in run.derived_metrics.get("reward/pass_at_1", pd.Series(dtype=float)).dropna()]
+            if run.is_training else [] for run in rows
+        ],
+        "Held-out Avg@n": [100 * item[-1].mean if item else None for item in scores],
+        "Model": [root.model_of(run) for run in rows],
+        "Created": [re.compile(r"\d+ (s|min|h) ago|just now")] * len(rows),
+        "Started": [re.compile(r"\d+ (s|min|h) ago|just now")] * len(rows),
+    })  # fmt: skip
+    alt = "Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health"
+    texts = [f"{len(rows)} of {len(rows)} runs, 0 active", r"0 running, 0 queued · .*"]
+    return Expected({}, {alt: table}, {}, texts)
+
+
+def compare_page(runs: list[Recorded]) -> Expected:
+    figures: dict[str, dict[str, Columns]] = {
+        title: {run.name: line(run, key) for run in runs} for title, key in COMPARED.items()
+    }
+    figures["Held-out Avg@n"] = {}
+    for run in runs:
+        scores = run.scores()
+        for end, name in (("mean", run.name), ("low", f"{run.name}, least"), ("high", f"{run.name}, largest")):
+            ends = [getattr(score, end) for score in scores.values()]
+            figures["Held-out Avg@n"][name] = {"x": list(scores), "y": ends}
+    return Expected({}, {
+        "Newest scores and figures of every run": pd.DataFrame(list(map(_final, runs))),
+        "Memory of the replay buffer, seconds per step and fresh rollouts of every run": costs(runs),
+        "Settings in which the runs differ": differing(runs),
+    }, figures)  # fmt: skip
+
+
+def _final(run: Recorded) -> dict[str, object]:
+    last, scores = run.derived_metrics.iloc[-1], list(run.scores().values())
+    return {
+        "Steps": run.last_step, "Pass@1 of fresh questions": 100 * last["reward/pass_at_1_fresh"],
+        "Held-out Avg@n": 100 * scores[-1].mean, "± 95%": 100 * scores[-1].half,
+        "Questions": scores[-1].num_questions,
+        "Gain": 100 * (scores[-1].mean - scores[0].mean), "Entropy": last["policy/entropy"],
+        "Mean tokens": last["response/mean_tokens"], "Buffer": last["buffer/num_questions"],
+        "Retired": last["buffer/num_retired"], "Fresh rollouts": len(run.fresh),
+        "Generated tokens": run.fresh["num_tokens"].sum(), "Minutes": run.metrics["seconds/step"].sum() / 60,
+    }  # fmt: skip
+
+
+def costs(runs: list[Recorded]) -> pd.DataFrame:
+    rows = []
+    for run in runs:
+        seconds, replays = run.metrics["seconds/step"], bool(run.spec["algorithm"]["experience_ratio"])
+        batch = run.spec["algorithm"]["batch_size"]
+        last = run.metrics.iloc[-1]
+        rows.append({
+            "Index, MB": last["buffer/memory_bytes"] / 1e6 if replays else None,
+            "Files, MB": last["buffer/file_bytes"] / 1e6 if replays else None,
+            "Trajectories": len(run.stored(run.last_step)) if replays else None,
+            "Peak step, s": seconds.max(), "Min. step, s": seconds.min(), "Avg. step, s": seconds.mean(),
+            "Fresh questions": batch - len(run.replayed) / len(seconds), "Fresh rollouts": len(run.fresh),
+            "Per step": len(run.fresh) / len(seconds),
+            "Of on-policy": 100 * len(run.fresh) / (batch * run.k * len(seconds)), "Overhead": None, "replays": replays,
+        })  # fmt: skip
+    [base] = [row for row in rows if not row["replays"]][:1] or [None]
+    for row in rows:
+        if base is not None and row is not base:
+            parts = [
+                f"{100 * (row[name] / base[name] - 1):+.1f}%"
+                for name in ("Peak step, s", "Min. step, s", "Avg. step, s")
+            ]
+            row["Overhead"] = " / ".join(parts)
+    return pd.DataFrame(rows)
+
+
+def differing(runs: list[Recorded]) -> pd.DataFrame:
+    flat = [pd.json_normalize(run.spec).iloc[0] for run in runs]
+    paths = dict.fromkeys(path for fields in flat for path in fields.index)
+    rows = []
+    for path in paths:
+        values = [fields.get(path) for fields in flat]
+        if path not in {"name", "tags", "preset", "kind"} and len({repr(value) for value in values}) > 1:
+            rows.append({"Field": path} | {run.name: str(value) for run, value in zip(runs, values, strict=True)})
+    return pd.DataFrame(rows)

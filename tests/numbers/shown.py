@@ -1,0 +1,108 @@
+"""All that a page shows, read off what Streamlit sends to a browser: tiles, tables, figures and sentences."""
+
+import base64
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from streamlit.testing.v1 import AppTest
+
+from app import settings
+from tests.app import recorded
+
+MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
+_DIGIT = re.compile(r"\d")
+
+
+@dataclass(slots=True)
+class Trace:
+    """One curve, set of bars or map of a figure; `columns` has its arrays, such as `error_y.array`."""
+
+    name: str
+    columns: dict[str, list[Any]]
+
+
+@dataclass(slots=True)
+class Shown:
+    """What a page shows. Figures have the title of their card, tables the description that screen readers say."""
+
+    tiles: list[tuple[str, str, str]] = field(default_factory=list)
+    tables: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
+    figures: list[tuple[str, list[Trace]]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+
+def open_page(runs_root: Path, name: str, **query: str) -> Shown:
+    """Open a page of the real entry script and return what it shows."""
+    recorded.beat(runs_root, datetime.now(UTC))
+    settings.configure(settings.AppSettings(runs_root))
+    page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
+    for key, value in query.items():
+        page.query_params[key] = value
+    page.switch_page(f"app_pages/{name}.py").run()
+    assert not page.exception, page.exception[0].value
+    return read(page)
+
+
+def read(page: AppTest) -> Shown:
+    """Return what an open page shows, its controls left out."""
+    shown = Shown()
+    _walk(page.main, shown, [""])
+    return shown
+
+
+def _walk(block: Any, shown: Shown, title: list[str]) -> None:
+    for child in block.children.values():
+        if hasattr(child, "children"):
+            _walk(child, shown, title)
+            continue
+        kind, proto = child.type, child.proto
+        if kind == "metric":
+            shown.tiles.append((proto.label, proto.body, proto.delta))
+        elif kind in {"arrow_data_frame", "dataframe"}:
+            shown.tables.append((proto.alt or title[0], child.value))
+        elif kind == "plotly_chart":
+            shown.figures.append((title[0], _traces(json.loads(proto.spec))))
+        elif kind == "progress":
+            shown.texts.append(proto.text)
+        elif kind in {"markdown", "caption", "text", "code", "html", "title", "subheader", "header"}:
+            text = getattr(child, "value", None) or proto.body
+            if kind == "markdown" and text.startswith("**") and "&nbsp;" in text:
+                title[0] = text.split("**")[1]
+            shown.texts.append(text)
+        elif not hasattr(child, "label"):
+            shown.texts.append(f"? {kind} {str(proto)[:300]}")
+    return
+
+
+def _traces(spec: dict[str, Any]) -> list[Trace]:
+    return [Trace(trace.get("name", ""), dict(_columns(trace))) for trace in spec["data"]]
+
+
+def _columns(trace: dict[str, Any]) -> Any:
+    for name in ("x", "y", "z", "text", "customdata"):
+        if name in trace:
+            yield name, _array(trace[name])
+    for name in ("error_x", "error_y"):
+        for side in ("array", "arrayminus"):
+            if side in trace.get(name, {}):
+                yield f"{name}.{side}", _array(trace[name][side])
+    if "link" in trace:
+        yield "label", _array(trace["node"]["label"])
+        for name in ("source", "target", "value"):
+            yield name, _array(trace["link"][name])
+
+
+def _array(values: Any) -> list[Any]:
+    """Return an array of a figure, which plotly writes as a list or as binary numbers."""
+    if isinstance(values, dict):
+        array = np.frombuffer(base64.b64decode(values["bdata"]), np.dtype(values["dtype"]))
+        if "shape" in values:
+            array = array.reshape([int(size) for size in str(values["shape"]).split(",")])
+        return list(array.tolist())
+    return list(values) if isinstance(values, list) else [values]
