@@ -62,7 +62,7 @@ export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
 .PHONY: bench-gpu format fuzz test-trl test-image rollout-samples verl-compat
-.PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders slim clean
+.PHONY: install install-dev verl-env vllm-env lock audit charts lint-images licences tools state-folders slim clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -207,6 +207,9 @@ lock: $(TOOLS_BIN)/.installed  ## Write requirements/locks/ anew from pyproject.
 
 audit: $(TOOLS_BIN)/.installed  ## Look the locked packages up in the advisory service; what is accepted is in requirements/locks/
 	@$(TOOLS_BIN)/python deploy/audit.py $(TOOLS_BIN)/pip-audit
+
+charts:  ## Build the part of plotly.js that the pages' charts need, with npm, by deploy/plotly
+	@cd deploy/plotly && npm ci --ignore-scripts --no-audit --no-fund --silent && node build.mjs
 
 lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
 	@$(TOOLS_BIN)/hadolint Dockerfile

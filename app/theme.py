@@ -9,6 +9,8 @@ ACCENT_DARK = "#3B7DDD"
 LINK_DARK = "#8BB8FF"
 DASHES = {"solid": "solid", "dot": "dotted", "dash": "dashed", "dashdot": "double"}
 """Dashes of curves, where colours alone are too few, each with its border of CSS in legends."""
+FONT = '"Source Sans", sans-serif'
+"""Font of charts, which is Streamlit's."""
 ROW_HEIGHT = 34
 """Height of a row of most tables, in pixels."""
 
@@ -45,6 +47,8 @@ class Palette:
     """Grid lines of charts."""
     text: str
     """Text of charts."""
+    ground: str
+    """What charts are drawn on."""
     empty_cell: str
     """Low end of the sequential scale."""
     full_cell: str
@@ -79,6 +83,7 @@ LIGHT = Palette(
     hard="#3A3178",
     grid="rgba(100, 116, 139, 0.18)",
     text="#334155",
+    ground="#FFFFFF",
     empty_cell="#EEF3F8",
     full_cell="#0B4A82",
 )
@@ -97,6 +102,7 @@ DARK = Palette(
     hard="#EAD9FF",
     grid="rgba(148, 163, 184, 0.16)",
     text="#CBD5E1",
+    ground="#0E1420",
     empty_cell="#1B2635",
     full_cell="#8CCBFF",
 )
@@ -137,7 +143,7 @@ ICON = (
 
 _LIGHT_OPTIONS = {
     "primaryColor": ACCENT_LIGHT,
-    "backgroundColor": "#FFFFFF",
+    "backgroundColor": LIGHT.ground,
     "secondaryBackgroundColor": "#F3F6FA",
     "textColor": "#17202E",
     "borderColor": "#DDE4ED",
@@ -150,7 +156,7 @@ _LIGHT_OPTIONS = {
 }
 _DARK_OPTIONS = {
     "primaryColor": ACCENT_DARK,
-    "backgroundColor": "#0E1420",
+    "backgroundColor": DARK.ground,
     "secondaryBackgroundColor": "#161F2E",
     "textColor": "#E6EBF3",
     "borderColor": "#2A3648",

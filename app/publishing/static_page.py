@@ -1,6 +1,5 @@
 """The static page of runs: curves, the buffer as a film, trajectories with token colours, scores, configuration."""
 
-import gzip
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
@@ -9,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plotly
 import plotly.graph_objects as go
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app import requests, theme
 from app.components.replay_buffer import buffer_over_steps
 from app.components.trajectories import lineage_view, token_heatmap
-from app.components.widgets import curves, figures, shown_text
+from app.components.widgets import chart, curves, figures, shown_text
 from app.components.widgets.curve_view import WHOLE
 from app.components.widgets.spec_text import as_yaml
 from app.formats import escape_control_characters, exact, known, share
@@ -66,10 +64,8 @@ def write_page(folder: Path, run_ids: Sequence[str]) -> None:
 
 def _chart_library() -> str:
     """Return plotly as a script that unpacks itself: a page that was opened from a file may read no other files."""
-    source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-    packed = b64encode(gzip.compress(source.read_bytes(), 9, mtime=0)).decode()
     unpack = (Path(__file__).parent / "unpack.js").read_text(encoding="utf-8")
-    return unpack.replace("PACKED", packed)
+    return unpack.replace("PACKED", b64encode(chart.PLOTLY.read_bytes()).decode())
 
 
 def _facts(run_id: str) -> dict[str, Any]:

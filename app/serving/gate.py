@@ -184,12 +184,15 @@ class Gate:
 
 
 def content_security_policy(host: str, inline_script_hashes: Iterable[str]) -> str:
-    """Return a policy that allows nothing from anywhere but `host`; Streamlit styles its elements inline."""
+    """Return a policy that allows nothing from anywhere but `host`.
+
+    Streamlit styles its elements inline, and starts each component by a module that it makes itself, a blob.
+    """
     scripts = " ".join(f"'{value}'" for value in inline_script_hashes)
     return "; ".join(
         [
             "default-src 'none'",
-            f"script-src 'self' 'wasm-unsafe-eval' {scripts}".strip(),
+            f"script-src 'self' blob: 'wasm-unsafe-eval' {scripts}".strip(),
             "style-src 'self' 'unsafe-inline'",
             "img-src 'self' data: blob:",
             "font-src 'self' data:",

@@ -24,7 +24,6 @@ from app.queries.answers import UnavailableError
 from app.serving import shell, streamlit_changes
 from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
 from app.serving.sign_in import read_sign_in
-from app.serving.streamlit_changes import ChangedChartScript
 from db import DATABASE_URL_VARIABLE
 from exgrpo_core.errors import UserError
 from exgrpo_core.process_setup import keep_private, settle_user
@@ -128,8 +127,7 @@ def _serve(options: argparse.Namespace) -> None:
         routes=shell.routes(),
         middleware=[
             Middleware(Gate, settings=gate),
-            Middleware(GZipMiddleware, compresslevel=streamlit_changes.COMPRESSION),
-            Middleware(ChangedChartScript),
+            Middleware(GZipMiddleware, compresslevel=shell.COMPRESSION),
         ],
         on_script_error=show_failure,
     )

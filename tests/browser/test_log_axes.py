@@ -1,19 +1,18 @@
 """Ticks of logarithmic axes, drawn by plotly itself."""
 
+import gzip
 import itertools
 import json
-from pathlib import Path
 
-import plotly
 import pytest
 
-from app.components.widgets import curves
+from app.components.widgets import chart, curves
 from app.components.widgets.curve_view import CurveView
 from db.rows.runs import MetricPoint
 
 pytestmark = pytest.mark.browser
 
-PLOTLY = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+PLOTLY = gzip.decompress(chart.PLOTLY.read_bytes()).decode()
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +37,9 @@ def page(browser):
     ],
 )
 def test_a_log_axis_has_ticks_to_read_over_any_range_as_the_values_do(page, title, ends, read):
-    chart = next(one for one in curves.CHARTS if one.title == title)
-    series = {chart.curves[0].key: [MetricPoint(step, value) for step, value in enumerate(ends, start=1)]}
-    figure = curves.figure_of(chart, series, CurveView(has_log_axis=True))
+    drawn = next(one for one in curves.CHARTS if one.title == title)
+    series = {drawn.curves[0].key: [MetricPoint(step, value) for step, value in enumerate(ends, start=1)]}
+    figure = curves.figure_of(drawn, series, CurveView(has_log_axis=True))
     page.evaluate("({data, layout}) => Plotly.newPlot('chart', data, layout)", json.loads(figure.to_json()))
     ticks = [tick for tick in page.locator(".ytick text").all() if tick.text_content()]
     labels = {tick.text_content().replace("\N{MINUS SIGN}", "-") for tick in ticks}

@@ -101,7 +101,7 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
     watched = open_page("/run?run=run-running")
     page = watched.page
     between = Between(page)
-    places = page.locator("[class*=st-key-card-]:has([data-testid=stFullScreenFrame])")
+    places = page.locator("[class*=st-key-card-]:has(.chart)")
     charts = page.locator(".js-plotly-plot")
     last = places.nth(13)
     charts.first.wait_for()
@@ -124,7 +124,7 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
 
 
 PRINTED = """() => matchMedia("print").addEventListener("change", ({matches}) => {
-    const places = [...document.querySelectorAll("[class*=st-key-card-]:has([data-testid=stFullScreenFrame])")];
+    const places = [...document.querySelectorAll("[class*=st-key-card-]:has(.chart)")];
     const drawn = places.filter((place) => place.querySelector(".scatterlayer path"));
     const ends = drawn.map((place) => [place, ...place.querySelectorAll(".main-svg")].map(
         (part) => part.getBoundingClientRect().right));
@@ -138,7 +138,7 @@ def test_print_has_every_chart_at_once_and_whole_and_leaves_the_screen_as_it_was
     watched = open_page("/run?run=run-finished")
     page = watched.page
     page.locator(".js-plotly-plot .scatterlayer path").first.wait_for(state="attached")
-    page.locator("[class*=st-key-card-]:has([data-testid=stFullScreenFrame])").nth(13).wait_for()
+    page.locator("[class*=st-key-card-]:has(.chart)").nth(13).wait_for()
     assert page.locator(".js-plotly-plot").count() < 14
     page.evaluate(PRINTED)
     page.pdf(format="A4")

@@ -9,7 +9,7 @@ from tests.app import played, recorded
 from tests.browser.conftest import Watched
 from tests.jobs.cli.invoked import exgrpo
 
-MAX_BYTES = 5_000_000
+MAX_BYTES = 2_500_000
 
 
 @pytest.fixture(scope="module")

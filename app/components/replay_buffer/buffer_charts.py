@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import theme
 from app.components.replay_buffer.chosen_bar import OUTSIDE, RETIRED, View, location_name
-from app.components.widgets import figures
+from app.components.widgets import chart, figures
 from app.formats import escape_control_characters
 from db.rows.replays import ScoredRow
 from db.rows.runs import BucketRow
@@ -174,5 +174,5 @@ def show_weights(algorithm: ExGRPOConfig, meaning: str) -> None:
     figure.update_yaxes(tickformat=".0%")
     st.markdown(f"**Bucket draws** &nbsp; :gray[:small[probability by {meaning}]]")
     alt = "Bars: probability that a replayed question comes from each bucket"
-    st.plotly_chart(figure, key="bucket-weights", config={"displayModeBar": False}, alt=alt)
+    chart.show(figure, "bucket-weights", alt, has_tools=False)
     st.caption(f"Most likely bucket : least likely = {max(shares) / min(shares):.3g}")

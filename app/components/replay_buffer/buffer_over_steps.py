@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.widgets import curve_view, data_table, figures
+from app.components.widgets import chart, curve_view, data_table, figures
 from app.components.widgets.curve_view import WHOLE, CurveView, cut
 from app.components.widgets.curves import Series
 from app.queries.answers import ask
@@ -117,10 +117,8 @@ def show_heatmap(run_id: str, algorithm: Mapping[str, Any], key: str, num_retire
             st.markdown(f":gray[{_why_empty(num_retired)}]")
         else:
             figures.mark_whole_steps(figure)
-            st.plotly_chart(
-                figure, key=f"{key}-{chosen}", config={"displaylogo": False},
-                alt=f"Heat-map of steps against buckets, coloured by {_QUANTITIES[chosen][1]}",
-            )  # fmt: skip
+            alt = f"Heat-map of steps against buckets, coloured by {_QUANTITIES[chosen][1]}"
+            chart.show(figure, f"{key}-{chosen}", alt)
     return chosen
 
 

@@ -157,7 +157,7 @@ def show_zoom(view: CurveView) -> None:
 def dress(figure: go.Figure, view: CurveView) -> None:
     """Give a chart the view's axes and window, which it shares with the charts of the page that have the same x.
 
-    A drag zooms along x only; `serving/shared_zoom.js` writes the window into the address, where all charts read it.
+    A drag zooms along x only; `chart.js` writes the window into the address, where all charts read it.
     """
     window = view.zoom
     if window is None and view.span is not None:

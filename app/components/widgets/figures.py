@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import theme
-from app.components.widgets import data_table
+from app.components.widgets import chart, data_table
 from app.components.widgets.curve_view import WHOLE, CurveView, Line, cut, smoothed
 from app.theme import Look
 
@@ -20,28 +20,27 @@ _SMALL = 1e-3
 _DOT = 6
 _AS_DRAWN = "The points as drawn, not all steps; Run and Compare export all metrics."
 _IN_ORDER = {"traceorder": "normal"}
-_CONFIG = {
-    "displaylogo": False,
-    "doubleClick": "autosize",
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
-    "toImageButtonOptions": {"format": "png", "scale": 2},
-}
 
 
 def new_figure(height: int = HEIGHT) -> go.Figure:
     """Return an empty figure in the look of the workbench."""
     colours = theme.palette()
-    axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": {"size": 11}}
-    title = {"text": "step", "font": {"size": 11}, "standoff": 12}
+    small = {"size": 11, "color": colours.muted}
+    axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": small}
+    title = {"text": "step", "font": small, "standoff": 12}
     # All at once, because every update of a figure validates the whole figure again.
     return go.Figure(
         layout={
             "height": height,
+            "template": {},  # the one that Streamlit sets has 7 kB
             "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": colours.text, "size": 12},
+            "font": {"color": colours.text, "size": 12, "family": theme.FONT},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": colours.muted, "activecolor": colours.text},
             "hovermode": "x unified",
+            "hoversort": "value descending",
+            "hoverlabel": {"bgcolor": colours.ground, "bordercolor": colours.grid},
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11}, **_IN_ORDER},
             "uirevision": "keep",
             "xaxis": {**axis, "title": title, "showgrid": False, "automargin": True},
@@ -189,7 +188,7 @@ def show_card(
         else:
             mark_whole_steps(figure)
             use_powers_of_ten(figure)
-            st.plotly_chart(figure, key=key, config=_CONFIG, alt=alt)
+            chart.show(figure, key, alt)
 
 
 Row = dict[str, object]

@@ -9,6 +9,7 @@ from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import scored
+from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts
 from tests.app.recorded import HOSTILE
 
@@ -202,7 +203,7 @@ def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_
 @pytest.mark.usefixtures("scored_shared")
 def test_scores_over_the_number_of_answers_are_drawn_for_the_models_and_the_difficulty_of_the_address(open_page):
     page = open_page("benchmarks", curves="true", of="math500", over="eval-early,eval-late")
-    charts = [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
+    charts = figures(page)
     over_k = [chart for chart in charts if chart["layout"]["xaxis"]["title"]["text"] == "k"]
     names = [[trace["name"] for trace in chart["data"] if trace.get("showlegend", True)] for chart in over_k]
     assert [len(models) for models in names] == [2, 2, 2]

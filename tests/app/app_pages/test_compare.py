@@ -1,10 +1,9 @@
-import json
-
 import pytest
 
 from app import theme
 from app.formats import literal
 from tests.app import recorded, scored
+from tests.app.charts import figures
 from tests.app.page_texts import has_text
 
 
@@ -15,7 +14,7 @@ def frame(page, column):
 @pytest.mark.usefixtures("recorded_shared")
 def test_two_finished_runs_have_curves_scores_differences_and_costs(open_page):
     page = open_page("compare", runs="run-finished,run-on-policy")
-    assert len(page.get("plotly_chart")) == 8
+    assert len(figures(page)) == 8
     scores = frame(page, "Steps")
     assert list(scores["Run"]) == ["exgrpo whole", "on-policy whole"]
     assert list(scores["Method"]) == ["ExGRPO", "Dr.GRPO"]
@@ -62,7 +61,7 @@ def test_runs_and_metrics_are_chosen_and_what_is_not_there_is_named_and_left_out
     assert has_text(page, "../etc")
     assert len(frame(page, "Steps")) == 2
     page.multiselect(key="choose-metrics").set_value(["replay/age_mean"]).run()
-    assert len(page.get("plotly_chart")) == 9
+    assert len(figures(page)) == 9
     page.multiselect(key="runs-choice").set_value(["run-finished", "run-failed"]).run()
     assert page.query_params["runs"] == "run-finished,run-failed"
     assert list(frame(page, "Steps")["Run"]) == ["exgrpo whole", "too fast"]
@@ -83,11 +82,7 @@ def test_scores_of_the_runs_checkpoints_are_drawn_over_the_number_of_answers(run
     runs = "run-finished,run-on-policy"
     assert has_text(open_page("compare", runs=runs), "Benchmarks over the number of answers")
     page = open_page("compare", runs=runs, curves="true", of="math500")
-    over_k = [
-        chart
-        for chart in map(json.loads, (element.proto.spec for element in page.get("plotly_chart")))
-        if chart["layout"]["xaxis"]["title"].get("text") == "k"
-    ]
+    over_k = [chart for chart in figures(page) if chart["layout"]["xaxis"]["title"].get("text") == "k"]
     assert len(over_k) == 3
     colours = {trace["name"]: trace["line"].get("color") for trace in over_k[0]["data"] if "showlegend" not in trace}
     assert list(colours.values()) == [theme.look_of_run(index).colour for index in range(len(colours))]

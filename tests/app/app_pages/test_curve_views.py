@@ -1,8 +1,8 @@
 """How curves are drawn on Run and Compare: axes, smoothing, zoom, hidden runs, own charts and saved views."""
 
-import json
-
 import pytest
+
+from tests.app.charts import figures
 
 PAGES = {"run": {"run": "run-finished"}, "compare": {"runs": "run-finished,run-running"}}
 EVERY_PAGE = pytest.mark.parametrize("page", list(PAGES))
@@ -12,10 +12,6 @@ pytestmark = pytest.mark.usefixtures("recorded_shared")
 def address(page, name):
     value = page.query_params[name]
     return value if isinstance(value, str) else ",".join(value)
-
-
-def figures(page):
-    return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
 
 
 def trace(page, name):

@@ -4,6 +4,7 @@ import pytest
 
 from tests.app import played, recorded
 from tests.app.app_pages import test_other_jobs as other_jobs
+from tests.app.charts import figures
 from tests.app.page_texts import has_text
 
 BUFFER_VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired"]
@@ -37,7 +38,7 @@ def test_every_view_of_a_training_run_claims_nothing_and_offers_only_what_works(
     batch = next(element for element in page.metric if element.label == "Batch Pass@1")
     assert batch.value == f"{100 * recorded.pass_at_1(30):.1f}%"
     assert not {"Clone", "Score", "Start branch"} & {button.label for button in page.button}
-    assert len(page.get("plotly_chart")) > 5 or view != "Curves"
+    assert len(figures(page)) > 5 or view != "Curves"
 
 
 @pytest.mark.parametrize(

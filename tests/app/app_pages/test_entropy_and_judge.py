@@ -9,6 +9,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
+from tests.app.charts import figures
 from tests.app.page_texts import has_text
 
 VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
@@ -20,7 +21,7 @@ VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judg
 def test_every_view_is_shown_and_no_text_is_markup(open_page, view, query):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view=view, **query)
     assert not any("<img" in element.value for element in [*page.markdown, *page.caption])
-    assert len(page.get("plotly_chart")) == 6 or view != VIEWS[0]
+    assert len(figures(page)) == 6 or view != VIEWS[0]
 
 
 @pytest.mark.usefixtures("judged_shared")

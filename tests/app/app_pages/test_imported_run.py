@@ -9,6 +9,7 @@ from jobs.actions.run_actions import clone
 from jobs.rollout_formats.formats import find_format
 from jobs.runs.lookup import CommandError
 from jobs.supervisor.open_index import open_fresh_index
+from tests.app.charts import figures
 from tests.app.page_texts import has_text
 
 
@@ -70,5 +71,5 @@ def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, importe
 def test_imported_runs_are_compared_by_what_they_have(open_page, imported, imported_shared):
     other = next(path.parent.name for path in imported[0].glob("*/run.json") if path.parent.name != imported_shared)
     page = open_page("compare", runs=f"{imported_shared},{other}")
-    assert len(page.get("plotly_chart")) == 2
+    assert len(figures(page)) == 2
     assert not has_text(page, "No values yet")

@@ -11,6 +11,7 @@ from app.settings import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.model_look import FirstLook
+from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, texts
 
 PRESET_FORM = "preset-chains-exgrpo"
@@ -79,7 +80,7 @@ def test_presets_fill_the_form_unchanged_and_draws_by_bucket_weights_have_a_char
     page = open_page("new_run", preset=preset, section="Algorithm")
     assert page.selectbox(key="choose-preset").value == preset
     assert f"exgrpo train --preset {preset}" in [block.value for block in page.code]
-    assert len(page.get("plotly_chart")) == num_charts
+    assert len(figures(page)) == num_charts
     assert has_text(page, words)
 
 

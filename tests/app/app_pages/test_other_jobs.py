@@ -10,6 +10,7 @@ from db.ingest import events
 from jobs.runs.attempts import write_plan
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
+from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_scores import event, record_scores
@@ -61,7 +62,7 @@ def jobs_shared(jobs_root, share):
 @pytest.mark.usefixtures("jobs_shared")
 def test_evaluation_shows_its_scores_and_no_curves(open_page):
     page = open_page("run", run="scored")
-    assert not page.get("plotly_chart")
+    assert not figures(page)
     scores = page.dataframe[0].value
     assert dict(zip(scores["Scored"], scores["Score"], strict=True)) == {"paper": 50.0, "training": 0.0}
     assert page.dataframe[1].value.to_dict("list") == {

@@ -5,6 +5,7 @@ from app.components.paper.entries import ENTRIES
 from app.components.paper.run_selection import demo_rows
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
+from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts
 from tests.jobs.studies.recorded import record_run
 
@@ -19,7 +20,7 @@ def test_index_lists_every_figure_and_table_in_order_and_draws_no_chart(open_pag
     assert has_text(page, "The address asks for figure=no such") is bool(query)
     assert labels(page) == [f"**{entry.label}** {entry.title}" for entry in ENTRIES]
     assert {entry.finding for entry in ENTRIES} <= set(texts(page))
-    assert not page.get("plotly_chart")
+    assert not figures(page)
 
 
 def test_a_card_opens_its_entry_and_leads_back_and_on(open_page):
@@ -35,7 +36,7 @@ def test_a_card_opens_its_entry_and_leads_back_and_on(open_page):
 
 def test_printed_numbers_stand_alone_without_any_run(open_page):
     page = open_page("paper", figure="main-table", beside="Printed numbers")
-    assert len(page.get("plotly_chart")) == 1
+    assert len(figures(page)) == 1
     printed = page.dataframe[0].value
     assert list(printed["Row"])[:2] == ["Qwen-Base", "Qwen-Instruct"]
     assert "Choose runs above to draw the same of your own data." in texts(page)
@@ -44,7 +45,7 @@ def test_printed_numbers_stand_alone_without_any_run(open_page):
 @pytest.mark.usefixtures("recorded_shared")
 def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(open_page):
     page = open_page("paper", figure="shaping-entropy", beside="Chosen runs", runs="run-finished,run-on-policy")
-    assert len(page.get("plotly_chart")) == 1
+    assert len(figures(page)) == 1
     compare = next(link for link in page.get("page_link") if link.proto.label == "Compare")
     assert "runs=run-finished%2Crun-on-policy" in compare.proto.query_string
     method = open_page("paper", figure="method", beside="Chosen runs", runs="run-finished")

@@ -5,6 +5,7 @@ import pytest
 from app.page_list import PAGES
 from exgrpo_core import recording
 from jobs.supervisor.open_index import ingest_all
+from tests.app.charts import figures
 from tests.app.page_texts import texts
 
 NO_LENGTH = {"prompt": "a word?", "response": "of unknown length", "reward": 1.0}
@@ -47,7 +48,7 @@ def test_the_page_of_the_run_shows_curves_and_settings_and_offers_nothing_that_a
     recorded_shared, open_page
 ):
     page = open_page("run", run=recorded_shared)
-    assert page.get("plotly_chart")
+    assert figures(page)
     assert {"loss", "mine/curve"} <= {word for text in texts(page) for word in text.replace("**", " ").split()}
     assert not {"Stop", "Resume", "Clone"} & {button.label for button in page.button}
     page = open_page("run", run=recorded_shared, view="Configuration")

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from tests.app import played, recorded
+from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
@@ -20,7 +21,7 @@ def test_page_opens_on_the_newest_run_that_replayed(runs_root, open_page, page):
 def test_every_view_is_shown_before_and_after_replay_opened(open_page, run_id, view):
     page = open_page("replay_buffer", run=run_id, view=view)
     assert [tab.label for tab in page.tabs] == VIEWS
-    assert page.get("plotly_chart") or run_id == "play-unstarted" or view in {"Retired", "What if"}
+    assert figures(page) or run_id == "play-unstarted" or view in {"Retired", "What if"}
 
 
 @pytest.mark.usefixtures("played_shared")

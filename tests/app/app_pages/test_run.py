@@ -22,6 +22,7 @@ from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import TrainSpec, load_preset
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import recorded
+from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, texts
 from tests.jobs.training.killed_runs import killed_run
 
@@ -64,7 +65,7 @@ def test_run_that_was_made_up_says_so(recorded_runs, open_page):
     assert metric(page, "Batch Pass@1").delta == "step 30"
     assert {"Clone", "Branch"} <= set(labels(page.button))
     assert not {"Stop", "Resume"} & set(labels(page.button))
-    assert len(page.get("plotly_chart")) == 14
+    assert len(figures(page)) == 14
     page = open_page("run", run="run-failed")
     assert recorded.FAILURE in texts(page)
     assert {"Clone and fix", "Resume"} <= set(labels(page.button))
@@ -83,9 +84,9 @@ def test_address_without_a_run_opens_the_newest_that_trains(runs_root, open_page
 @pytest.mark.usefixtures("recorded_shared")
 def test_buffer_view_has_heatmap_and_area(open_page):
     page = open_page("run", run="run-finished", view="Replay buffer")
-    assert len(page.get("plotly_chart")) == 2
+    assert len(figures(page)) == 2
     page.segmented_control(key="buckets").set_value("draws").run()
-    assert len(page.get("plotly_chart")) == 2
+    assert len(figures(page)) == 2
 
     (link,) = [link for link in page.get("page_link") if link.proto.label.startswith("What a replay changed")]
     assert "run=run-finished" in link.proto.query_string

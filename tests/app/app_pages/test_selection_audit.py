@@ -9,6 +9,7 @@ from app.queries.runs import wrong_choices
 from db.queries import selections
 from exgrpo_core.config import RetiredRule, RewardKind
 from tests.app import played
+from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts
 
 
@@ -50,7 +51,7 @@ def test_weights_are_listed_by_age_and_entropy_below_the_theorys_curves(open_pag
     assert frame["Number"][is_part].sum() == frame["Number"][0] > 0
     assert (frame["Effective"] > 1).any()
     assert (frame["Effective"] <= 100).all()
-    assert len(page.get("plotly_chart")) == 2
+    assert len(figures(page)) == 2
 
 
 def choose_the_worst(report):

@@ -12,6 +12,7 @@ from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import rebuild_index
+from tests.app.charts import figures
 from tests.app.page_texts import field
 from tests.step_reports import make_questions
 
@@ -44,7 +45,7 @@ def tuned_shared(tuned_root, share):
 
 def test_run_shows_its_loss_and_held_out_score_and_is_not_blamed_for_having_no_rewards(open_page):
     page = open_page("run", run=RUN_ID)
-    assert any("of demonstrations (SFT)" in chart.proto.spec for chart in page.get("plotly_chart"))
+    assert "of demonstrations (SFT)" in str(figures(page))
     assert next(element for element in page.metric if element.label == "Held-out Avg@8").value == "75.0%"
     assert ask(get_run, RUN_ID).health == ()
     assert list(open_page("runs").dataframe[0].value["Method"]) == ["SFT"]

@@ -7,6 +7,7 @@ from db.tables import models
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
+from tests.app.charts import figures
 from tests.app.page_texts import has_text
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
@@ -17,7 +18,7 @@ VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
 def test_every_view_is_shown_and_no_text_is_markup(open_page, view):
     page = open_page("snowball", run=judged.JUDGED, view=view)
     assert not any("<img" in element.value for element in [*page.markdown, *page.caption])
-    assert len(page.get("plotly_chart")) == 2 or view not in VIEWS[:2]
+    assert len(figures(page)) == 2 or view not in VIEWS[:2]
 
 
 def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_page, judged_runs):

@@ -1,4 +1,3 @@
-import json
 import shutil
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -29,6 +28,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.studies.matrix import key_from_tags
 from jobs.supervisor.open_index import ingest_all, open_fresh_index
 from tests.app import recorded
+from tests.app.charts import figures
 from tests.app.page_texts import has_text, select, texts
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run
@@ -97,7 +97,7 @@ def test_results_are_beside_the_papers(open_page):
     rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
     assert rows["repo"]["Yours"].startswith("45.0 ± ")
     assert (rows["exgrpo-re"]["Yours"], rows["exgrpo-re"]["Yours, difference"]) == ("60.0", "+20.0")
-    assert page.get("plotly_chart")
+    assert figures(page)
     assert [element for element in page.get("download_button") if element.proto.label == "Report as HTML"]
 
 
@@ -186,8 +186,8 @@ def test_a_study_of_no_table_of_the_paper_says_what_its_differences_are_to(runs_
     assert [tab.label for tab in page.tabs] == ["Runs", "Results"]
     assert has_text(page, "Each difference is to the baseline of the same settings, such as on-policy-e0.4-k8-n64.")
     assert has_text(page, "with Holm's correction (cells compared: 2)")
-    (chart,) = page.get("plotly_chart")
-    assert "shapes" not in json.loads(chart.proto.spec)["layout"]
+    (chart,) = figures(page)
+    assert "shapes" not in chart["layout"]
     assert not has_text(page, "dotted")
 
 

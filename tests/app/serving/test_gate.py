@@ -1,11 +1,12 @@
 """The gate; requests without proof are in `tests/security/test_without_proof.py`."""
 
+import gzip
 import http.client
 
 import httpx2
 import pytest
 
-from app.serving import streamlit_changes
+from app.components.widgets import chart
 from app.serving.gate import HEALTH_PATH
 from tests.app import web_server
 
@@ -141,15 +142,15 @@ def test_an_unknown_page_is_said_to_be_none_to_a_browser_that_may_look(workbench
         assert get(workbench, path, Cookie=cookie, Accept="text/html").status_code == 200
 
 
-def test_scripts_are_compressed_for_those_who_take_it(workbench, cookie):
-    path = f"/static/js/{streamlit_changes.path().name}"
-    plain = get(workbench, path, Cookie=cookie, **{"Accept-Encoding": "identity"})
+def test_the_charts_script_is_small_compressed_and_for_those_alone_who_hold_the_link(workbench, cookie):
+    path = f"/{chart.address()}"
     packed = get(workbench, path, Cookie=cookie)
-    assert plain.content == packed.content == streamlit_changes.script()
-    assert "content-encoding" not in plain.headers
+    assert packed.content == gzip.decompress(chart.script())
     for answer in (packed, get(workbench, "/", Cookie=cookie)):
         assert answer.headers["content-encoding"] == "gzip"
-    assert int(packed.headers["content-length"]) < 1_600_000
+    assert len(packed.content) <= 1_200_000
+    assert int(packed.headers["content-length"]) <= 400_000
+    assert get(workbench, path).status_code == 403
 
 
 @pytest.mark.parametrize("is_signed_in", [True, False])

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 import streamlit
 
+from app.components.widgets import chart
 from app.page_list import PATHS
 from app.serving import shell
 
 
 def preloaded(path):
-    return re.findall(
-        r'<link rel="modulepreload" crossorigin href="\./static/js/((?:Plotly|DataFrame)[^"]+)">', shell.html(path)
-    )
+    scripts = re.findall(r'<link rel="modulepreload" crossorigin href="\./([^"]+)">', shell.html(path))
+    return [script for script in scripts if re.search("Bidi|charts|DataFrame", script)]
 
 
 def test_pages_load_the_scripts_of_their_charts_and_tables_at_once():
-    folder = Path(streamlit.__file__).parent / "static" / "static" / "js"
-    (of_run,), (of_list,) = preloaded("/run"), preloaded("/")
-    assert (of_run.partition(".")[0], of_list.partition(".")[0]) == ("PlotlyChart", "DataFrame")
-    assert all((folder / name).is_file() for name in (of_run, of_list))
+    (component, charts), (of_list,) = preloaded("/run"), preloaded("/")
+    assert charts == chart.address()
+    assert [Path(name).name.partition(".")[0] for name in (component, of_list)] == ["BidiComponent", "DataFrame"]
+    assert all((Path(streamlit.__file__).parent / "static" / name).is_file() for name in (component, of_list))
     assert preloaded("/paper") == []
     assert set(PATHS) >= shell.WITH_CHARTS | shell.WITH_TABLES
 

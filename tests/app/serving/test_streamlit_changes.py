@@ -1,6 +1,5 @@
 """Repairs of Streamlit's faults."""
 
-import re
 from unittest.mock import MagicMock
 
 import pytest
@@ -15,7 +14,6 @@ from streamlit.runtime.state import SafeSessionState, SessionState
 from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 
 from app.serving import streamlit_changes
-from tests.house.tracked import read, source_files
 
 FRAGMENT = "a-fragment"
 
@@ -130,26 +128,3 @@ def test_a_fragment_of_a_page_that_the_session_has_left_is_not_run(session):
     assert session.refresh("") == []
     ((page, _),) = session.refresh("shown")
     assert page == session.hashes["shown"]
-
-
-ALWAYS_THERE = {"scatter"}
-
-
-def _kinds_of_pages() -> set[str]:
-    # A published page has the whole of plotly.
-    texts = [read(path) for path in source_files() if path.parts[0] == "app" and path.parts[1] != "publishing"]
-    return {kind.lower() for text in texts for kind in re.findall(r"\bgo\.(\w+)", text)} - {"figure"}
-
-
-def test_script_starts_the_kinds_of_charts_that_pages_have_and_no_others():
-    assert _kinds_of_pages() - ALWAYS_THERE == streamlit_changes.KINDS
-    text = streamlit_changes.script().decode()
-    kinds = dict(re.findall(r'([\w$]+)=_\(\{"lib/(\w+)\.js"', text))
-    (registered,) = re.findall(r"register\(\[([^]]*)\]\)", text)
-    assert {kinds[call.removesuffix("()")] for call in registered.split(",")} == streamlit_changes.KINDS
-
-
-def test_script_leaves_out_a_chart_whose_width_is_not_known():
-    before, after = streamlit_changes.path().read_text(), streamlit_changes.script().decode()
-    assert len(re.findall(r"\{width:(\w)\}=\w\(\w\);return \1\?", before)) == 1
-    assert len(re.findall(r"\{width:(\w)\}=\w\(\w\);return \1>0\?", after)) == 1
