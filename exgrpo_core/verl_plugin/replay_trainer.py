@@ -102,6 +102,7 @@ class ReplayTrainer(ExperienceTrainer):
             super().fit(agent_loop_manager)
             return
         config = OmegaConf.to_container(self.config, resolve=True)
+        config["trainer"]["total_training_steps"] = self.total_training_steps
         runs = Path(self._settings.record_to)
         self._record = RunRecord.open(runs, config, self._settings.algorithm, is_resumed=self.global_steps > 0)
         try:

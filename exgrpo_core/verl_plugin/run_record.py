@@ -97,7 +97,7 @@ def _specification(config: Mapping[str, Any], algorithm: ExGRPOConfig) -> dict[s
     """Return what verl's configuration says in the fields of the workbench's specification."""
     files, trainer = config["data"]["train_files"], config["trainer"]
     name = "".join(letter if letter.isalnum() or letter in " ._+@-" else "-" for letter in trainer["experiment_name"])
-    spec: dict[str, object] = {
+    return {
         "kind": "train",
         "name": name[:MAX_NAME].lstrip(" ._+@-") or "verl",
         "engine": "verl",
@@ -106,8 +106,8 @@ def _specification(config: Mapping[str, Any], algorithm: ExGRPOConfig) -> dict[s
         "algorithm": dataclasses.asdict(algorithm),
         "optim": {"learning_rate": config["actor_rollout_ref"]["actor"]["optim"]["lr"]},
         "verl": {"num_nodes": trainer["nnodes"], "gpus_per_node": trainer["n_gpus_per_node"]},
+        "num_steps": trainer["total_training_steps"],
     }
-    return spec | ({"num_steps": steps} if (steps := trainer["total_training_steps"]) else {})
 
 
 def _model(config: Mapping[str, Any]) -> str:

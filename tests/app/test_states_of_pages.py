@@ -6,9 +6,17 @@ import pytest
 
 from app import app_pages
 from app.page_list import PAGES
+from exgrpo_core import exgrpo_step
+from exgrpo_core.verl_plugin.run_record import RunRecord
+from jobs.runs.directory import list_run_directories
+from jobs.supervisor.open_index import rebuild_index
 from tests.app import judged
 from tests.app.page_texts import has_text, select, texts
 from tests.app.recorded import FAILED, FINISHED, RUNNING
+from tests.exgrpo_core.builders import small_config
+from tests.exgrpo_core.toy_engine import ToyEngine
+from tests.exgrpo_core.toy_runs import MEDIUM_RATES, new_state
+from tests.exgrpo_core.verl_plugin.test_run_record import verl_config
 
 TITLES = {page.name: None if page.name == "run" else page.title for page in PAGES}
 OF_ONE_RUN = ("run", "replay_buffer", "trajectories", "selection_audit", "snowball", "entropy_and_judge")
@@ -44,6 +52,22 @@ def test_page_of_one_run_opens_for_a_run_in_any_state(open_page, name, run):
         assert any(f" {run.status}]" in text.value for text in page.markdown)
     else:
         assert run.run_id in [chosen.value for chosen in page.selectbox]
+
+
+def test_pages_of_one_run_open_for_what_a_stock_verl_recorded(runs_root, tmp_path_factory, open_page):
+    config, folder = small_config(), tmp_path_factory.mktemp("verl")
+    record = RunRecord.open(runs_root, verl_config(folder), config, is_resumed=False)
+    state, engine = new_state(folder, config), ToyEngine(MEDIUM_RATES)
+    record.begin(state.questions, str)
+    for _ in range(4):
+        record.step(exgrpo_step(state, engine, config))
+    record.end("finished")
+    rebuild_index(runs_root, None)
+    (run,) = list_run_directories(runs_root)
+    for name in OF_ONE_RUN:
+        opened(open_page, name, run=run.run_id)
+    shown = {metric.label: metric.value for metric in open_page("run", run=run.run_id).metric}
+    assert shown["Replay buffer"] == str(state.replay_buffer.num_questions)
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def _copy_python(target: Path) -> None:
     if source == Path("/usr"):
         return
     unused = shutil.ignore_patterns("site-packages", "test", "__pycache__", "config-*")
-    shutil.copytree(source / "lib" / name, target / "lib" / name, ignore=unused)
+    shutil.copytree(source / "lib" / name, target / "lib" / name, ignore=unused, dirs_exist_ok=True)
     for path in (*source.glob("lib/libpython*.so.*"), source / "bin" / name):
         shutil.copy(path, target / path.relative_to(source))
     (target / "bin/python3").symlink_to(name)

@@ -34,13 +34,13 @@ def test_the_run_directory_has_buffer_selections_and_lineage_and_goes_on_with_a_
     python, runs = make_environment(tmp_path / "environment"), tmp_path / "runs"
     settings = stock_verl.write_inputs(tmp_path)
     lines = (*THREE_LINES, f"+exgrpo.record_to={runs}")
-    done = launch(python, tmp_path, settings | {"trainer.total_training_steps": 3, "trainer.save_freq": 3}, lines)
+    done = launch(python, tmp_path, settings | {"trainer.total_epochs": 2, "trainer.save_freq": 3}, lines)
     assert done.returncode == 0, done.stdout[-5000:]
     metrics = metrics_of(tmp_path)
     (run,) = list_run_directories(runs)
     state = read_state(run)
     assert (state.status, state.attempt, is_recorded(run.attempt_path(1))) == ("finished", 1, True)
-    assert run.spec().algorithm.batch_size == 4
+    assert (run.spec().algorithm.batch_size, run.spec().num_steps) == (4, 4)
     found = rows_of(runs)
     assert dict(found["replayed"])[3] == metrics[3]["replay/num_replayed"] > 0
     assert found["unknown"] == [(0,)]
@@ -48,9 +48,9 @@ def test_the_run_directory_has_buffer_selections_and_lineage_and_goes_on_with_a_
     for name in ("scored", "selected", "inserted", "texts"):
         assert found[name][0][0] > 0, name
 
-    done = launch(python, tmp_path, settings | {"trainer.total_training_steps": 4, "trainer.save_freq": -1}, lines)
+    done = launch(python, tmp_path, settings | {"trainer.total_training_steps": 5, "trainer.save_freq": -1}, lines)
     assert done.returncode == 0, done.stdout[-5000:]
     resumed = RunDirectory(run.path)
     assert [folder.run_id for folder in list_run_directories(runs)] == [run.run_id]
     assert (read_state(resumed).status, resumed.attempts()) == ("finished", [1, 2])
-    assert [step for step, _ in rows_of(runs)["replayed"]][-1] == 4
+    assert [step for step, _ in rows_of(runs)["replayed"]][-1] == 5

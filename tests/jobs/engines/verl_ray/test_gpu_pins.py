@@ -1,5 +1,8 @@
 """What the pins for GPUs do on a machine without one; runs in their environment alone (`make test-verl-gpu-pins`)."""
 
+import json
+import os
+import platform
 import warnings
 from importlib.metadata import version
 from typing import Any
@@ -11,6 +14,7 @@ import torch
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.verl_plugin.attention_kernel import KERNEL, REVISION, use_cached_kernel
 from jobs.engines.embedded.model import wrap_model
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Scoring
@@ -91,6 +95,22 @@ def test_forward_of_the_embedded_engine_traces_on_a_fake_gpu(monkeypatch):
         policy = wrap_model(model, tiny_tokenizer(), torch.device("cuda"))
         scores = policy.backend.score([TokenSequence(row[:6], row[6:])], Scoring(1.0))
         assert scores.log_probs.device.type == "cuda"
+
+
+def test_transformers_loads_the_kernel_that_was_fetched_without_the_hub(tmp_path, monkeypatch):
+    from transformers.integrations.hub_kernels import load_and_register_attn_kernel
+
+    folder = tmp_path / f"kernels--{KERNEL.replace('/', '--')}"
+    build = folder / "snapshots" / "abc" / "build" / f"torch211-cxx11-cu130-{platform.machine()}-linux"
+    build.mkdir(parents=True)
+    described = {"name": "flash-attn2", "id": "toy", "version": 2, "license": "BSD", "python-depends": []}
+    (build / "metadata.json").write_text(json.dumps(described | {"backend": {"type": "cuda"}}))
+    (build / "__init__.py").write_text("flash_attn_varlen_func = flash_attn_func = print")
+    (folder / "refs").mkdir()
+    (folder / "refs" / REVISION).write_text("abc")
+    monkeypatch.setattr(os, "environ", {**os.environ, "KERNELS_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"})
+    use_cached_kernel()
+    assert load_and_register_attn_kernel(KERNEL).__file__ == str(build / "__init__.py")
 
 
 def test_a_worker_starts_scores_and_learns_with_the_settings_of_gpus(tmp_path):
