@@ -3,7 +3,7 @@
 What is called gets the runs root first; the journal records who asked.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -29,6 +29,7 @@ from jobs.evaluation import recorded_answers
 from jobs.evaluation.recorded_answers import RecordedQuestion
 from jobs.launchers.ray_jobs_api import RayClusterState
 from jobs.machine import engine_environments, machine_report
+from jobs.machine.gpu_types import GPU_TYPES, GpuType, type_of
 from jobs.machine.hardware import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, package_versions, read_machine
 from jobs.playground import process
@@ -79,12 +80,15 @@ from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "MEASURES", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS", "CommandError",
-    "ContaminationReport", "DataError", "DataPreview", "Finding", "FirstLook", "Gpu", "JournalEntry", "Mistake",
+    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "QUERIES",
+    "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS",
+    "CommandError",
+    "ContaminationReport", "DataError", "DataPreview", "Finding", "FirstLook", "Gpu",
+    "GpuType", "JournalEntry", "Mistake",
     "ProbeProcess", "ProbeReport", "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError",
     "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds",
     "list_gpus", "load_plain_yaml", "load_preset", "package_versions", "preset_description", "preset_exists",
-    "preset_group", "preset_names", "read_machine",
+    "preset_group", "preset_names", "read_machine", "type_of",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
@@ -141,13 +145,32 @@ def _check(root: Path, content: dict[str, object], branched: tuple[str, int] | N
         SpecError: One sentence per wrong field.
         RunRefusedError: Every field is valid, but the run cannot be queued.
     """
-    spec = train_specs.parse_spec(content, "form")
+    has_no_address = _lacks_address(content)
+    spec = train_specs.parse_spec(_without_address(content) if has_no_address else content, "form")
     if branched is None:
         preflight = resolution.resolve(spec, root, is_quick=True)
     else:
         preflight = branching.check_branch(root, *branched, spec, is_quick=True)
+    if has_no_address:  # what this machine lacks says nothing of another
+        others = [refusal for refusal in preflight.refusals if refusal.is_disk_space or not refusal.is_local]
+        preflight.refusals = [resolution.Refusal(NO_ADDRESS, is_local=False), *others]
     preflight.raise_refusals(ignores_disk_space=True)
     return preflight
+
+
+NO_ADDRESS = Mistake("expected an address to launch it from here; the scripts below need none.", "verl.ray.address")
+"""The reason against a launch on a cluster that one cannot reach, whose script and estimates are there all the same."""
+
+
+def _lacks_address(content: Mapping[str, Any]) -> bool:
+    """Whether a form asks for a cluster and names none yet."""
+    verl = content.get("verl")
+    return isinstance(verl, dict) and isinstance(verl.get("ray"), dict) and verl["ray"].get("address") == ""
+
+
+def _without_address(content: Mapping[str, Any]) -> dict[str, Any]:
+    verl = content["verl"]
+    return {**content, "verl": {**verl, "ray": {**verl["ray"], "address": None}}}
 
 
 def _clone(root: Path, run_id: str) -> TrainSpec:

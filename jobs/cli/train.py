@@ -16,12 +16,17 @@ from jobs.cli.options import (
     Settings,
     print_json,
     print_result,
+    print_status,
 )
+from jobs.machine.gpu_types import GpuType, find_gpu_type
+from jobs.machine.hardware import GIB
+from jobs.preflight.disk_estimate import estimate_resources
 from jobs.preflight.dry_run import describe_plan, plan_run
 from jobs.preflight.launch_scripts import ScriptKind, write_script
 from jobs.runs.report import describe_report, report_run
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, parse_spec
+from jobs.studies.running import estimate_step_seconds
 from jobs.supervisor.open_index import open_fresh_index
 
 DEFAULT_PRESETS = {"embedded": "chains-exgrpo", "verl": "qwen-0.5b"}
@@ -45,6 +50,9 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     script: Annotated[
         ScriptKind | None, typer.Option(help="Print what starts the run on machines with GPUs; start nothing.")
     ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="TYPE", help='GPU to estimate for, such as "H100 80 GB", on other machines.')
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
@@ -52,6 +60,8 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
 ) -> None:
     """Train a model; Ctrl-C stops the run at its next step with a checkpoint, a second one leaves it running."""
     chosen = _with_overrides(_read_spec(preset, spec, engine, settings or []), overrides or [])
+    if gpu is not None:
+        chosen = _for_gpu(chosen, find_gpu_type(gpu), is_started=script is None and not dry_run)
     if script is not None:
         typer.echo(write_script(chosen, runs_root, script).text, nl=False)
         return
@@ -78,6 +88,20 @@ def _read_spec(preset: str | None, path: Path | None, engine: str | None, settin
     default = DEFAULT_PRESETS.get(engine or "embedded", DEFAULT_PRESETS["embedded"])
     spec = load_spec(path) if path is not None else load_preset(preset or default)
     return apply_settings(spec, [*([f"engine={engine}"] if engine else []), *settings])
+
+
+def _for_gpu(spec: TrainSpec, gpu: GpuType, *, is_started: bool) -> TrainSpec:
+    """Return the specification with this GPU's memory; say what the run needs of it and how long it takes."""
+    if spec.engine != "verl" or is_started:
+        raise SpecError("expected the verl engine, and --script or --dry-run; add `--engine verl` and one.", "--gpu")
+    spec = apply_settings(spec, [f"verl.gpu_gib={gpu.gib}"])
+    needs, seconds = estimate_resources(spec), estimate_step_seconds(spec)
+    if needs.memory is not None and seconds is not None:
+        print_status(
+            f"On {spec.num_gpus} x {gpu.name}, coarsely: up to {needs.memory / GIB:.1f} of {gpu.gib:g} GiB on each, "
+            f"{seconds * gpu.slowness:,.0f} s per step, {seconds * gpu.slowness * spec.num_steps / 3600:,.1f} h in all."
+        )
+    return spec
 
 
 def _with_overrides(spec: TrainSpec, overrides: list[str]) -> TrainSpec:

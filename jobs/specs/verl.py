@@ -36,6 +36,8 @@ _RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)
 """A resolver of OmegaConf, such as `${oc.env:NAME}`, which could store a secret of the environment."""
 _OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w./@-]*=.*", re.DOTALL)
 _SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|(^|_)(API_?)?KEY($|_)|DATABASE_URL", re.IGNORECASE)
+_PORTS_OF_RAY = frozenset({6379, 10001})
+"""Of its head node and its client."""
 _HTTP_ADDRESS = re.compile(r"https?://[^/\s]+.*")
 
 
@@ -59,6 +61,8 @@ def _check_variable(name: str) -> str:
 def _check_address(address: str) -> str:
     if _HTTP_ADDRESS.fullmatch(address) is None or not _has_port(address):
         raise ValueError("expected an address that begins with http:// or https://, such as http://127.0.0.1:8265")
+    if urlsplit(address).port in _PORTS_OF_RAY:
+        raise ValueError("expected the port of Ray's dashboard, usually 8265: this one does not take jobs over HTTP")
     if "@" in urlsplit(address).netloc:
         raise ValueError("expected no user or password, since files of the workbench keep it")
     return address

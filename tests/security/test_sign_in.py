@@ -68,7 +68,7 @@ READS = {
     "package_versions", "preset_exists",
     "load_plain_yaml", "preset_description", "preset_group", "preset_names", "read_machine", "score_curves",
     "score_curves_by_difficulty",
-    "status_by_files", "token_data", "user_benchmarks",
+    "status_by_files", "token_data", "type_of", "user_benchmarks",
 }  # fmt: skip
 
 

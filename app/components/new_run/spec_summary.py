@@ -89,7 +89,9 @@ def check(content: dict[str, object], text_mistake: str, branched: tuple[str, in
 
 def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:
     verdict = (
-        f":red[:material/error:] **{counted(len(check.mistakes), 'problem')} to fix**"
+        ":blue[:material/info:] **Ready for a script; no address yet**"
+        if list(check.mistakes) == [requests.NO_ADDRESS]
+        else f":red[:material/error:] **{counted(len(check.mistakes), 'problem')} to fix**"
         if check.mistakes
         else ":green[:material/check_circle:] **Ready to launch**"
     )
@@ -151,11 +153,12 @@ def _memory_parts(parts: Sequence[tuple[str, int, str]]) -> None:
 
 
 def _time(spec: TrainSpec) -> str:
-    """Return a sentence on the time of a step and of the run on H100s, nothing where it is not known."""
-    seconds = requests.estimate_step_seconds(spec)
-    if seconds is None:
+    """Return a sentence on the time of a step and of the run on its GPUs, nothing where it is not known."""
+    seconds, gpu = requests.estimate_step_seconds(spec), requests.type_of(spec.verl.gpu_gib)
+    if seconds is None or gpu is None:
         return ""
-    return f" Time on H100s, coarsely: {duration(seconds)} per step, {duration(seconds * spec.num_steps)} in all."
+    each = seconds * gpu.slowness
+    return f" Time on {gpu.name}, coarsely: {duration(each)} per step, {duration(each * spec.num_steps)} in all."
 
 
 @dataclass(frozen=True, slots=True)

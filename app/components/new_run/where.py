@@ -12,7 +12,7 @@ from app.components.widgets import ray_cluster
 from app.formats import byte_size, counted, escape_control_characters, literal
 from app.requests import RunRefusedError, ScriptKind, SpecError, TrainSpec
 
-_ENGINE, _ADDRESS = "engine", "verl.ray.address"
+_ENGINE, _ADDRESS, _GPU_GIB = "engine", "verl.ray.address", "verl.gpu_gib"
 
 
 class Where(StrEnum):
@@ -20,10 +20,14 @@ class Where(StrEnum):
 
     MACHINE = "This machine's processor or GPU"
     GPUS = "This machine's GPUs"
-    CLUSTER = "A Ray cluster"
+    CLUSTER = "A cluster"
 
 
-CAPTIONS = {Where.MACHINE: "embedded engine, one process", Where.GPUS: "verl", Where.CLUSTER: "verl"}
+CAPTIONS = {
+    Where.MACHINE: "embedded engine, one process",
+    Where.GPUS: "verl",
+    Where.CLUSTER: "verl, from here or by a script",
+}
 FIELDS = {
     Where.MACHINE: ("model.device",),
     Where.GPUS: ("verl.gpus_per_node",),
@@ -51,7 +55,27 @@ def show(state: FormState) -> Where:
     st.caption(_needs(where))
     if where is Where.CLUSTER:
         _offer_clusters(state)
+        _choose_gpu(state)
     return where
+
+
+def _choose_gpu(state: FormState) -> None:
+    """Show the choice of the cluster's GPU, for the estimates; its memory is written into the form."""
+    key, gib = f"{state.origin}-gpu", state.value(_GPU_GIB)
+    names = [gpu.name for gpu in requests.GPU_TYPES]
+    known = requests.type_of(gib if isinstance(gib, int | float) else None)
+    other = f"{gib} GiB"
+    st.session_state[key] = known.name if known else other
+    st.selectbox(
+        "GPU", names if known else [other, *names], key=key, on_change=_take_gpu, args=(state, key), width=420,
+        help="For the estimates of memory and time; it need not be at hand",
+    )  # fmt: skip
+
+
+def _take_gpu(state: FormState, key: str) -> None:
+    chosen = next((gpu for gpu in requests.GPU_TYPES if gpu.name == st.session_state[key]), None)
+    if chosen is not None:
+        state.exchange(_GPU_GIB, chosen.gib)
 
 
 def _offer_clusters(state: FormState) -> None:
@@ -91,8 +115,8 @@ def _needs(where: Where) -> str:
     if where is Where.GPUS:
         return f"Here: {gpus}. Needs verl's environment (`make verl-env GPU=1`) and as many GPUs as below."
     return (
-        "Needs the address of the cluster's Jobs API and this project on its machines; a cluster's token is read from "
-        f"`{requests.RAY_TOKEN_VARIABLE}` of the workbench."
+        "From here: needs the address of its Jobs API; its token is read from "
+        f"`{requests.RAY_TOKEN_VARIABLE}` of the workbench. By a script: needs none. This project is on its machines."
     )
 
 

@@ -55,9 +55,9 @@ _RUN_PARAMETERS = ("trajectory", "question", "mark")
 def show_header(page: str, *, replays: bool = False) -> tuple[RunRow | None, DeltaGenerator]:
     """Show the page's title and the choice of its run; return the run, and a container beside it for other choices.
 
-    The run is the one in the address, else the one seen last, else the newest that has steps and, with `replays`,
-    replays experience, else the newest. The browser's tab is named after it and the page. Without runs, or if the
-    address names an unknown run, show why and return None.
+    The run is the one in the address, else the one seen last or the newest: one that shows something here, where
+    there is any, which takes rollouts and, with `replays`, replayed ones. The tab is named after it. Without runs, or
+    if the address names an unknown run, show why and return None.
     """
     rows = training_names()
     run = _run_of_address(rows, replays)
@@ -76,15 +76,22 @@ def show_header(page: str, *, replays: bool = False) -> tuple[RunRow | None, Del
 
 
 def _run_of_address(rows: Sequence[RunName], replays: bool) -> RunRow | None:
-    """Return the run in the address, else the training run seen last, else the newest with what the page shows."""
-    named = st.query_params.get("run")
-    wanted = named or st.session_state.get("last-run")
-    run = ask(runs.get_run, wanted) if wanted else None
-    if not named and (run is None or run.kind != "train"):
-        fits = (row for row in rows if row.step and (not replays or experience_ratio(ask(runs.run_spec, row.run_id))))
-        newest = next(fits, rows[0] if rows else None)
-        run = ask(runs.get_run, newest.run_id) if newest else None
-    return run
+    """Return the run in the address, else the training run seen last or the newest, with what the page shows."""
+    if named := st.query_params.get("run"):
+        return ask(runs.get_run, named)
+    seen = ask(runs.get_run, st.session_state.get("last-run", ""))
+    seen = seen if seen is not None and seen.kind == "train" else None
+    candidates: list[RunName | RunRow] = [*([seen] if seen is not None else []), *rows]
+    chosen = next((row for row in candidates if _shows(row, replays)), next(iter(candidates), None))
+    return ask(runs.get_run, chosen.run_id) if chosen is not None else None
+
+
+def _shows(row: RunName | RunRow, replays: bool) -> bool:
+    """Whether a run has rollouts and, with `replays`, may have replayed some; fine-tuning has none."""
+    if not row.step:
+        return False
+    spec = ask(runs.run_spec, row.run_id)
+    return experience_ratio(spec) > 0.0 if replays else not spec.get("sft")
 
 
 def _show_why_none(run: RunRow | None, rows: Sequence[RunName]) -> None:

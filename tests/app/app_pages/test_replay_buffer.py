@@ -12,7 +12,10 @@ VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "R
 @pytest.mark.parametrize("page", ["replay_buffer", "selection_audit"])
 def test_page_opens_on_the_newest_run_that_replayed(runs_root, open_page, page):
     recorded.record(runs_root, recorded.QUEUED, recorded.ON_POLICY, recorded.FINISHED, recorded.FAILED)
-    assert open_page(page).selectbox(key="run-choice").value == "run-finished"
+    opened = open_page("run", run="run-on-policy")  # seen last, and shows nothing here
+    opened.query_params.clear()
+    opened.switch_page(f"app_pages/{page}.py").run()
+    assert opened.selectbox(key="run-choice").value == "run-finished"
 
 
 @pytest.mark.usefixtures("played_shared")

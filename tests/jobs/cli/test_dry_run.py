@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -38,6 +39,9 @@ def test_verl_without_a_preset_takes_the_small_one_and_overrides_are_added_to_th
             "model.source",
         ),
         (["--preset", "qwen-0.5b", "--set", "data.source=/gone.jsonl"], "data.source: "),
+        (["--preset", "qwen-0.5b", "--set", "verl.ray.address=http://head:6379"], "--set: verl.ray.address: "),
+        (["--preset", "paper-exgrpo", "--gpu", "a100"], "--gpu: "),
+        (["--preset", "chains-exgrpo", "--gpu", "h100"], "--gpu: "),
         (["--preset", "qwen-0.5b", "--set", "model.source=/gone"], "model.source: "),
     ],
 )
@@ -54,3 +58,12 @@ def test_text_for_people_has_command_and_estimates_and_a_script_to_take_along_is
     report = dry_run("--preset", "paper-exgrpo", "--set", "verl.num_nodes=2", "--script", "slurm")
     assert report.exit_code == 0, report.output
     assert report.stdout.startswith("#!/bin/bash\n#SBATCH --job-name=paper-ExGRPO\n#SBATCH --nodes=2\n")
+
+
+def test_a_named_gpu_gives_memory_and_time_and_is_kept_in_the_script(dry_run):
+    hours = []
+    for gpu, gib in (("h100", "79.6"), ("a100 80", "80.0")):
+        report = dry_run("--preset", "paper-exgrpo", "--gpu", gpu, "--script", "slurm")
+        assert f"gpu_gib: {gib}\n" in report.stdout
+        hours.append(float(re.search(r"([\d.]+) h in all", report.stderr)[1]))
+    assert hours[1] == pytest.approx(hours[0] * 989 / 312, rel=0.01)

@@ -80,6 +80,17 @@ def test_a_script_that_is_started_in_the_wrong_place_says_what_it_needs(script, 
     assert words in checked.stderr
 
 
+def test_a_script_without_its_checkout_names_the_folder_and_the_variable(script, tmp_path):
+    gone = tmp_path / "gone"
+    ran = subprocess.run(
+        ["bash"], input=script(preset(num_nodes=1), ScriptKind.SHELL), capture_output=True, text=True, check=False,
+        env={"EXGRPO_FOLDER": str(gone)},
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(f"{gone}: ")
+    assert ran.stderr.count("\n") == 1
+
+
 def test_line_for_ray_names_the_cluster_and_the_shell_script(script):
     line = script(preset(ray={"address": "http://10.0.0.5:8265"}), ScriptKind.RAY)
     assert line.startswith("ray job submit --address http://10.0.0.5:8265 ")
