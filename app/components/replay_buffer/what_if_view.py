@@ -9,11 +9,12 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.replay_buffer import what_if
+from app.components.replay_buffer import what_if, what_if_steps
 from app.components.replay_buffer.what_if import Candidate, QuestionDraw, RecordedDraw, Settings
 from app.components.widgets import data_table, figures, notice
-from app.formats import number
+from app.formats import counted, number
 from app.queries.answers import ask
+from app.queries.runs import draws_of
 from db.queries import buffer
 from db.rows.runs import BucketRow, CandidateRow
 from db.rows.spec_fields import bucket_meaning
@@ -41,12 +42,6 @@ class _Outcome:
 
 def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, Any]) -> None:
     """Show the controls and what changes, computed from recorded scores."""
-    rows = ask(buffer.candidates, run_id, step)
-    if not rows:
-        notice.show_empty(
-            "science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer."
-        )
-        return
     if algorithm["question_selection"] != GAUSSIAN:
         sentence = (
             f"This run draws questions by the rule {algorithm['question_selection']}, which does not use mu and sigma."
@@ -54,6 +49,14 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
         notice.show_empty("science_off", "No what-if for this run", sentence)
         return
     settings = _settings(algorithm)
+    _show_all_steps(run_id, settings, algorithm)
+    rows = ask(buffer.candidates, run_id, step)
+    if not rows:
+        notice.show_empty(
+            "science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer."
+        )
+        return
+    st.markdown(f"**Step {step:,}**")
     recorded = _recorded(run_id, step, buckets, rows, algorithm)
     draw = what_if.redraw(recorded, settings, seed=0)
     outcomes = _outcomes(run_id, step, rows, draw, settings.estimator)
@@ -76,6 +79,21 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
         "allow. Questions that were not drawn have their newest scores from before this step, with the age in steps "
         "beside them."
     )
+
+
+def _show_all_steps(run_id: str, settings: Settings, algorithm: dict[str, Any]) -> None:
+    """Show the share of draws that change over all steps."""
+    steps, shares = what_if_steps.changed_shares(
+        draws_of(run_id), settings, algorithm["batch_size"], algorithm["rollouts_per_question"]
+    )
+    if not len(steps):
+        return
+    title = f"Draws that change: {shares.mean():.1%} over {counted(len(steps), 'step')}"
+    figures.show_card(
+        title, "expected share of a step's draws",
+        what_if_steps.chart(steps, shares), "what-if-steps",
+        "Expected share of each step's draws that the settings would change",
+    )  # fmt: skip
 
 
 def chart(recorded: RecordedDraw, draw: QuestionDraw, meaning: str) -> go.Figure:

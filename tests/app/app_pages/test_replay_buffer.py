@@ -74,7 +74,9 @@ def test_choosing_a_mark_or_another_run_puts_it_into_the_address(open_page):
 def test_what_if_changes_nothing_until_a_setting_does(open_page):
     page = open_page("replay_buffer", run="play-finished", view="What if")
     assert has_text(page, "Nothing changes")
+    assert has_text(page, "Draws that change: 0.0%")
     page.selectbox(key="estimator").select("highest entropy").run()
+    assert not has_text(page, "Draws that change: 0.0%")
     assert "other trajectory" in list(page.dataframe[0].value["Change"])
     page.number_input(key="sigma").set_value(0.01).run()
     outcomes = page.dataframe[0].value
