@@ -73,7 +73,7 @@ from jobs.specs.train import (
     preset_names,
 )
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
-from jobs.studies import definition, running
+from jobs.studies import definition, running, sweeps
 from jobs.studies.running import PendingRun, estimate_step_seconds
 from jobs.supervisor import instance
 from jobs.training.data_rows import DataError
@@ -217,12 +217,25 @@ def _benchmark_notices(root: Path, run_id: str) -> list[str]:
 
 def _start_study_run(root: Path, pending: PendingRun, changes: Sequence[str] = ()) -> str:
     """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
-    return running.start(root, definition.load_study(pending.key.study), pending, changes)
+    return running.start(root, sweeps.find_study(root, pending.key.study), pending, changes)
 
 
 def _stop_study(root: Path, name: str, scale: str) -> int:
     """Ask every run and evaluation of a study at a scale to stop and return how many there are."""
-    return running.stop_all(root, definition.load_study(name), definition.Scale(scale))
+    return running.stop_all(root, sweeps.find_study(root, name), definition.Scale(scale))
+
+
+def _keep_sweep(root: Path, name: str, text: str) -> str:
+    """Check a sweep that is written as YAML, keep it and return its name; its runs are launched as any study's.
+
+    Raises:
+        UserError: A field or value is wrong, a cell could not run here, or another sweep has this name.
+    """
+    study = sweeps.sweep_of_text(text, name)
+    sweeps.refuse_unrunnable(root, study)
+    sweeps.refuse_changed(root, study)
+    sweeps.keep(root, study)
+    return study.name
 
 
 def _start_probe(root: Path, spec: TrainSpec) -> ProbeProcess:
@@ -389,6 +402,7 @@ benchmark_notices = _read(_benchmark_notices)
 submit_judge = _operator(_submit_judge)
 start_study_run = _operator(_start_study_run)
 stop_study = _operator(_stop_study)
+keep_sweep = _operator(_keep_sweep)
 start_probe = _operator(_start_probe)
 import_rollouts = _operator(import_in_process)
 preview_rollouts = _operator(_preview_rollouts)

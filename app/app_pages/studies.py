@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import analyses
+from app import analyses, settings
 from app.analyses import RunKey, Scale, Study
-from app.components.studies import study_matrix, study_results
+from app.components.studies import study_matrix, study_results, sweep_form
 from app.components.widgets import address_choice, notice, run_choice
 from app.formats import with_code
 from app.queries.benchmarks import read_study_results, study_runs
@@ -17,6 +17,7 @@ SCALES = {
     Scale.CHAINS: "The built-in task with the embedded engine: a toy that tests the parts, on one core",
     Scale.REAL: "A small pretrained language model on English word problems with the embedded engine, on two cores",
     Scale.PAPER: "The paper's models and data with the verl engine, on GPUs",
+    Scale.OWN: "All combinations of listed values of fields",
 }
 REFRESH_SECONDS = 4
 DEFAULT_STUDY = "main-table"
@@ -25,9 +26,11 @@ DEFAULT_STUDY = "main-table"
 def _choices() -> tuple[Study, Scale, int]:
     """Show the choice of study, scale and number of seeds, and return it."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        titles = {name: analyses.load_study(name).title for name in analyses.study_names()}
+        root = settings.current().runs_root
+        names = [*analyses.study_names(), *analyses.sweep_names(root)]
+        titles = {name: analyses.find_study(root, name).title for name in names}
         name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)
-        study = analyses.load_study(name)
+        study = analyses.find_study(root, name)
         scales = [scale.value for scale in study.scales]
         scale = st.segmented_control(
             "Scale", scales, default=scales[0], required=True, key="scale",
@@ -87,6 +90,8 @@ def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
 
 with st.container(horizontal=True, vertical_alignment="center"):
     st.title("Studies", anchor=False, width="content")
+    if not settings.current().is_view:
+        sweep_form.show()
 chosen, at, num_seeds = _choices()
 st.markdown(f"{chosen.question} :gray[{SCALES[at]}.]")
 if chosen.notes:

@@ -79,9 +79,9 @@ def _kept_results(
 
 
 def _runs(database: Database, name: str) -> dict[RunKey, RunRow]:
-    return analyses.find_runs(database, analyses.load_study(name))
+    return analyses.find_runs(database, analyses.find_study(settings.current().runs_root, name))
 
 
 def _results(database: Database, name: str, scale: Scale) -> StudyResults:
-    study = analyses.load_study(name)
+    study = analyses.find_study(settings.current().runs_root, name)
     return analyses.read_results(database, study, scale, analyses.wanted_keys(study, scale, study.cells, None))

@@ -76,7 +76,7 @@ def _holds(connection: Connection, minus: str, term: str) -> ColumnElement[bool]
     name = match.group(1) if match else ""
     if match is not None and match.group(2) == ":" and not _is_facet(name):
         match = None  # a word with a colon, such as a model's source
-        near = difflib.get_close_matches(name, [*facets(), "tag"], n=1)
+        near = difflib.get_close_matches(name, [*facets(), "tag"], n=1, cutoff=0.8)
         if near:
             raise SearchError(f"expected {near[0]}:, or the whole in quotation marks to look for it as a word", name)
     if match is None:

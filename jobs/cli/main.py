@@ -60,9 +60,13 @@ COMMANDS = {
         ),
         "case": ("annotations:case_app", "Snowball cases, and the paper's rules for code in chains of thought."),
         "study": ("study:study_app", "The paper's tables: their runs and their numbers."),
+        "sweep": (
+            "sweep:sweep",
+            "Run all combinations of listed values of fields as a study; again, what is missing.",
+        ),
     },
     "look": {
-        "runs": ("runs:runs", "List runs, newest first; archived ones with --all."),
+        "runs": ("runs:runs", "List runs, newest first, all or those that a search finds; archived ones with --all."),
         "show": ("runs:show", "Show one run: state, newest metrics, evaluations, attempts and checkpoints."),
         "logs": ("runs:logs", "Print the log of a run's worker."),
         "query": ("query:query_app", "Print what pages show, one line a row, or as JSON, CSV or Parquet."),

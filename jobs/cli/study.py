@@ -25,7 +25,7 @@ from jobs.runs.control import RunStatus
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import SpecError
 from jobs.studies.comparison import compare, reading
-from jobs.studies.definition import Scale, Study, load_study
+from jobs.studies.definition import Scale, Study
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.running import PendingRun, pending_runs, start
 from jobs.studies.study_results import (
@@ -40,6 +40,7 @@ from jobs.studies.study_results import (
     read_results,
     state_of_keys,
 )
+from jobs.studies.sweeps import find_study
 from jobs.supervisor.open_index import open_fresh_index
 
 study_app = command_group("The paper's tables: their runs and their numbers.")
@@ -71,12 +72,25 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
     database_url: DatabaseUrl = None,
 ) -> None:
     """Run the missing runs of a study, one after another; Ctrl-C stops, the same command continues."""
-    study, keys = _wanted(name, scale, num_seeds, cells)
+    study, keys = _wanted(runs_root, name, scale, num_seeds, cells)
+    run_missing(runs_root, database_url, study, keys, settings or [], detach=detach)
+
+
+def run_missing(
+    runs_root: Path,
+    database_url: str | None,
+    study: Study,
+    keys: list[RunKey],
+    settings: list[str],
+    *,
+    detach: bool,
+) -> None:
+    """Run what has not finished of a study, or queue it; the command ends with what came of it."""
     with open_fresh_index(runs_root, database_url) as database:
         pending = pending_runs(database, study, keys)
     print_status(f"Existing runs: {len(keys) - len(pending)} of {len(keys)}.")
     if detach:
-        num_queued = _queue(runs_root, study, pending, settings or [])
+        num_queued = _queue(runs_root, study, pending, settings)
         if num_queued:
             leave_to_supervisor(runs_root, database_url)
         if num_queued < len(pending):
@@ -86,21 +100,20 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
     for number, item in enumerate(pending, start=1):
         print_status(f"Run {number} of {len(pending)}: {item.key.cell}, seed {item.key.seed}")
         try:
-            run_id = start(runs_root, study, item, settings or [])
+            run_id = start(runs_root, study, item, settings)
         except CommandError as error:
             failed.append(item.key.cell)
             print_status(str(error))
             continue
         state = follow(runs_root, database_url, run_id)
         if state.status is RunStatus.STOPPED:
-            print_status(f"Runs left: {len(pending) - number} and this one; `exgrpo study run {name}` continues.")
+            print_status(f"Runs left: {len(pending) - number} and this one; the same command continues.")
             raise typer.Exit(EXIT_STOPPED)
         if state.status is not RunStatus.FINISHED:
             failed.append(run_id)
             print_status(f"Run {run_id} {state.status}: {state.reason}")
-    print_result(
-        f"Runs done: {len(pending) - len(failed)}, failed: {len(failed)}; `exgrpo study report {name}` shows them."
-    )
+    shown = f"`exgrpo study report {study.name}` shows them"
+    print_result(f"Runs done: {len(pending) - len(failed)}, failed: {len(failed)}; {shown}.")
     if failed:
         raise typer.Exit(EXIT_FAILURE)
 
@@ -133,7 +146,7 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     as_json: AsJson = False,
 ) -> None:
     """Print how many seeds a difference to the baseline needs, before the runs are paid for."""
-    study, keys = _wanted(name, scale, None, cells)
+    study, keys = _wanted(runs_root, name, scale, None, cells)
     if spread is None:
         with open_fresh_index(runs_root, database_url) as database:
             spread = measured_spread(read_results(database, study, keys[0].scale, []))
@@ -168,7 +181,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Print which runs of a study are finished, running or missing."""
-    study, keys = _wanted(name, scale, num_seeds, cells)
+    study, keys = _wanted(runs_root, name, scale, num_seeds, cells)
     with open_fresh_index(runs_root, database_url) as database:
         runs = find_runs(database, study)
     if num_seeds is None:
@@ -201,7 +214,7 @@ def results(
     as_json: AsJson = False,
 ) -> None:
     """Print results of finished runs beside the paper's numbers: means over seeds with 95% intervals."""
-    study, study_scale = _study_at(name, scale)
+    study, study_scale = _study_at(runs_root, name, scale)
     with open_fresh_index(runs_root, database_url) as database:
         measured = read_results(database, study, study_scale, [])
     rows = compare(measured)
@@ -236,7 +249,7 @@ def report(
     """Write a study's page: one HTML file with the paper's numbers beside those of the runs that are done."""
     from jobs.studies.study_report import render_report  # loads Plotly, which no other command needs
 
-    study, study_scale = _study_at(name, scale)
+    study, study_scale = _study_at(runs_root, name, scale)
     keys = wanted_keys(study, study_scale, study.cells, num_seeds)
     with open_fresh_index(runs_root, database_url) as database:
         results = read_results(database, study, study_scale, keys)
@@ -245,8 +258,10 @@ def report(
     print_result(str(path))
 
 
-def _wanted(name: str, scale: str | None, num_seeds: int | None, cells: list[str] | None) -> tuple[Study, list[RunKey]]:
-    study, study_scale = _study_at(name, scale)
+def _wanted(
+    runs_root: Path, name: str, scale: str | None, num_seeds: int | None, cells: list[str] | None
+) -> tuple[Study, list[RunKey]]:
+    study, study_scale = _study_at(runs_root, name, scale)
     names = [name.strip() for names in cells or [] for name in names.split(",")]
     chosen = [study.cell(item) for item in names] or study.cells
     keys = wanted_keys(study, study_scale, chosen, num_seeds)
@@ -258,8 +273,8 @@ def _wanted(name: str, scale: str | None, num_seeds: int | None, cells: list[str
     return study, keys
 
 
-def _study_at(name: str, scale: str | None) -> tuple[Study, Scale]:
-    study = load_study(name)
+def _study_at(runs_root: Path, name: str, scale: str | None) -> tuple[Study, Scale]:
+    study = find_study(runs_root, name)
     if scale is None:
         return study, study.scales[0]
     if scale not in {*Scale}:

@@ -31,7 +31,7 @@ from jobs.grading.answer_grader import Scheme
 from jobs.runs.journal import Journal
 from jobs.runs.lookup import CommandError, find_run_id
 from jobs.specs.train import load_preset, preset_description, preset_group, preset_names
-from jobs.studies.definition import Scale, load_study, study_names
+from jobs.studies.definition import load_study, study_names
 from jobs.studies.measures import AVERAGES
 from jobs.studies.numbers import number_rows
 
@@ -255,7 +255,7 @@ def studies() -> list[dict[str, object]]:
             "baseline": study.baseline,
             "seeds": study.num_seeds,
             "tables": [table.name for table in study.tables],
-            "cells": {scale.value: [cell.name for cell in study.cells_at(scale)] for scale in Scale},
+            "cells": {scale.value: [cell.name for cell in study.cells_at(scale)] for scale in study.scales},
         }
         for study in map(load_study, study_names())
     ]

@@ -15,8 +15,8 @@ _LIKELY = 0.7
 AnySpec = TypeVar("AnySpec", bound=JobSpec)
 
 
-def apply_settings(spec: AnySpec, settings: Iterable[str]) -> AnySpec:
-    """Return `spec` with each `field.path=value` set; values are read as YAML.
+def apply_settings(spec: AnySpec, settings: Iterable[str], origin: str = "--set") -> AnySpec:
+    """Return `spec` with each `field.path=value` set; values are read as YAML, refusals begin with `origin`.
 
     Raises:
         SpecError: A text without `=`, an unknown field (the nearest one is named), or a wrong value.
@@ -25,11 +25,11 @@ def apply_settings(spec: AnySpec, settings: Iterable[str]) -> AnySpec:
     for setting in settings:
         key, separator, text = setting.partition("=")
         if not separator:
-            raise SpecError(f"--set {setting}: expected key=value, such as num_steps=200.")
-        _set_field(content, key.strip(), _read_value(key, text))
-    changed = parse_any_spec(content, "--set")
+            raise SpecError(f"{origin} {setting}: expected key=value, such as num_steps=200.")
+        _set_field(content, key.strip(), _read_value(key, text, origin), origin)
+    changed = parse_any_spec(content, origin)
     if not isinstance(changed, type(spec)):
-        raise SpecError(f"--set kind: expected {spec.kind}, got {changed.kind}; a job keeps its kind.")
+        raise SpecError(f"{origin} kind: expected {spec.kind}, got {changed.kind}; a job keeps its kind.")
     return changed
 
 
@@ -41,20 +41,20 @@ def field_paths(content: dict[str, Any], prefix: str = "") -> Iterable[str]:
             yield from field_paths(value, f"{prefix}{name}.")
 
 
-def _read_value(key: str, text: str) -> object:
+def _read_value(key: str, text: str, origin: str) -> object:
     try:
         return load_plain_yaml(text, key)
     except SpecError:
-        raise SpecError(f"--set {key}: {text[:80]!r} is not a YAML value; put quotes around text.") from None
+        raise SpecError(f"{origin} {key}: {text[:80]!r} is not a YAML value; put quotes around text.") from None
 
 
-def _set_field(content: dict[str, Any], key: str, value: object) -> None:
+def _set_field(content: dict[str, Any], key: str, value: object, origin: str) -> None:
     *parents, name = key.split(".")
     section: Any = content
     for parent in parents:
         section = section.get(parent) if isinstance(section, dict) else None
     if not isinstance(section, dict) or name not in section:
-        raise SpecError(f"--set {key}: there is no such field; {_nearest(content, key)}")
+        raise SpecError(f"{origin} {key}: there is no such field; {_nearest(content, key)}")
     section[name] = value
 
 

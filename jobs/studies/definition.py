@@ -16,6 +16,7 @@ from jobs.specs.presets import merge_settings
 
 STUDIES_DIR = Path(__file__).parent
 NAME_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,30}$"
+CELL_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,39}$"
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 
 PrintedValue = float | str
@@ -31,22 +32,25 @@ class Scale(StrEnum):
     """A pretrained language model on English word problems with the embedded engine, on two cores."""
     PAPER = "paper"
     """The paper's models and data with the verl engine, on GPUs."""
+    OWN = "own"
+    """A sweep of a user's, whose cells are whole specifications."""
 
 
 class Recipe(Spec):
-    """How a cell's specification is made: a preset, and what differs from it."""
+    """How a cell's specification is made: a preset, none in a sweep, and what differs from it."""
 
-    preset: str
+    preset: str | None = None
     changes: dict[str, Any] = Field(default_factory=dict)
 
 
 class Cell(Spec):
     """One setting of a study, run with several seeds. A scale without a recipe has no such setting."""
 
-    name: str = Field(pattern=NAME_PATTERN)
+    name: str = Field(pattern=CELL_PATTERN)
     chains: Recipe | None = None
     real: Recipe | None = None
     paper: Recipe | None = None
+    own: Recipe | None = None
     baseline: str | None = None
     """The cell to compare with, where it is not the study's; a cell that names itself is compared with none."""
     starts_from: str | None = None
@@ -54,7 +58,8 @@ class Cell(Spec):
 
     def recipe(self, scale: Scale) -> Recipe | None:
         """Return how the cell is run at a scale, None where it cannot be."""
-        return {Scale.CHAINS: self.chains, Scale.REAL: self.real, Scale.PAPER: self.paper}[scale]
+        of_scales = {Scale.CHAINS: self.chains, Scale.REAL: self.real, Scale.PAPER: self.paper, Scale.OWN: self.own}
+        return of_scales[scale]
 
 
 class Grid(Spec):
@@ -168,6 +173,8 @@ class Study(Spec):
     """The cell that others are compared with, seed by seed."""
     num_seeds: Positive = 8
     """Seeds of each cell, but at the paper's scale: one."""
+    seeds: tuple[int, ...] = ()
+    """The seeds of a sweep; of a study of the paper they count from 0."""
     num_warm_models: Positive = 3
     """Warm models on `chains`, which intervals over seeds then cover: seed s starts from number s modulo this."""
     cells: tuple[Cell, ...]

@@ -19,6 +19,7 @@ SCALE_CHANGES: dict[Scale, dict[str, Any]] = {
     },
     Scale.REAL: {},
     Scale.PAPER: {},
+    Scale.OWN: {},
 }
 """What all studies change at a scale. On `chains` few steps, so that a matrix ends within hours on one core, at twice
 the presets' learning rate, so that the delayed start opens within the first half of them.
@@ -61,7 +62,8 @@ def wanted_keys(study: Study, scale: Scale, cells: Sequence[Cell], num_seeds: in
     """Return the runs of a study, seed by seed, so that a matrix cut short has the same seeds in every cell."""
     seeds = num_seeds or (PAPER_SEEDS if scale is Scale.PAPER else study.num_seeds)
     names = [cell.name for cell in cells if cell.recipe(scale) is not None]
-    return [RunKey(study.name, scale, name, seed) for seed in range(seeds) for name in names]
+    numbers = study.seeds[:seeds] or range(seeds)
+    return [RunKey(study.name, scale, name, seed) for seed in numbers for name in names]
 
 
 def spec_of(study: Study, key: RunKey) -> TrainSpec:
@@ -75,7 +77,8 @@ def spec_of(study: Study, key: RunKey) -> TrainSpec:
     recipe = cell.recipe(key.scale)
     if recipe is None:
         raise LookupError(f"{key.cell}: cannot be run at the scale {key.scale}.")
-    content = load_preset(recipe.preset).model_dump(mode="json")
+    base = TrainSpec() if recipe.preset is None else load_preset(recipe.preset)
+    content = base.model_dump(mode="json")
     of_seed: dict[str, Any] = {
         "name": f"{key.study} {key.cell} seed {key.seed}",
         "seed": key.seed,

@@ -55,7 +55,7 @@ FOR_OPERATORS = {
     "submit", "stop", "resume", "branch", "tag", "note", "chat", "evaluate", "start_study_run", "submit_judge",
     "mark_case", "mark_trajectory", "set_verdict", "save_draft", "delete_draft", "preview_data", "start_probe", "check",
     "rename", "save_view", "delete_view", "stop_study", "launch_script", "dry_run_text", "first_look",
-    "import_rollouts", "preview_rollouts",
+    "import_rollouts", "keep_sweep", "preview_rollouts",
 }  # fmt: skip
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {

@@ -255,3 +255,21 @@ def test_figures_of_a_run_are_beside_the_columns_that_name_them(runs_root, open_
     rows = page.dataframe[0].value.set_index(["Paper's row", "Column"])
     assert rows.loc[("Medium", "CoT correctness without code (%)"), ["Paper", "Yours"]].tolist() == ["64.7", "50.0"]
     assert "medium, without code: entropy" in list(page.dataframe[1].value["Figure"])
+
+
+def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_page):
+    recorded.record(runs_root, recorded.FINISHED)
+    page = open_page("studies")
+    page.text_input(key="sweep-name").set_value("rates")
+    page.text_area(key="sweep-text").set_value("base: chains-exgrpo\nover: {optim.learning_rat: [1e-4]}").run()
+    page.button(key="sweep-keep").click().run()
+    assert has_text(page, "optim.learning_rate")
+    text = "base: chains-exgrpo\nover: {optim.learning_rate: [1e-4, 2e-4], seed: [4]}"
+    page.text_area(key="sweep-text").set_value(text).run()
+    page.button(key="sweep-keep").click().run()
+    assert page.query_params["study"] == "rates"
+    assert page.button(key="launch").label == "Launch 2 missing runs"
+    page.button(key="launch").click().run()
+    tags = [key_from_tags(run.job_spec().tags) for run in list_run_directories(runs_root)]
+    cells = ("learning-rate-1e-4", "learning-rate-2e-4")
+    assert {RunKey("rates", Scale.OWN, cell, 4) for cell in cells} <= {*tags}

@@ -1,0 +1,42 @@
+"""The command that runs a study over listed values of fields."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
+from jobs.cli.study import run_missing
+from jobs.studies import sweeps
+from jobs.studies.definition import Scale
+from jobs.studies.matrix import wanted_keys
+from jobs.studies.study_results import find_runs, state_of_keys
+from jobs.supervisor.open_index import open_fresh_index
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with base and over: lists of values by field.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be started and start nothing.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Queue everything and do not wait.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run all combinations of listed values of fields as a study; again, what is missing."""
+    study = sweeps.sweep_of_file(file)
+    keys = wanted_keys(study, Scale.OWN, study.cells, None)
+    sweeps.refuse_unrunnable(runs_root, study)
+    sweeps.refuse_changed(runs_root, study)
+    if not dry_run:
+        sweeps.keep(runs_root, study)
+        run_missing(runs_root, database_url, study, keys, [], detach=detach)
+        return
+    with open_fresh_index(runs_root, database_url) as database:
+        states = state_of_keys(find_runs(database, study), keys)
+    if as_json:
+        print_json([{"cell": key.cell, "seed": key.seed, "state": state} for key, state in states])
+        return
+    for note in study.notes:
+        print_result(note)
+    for key, state in states:
+        print_result(f"{key.cell:<40} seed {key.seed:<6} {state}")

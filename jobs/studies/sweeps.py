@@ -1,0 +1,192 @@
+"""Sweeps: studies over listed values of fields, which users write as YAML; one file each in the workbench's folder.
+
+`base` is a preset's name, a specification's file or its fields, `over` has the values of each field:
+
+    base: chains-exgrpo
+    over:
+      optim.learning_rate: [1e-4, 2e-4]
+      seed: [0, 1, 2]
+
+All combinations are run. `seed` sets the seeds of the study, each other combination is a cell.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from exgrpo_core.durable_files import write_whole
+from jobs.preflight.resolution import resolve
+from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.specs.base import Seed, Spec
+from jobs.specs.mistakes import SpecError, checked
+from jobs.specs.presets import load_plain_yaml, read_mapping
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import TrainSpec, load_preset, load_spec, parse_spec
+from jobs.studies.definition import NAME_PATTERN, Cell, Recipe, Scale, Study, load_study, study_names
+from jobs.studies.matrix import spec_of, wanted_keys
+
+MAX_RUNS = 200
+_FOLDER = Path(WORKBENCH_FOLDER, "sweeps")
+_SEED = "seed"
+_MAX_CELL_CHARACTERS = 40
+
+
+class Sweep(Spec):
+    """What a user writes."""
+
+    name: str | None = Field(None, pattern=NAME_PATTERN)
+    """Name of the study; the file's if not given."""
+    base: str | dict[str, Any]
+    over: dict[str, list[Any]] = Field(min_length=1)
+
+
+def sweep_of_file(path: Path) -> Study:
+    """Return the study that a file describes.
+
+    Raises:
+        SpecError: The file, a field or a value is wrong.
+    """
+    return make_sweep({"name": path.stem.lower(), **read_mapping(path)}, str(path), path.parent)
+
+
+def sweep_of_text(text: str, name: str) -> Study:
+    """Return the study that a form describes, whose base is no file.
+
+    Raises:
+        SpecError: A field or a value is wrong.
+    """
+    content = load_plain_yaml(text, "sweep")
+    return make_sweep({"name": name, **(content if isinstance(content, dict) else {})}, "sweep", None)
+
+
+def make_sweep(content: Mapping[str, Any], origin: str, folder: Path | None) -> Study:
+    """Return the study of a sweep, every cell of which is a whole specification that was checked.
+
+    Raises:
+        SpecError: A field or a value is wrong, or there are too many runs.
+    """
+    sweep = checked(Sweep, dict(content), origin)
+    name = sweep.name or ""
+    if name in study_names():
+        raise SpecError(f"{name!r} is a study of the paper; choose another.", "name")
+    base = _base(sweep.base, origin, folder)
+    if empty := [field for field, values in sweep.over.items() if not values]:
+        raise SpecError("expected a list of values, got an empty one.", f"over.{empty[0]}")
+    axes = {field: values for field, values in sweep.over.items() if field != _SEED}
+    seeds = checked(_Seeds, {"seed": sweep.over.get(_SEED, [base.seed])}, f"{origin}: over").seed
+    combinations = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    if len(combinations) * len(seeds) > MAX_RUNS:
+        raise SpecError(f"expected at most {MAX_RUNS} runs, got {len(combinations) * len(seeds):,}.", "over")
+    specs = [
+        apply_settings(base, [f"{field}={json.dumps(value)}" for field, value in values.items()], "over")
+        for values in combinations
+    ]
+    cells = [
+        Cell(name=cell_name, own=Recipe(changes=spec.model_dump(mode="json")))
+        for cell_name, spec in zip(_cell_names(combinations), specs, strict=True)
+    ]
+    fields = " and ".join(axes) or _SEED
+    study = Study(
+        name=name, title=f"Sweep {name}", question=f"What do values of {fields} change?",
+        baseline=cells[0].name, num_seeds=len(seeds), seeds=tuple(dict.fromkeys(seeds)), cells=tuple(cells),
+        notes=tuple(f"{cell.name}: {_in_words(values)}" for cell, values in zip(cells, combinations, strict=True)),
+    )  # fmt: skip
+    for key in wanted_keys(study, Scale.OWN, study.cells, None):
+        spec_of(study, key)
+    return study
+
+
+class _Seeds(Spec):
+    seed: list[Seed]
+
+
+def _base(base: str | dict[str, Any], origin: str, folder: Path | None) -> TrainSpec:
+    if isinstance(base, dict):
+        return parse_spec(base, f"{origin}: base")
+    is_file = folder is not None and base.endswith((".yaml", ".yml", ".json"))
+    return load_spec(folder / base) if folder is not None and is_file else load_preset(base)
+
+
+def _in_words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{field}={_text(value)}" for field, value in values.items()) or "the base"
+
+
+def _text(value: object) -> str:
+    """Return a value as `--set` takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _cell_names(combinations: list[dict[str, Any]]) -> list[str]:
+    """Return distinct names of cells: of fields and values where they are short, else of numbers."""
+    names = [
+        "-".join(
+            _plain(f"{field.rpartition('.')[2]}-{_text(value)}") for field, value in values.items()
+        ) or "base"
+        for values in combinations
+    ]  # fmt: skip
+    is_usable = len({*names}) == len(names) and all(len(name) <= _MAX_CELL_CHARACTERS for name in names)
+    return names if is_usable else [f"cell-{number}" for number in range(1, len(names) + 1)]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+
+
+def refuse_unrunnable(runs_root: Path, study: Study) -> None:
+    """Check each cell of a sweep as it would be when it is queued.
+
+    Raises:
+        CommandError: One could not run here.
+        SpecError: It names a file, model or benchmark that does not exist.
+    """
+    for cell in study.cells:
+        key = wanted_keys(study, Scale.OWN, [cell], 1)[0]
+        resolve(spec_of(study, key), runs_root).raise_refusals(ignores_disk_space=True)
+
+
+def refuse_changed(runs_root: Path, study: Study) -> None:
+    """Check that an earlier sweep of this name has the same base: its runs count as those of this one.
+
+    Raises:
+        SpecError: A cell of the earlier one has the same name and other settings.
+    """
+    if study.name not in sweep_names(runs_root):
+        return
+    earlier = {cell.name: cell for cell in _read(runs_root, study.name).cells}
+    if changed := [cell.name for cell in study.cells if cell.name in earlier and earlier[cell.name] != cell]:
+        raise SpecError(f"{study.name!r} was run with other settings of {changed[0]}; choose another.", "name")
+
+
+def keep(runs_root: Path, study: Study) -> None:
+    """Write a sweep into the workbench's folder, in place of an earlier one of the same base."""
+    path = runs_root / _FOLDER / f"{study.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, study.model_dump_json(exclude_defaults=True))
+
+
+def sweep_names(runs_root: Path) -> list[str]:
+    """Return the names of all sweeps, sorted."""
+    return sorted(path.stem for path in (runs_root / _FOLDER).glob("*.json"))
+
+
+def find_study(runs_root: Path, name: str) -> Study:
+    """Return a study of the paper, or a sweep of this runs root, by its name.
+
+    Raises:
+        SpecError: There is none.
+    """
+    return _read(runs_root, name) if name in sweep_names(runs_root) else load_study(name)
+
+
+def _read(runs_root: Path, name: str) -> Study:
+    path = runs_root / _FOLDER / f"{name}.json"
+    try:
+        return checked(Study, read_json(path), str(path))
+    except (OSError, UnreadableFileError) as error:
+        raise SpecError(f"{path}: cannot be read ({error}); give the sweep's file to `exgrpo sweep` again.") from None
