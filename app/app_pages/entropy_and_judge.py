@@ -30,7 +30,7 @@ def _entropy(row: RunRow, judge: str | None) -> None:
          thought_charts.densities_of(sample.points, thought_charts.VALID_BY_DIFFICULTY, "mean_entropy"),
          "entropy-difficulty",
          "Densities of mean token entropy of valid chains on easy, medium and hard questions"),
-        ("Signal strength", "AUC, 0.5: none", thought_charts.signal_strength(lines), "signal-auc",
+        ("Signal strength", "AUC with 95% interval, 0.5: none", thought_charts.signal_strength(lines), "signal-auc",
          "Area under the curve of entropy and of perplexity by difficulty of the question"),
         ("Perplexity by validity", "density",
          thought_charts.densities_of(sample.points, thought_charts.VALIDITY, "perplexity"), "perplexity-validity",

@@ -15,7 +15,8 @@ from db.tables.shared_reads import find_run_key
 MAX_POINTS = 60
 MAX_TEXTS = 4_000
 TOP = 0.1
-_NUM_SIMULATED = 20
+_LEAST_SIMULATED, _MOST_SIMULATED, _SIMULATED_COUNTS = 20, 2_000, 200_000
+"""Even draws simulated at a point: as many as have so many counts of questions together."""
 _END_CHARACTERS = 200
 _BOX = "\\boxed{"
 
@@ -45,7 +46,10 @@ def answer_diversity(database: Database, run_id: str) -> list[DiversityPoint]:
     """
     fresh, texts = models.trajectories, models.trajectory_texts
     length = func.length(texts.c.text)
-    end = case((length > _END_CHARACTERS, func.substr(texts.c.text, length - _END_CHARACTERS + 1)), else_=texts.c.text)
+    end = func.substr(texts.c.text, length - _END_CHARACTERS + 1)
+    # Most boxes are at the end; a whole text is read only where its last one is before that.
+    is_before = texts.c.text.contains(_BOX, autoescape=True) & ~end.contains(_BOX, autoescape=True)
+    end = case((length <= _END_CHARACTERS, texts.c.text), (is_before, texts.c.text), else_=end)
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         steps = _steps_to_read(connection, run_key)
@@ -101,8 +105,9 @@ def _add_run(
 def _point(step: int, counts: list[int], num_questions: int, rng: np.random.Generator) -> ConcentrationPoint:
     total = sum(counts)
     num_top = int(np.ceil(TOP * num_questions))
-    even = rng.multinomial(total, np.full(num_questions, 1 / num_questions), size=_NUM_SIMULATED)
-    even_share = np.sort(even, axis=1)[:, -num_top:].sum() / (total * _NUM_SIMULATED)
+    num_simulated = min(_MOST_SIMULATED, max(_LEAST_SIMULATED, _SIMULATED_COUNTS // num_questions))
+    even = rng.multinomial(total, np.full(num_questions, 1 / num_questions), size=num_simulated)
+    even_share = np.sort(even, axis=1)[:, -num_top:].sum() / (total * num_simulated)
     top_share = sum(sorted(counts)[-num_top:]) / total
     return ConcentrationPoint(step, total, len(counts), num_questions, top_share, float(even_share))
 

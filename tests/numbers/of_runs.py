@@ -121,8 +121,11 @@ def run_page(run: Recorded) -> Expected:
     if "replay/num_replayed" in last and not run.replayed.empty:
         figures["Importance ratios by trajectory"] = ratio_bands(run)
         figures["Buckets"] = {"": heatmap(run)}
+    kept = rf".*/{run.run_id}/checkpoints/step-{run.last_step:08d}"
     progress = rf"Step {run.last_step} of {run.spec['num_steps']} · 100% · last data .* ago"
-    return Expected(tiles, attempts(run), figures, [progress, rf"exgrpo export {run.run_id}@\d+ FOLDER"])
+    return Expected(
+        tiles, attempts(run), figures, [progress, rf"exgrpo export {run.run_id}@{run.last_step} FOLDER", kept]
+    )
 
 
 def ratio_bands(run: Recorded) -> dict[str, Columns]:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.numbers import of_runs, record, shown
+from tests.numbers import of_buffer, of_runs, of_thoughts, record, shown
 from tests.numbers.checking import Expected, Tally, check
 from tests.numbers.derived import Root
 
@@ -32,7 +32,39 @@ def _compare(root: Root) -> Iterator[View]:
     yield "compare", {"runs": ",".join(ids)}, of_runs.compare_page([root.by_name[run_id] for run_id in ids])
 
 
-PAGES: dict[str, Callable[[Root], Iterator[View]]] = {"runs": _runs, "run": _run, "compare": _compare}
+def _replay_buffer(root: Root) -> Iterator[View]:
+    names = ("Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if")
+    for run_id in (record.CHAINS, record.STORIES):
+        expected = of_buffer.buffer_page(root.by_name[run_id])
+        for view in names:
+            yield "replay_buffer", {"run": run_id, "view": view}, expected
+
+
+def _selection_audit(root: Root) -> Iterator[View]:
+    for run_id in (record.CHAINS, record.STORIES):
+        expected = of_buffer.audit_page(root.by_name[run_id])
+        for view in ("Checks of a step", "Drawn against undrawn", "Weights and variance"):
+            yield "selection_audit", {"run": run_id, "view": view}, expected
+
+
+def _entropy_and_judge(root: Root) -> Iterator[View]:
+    for run_id in (record.CHAINS, record.STORIES):
+        expected = of_thoughts.entropy_page(root, root.by_name[run_id])
+        for view in ("Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"):
+            yield "entropy_and_judge", {"run": run_id, "view": view}, expected
+
+
+def _snowball(root: Root) -> Iterator[View]:
+    for run_id in (record.CHAINS, record.STORIES):
+        expected = of_thoughts.snowball_page(root.by_name[run_id])
+        yield "snowball", {"run": run_id, "view": "Code and entropy"}, expected
+        yield "snowball", {"run": run_id, "view": "Over steps", "window": "1"}, expected
+
+
+PAGES: dict[str, Callable[[Root], Iterator[View]]] = {
+    "runs": _runs, "run": _run, "compare": _compare, "replay_buffer": _replay_buffer,
+    "selection_audit": _selection_audit, "snowball": _snowball, "entropy_and_judge": _entropy_and_judge,
+}  # fmt: skip
 
 
 def check_page(root: Root, views: Callable[[Root], Iterator[View]]) -> Tally:

@@ -75,13 +75,24 @@ def _walk(block: Any, shown: Shown, title: list[str]) -> None:
             if kind == "markdown" and text.startswith("**") and "&nbsp;" in text:
                 title[0] = text.split("**")[1]
             shown.texts.append(text)
-        elif not hasattr(child, "label"):
-            shown.texts.append(f"? {kind} {str(proto)[:300]}")
-    return
 
 
 def _traces(spec: dict[str, Any]) -> list[Trace]:
-    return [Trace(trace.get("name", ""), dict(_columns(trace))) for trace in spec["data"]]
+    return [Trace(trace.get("name", ""), _in_order(trace, dict(_columns(trace)))) for trace in spec["data"]]
+
+
+def _in_order(trace: dict[str, Any], columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return the ways of a flow by their names, and the values of boxes, whose order says nothing, sorted."""
+    if trace["type"] == "sankey":
+        names = columns["label"]
+        ways = zip(columns["source"], columns["target"], columns["value"], strict=True)
+        return _sorted((f"{names[source]} to {names[target]}", value) for source, target, value in ways)
+    return columns if trace["type"] != "box" else _sorted(zip(columns["x"], columns["y"], strict=True), "y")
+
+
+def _sorted(pairs: Any, name: str = "value") -> dict[str, list[Any]]:
+    rows = sorted(pairs)
+    return {"x": [row[0] for row in rows], name: [row[1] for row in rows]}
 
 
 def _columns(trace: dict[str, Any]) -> Any:

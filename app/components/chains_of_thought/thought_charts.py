@@ -17,6 +17,7 @@ from app.theme import Look, Palette
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from db.rows.runs import MetricPoint, RunRow
 from db.statistics.densities import densities
+from db.statistics.differences import area_interval
 
 _NARROW_LEGEND = 3
 _SIGNALS = {"mean_entropy": "entropy, nats per token", "perplexity": "perplexity"}
@@ -95,7 +96,13 @@ def signal_strength(lines: Sequence[ValidityLine]) -> go.Figure | None:
         return None
     colours = theme.palette()
     figure = _pairs(known, {"entropy": ("entropy_auc", colours.fresh), "perplexity": ("perplexity_auc", colours.muted)})
-    figure.update_traces(texttemplate="%{y:.2f}", textposition="outside", cliponaxis=False, hovertemplate="%{y:.3f}")
+    figure.update_traces(texttemplate="%{y:.2f}", textposition="inside", hovertemplate="%{y:.3f}")
+    for trace in figure.data:
+        rows = [
+            (float(area), *area_interval(float(area), line.num_invalid, line.num_valid))
+            for line, area in zip(known, trace.y, strict=True)
+        ]
+        trace.error_y = figures.reaches(rows, color=colours.text, thickness=1)
     figure.add_hline(y=0.5, line={"color": colours.text, "width": 1, "dash": "dot"})
     figure.update_yaxes(range=[0, 1.12], tickvals=[0, 0.25, 0.5, 0.75, 1.0])
     return figure

@@ -18,7 +18,9 @@ def store_all(report):
         report.buffer_events = [BufferEvent(BufferEventKind.INSERTED, item, item, 1, 1) for item in stored]
     for group in report.groups:
         for number, trajectory in enumerate(group.trajectories):
-            trajectory.text = "x" * 300 + rf"\boxed{{\frac{{1}}{{{7 if group.replays else number}}}}}."
+            trajectory.text = (
+                "x" * 300 + rf"\boxed{{\frac{{1}}{{{7 if group.replays else number}}}}}." + "y" * 300 * (number % 2)
+            )
 
 
 @pytest.fixture

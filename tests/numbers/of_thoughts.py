@@ -1,0 +1,310 @@
+"""What Snowball and Entropy and judge should show, by the verdicts of the task's oracle."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import brentq
+from scipy.stats import gaussian_kde, mannwhitneyu
+
+from jobs.tasks.word_problems.oracle import judge_response
+from jobs.tasks.word_problems.story import Story
+from tests.numbers.checking import Columns, Expected, Near
+from tests.numbers.derived import Recorded, Root, Z, wilson
+from tests.numbers.of_runs import line
+from tests.numbers.words import NONE, share
+
+LEVELS = ("easy", "medium", "hard")
+_DENSITY_TOLERANCE = 0.06
+"""Of the peak: the page smooths a fine histogram."""
+PRINTED = {
+    "easy": (0.09, 0.15, 73.4, 61.9, -11.5), "medium": (0.07, 0.14, 64.7, 54.5, -10.2),
+    "hard": (0.10, 0.16, 56.1, 47.4, -8.7),
+}  # fmt: skip
+"""The paper's table of code: entropy and percent of valid chains, without and with code, and the difference."""
+
+
+def correct_answers(run: Recorded) -> pd.DataFrame:
+    """Return the correct rollouts with their perplexity, and the difficulty of their questions where they differ."""
+    rows = run.fresh[run.fresh["is_correct"]].copy()
+    rows["perplexity"] = np.exp(-rows["mean_log_prob"].astype(float))
+    rows["level"] = np.select(
+        [rows["rate"] == 1.0, rows["rate"] > 0.75, rows["rate"] > 0.25], ["solved", "easy", "medium"], "hard"
+    )
+    return rows
+
+
+def _parts(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {level: rows[rows["level"] == level] for level in LEVELS} | {"all": rows}
+
+
+def entropy_page(root: Root, run: Recorded) -> Expected:
+    """Return what all views of Entropy and judge show."""
+    rows = correct_answers(run)
+    lines = pd.DataFrame([_validity(name, part) for name, part in _parts(rows).items()])
+    drawn = lines[(lines["Valid"] > 0) | (lines["Not valid"] > 0)]
+    both = lines[(lines["Valid"] > 0) & (lines["Not valid"] > 0)]
+    valid, invalid = rows[rows["is_valid"].eq(True)], rows[rows["is_valid"].eq(False)]
+    levels = {level: valid[valid["level"] == level] for level in LEVELS}
+    figures: dict[str, dict[str, Columns]] = {
+        "Entropy by validity": _densities({"valid": valid, "not valid": invalid}, "mean_entropy"),
+        "Perplexity by validity": _densities({"valid": valid, "not valid": invalid}, "perplexity"),
+        "Entropy of valid chains": _densities(levels, "mean_entropy"),
+        "Signal strength": {
+            name: {
+                "x": both["Questions"].tolist(), "y": both[f"{name} area"].tolist(),
+                "error_y.array": (both[f"{name} high"] - both[f"{name} area"]).tolist(),
+                "error_y.arrayminus": (both[f"{name} area"] - both[f"{name} low"]).tolist(),
+            }
+            for name in ("entropy", "perplexity")
+        },
+        "Policy entropy": {run.name: line(run, "policy/entropy")},
+    }  # fmt: skip
+    for name in ("Entropy", "Perplexity"):
+        figures[f"Mean {name.lower()}"] = {
+            kind: {"x": drawn["Questions"].tolist(), "y": drawn[f"{name}, {kind}"].tolist()}
+            for kind in ("valid", "not valid")
+        }
+    tables = {
+        "Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty": lines,
+        "Trajectories and their entropy by answer and verdict on the reasoning": _cells(run),
+        "Correct answers with the verdicts of judge, oracle and users": _verdicts(rows),
+        "Jobs of judges with state, progress, votes, requests and tokens": judge_jobs(root, run),
+        "Judges and prompt versions with the number of jobs, responses and tokens": judge_totals(root),
+    }
+    tables["Wrong answers with the most right steps first"], sentence = _near_misses(run)
+    low, high = wilson(len(valid) / (num := len(valid) + len(invalid)), num)
+    tiles = {
+        "Correct answers": (f"{len(rows):,}", "fresh rollouts"), "Judged": (f"{num:,}", share(num / len(rows))),
+        "Valid chains": (share(len(valid) / num), f"{100 * low:.1f} {NONE} {100 * high:.1f}%"),
+    }  # fmt: skip
+    return Expected(tiles, tables, figures, [sentence])
+
+
+def _validity(name: str, part: pd.DataFrame) -> dict[str, object]:
+    valid, invalid = part[part["is_valid"].eq(True)], part[part["is_valid"].eq(False)]
+    row: dict[str, object] = {"Questions": name, "Valid": len(valid), "Not valid": len(invalid)}
+    for title, column in (("Entropy", "mean_entropy"), ("Perplexity", "perplexity")):
+        row |= {f"{title}, valid": valid[column].mean(), f"{title}, not valid": invalid[column].mean()}
+        row[f"{title} AUC"] = ""
+        if len(valid) and len(invalid):
+            area = mannwhitneyu(invalid[column], valid[column]).statistic / len(valid) / len(invalid)
+            low, high = area_ends(area, len(invalid), len(valid))
+            row[f"{title} AUC"] = f"{area:.2f} ({low:.2f} to {high:.2f})"
+            row |= {f"{title.lower()} area": area, f"{title.lower()} low": low, f"{title.lower()} high": high}
+    return row
+
+
+def area_ends(area: float, num_invalid: int, num_valid: int) -> tuple[float, float]:
+    """Return where the observed area is 1.96 standard errors away, by Hanley and McNeil's variance there."""
+
+    def excess(true: float) -> float:
+        others = (num_invalid + num_valid) / 2 - 1
+        variance = true * (1 - true) * (1 + others * ((1 - true) / (2 - true) + true / (1 + true)))
+        return float((area - true) ** 2 - Z * Z * variance / (num_invalid * num_valid))
+
+    low = 0.0 if excess(1e-12) < 0 or area == 0 else brentq(excess, 1e-12, area - 1e-12)
+    high = 1.0 if excess(1 - 1e-12) < 0 or area == 1 else brentq(excess, area + 1e-12, 1 - 1e-12)
+    return float(low), float(high)
+
+
+def _densities(parts: dict[str, pd.DataFrame], column: str) -> dict[str, Columns]:
+    return {f"{name} ({len(part)})": {"y": _density(part[column].to_numpy(float))} for name, part in parts.items()}
+
+
+def _density(values: np.ndarray) -> Callable[[Columns], list[Near]]:
+    """Return what gives a Gaussian density of Silverman's width at the drawn positions, mirrored at 0."""
+
+    def at(columns: Columns) -> list[Near]:
+        quarters = np.percentile(values, [25, 75])
+        width = 0.9 * min(values.std(), (quarters[1] - quarters[0]) / 1.349) * len(values) ** -0.2
+        kernel = gaussian_kde(values, width / values.std(ddof=1))
+        x = np.asarray(columns["x"], float)
+        y = kernel(x) + kernel(-x)
+        return [Near(value, _DENSITY_TOLERANCE, _DENSITY_TOLERANCE * y.max()) for value in y]
+
+    return at
+
+
+def _cells(run: Recorded) -> pd.DataFrame:
+    groups = run.fresh.assign(
+        is_valid=run.fresh["is_valid"].map({True: "valid", False: "not valid"}).fillna("no verdict")
+    )
+    rows = []
+    for is_correct in (True, False):
+        for verdict in ("valid", "not valid", "no verdict"):
+            part = groups[(groups["is_correct"] == is_correct) & (groups["is_valid"] == verdict)][
+                "mean_entropy"
+            ].astype(float)
+            if len(part):
+                rows.append({
+                    "Trajectories": len(part), "%": 100 * len(part) / len(groups), "Entropy": part.mean(),
+                    "Deviation": part.std(ddof=0),
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _verdicts(rows: pd.DataFrame) -> pd.DataFrame:
+    newest = rows.sort_values("trajectory_id", ascending=False).head(50)
+    names = {"Id": "trajectory_id", "Step": "step", "Question": "question_index", "Entropy": "mean_entropy"}
+    return pd.DataFrame({name: newest[column].tolist() for name, column in names.items()})
+
+
+def votes_of(job: Recorded) -> list[dict[str, Any]]:
+    return [vote for event in job.of_kind("votes") for vote in event["votes"]]
+
+
+def judge_jobs(root: Root, run: Recorded) -> pd.DataFrame:
+    jobs = [job for job in root.newest_first if job.spec.get("judged", {}).get("run_id") == run.run_id]
+    rows = []
+    for job in jobs:
+        votes, [plan] = votes_of(job), job.of_kind("judging")
+        rows.append({
+            "Job": job.run_id.rsplit("-", 1)[-1], "Progress": 1.0, "Votes": f"{len(votes)} of {plan['num_votes']}",
+            "Unjudged": sum(vote["outcome"] == "unjudged" for vote in votes),
+            "Requests": str(sum(vote["num_requests"] for vote in votes)),
+            "Tokens": str(sum(vote["num_tokens"] for vote in votes)),
+            "Created": re.compile(r"\d+ (s|min|h) ago|just now"),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def judge_totals(root: Root) -> pd.DataFrame:
+    jobs = [job for job in root.newest_first if votes_of(job)]
+    return pd.DataFrame([{"Judge": votes_of(job)[0]["judge"], "Jobs": 1} | counts_of(job) for job in jobs])
+
+
+def counts_of(job: Recorded) -> dict[str, int]:
+    """Return the counts of responses by their verdict."""
+    votes = pd.DataFrame(votes_of(job))
+    outcomes = votes["outcome"].value_counts()
+    return {
+        "Responses": votes["item_id"].nunique(), "Valid": int(outcomes.get("valid", 0)),
+        "Not valid": int(outcomes.get("invalid", 0)), "Unjudged": int(outcomes.get("unjudged", 0)),
+        "Tokens": int(votes["num_tokens"].sum()),
+    }  # fmt: skip
+
+
+def _near_misses(run: Recorded) -> tuple[pd.DataFrame, str]:
+    """Return the wrong answers with the most right steps, and the sentence above them."""
+    questions = pd.read_parquet(next(run.path.glob("attempts/*/questions-training.parquet"))).set_index(
+        "question_index"
+    )
+    newest = run.fresh[run.fresh["verdict"] != "correct"].sort_values("trajectory_id", ascending=False).head(400)
+    read = []
+    for row in newest.itertuples():
+        question = questions.loc[row.question_index]
+        details = question["details"]
+        details = json.loads(details) if isinstance(details, str) else details
+        steps = (
+            right_steps(question["prompt_text"], row.text, int(details["modulus"])) if "modulus" in details
+            else right_sentences(details, row.text)
+        )  # fmt: skip
+        if steps is None:
+            continue
+        num_good, num_all = steps
+        read.append((num_all - num_good, -num_all, num_good, num_all, row))
+    read.sort(key=lambda item: item[:2])
+    rows = [
+        {"Right steps": f"{good} of {whole}", "Entropy": row.mean_entropy, "Correct in its group": share(row.rate),
+         "Step": row.step, "Question": row.question_index, "Trajectory": row.trajectory_id}
+        for _, _, good, whole, row in read[:50]
+    ]  # fmt: skip
+    num_whole, num_last = sum(item[0] == 0 for item in read), sum(item[0] == 1 and item[2] > 0 for item in read)
+    return pd.DataFrame(
+        rows
+    ), rf"Of the newest \*\*{len(read)}\*\* .*\*\*{num_whole}\*\* .*\*\*{num_last}\*\* have one .*"
+
+
+def right_steps(prompt: str, text: str, modulus: int) -> tuple[int, int]:
+    """Return the right steps before the first fault of `6;a*2=2;...`, and those that `Q6a*2...:` asks for."""
+    start = int(re.match(r"Q(\d+)", prompt)[1])  # type: ignore[index]
+    operations = re.findall(r"([a-p])([-+*])(\d)", prompt)
+    head, *pieces = text.split(";")
+    if head.strip() != str(start):
+        return 0, len(operations)
+    value, num_good = start, 0
+    for (label, sign, operand), piece in zip(operations, pieces, strict=False):
+        value = {"+": value + int(operand), "-": value - int(operand), "*": value * int(operand)}[sign] % modulus
+        if piece != f"{label}{sign}{operand}={value}":
+            break
+        num_good += 1
+    return num_good, len(operations)
+
+
+def right_sentences(details: dict[str, Any], text: str) -> tuple[int, int] | None:
+    """Return the same of an answer to a word problem, by the task's oracle; None where it reads none."""
+    story = Story.from_details(details)
+    judged = judge_response(story.problem, text)
+    num = len(story.steps)
+    return None if judged.is_valid is None else (min(judged.num_good_steps, num), num)
+
+
+def snowball_page(run: Recorded) -> Expected:
+    """Return what the first two views of Snowball show."""
+    rows = correct_answers(run)
+    parts = {has_code: rows[rows["has_code"].eq(has_code)] for has_code in (False, True)}
+    verdicts = {
+        f"{name}, {verdict}": part[part["is_valid"].eq(is_valid)]
+        for name, part in (("no code", parts[False]), ("code", parts[True]))
+        for verdict, is_valid in (("valid", True), ("not valid", False))
+    }
+    lines = []
+    for level, part in _parts(rows).items():
+        lines.append(_code_row(level, part[part["has_code"].eq(False)], part[part["has_code"].eq(True)]))
+        if level in PRINTED:
+            names = ("Entropy, no code", "Entropy, code", "CoT %, no code", "CoT %, code", "Difference")
+            lines.append({"Questions": level} | dict(zip(names, PRINTED[level], strict=True)))
+    figures = {
+        "Entropy by code": _densities({"without code": parts[False], "with code": parts[True]}, "mean_entropy"),
+        "Entropy by code and verdict": _densities(verdicts, "mean_entropy"),
+        "With code": _spreading(run, "has_code", True), "Chains not valid": _spreading(run, "is_valid", False),
+    }  # fmt: skip
+    num = int(rows["is_valid"].notna().sum())
+    alt = "Entropy and share of valid chains of thought without and with code, this run beside the paper"
+    return Expected(
+        {}, {alt: pd.DataFrame(lines)}, figures, [rf"{num} of {len(rows)} correct answers have a verdict; .*"]
+    )
+
+
+def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, object]:
+    row: dict[str, object] = {"Questions": level}
+    rates = []
+    for name, part in (("no code", off), ("code", on)):
+        judged = part["is_valid"].dropna()
+        rate = float(judged.eq(True).mean()) if len(judged) else np.nan
+        rates.append(rate)
+        row |= {
+            f"Entropy, {name}": part["mean_entropy"].mean(),
+            f"CoT %, {name}": 100 * rate,
+            f"Answers, {name}": len(part),
+        }
+        row[f"Interval, {name}"] = None
+        if len(judged):
+            low, high = wilson(rate, len(judged))
+            row[f"Interval, {name}"] = f"{100 * low:.1f} {NONE} {100 * high:.1f}"
+    return row | {"Difference": 100 * (rates[1] - rates[0])}
+
+
+def _spreading(run: Recorded, column: str, wanted: bool) -> dict[str, Columns]:
+    """Return the share of rollouts, successes, stored and replayed trajectories that have a property, by step."""
+    known = run.fresh[run.fresh[column].notna()].set_index("trajectory_id")
+    has = known[column].eq(wanted)
+    lines: dict[str, Columns] = {}
+    for name, part in (("rollouts", known), ("successes", known[known["is_correct"]])):
+        means = has.loc[part.index].groupby(part["step"]).mean()
+        lines[name] = {"x": means.index.tolist(), "y": means.tolist()}
+    stored = {
+        step: [item for item in run.stored(step)["trajectory"] if item in has.index] for step in run.metrics.index
+    }
+    lines["buffer"] = {
+        "x": (x := [step for step, ids in stored.items() if ids]),
+        "y": [has.loc[stored[step]].mean() for step in x],
+    }
+    replayed = run.replayed[run.replayed["trajectory_id"].isin(has.index)]
+    means = has.loc[replayed["trajectory_id"]].groupby(replayed["step"].to_numpy()).mean()
+    lines["replays"] = {"x": means.index.tolist(), "y": means.tolist()}
+    return lines
