@@ -26,7 +26,7 @@ from jobs.contamination import report
 from jobs.contamination.report import ContaminationReport
 from jobs.evaluation import protocols as declared_benchmarks
 from jobs.evaluation import recorded_answers
-from jobs.evaluation.recorded_answers import RecordedQuestion
+from jobs.evaluation.recorded_answers import QuestionSummary, RecordedQuestion
 from jobs.launchers.ray_jobs_api import RayClusterState
 from jobs.machine import engine_environments, machine_report
 from jobs.machine.gpu_types import GPU_TYPES, GpuType, type_of
@@ -80,15 +80,13 @@ from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "QUERIES",
-    "RAY_TOKEN_VARIABLE", "RESUMABLE", "REWARD_PARTS",
-    "CommandError",
-    "ContaminationReport", "DataError", "DataPreview", "Finding", "FirstLook", "Gpu",
-    "GpuType", "JournalEntry", "Mistake",
-    "ProbeProcess", "ProbeReport", "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError",
-    "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds",
-    "list_gpus", "load_plain_yaml", "load_preset", "package_versions", "preset_description", "preset_exists",
-    "preset_group", "preset_names", "read_machine", "type_of",
+    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
+    "REWARD_PARTS", "CommandError", "ContaminationReport", "DataError", "DataPreview", "Finding", "FirstLook",
+    "Gpu", "GpuType", "JournalEntry", "Mistake", "ProbeProcess", "ProbeReport", "QuestionSummary",
+    "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",
+    "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds", "list_gpus",
+    "load_plain_yaml", "load_preset", "package_versions", "preset_description", "preset_exists", "preset_group",
+    "preset_names", "read_machine", "type_of",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
@@ -320,6 +318,14 @@ def _evaluation_answers(root: Path, run_id: str, benchmark: str, question_id: st
         return None
 
 
+def _evaluation_questions(root: Path, run_id: str, benchmark: str) -> list[QuestionSummary]:
+    """Return the finished questions of an evaluation's benchmark, none if its folder is gone."""
+    try:
+        return recorded_answers.list_questions(RunDirectory.open(root, run_id).path, benchmark)
+    except (RunDirectoryError, OSError):
+        return []
+
+
 def _answer_damage(root: Path, run_id: str, benchmark: str) -> list[str]:
     """Return a sentence on each damage of what an evaluation recorded of a benchmark."""
     try:
@@ -450,6 +456,7 @@ journal_entries = _read(_journal_entries)
 examine_machine = _read(_examine_machine)
 token_data = _read(_token_data)
 evaluation_answers = _read(_evaluation_answers)
+evaluation_questions = _read(_evaluation_questions)
 answer_damage = _read(_answer_damage)
 score_curves = _read(_score_curves)
 score_curves_by_difficulty = _read(_score_curves_by_difficulty)

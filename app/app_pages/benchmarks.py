@@ -12,6 +12,7 @@ from app.components.benchmarks import (
     score_table,
     score_table_view,
 )
+from app.components.benchmarks.samples import SCHEMES
 from app.components.runs import job_results
 from app.components.widgets import address_choice, data_table, notice
 from app.formats import escape_control_characters
@@ -19,10 +20,6 @@ from app.queries.benchmarks import list_scores
 from app.requests import ContaminationReport
 from exgrpo_core.faults import describe_fault
 
-SCHEMES = {
-    "paper": "By the published rules of the grader that the paper used",
-    "training": "As rewarded in training, by Math-Verify",
-}
 MAX_LINES = 60
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 import streamlit as st
 
 from app import requests, settings
+from app.components.benchmarks import samples
+from app.components.benchmarks.score_table import line_name
 from app.components.replay_buffer import buffer_over_steps
 from app.components.runs import comparison, job_results, run_controls, run_details, run_header
 from app.components.trajectories import audit_view, playground
@@ -145,6 +147,13 @@ def _results(row: RunRow) -> None:
         st.page_link("app_pages/run.py", label="Open the run that was judged", query_params=address)
 
 
+def _samples(row: RunRow) -> None:
+    spec = ask(runs.run_spec, row.run_id)
+    scored = ask(benchmarks.list_scores, run_id=row.run_id, limit=1)
+    name = line_name(scored[0]) if scored else row.name
+    samples.show(row.run_id, name, [str(choice["name"]) for choice in spec["benchmarks"]])
+
+
 def _log(row: RunRow) -> None:
     shown_text.show_log(lambda words: read_log(row.run_id, words, shown_text.NUM_LINES), log_file(row.run_id))
 
@@ -191,6 +200,8 @@ def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
     views: dict[str, Callable[[RunRow], None]] = (
         {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
     )
+    if row.kind == "eval":
+        views |= {"Samples": _samples}
     if row.kind == UNREADABLE_KIND:
         views = {}
     views |= {"Log": _log, "Configuration": _configuration, "Attempts": _attempts}

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -16,6 +17,9 @@ from exgrpo_core.faults import Fault, FaultKind
 
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
+SCHEMES = ("paper", "training")
+"""How each answer is graded, in the order of a line's outcomes."""
+_CORRECT = "correct"
 _BENCHMARK = re.compile(r"\w+")
 _MAX_LINE_BYTES = 256 << 20
 """A longer line, which no question needs, counts as damaged."""
@@ -58,6 +62,51 @@ class RecordedQuestion:
     text: str
     gold: str
     answers: tuple[RecordedAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSummary:
+    """One finished question in a list of many: of `num_samples` answers so many are correct by each scheme."""
+
+    question_id: str
+    text: str
+    """Its beginning, on one line."""
+    gold: str
+    num_samples: int
+    num_correct: dict[str, int]
+    num_truncated: int
+    mean_tokens: float
+
+
+_LISTED_CHARACTERS = 200
+
+
+def list_questions(run_path: Path, benchmark: str) -> list[QuestionSummary]:
+    """Return the finished questions of a benchmark in recorded order; of several attempts the newest counts."""
+    questions: dict[str, QuestionSummary] = {}
+    if _BENCHMARK.fullmatch(benchmark) is not None:
+        for path in list_files(run_path / FOLDER, benchmark):
+            found = path.stat()
+            questions |= _summarize(path, found.st_mtime_ns, found.st_size)
+    return list(questions.values())
+
+
+@lru_cache(maxsize=32)
+def _summarize(path: Path, _changed_at: int, _size: int) -> dict[str, QuestionSummary]:
+    lines = filter(None, map(_parse, read_lines(path)))
+    return {line.question_id: _summary(line) for line in lines if line.samples}
+
+
+def _summary(line: _Line) -> QuestionSummary:
+    return QuestionSummary(
+        line.question_id,
+        " ".join(line.question[: 2 * _LISTED_CHARACTERS].split())[:_LISTED_CHARACTERS],
+        line.gold[:_LISTED_CHARACTERS],
+        len(line.samples),
+        {scheme: sum(names[place] == _CORRECT for names in line.outcomes) for place, scheme in enumerate(SCHEMES)},
+        sum(sample.is_truncated for sample in line.samples),
+        sum(sample.num_tokens for sample in line.samples) / len(line.samples),
+    )
 
 
 def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQuestion | None:
@@ -105,7 +154,7 @@ def _parse(record: dict[str, Any]) -> _Line | None:
 
 
 def _answer(sample: _Sample, outcomes: list[str]) -> RecordedAnswer:
-    by_scheme = dict(zip(("paper", "training"), outcomes, strict=True))
+    by_scheme = dict(zip(SCHEMES, outcomes, strict=True))
     return RecordedAnswer(sample.text, sample.num_tokens, sample.is_truncated, by_scheme, sample.log_prob)
 
 

@@ -40,7 +40,8 @@ def record_scores(
 ) -> str:
     """Record an evaluation of these benchmarks' events and return its id; `names` are those of its folder."""
     model = EvalModelSpec(source="a-model", chosen_as=chosen_as)
-    spec = EvalSpec(model=model, benchmarks=(BenchmarkChoice(name="aime24"),))
+    choices = [BenchmarkChoice(name=item["benchmark"]) for item in events] or [BenchmarkChoice(name="aime24")]
+    spec = EvalSpec(model=model, benchmarks=tuple(choices))
     run = RunDirectory.create(runs_root, spec, **names)
     for _ in range(times):
         recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())

@@ -62,6 +62,7 @@ READS = {
     "answer_damage", "benchmark_notices", "benchmarks_folder", "branch_spec", "clone", "contamination_reports",
     "failure",
     "describe_missing_package", "describe_stop", "estimate_resources", "estimate_step_seconds", "evaluation_answers",
+    "evaluation_questions",
     "examine_machine", "find_cluster_fault",
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
     "list_gpus", "list_skipped", "list_views", "load_draft", "load_preset", "missing_vllm", "openapi_document",

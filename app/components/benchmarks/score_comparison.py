@@ -8,14 +8,15 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import address, requests, theme
+from app import address, theme
 from app.analyses import AVERAGES
+from app.components.benchmarks import samples
+from app.components.benchmarks.samples import ITEM
 from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
-from app.components.widgets import address_choice, data_table, figures, notice, shown_text
-from app.formats import NONE_SHOWN, escape_control_characters, share
+from app.components.widgets import address_choice, data_table, figures, notice
+from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
-from app.requests import RecordedQuestion
 from db.queries import benchmarks
 from db.rows.scores import ComparisonRow, ItemRow, describe_intervals
 
@@ -23,8 +24,6 @@ FIRST, SECOND = "first", "second"
 _BAR_HEIGHT = 30
 _MAX_LISTED_ITEMS = 500
 _LEAST_P = 0.001
-ITEM = "item"
-"""The parameter of the address that names the question."""
 
 
 def show(lines: Sequence[ScoreLine], scheme: str) -> None:
@@ -142,8 +141,9 @@ def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str
     _item_table(items, f"{first.key}-{second.key}-{scheme}-{benchmark}", opened)
     item = next((item for item in items if item.question_id == opened), None)
     if item is not None:
-        runs = dict(first.scored)[benchmark], dict(second.scored)[benchmark]
-        show_answers(item, runs, (first.name, second.name))
+        rated = ((first, item.first), (second, item.second))
+        sides = [samples.Side(dict(line.scored)[benchmark], line.name, rate) for line, rate in rated]
+        samples.show_answers(item.question_id, benchmark, sides)
 
 
 def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None:
@@ -186,46 +186,3 @@ def _columns() -> dict[str, ColumnConfig]:
         "Lost": number(help="Questions that the second answers correctly less often"),
         "Differs in": st.column_config.TextColumn(help="Settings in which the two scores differ"),
     }
-
-
-def show_answers(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]) -> None:
-    """Show the question and what each model answered, one sample at a time, with its outcome by every scheme."""
-    recorded = [requests.evaluation_answers(run_id, item.benchmark, item.question_id) for run_id in run_ids]
-    with st.container(border=True, key="answers"):
-        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.text(escape_control_characters(f"Question {item.question_id}"))
-            st.button("Close", icon=":material/close:", key="close-item", on_click=_close, type="tertiary")
-        _show_question(next((question for question in recorded if question is not None and question.text), None))
-        sides = zip(st.columns(2, gap="medium"), run_ids, names, (item.first, item.second), recorded, strict=True)
-        for column, run_id, name, rate, question in sides:
-            with column:
-                with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-                    st.text(escape_control_characters(f"{name}: {share(rate)} correct"))
-                    st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": run_id})
-                damage = requests.answer_damage(run_id, item.benchmark)
-                if damage:
-                    notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
-                _samples(question, f"{run_id}-{item.question_id}")
-
-
-def _show_question(question: RecordedQuestion | None) -> None:
-    if question is not None:
-        shown_text.show_raw(question.text)
-        st.text(escape_control_characters(f"Reference answer: {question.gold}"))
-
-
-def _samples(question: RecordedQuestion | None, key: str) -> None:
-    if question is None:
-        st.markdown(":gray[The answers are not in the evaluation's folder.]")
-        return
-    number = 1
-    if len(question.answers) > 1:
-        number = st.number_input("Sample", 1, len(question.answers), key=f"sample-{key}", width=140)
-    answer = question.answers[int(number) - 1]
-    outcomes = ", ".join(f"{scheme} {outcome}" for scheme, outcome in answer.outcomes.items())
-    st.caption(f"{outcomes} · {answer.num_tokens:,} tokens" + (", cut at the limit" if answer.is_truncated else ""))
-    shown_text.show_raw(answer.text)
-
-
-def _close() -> None:
-    address.put({ITEM: None})

@@ -213,8 +213,9 @@ def _measured_line(
             scores[average] = _mean(whole)
     first = rows[0]
     return ScoreLine(
-        key=first.run_id, group=first.backbone if first.source_run_id else OTHER_MODELS, name=_name(first) + setting,
-        scores=scores, scored=tuple((name, row.run_id) for name, row in counted.items()),
+        key=first.run_id, group=first.backbone if first.source_run_id else OTHER_MODELS,
+        name=line_name(first) + setting, scores=scores,
+        scored=tuple((name, row.run_id) for name, row in counted.items()),
         evaluations=tuple(dict.fromkeys(row.run_id for row in rows)), source_run_id=first.source_run_id,
     )  # fmt: skip
 
@@ -255,7 +256,8 @@ def _mean(scores: Sequence[Score]) -> Score:
     )
 
 
-def _name(row: BenchmarkScoreRow) -> str:
+def line_name(row: BenchmarkScoreRow) -> str:
+    """Return what was scored: a model, or the method, name and step of the run it is of."""
     if row.source_run_id is None:
         return model_name(row.model)
     return f"{row.method}: {row.source_name or row.source_run_id}, step {row.source_step or 0:,}{row.choice}".lstrip(

@@ -34,7 +34,7 @@ def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
             st.caption("Question")
             shown_text.show_raw(case.question)
         with right:
-            st.caption("Reference answer")
+            st.caption("Gold answer")
             shown_text.show_raw(case.truth)
         for column, end, response in zip(
             st.columns(2, gap="medium"), ("Low", "High"), (case.low, case.high), strict=True

@@ -96,13 +96,13 @@ def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
     question = ask(lineage.get_question, row.run_id, row.question_index)
     if row.num_turns is not None:
         if question and question.answer:
-            shown_text.show_raw(question.answer, "Reference answer")
+            shown_text.show_raw(question.answer, "Gold answer")
         conversation_view.show(row, ask(trajectories.messages_of, row.run_id, row.trajectory_id))
         return
     left, right = st.columns([2, 3], gap="medium")
     with left:
         shown_text.show_raw(question.prompt_text if question else None, "Prompt")
-        shown_text.show_raw(question.answer if question else None, "Reference answer")
+        shown_text.show_raw(question.answer if question else None, "Gold answer")
     with right:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown("**Response**", width="content")

@@ -12,6 +12,7 @@ from tests.app import scored
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts
 from tests.app.recorded import HOSTILE
+from tests.jobs.analysis import recorded_samples
 
 
 def table_html(page):
@@ -92,7 +93,7 @@ def test_item_of_the_address_shows_both_answers_until_it_or_another_model_closes
     assert "so \\boxed{1}" in answers
     assert any(answer.startswith(HOSTILE[:20]) and "\x1b" not in answer for answer in answers)
     assert "2+2?" in answers
-    assert "Reference answer: 4" in texts(page)
+    assert "Gold answer: 4" in texts(page)
     assert has_text(page, "paper wrong, training wrong")
     page.button(key="close-item").click().run()
     assert "item" not in page.query_params
@@ -219,6 +220,58 @@ def test_scores_over_the_number_of_answers_are_drawn_for_the_models_and_the_diff
     assert has_text(page, "0 easy, 1 medium, 0 hard. Difficulty is")
     assert not has_text(page, "No answers to such questions")
     assert has_text(open_page("benchmarks", **query, difficulty="hard"), "No answers to such questions are recorded")
+
+
+def listed(page):
+    """Return the questions of the list of samples with the rates of its models."""
+    (table,) = [table for table in page.dataframe if "Gold answer" in table.value]
+    frame = table.value
+    return [tuple(row) for row in frame[[name for name in frame if name in _LISTED]].to_numpy().tolist()]
+
+
+_LISTED = ("Question", "Right", "A right", "B right")
+
+
+@pytest.fixture
+def answered(scored_runs):
+    """Two evaluations of sums: a is right by the paper's rules, and one of its answers is truncated."""
+    scored.record_own_benchmark(scored_runs)
+    of_early = {"a": ["4", "4"], "b": ["5", "5"], "c": ["4", "5"]}
+    of_late = {"a": ["5", "5"], "b": ["4", "5"], "c": ["4", "4"], "d": ["4", "4"]}
+    for run_id, answers in (("eval-own-early", of_early), ("eval-own-late", of_late)):
+        for name, boxes in answers.items():
+            recorded_samples.append(scored_runs / run_id, name, [(box, None) for box in boxes], text=f"{name}?")
+    return scored_runs
+
+
+@pytest.mark.usefixtures("answered")
+def test_samples_of_an_evaluation_are_filtered_by_grade_and_opened_one_after_the_other(open_page):
+    page = open_page("run", run="eval-own-early", view="Samples")
+    assert listed(page) == [("a?", 100), ("b?", 0), ("c?", 50)]
+    filters = next(group for group in page.get("button_group") if group.label == "Questions")
+    assert filters.options == ["All (3)", "Right (1)", "Sometimes right (1)", "Wrong (1)"]
+    filters.set_value("Wrong").run()
+    assert listed(page) == [("b?", 0)]
+    assert len(listed(open_page("run", run="eval-own-early", view="Samples", scheme="training", shown="Wrong"))) == 3
+    page = open_page("run", run="eval-own-early", view="Samples", item="b")
+    assert {"Question b", "Gold answer: 4"} <= {*texts(page)}
+    assert "so \\boxed{5}" in [element.value for element in page.code]
+    assert has_text(page, "paper wrong, training wrong · 2 tokens")
+    page.button(key="next-item").click().run()
+    assert "Question c" in texts(page)
+    assert page.button(key="next-item").disabled
+
+
+@pytest.mark.usefixtures("answered")
+def test_two_evaluations_of_a_benchmark_stand_side_by_side_where_the_first_alone_is_right(open_page):
+    page = open_page("run", run="eval-own-early", view="Samples", beside="eval-own-late")
+    assert listed(page) == [("a?", 100, 0)]
+    filters = next(group for group in page.get("button_group") if group.label == "Questions")
+    assert filters.options == ["A right, B wrong (1)", "A wrong, B right (2)", "All (3)"]
+    filters.set_value("A wrong, B right").run()
+    assert listed(page) == [("b?", 0, 50), ("c?", 50, 100)]
+    page = open_page("run", run="eval-own-early", view="Samples", beside="eval-own-late", item="a")
+    assert {"A: early: 100.0% correct", "B: late: 0.0% correct"} <= {*texts(page)}
 
 
 @pytest.mark.parametrize(

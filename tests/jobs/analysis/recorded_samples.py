@@ -15,6 +15,7 @@ def append(
     *,
     attempt: int = 1,
     benchmark: str = "sums",
+    text: str = "?",
 ) -> None:
     """Write a question's answers: (boxed text, sum of log-probs) each; 4 is correct, and rewarded is nothing."""
     run_path.mkdir(exist_ok=True)
@@ -22,5 +23,5 @@ def append(
     correct = [Grade.CORRECT if boxed == "4" else Grade.WRONG for boxed, _ in answers]
     outcomes = [SideBySide(outcome, Grade.WRONG) for outcome in correct]
     log = AnswerLog(run_path, benchmark, attempt)
-    log.append(AnsweredQuestion(question_id, "?", "4", 1, samples, outcomes, "g"))
+    log.append(AnsweredQuestion(question_id, text, "4", 1, samples, outcomes, "g"))
     log.close()

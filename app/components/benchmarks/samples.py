@@ -1,0 +1,215 @@
+"""What models answered on a benchmark, question by question: grades, gold answers, two models side by side."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from app import address, requests
+from app.components.benchmarks.score_table import column_of, line_name
+from app.components.widgets import address_choice, data_table, notice, shown_text
+from app.formats import counted, escape_control_characters, share
+from app.queries.benchmarks import list_scores
+from app.requests import QuestionSummary, RecordedQuestion
+from db.rows.display_names import distinct_names
+
+ITEM = "item"
+"""The parameter of the address that names the question."""
+_BESIDE, _ON, _SHOWN, _SCHEME = "beside", "on", "shown", "scheme"
+_NOBODY = "none"
+SCHEMES = {
+    "paper": "By the published rules of the grader that the paper used",
+    "training": "As rewarded in training, by Math-Verify",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One model's answers to a question: the evaluation, its name, and the share that is correct."""
+
+    run_id: str
+    name: str
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    question: QuestionSummary
+    first: float
+    second: float | None
+    is_truncated: bool
+
+
+_Rule = Callable[[_Row], bool]
+_OF_ONE: Mapping[str, _Rule] = {
+    "All": lambda _: True,
+    "Right": lambda row: row.first == 1,
+    "Sometimes right": lambda row: 0 < row.first < 1,
+    "Wrong": lambda row: row.first == 0,
+    "Truncated": lambda row: row.is_truncated,
+}
+_OF_TWO: Mapping[str, _Rule] = {
+    "A right, B wrong": lambda row: row.second is not None and row.first > row.second,
+    "A wrong, B right": lambda row: row.second is not None and row.first < row.second,
+    "Both right": lambda row: row.first == 1 == row.second,
+    "Both wrong": lambda row: row.first == 0 == row.second,
+    "Truncated": lambda row: row.is_truncated,
+    "All": lambda _: True,
+}
+
+
+def show(run_id: str, name: str, benchmarks: Sequence[str]) -> None:
+    """Show the questions of an evaluation with its grades, alone or beside another evaluation of the benchmark."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        titles = {benchmark: column_of(benchmark) for benchmark in benchmarks}
+        benchmark = address_choice.select("Benchmark", titles, _ON, benchmarks[0], [ITEM, _BESIDE], 200)
+        others = {_NOBODY: "No other", **_others(run_id, benchmark)}
+        other = address_choice.select("Beside (B)", others, _BESIDE, _NOBODY, [ITEM, _SHOWN], 340)
+        scheme = st.segmented_control(
+            "Graded", list(SCHEMES), default="paper", required=True, key=_SCHEME, bind="query-params",
+            help=" \n\n".join(f"**{key}**: {text}" for key, text in SCHEMES.items()),
+        )  # fmt: skip
+    second = None if other == _NOBODY else other
+    rows = _rows(run_id, second, benchmark, scheme)
+    if not rows:
+        notice.show_empty("quiz", "No answers yet", "A question appears here when all of its answers are graded.")
+        return
+    listed = _filtered(rows, _OF_ONE if second is None else _OF_TWO)
+    names = {run_id: name} if second is None else {run_id: f"A: {name}", second: f"B: {others[second]}"}
+    _list(listed, names, f"{run_id}-{other}-{benchmark}-{scheme}")
+    opened = next((number for number, row in enumerate(listed) if row.question.question_id == _opened()), None)
+    if opened is not None:
+        row = listed[opened]
+        rates = [row.first, *([] if row.second is None else [row.second])]
+        sides = [Side(key, label, rate) for (key, label), rate in zip(names.items(), rates, strict=True)]
+        neighbours = [listed[place].question.question_id if 0 <= place < len(listed) else None
+                      for place in (opened - 1, opened + 1)]  # fmt: skip
+        show_answers(row.question.question_id, benchmark, sides, (neighbours[0], neighbours[1]))
+
+
+def _opened() -> str | None:
+    return st.query_params.get(ITEM)
+
+
+def _others(run_id: str, benchmark: str) -> dict[str, str]:
+    """Return the other evaluations that answered the benchmark, newest first, by what they scored."""
+    rows = [row for row in list_scores("paper") if row.benchmark == benchmark and row.run_id != run_id]
+    return distinct_names((row.run_id, line_name(row)) for row in rows)
+
+
+def _rows(run_id: str, second: str | None, benchmark: str, scheme: str) -> list[_Row]:
+    """Return the questions that all sides answered, those first that A answers better."""
+    if second is None:
+        return [
+            _Row(item, _rate(item, scheme), None, item.num_truncated > 0)
+            for item in requests.evaluation_questions(run_id, benchmark)
+        ]
+    of_second = {item.question_id: item for item in requests.evaluation_questions(second, benchmark)}
+    rows = [
+        _Row(item, _rate(item, scheme), _rate(of_second[item.question_id], scheme),
+             item.num_truncated + of_second[item.question_id].num_truncated > 0)
+        for item in requests.evaluation_questions(run_id, benchmark)
+        if item.question_id in of_second
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (row.second or 0.0) - row.first)
+
+
+def _rate(question: QuestionSummary, scheme: str) -> float:
+    return question.num_correct[scheme] / question.num_samples
+
+
+def _filtered(rows: Sequence[_Row], rules: Mapping[str, _Rule]) -> list[_Row]:
+    """Show the filters with how many questions each keeps; return what the chosen one does."""
+    found = {name: [row for row in rows if rule(row)] for name, rule in rules.items()}
+    first = next(iter(rules))
+    offered = [name for name in rules if found[name] or name in {first, "All"}]
+    wanted = st.query_params.get(_SHOWN)
+    st.session_state["samples-shown"] = wanted if wanted in offered else first
+    chosen = st.segmented_control(
+        "Questions", offered, format_func=lambda name: f"{name} ({len(found[name]):,})", key="samples-shown",
+        required=True, on_change=_take_filter, help="Of several answers to a question, right: all, wrong: none. "
+        "Beside another model, right: more often than the other",
+    )  # fmt: skip
+    return found[chosen]
+
+
+def _take_filter() -> None:
+    address.put({_SHOWN: st.session_state["samples-shown"], ITEM: None})
+
+
+def _list(rows: Sequence[_Row], names: Mapping[str, str], key: str) -> None:
+    columns = ["Right"] if len(names) == 1 else ["A right", "B right"]
+    frame = pd.DataFrame(
+        {
+            "Question": [escape_control_characters(row.question.text) for row in rows],
+            "Gold answer": [escape_control_characters(row.question.gold) for row in rows],
+            columns[0]: [100 * row.first for row in rows],
+            **({columns[1]: [100 * (row.second or 0.0) for row in rows]} if len(names) > 1 else {}),
+            "Samples": [row.question.num_samples for row in rows],
+            "Tokens": [row.question.mean_tokens for row in rows],
+            "Truncated": [row.question.num_truncated for row in rows],
+        }
+    )
+    data_table.show_caption(f"{counted(len(rows), 'question')}; click one for its answers", frame, "samples")
+    number = st.column_config.NumberColumn
+    opened = next((place for place, row in enumerate(rows) if row.question.question_id == _opened()), None)
+    percent = number(format="%.0f%%", help="Share of its samples that are correct")
+    data_table.choose(
+        frame, data_table.key_of(f"samples-{key}", [row.question.question_id for row in rows]),
+        "Questions of the benchmark with their grades", opened,
+        lambda place: address.put({ITEM: rows[place].question.question_id}),
+        {"Tokens": number(format="%.0f", help="Mean of its answers"), **dict.fromkeys(columns, percent)},
+        10 if opened is None else 5,
+    )  # fmt: skip
+
+
+def show_answers(
+    question_id: str, benchmark: str, sides: Sequence[Side], neighbours: tuple[str | None, str | None] = (None, None)
+) -> None:
+    """Show a question, its gold answer and what each model answered, one sample at a time, graded by every scheme."""
+    recorded = [requests.evaluation_answers(side.run_id, benchmark, question_id) for side in sides]
+    with st.container(border=True, key="answers"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.text(escape_control_characters(f"Question {question_id}"), width="stretch")
+            for label, icon, other in zip(
+                ("Previous", "Next"), ("arrow_back", "arrow_forward"), neighbours, strict=True
+            ):
+                if neighbours != (None, None):
+                    st.button(
+                        label, icon=f":material/{icon}:", key=f"{label.lower()}-item", on_click=_open, args=(other,),
+                        type="tertiary", disabled=other is None,
+                    )  # fmt: skip
+            st.button("Close", icon=":material/close:", key="close-item", on_click=_open, args=(None,), type="tertiary")
+        asked = next((question for question in recorded if question is not None and question.text), None)
+        if asked is not None:
+            shown_text.show_raw(asked.text)
+            st.text(escape_control_characters(f"Gold answer: {asked.gold}"))
+        for column, side, question in zip(st.columns(len(sides), gap="medium"), sides, recorded, strict=True):
+            with column:
+                _side(side, question, benchmark, question_id)
+
+
+def _side(side: Side, question: RecordedQuestion | None, benchmark: str, question_id: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.text(escape_control_characters(f"{side.name}: {share(side.rate)} correct"))
+        st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": side.run_id})
+    damage = requests.answer_damage(side.run_id, benchmark)
+    if damage:
+        notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
+    if question is None:
+        st.markdown(":gray[The answers are not in the evaluation's folder.]")
+        return
+    number = 1
+    if len(question.answers) > 1:
+        key = f"sample-{side.run_id}-{question_id}"
+        number = st.number_input("Sample", 1, len(question.answers), key=key, width=140)
+    answer = question.answers[int(number) - 1]
+    grades = ", ".join(f"{scheme} {grade}" for scheme, grade in answer.outcomes.items())
+    cut = ", truncated" if answer.is_truncated else ""
+    st.caption(f"{grades} · {counted(answer.num_tokens, 'token')}{cut}")
+    shown_text.show_raw(answer.text)
+
+
+def _open(question_id: str | None) -> None:
+    address.put({ITEM: question_id})
