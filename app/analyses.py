@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from db.rows.judging import LabelledVoteRow
 from db.statistics.intervals import MeanInterval, interval_text, mean_interval
-from jobs.analysis.case_text import cases_as_json, cases_as_markdown
+from jobs.analysis.case_text import Excerpt, as_latex, as_markdown, cases_as_json, excerpts_of
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.analysis.validity import ReadAnswer, ValidityLine, read_wrong_answers, tabulate_validity
 from jobs.evaluation.protocols import load_protocols
@@ -23,15 +23,14 @@ from jobs.studies.study_results import StudyResults, find_runs, read_results
 from jobs.studies.sweeps import find_study, sweep_names
 
 __all__ = [
-    "AVERAGES", "BENCHMARK_COLUMNS", "Calibration", "ComparedRow", "CorrectedRate", "JudgePrompt", "MeanInterval",
-    "PaperTable", "PendingRun", "ReadAnswer", "RuleTable", "RunKey", "Scale", "Study", "StudyResults", "ValidityLine",
-    "cases_as_json", "cases_as_markdown", "cohen_kappa", "compare", "correct_rate", "coverage",
-    "differences_sentence", "disagreements", "estimate_hours", "find_runs", "find_study", "interval_text",
-    "is_by_column", "load_judge_prompt", "load_protocols", "load_study", "mean_interval", "number_of", "number_rows",
-    "printed",
-    "read_results", "read_wrong_answers", "reading", "render_report", "rules_to_bits", "setting_gains", "study_names",
-    "sweep_names",
-    "tabulate_counts", "tabulate_validity", "wanted_keys",
+    "AVERAGES", "BENCHMARK_COLUMNS", "Calibration", "ComparedRow", "CorrectedRate", "Excerpt", "JudgePrompt",
+    "MeanInterval", "PaperTable", "PendingRun", "ReadAnswer", "RuleTable", "RunKey", "Scale", "Study",
+    "StudyResults", "ValidityLine", "as_latex", "as_markdown", "cases_as_json", "cohen_kappa",
+    "compare", "correct_rate", "coverage", "differences_sentence", "disagreements", "estimate_hours", "excerpts_of",
+    "find_runs", "find_study", "interval_text", "is_by_column", "load_judge_prompt", "load_protocols", "load_study",
+    "mean_interval", "number_of", "number_rows", "printed", "read_results", "read_wrong_answers", "reading",
+    "render_report", "rules_to_bits", "setting_gains", "study_names", "sweep_names", "tabulate_counts",
+    "tabulate_validity", "wanted_keys",
 ]  # fmt: skip
 
 

@@ -34,14 +34,15 @@ from jobs.machine.hardware import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, package_versions, read_machine
 from jobs.playground import process
 from jobs.preflight import (
+    benchmark_look,
     data_preview,
     dry_run,
     launch_scripts,
-    local_sources,
     model_look,
     resolution,
     rollout_preview,
 )
+from jobs.preflight.benchmark_look import BenchmarkLook
 from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
@@ -60,7 +61,6 @@ from jobs.runs.lookup import CommandError
 from jobs.specs import judging
 from jobs.specs import train as train_specs
 from jobs.specs.base import PARTS as REWARD_PARTS
-from jobs.specs.evaluation import EvalSpec
 from jobs.specs.presets import load_plain_yaml
 from jobs.specs.train import (
     ORACLE_SOURCES,
@@ -81,8 +81,8 @@ from jobs.training.probe_report import ProbeReport
 
 __all__ = [
     "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
-    "REWARD_PARTS", "CommandError", "ContaminationReport", "DataError", "DataPreview", "Finding", "FirstLook",
-    "Gpu", "GpuType", "JournalEntry", "Mistake", "ProbeProcess", "ProbeReport", "QuestionSummary",
+    "REWARD_PARTS", "BenchmarkLook", "CommandError", "ContaminationReport", "DataError", "DataPreview", "Finding",
+    "FirstLook", "Gpu", "GpuType", "JournalEntry", "Mistake", "ProbeProcess", "ProbeReport", "QuestionSummary",
     "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",
     "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds", "list_gpus",
     "load_plain_yaml", "load_preset", "package_versions", "preset_description", "preset_exists", "preset_group",
@@ -205,12 +205,6 @@ def _submit_judge(root: Path, content: dict[str, object]) -> str:
 def _evaluate(root: Path, target: str, fields: dict[str, object]) -> str:
     """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
     return queueing.queue_job(root, evaluations.plan_evaluation(root, target, fields, "form"))
-
-
-def _benchmark_notices(root: Path, run_id: str) -> list[str]:
-    """Return how the files of an evaluation's benchmarks are read, and what a user should know about them."""
-    spec = RunDirectory.open(root, run_id).job_spec()
-    return local_sources.benchmark_notices(spec.benchmarks) if isinstance(spec, EvalSpec) else []
 
 
 def _start_study_run(root: Path, pending: PendingRun, changes: Sequence[str] = ()) -> str:
@@ -404,7 +398,8 @@ delete = _admin(run_bin.delete)
 restore = _admin(run_bin.restore)
 empty_bin = _admin(run_bin.empty)
 evaluate = _operator(_evaluate)
-benchmark_notices = _read(_benchmark_notices)
+look_at_benchmark = _operator(benchmark_look.look_at_benchmark)
+keep_benchmark_file = _operator(benchmark_look.keep_benchmark_file)
 submit_judge = _operator(_submit_judge)
 start_study_run = _operator(_start_study_run)
 stop_study = _operator(_stop_study)

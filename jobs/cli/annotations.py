@@ -11,7 +11,7 @@ from db.queries.trajectories import get_trajectory, marks_of
 from db.rows.trajectories import MarkedTrajectory
 from jobs.actions import run_actions, run_bin
 from jobs.actions.annotations import mark_case, mark_trajectory, set_verdict
-from jobs.analysis.case_text import cases_as_json, cases_as_markdown
+from jobs.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
 from jobs.analysis.code_detection import read_texts, tabulate_rules
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -171,7 +171,7 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     if as_json:
         print_json(cases)
     elif cases:
-        print_result(cases_as_markdown("found", cases))
+        print_result(as_markdown("Snowball cases", excerpts_of(cases)))
     else:
         print_status(f"No case in {run_id}: no question has two matching correct responses in one step.")
 
@@ -186,13 +186,20 @@ def export(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a set of cases as Markdown in the paper's layout, or as JSON (also to a file that ends in .json)."""
+    """Write a set of cases in the paper's layout as Markdown, as LaTeX to a file in .tex, or as JSON, also to .json."""
     with open_fresh_index(runs_root, database_url) as database:
         cases = saved_cases(database, case_set)
     if not cases:
         raise CommandError(f"SET: no case is kept in {case_set!r}; `exgrpo query case-sets` lists all sets.")
-    is_json = as_json or (out is not None and out.suffix == ".json")
-    text = cases_as_json(case_set, cases) if is_json else cases_as_markdown(case_set, cases)
+    ending = ".json" if as_json else "" if out is None else out.suffix
+    excerpts = excerpts_of(cases)
+    text = (
+        cases_as_json(case_set, cases)
+        if ending == ".json"
+        else as_latex(excerpts)
+        if ending == ".tex"
+        else as_markdown(f"Snowball cases: {case_set}", excerpts)
+    )
     if out is None:
         print_result(text)
     else:

@@ -55,12 +55,11 @@ FOR_OPERATORS = {
     "submit", "stop", "resume", "branch", "tag", "note", "chat", "evaluate", "start_study_run", "submit_judge",
     "mark_case", "mark_trajectory", "set_verdict", "save_draft", "delete_draft", "preview_data", "start_probe", "check",
     "rename", "save_view", "delete_view", "stop_study", "launch_script", "dry_run_text", "first_look",
-    "import_rollouts", "keep_sweep", "preview_rollouts",
+    "import_rollouts", "keep_sweep", "preview_rollouts", "look_at_benchmark", "keep_benchmark_file",
 }  # fmt: skip
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {
-    "answer_damage", "benchmark_notices", "benchmarks_folder", "branch_spec", "clone", "contamination_reports",
-    "failure",
+    "answer_damage", "benchmarks_folder", "branch_spec", "clone", "contamination_reports", "failure",
     "describe_missing_package", "describe_stop", "estimate_resources", "estimate_step_seconds", "evaluation_answers",
     "evaluation_questions",
     "examine_machine", "find_cluster_fault",

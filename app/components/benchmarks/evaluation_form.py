@@ -7,8 +7,9 @@ from app.analyses import load_protocols
 from app.components.benchmarks.backbone_bars import STUDIES
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
-from app.formats import escape_control_characters, with_code
+from app.formats import counted, escape_control_characters, literal, with_code
 from app.queries.runs import training_names
+from app.requests import BenchmarkLook
 from db.rows.display_names import distinct_names
 
 GENERATORS = ("embedded", "vllm", "server")
@@ -16,52 +17,87 @@ TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
 
 
 def show() -> None:
-    """Show the form; on its button the evaluation is queued, or one sentence names the mistake."""
-    with st.form("evaluate", border=True, enter_to_submit=False):
+    """Show the form; its button opens the page of the queued evaluation, or one sentence names the mistake."""
+    with st.container(border=True, key="evaluate"):
         left, right = st.columns(2, gap="medium")
         with left:
             target = _target()
+            template = _template()
         with right:
-            source = st.text_input(
-                "Data file", key="evaluate-source", placeholder="The Hugging Face data set of each benchmark",
-                help="Parquet or JSON lines with the questions of the paper's benchmarks chosen below",
-            )  # fmt: skip
-        chosen = _benchmarks()
-        limits, fields = _fields()
-        missing = requests.missing_vllm()
-        if missing:
-            st.caption(f":material/info: vllm: {with_code(missing.partition(': ')[2])}")
-        with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
-            address = st.text_input("Address", key="evaluate-address", placeholder="http://HOST:8000/v1")
-            model = st.text_input("Name of the model there", key="evaluate-model")
-        is_sent = st.form_submit_button("Start evaluation", type="primary", icon=":material/play_arrow:")
+            look = _own_data(template or "paper")
+        if look is not None:
+            _show_look(look)
+        with st.form("evaluate-form", border=False, enter_to_submit=False):
+            chosen = _benchmarks(look)
+            limits, fields = _fields()
+            missing = requests.missing_vllm()
+            if missing:
+                st.caption(f":material/info: vllm: {with_code(missing.partition(': ')[2])}")
+            with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
+                address = st.text_input("Address", key="evaluate-address", placeholder="http://HOST:8000/v1")
+                model = st.text_input("Name of the model there", key="evaluate-model")
+            is_sent = st.form_submit_button("Start evaluation", type="primary", icon=":material/play_arrow:")
     if is_sent:
         server = {"address": address.strip(), "model": model.strip()} if fields["generator"] == "server" else None
-        benchmarks = [{**_choice(text, source.strip()), **limits} for text in chosen]
-        content = {**fields, "benchmarks": benchmarks, "server": server}
+        benchmarks = [{"name": name, "source": _source(name, look), **limits} for name in chosen]
+        content = {**fields, "template": template, "benchmarks": benchmarks, "server": server}
         _submit((target or "").strip(), content)
 
 
-def _benchmarks() -> list[str]:
-    """Show the choice of benchmarks: the paper's, the user's, or `NAME=FILE`."""
+def _own_data(template: str) -> BenchmarkLook | None:
+    """Show the box for a user's own data; return what it holds, None without any or with a sentence on its mistake."""
+    source = st.text_input(
+        "Your data", key="evaluate-source", placeholder="A file on the server, or a Hugging Face data set",
+        help="Parquet or JSON lines with a question and its gold answer in each row, or with questions of the paper's "
+        f"benchmarks. What is in `{requests.benchmarks_folder()}` is offered below by its name",
+    )  # fmt: skip
+    dropped = st.file_uploader("or a file from here", key="evaluate-file", label_visibility="collapsed")
+    if dropped is None and not source.strip():
+        return None
+    with notice.refusals("Not a benchmark"):
+        path = source.strip() if dropped is None else requests.keep_benchmark_file(dropped.name, dropped.getvalue())
+        with st.spinner("Reading the file"):
+            return requests.look_at_benchmark(path, template)
+    return None
+
+
+def _show_look(look: BenchmarkLook) -> None:
+    """Show the first question as it is asked and its gold answer as the grader reads it."""
+    what = "the paper's " + ", ".join(look.papers) if look.papers else f"your benchmark {look.name}"
+    st.caption(f"{literal(what)}: {counted(look.num_questions, 'question')}. The first one, as it is asked:")
+    st.code(escape_control_characters(look.prompt), language=None, wrap_lines=True, height=140)
+    st.text(escape_control_characters(f"Gold answer: {look.gold}, graded as {look.graded_as}"))
+    for text in look.notices:
+        st.caption(literal(text))
+
+
+def _benchmarks(look: BenchmarkLook | None) -> list[str]:
+    """Show the choice of benchmarks: the paper's, and the user's."""
     titles, faults = requests.user_benchmarks()
     if faults:
         notice.show("error", "Left out of your own benchmarks", "\n".join(faults))
     titles |= {name: protocol.title for name, protocol in load_protocols().items()}
+    usual, key = ["math500"], "evaluate-benchmarks"
+    if look is not None:
+        usual, key = [*look.papers] or [look.name], f"{key}-{look.name}"
+        titles.setdefault(look.name, look.name)
     return st.multiselect(
-        "Benchmarks", list(titles), ["math500"], key="evaluate-benchmarks", placeholder="Choose some, or NAME=FILE",
-        format_func=lambda name: titles.get(name, escape_control_characters(name)), accept_new_options=True,
-        select_all=False,
-        help="For your data write NAME=FILE, or put a Parquet, JSON-lines or YAML file into "
-        f"`{requests.benchmarks_folder()}`",
+        "Benchmarks", list(titles), usual, key=key, placeholder="Choose some", select_all=False,
+        format_func=lambda name: escape_control_characters(titles[name]),
     )  # fmt: skip
 
 
-def _choice(text: str, source: str) -> dict[str, str | None]:
-    """Return name and source of a chosen benchmark; `source` serves the paper's."""
-    name, _, file = text.partition("=")
-    is_the_papers = name in load_protocols()
-    return {"name": name.strip(), "source": file.strip() or (source if is_the_papers else None) or None}
+def _source(name: str, look: BenchmarkLook | None) -> str | None:
+    """Return where the questions of a chosen benchmark are, None where its name says it."""
+    return look.source if look is not None and name in {look.name, *look.papers} else None
+
+
+def _template() -> str | None:
+    wanted = st.query_params.get("template", "")
+    return st.selectbox(
+        "Template", TEMPLATES, index=TEMPLATES.index(wanted) if wanted in TEMPLATES else None,
+        placeholder="the run's; paper for other models", key="evaluate-template",
+    )  # fmt: skip
 
 
 def _target() -> str | None:
@@ -93,15 +129,9 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
     temperature = lower[0].number_input(
         "Temperature", 0.0, value=None, step=0.1, placeholder="as declared, else 0.6", key="evaluate-temperature"
     )
-    default = "the run's; paper for other models"
     longest = lower[1].number_input(
         "Longest answer, tokens", 1, value=None, placeholder="the run's; 8,192 for other models", key="evaluate-tokens"
     )
-    wanted = st.query_params.get("template", "")
-    template = lower[2].selectbox(
-        "Template", TEMPLATES, index=TEMPLATES.index(wanted) if wanted in TEMPLATES else None, placeholder=default,
-        key="evaluate-template",
-    )  # fmt: skip
     rewards = st.multiselect(
         "Rewards", requests.REWARD_PARTS, key="evaluate-rewards", placeholder="the run's; none for other models",
         accept_new_options=True, select_all=False, format_func=escape_control_characters,
@@ -111,7 +141,6 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
     return {"num_questions": num_questions, "samples_per_question": num_samples}, {
         "generator": generator,
         "temperature": temperature,
-        "template": template,
         "max_response_tokens": longest,
         "reward_parts": rewards or None,
     }
@@ -121,8 +150,8 @@ def _submit(target: str, content: dict[str, object]) -> None:
     if not target:
         notice.show("error", "Not started", "Model: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
         return
+    run_id = None
     with notice.refusals("Not started"):
         run_id = requests.evaluate(target, content)
-        st.toast(f"Queued {run_id}", icon=":material/check:")
-        for text in requests.benchmark_notices(run_id):
-            st.caption(with_code(text))
+    if run_id is not None:
+        st.switch_page("app_pages/run.py", query_params={"run": run_id})

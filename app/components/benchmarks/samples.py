@@ -131,7 +131,7 @@ def _filtered(rows: Sequence[_Row], rules: Mapping[str, _Rule]) -> list[_Row]:
         required=True, on_change=_take_filter, help="Of several answers to a question, right: all, wrong: none. "
         "Beside another model, right: more often than the other",
     )  # fmt: skip
-    return found[chosen]
+    return found[chosen or first]
 
 
 def _take_filter() -> None:

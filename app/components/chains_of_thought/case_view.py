@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import address, analyses, requests
-from app.components.widgets import address_choice, figures, notice, shown_text
+from app.components.widgets import address_choice, data_table, figures, notice, shown_text
 from app.components.widgets.run_state import Colour
 from app.formats import badge_label, counted, literal, nats
 from app.queries.answers import ask
@@ -20,6 +20,17 @@ _BADGES: dict[bool | None, tuple[str, str, Colour]] = {
 }  # fmt: skip
 
 
+_FORMATS: data_table.Formats = {
+    "LaTeX": ("tex", "application/x-tex", lambda titled: analyses.as_latex(analyses.excerpts_of(titled[1]))),
+    "Markdown": (
+        "md",
+        "text/markdown",
+        lambda titled: analyses.as_markdown(titled[0], analyses.excerpts_of(titled[1])),
+    ),
+    "JSON": ("json", "application/json", lambda titled: analyses.cases_as_json(*titled)),
+}
+
+
 def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
     """Show one case with the buttons that add it to a set or remove it."""
     with st.container(border=True, gap="small", key=f"case-{key}"):
@@ -28,6 +39,7 @@ def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
             for name in sets:
                 st.badge(badge_label(name), icon=":material/bookmark:", color="gray")
             st.space("stretch")
+            shown_text.export_for_paper("Snowball case", analyses.excerpts_of([case]), f"case-{key}")
             _keep(case.saved, sets, key)
         left, right = st.columns([3, 1], gap="medium")
         with left:
@@ -108,16 +120,6 @@ def show_sets(_row: RunRow, _judge: str | None) -> None:
         num_runs = len({case.run_id for case in cases})
         st.caption(f"{counted(len(cases), 'case')} of {counted(num_runs, 'run')}", width="content")
         st.space("stretch")
-        _downloads(name, cases)
+        file_name = figures.file_name(name) or "cases"
+        data_table.export(lambda: (f"Snowball cases: {name}", cases), file_name, "case-set", formats=_FORMATS)
     show_all(cases, {case.saved: (name,) for case in cases}, "saved")
-
-
-def _downloads(name: str, cases: Sequence[SnowballCase]) -> None:
-    for label, ending, mime, written in (
-        ("Markdown", "md", "text/markdown", analyses.cases_as_markdown),
-        ("JSON", "json", "application/json", analyses.cases_as_json),
-    ):
-        st.download_button(
-            label, written(name, cases), file_name=f"{figures.file_name(name) or 'cases'}.{ending}", mime=mime,
-            on_click="ignore", icon=":material/download:", key=f"cases-{ending}",
-        )  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import address, requests
+from app import address, analyses, requests
 from app.components.trajectories import (
     conversation_view,
     difference_view,
@@ -30,6 +30,7 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(f"Trajectory {row.trajectory_id}", anchor=False, width="content")
         st.space("stretch")
+        _export(row)
         _moves(previous, following)
         st.button("Close", icon=":material/close:", key="close-trajectory", on_click=_close, type="tertiary")
     st.caption(
@@ -48,6 +49,15 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
         if tab.open:
             with tab:
                 view(row, rows)
+
+
+def _export(row: TrajectoryRow) -> None:
+    question = ask(lineage.get_question, row.run_id, row.question_index)
+    origin = f"Run {row.run_id}, step {row.step:,}, question {row.question_index}, {row.verdict or 'no verdict'}."
+    asked = [("Prompt", question.prompt_text), ("Gold answer", question.answer)] if question else []
+    texts = tuple((heading, text) for heading, text in [*asked, ("Response", row.text)] if text)
+    title = f"Trajectory {row.trajectory_id}"
+    shown_text.export_for_paper(title, [analyses.Excerpt(title, origin, texts)], f"trajectory-{row.trajectory_id}")
 
 
 def _moves(previous: int | None, following: int | None) -> None:

@@ -6,8 +6,10 @@ import pytest
 from app.formats import literal
 from jobs.contamination.report import ContaminationReport, ModelProbe, write_report
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from jobs.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
+from jobs.training.data_rows import DataError
 from tests.app import scored
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts
@@ -163,30 +165,70 @@ def test_benchmark_of_ones_own_has_a_table_and_is_compared(scored_runs, open_pag
     assert "Your benchmarks" in texts(page)
     papers, measured = [element.proto.body for element in page.get("html") if "<table" in element.proto.body]
     assert "My &lt;sums&gt;" in measured
+    assert re.search(r"Llama3.1-8B Instruct.*On-Policy", measured, re.DOTALL)
     assert "50.0" in measured
     assert "sums" not in papers
     (row,) = page.dataframe[0].value.to_dict("records")
     assert (row["Benchmark"], row["Won"]) == ("sums", 1)
 
 
-def test_form_offers_ones_own_benchmarks_takes_a_file_and_names_a_wrong_declaration(runs_root, open_page, tmp_path):
+ROWS = '{"problem": "1+1?", "answer": 2}\n{"problem": "2+2?", "answer": 4}\n'
+
+
+def test_form_offers_ones_own_benchmarks_and_names_a_wrong_declaration(runs_root, open_page):
     folder = runs_root / "workbench" / "benchmarks"
     folder.mkdir(parents=True)
-    rows = '{"problem": "1+1?", "answer": 2}\n'
-    (folder / "sums.jsonl").write_text(rows)
-    (tmp_path / "data.jsonl").write_text(rows)
+    (folder / "sums.jsonl").write_text(ROWS)
     page = open_page("benchmarks", start="true", target="owner/model")
     assert "sums" in page.multiselect(key="evaluate-benchmarks").options
-    assert not page.multiselect(key="evaluate-benchmarks").proto.select_all
-    page.multiselect(key="evaluate-benchmarks").set_value(["sums", f"other={tmp_path}/data.jsonl"])
+    page.multiselect(key="evaluate-benchmarks").set_value(["sums", "math500"])
     send(page, target="owner/model")
     (run,) = list_run_directories(runs_root)
     sources = {choice.name: choice.source for choice in run.job_spec().benchmarks}
-    assert sources == {"sums": str(folder / "sums.jsonl"), "other": f"{tmp_path}/data.jsonl"}
-    assert run.job_spec().name == "score model on sums + other"
+    assert sources == {"sums": str(folder / "sums.jsonl"), "math500": None}
     (folder / "a.yaml").write_text("sums: {sauce: a}")
     page = open_page("benchmarks", start="true")
     assert has_text(page, "a.yaml: sums: sauce: there is no such field")
+
+
+def test_a_named_file_is_read_shown_as_it_is_asked_and_scored_under_its_name(runs_root, open_page, tmp_path):
+    (tmp_path / "My sums.v2.jsonl").write_text(ROWS)
+    page = open_page("benchmarks", start="true", target="owner/model", template="none")
+    page.text_input(key="evaluate-source").set_value(f"{tmp_path}/nothing.jsonl").run()
+    assert has_text(page, "Not a benchmark")
+    page.text_input(key="evaluate-source").set_value(f"{tmp_path}/My sums.v2.jsonl").run()
+    assert has_text(page, "your benchmark my\\_sums")
+    assert "1+1?" in [code.value for code in page.code]
+    assert has_text(page, "Gold answer: 2, graded as math")
+    assert page.multiselect(key="evaluate-benchmarks-my_sums").value == ["my_sums"]
+    page = send(page, target="owner/model")
+    (run,) = list_run_directories(runs_root)
+    (choice,) = run.job_spec().benchmarks
+    assert (choice.name, choice.source) == ("my_sums", f"{tmp_path}/My sums.v2.jsonl")
+    assert page.query_params["run"] in (run.run_id, [run.run_id])
+
+
+def test_a_file_handed_in_is_kept_once_and_another_of_its_name_beside_it(runs_root):
+    kept = keep_benchmark_file(runs_root, "aime24.jsonl", ROWS.encode())
+    assert kept == str(runs_root / "workbench" / "benchmarks" / "my_aime24.jsonl")
+    assert keep_benchmark_file(runs_root, "aime24.jsonl", ROWS.encode()) == kept
+    assert keep_benchmark_file(runs_root, "aime24.jsonl", ROWS[:33].encode()).endswith("my_aime24_2.jsonl")
+    assert look_at_benchmark(runs_root, kept).name == "my_aime24"
+    for name, content in (("a.csv", b"question"), ("../b.jsonl", b"{}\n"), ("c.jsonl", b"no rows")):
+        with pytest.raises(DataError):
+            keep_benchmark_file(runs_root, name, content)
+    assert sorted(path.name for path in (runs_root / "workbench" / "benchmarks").iterdir()) == [
+        "my_aime24.jsonl",
+        "my_aime24_2.jsonl",
+    ]
+
+
+def test_a_file_of_the_papers_questions_serves_their_benchmarks(runs_root, tmp_path):
+    row = {"data_source": "aime", "reward_model": {"ground_truth": "1"}}
+    rows = [row | {"prompt": [{"role": "user", "content": f"q{number}"}]} for number in range(30)]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    look = look_at_benchmark(runs_root, str(tmp_path / "test.jsonl"))
+    assert (look.papers, look.num_questions) == (("aime24",), 30)
 
 
 def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_root, open_page, monkeypatch, tmp_path):

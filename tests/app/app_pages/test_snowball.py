@@ -80,7 +80,9 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     assert (case.run_id, case.low.is_valid, case.high.is_valid) == (judged.JUDGED, True, False)
     saved = open_page("snowball", run=judged.JUDGED, view="Saved cases")
     assert has_text(saved, "1 case of 1 run")
-    assert {element.label for element in saved.get("download_button")} == {"Markdown", "JSON"}
+    saved.session_state["export-case-set"] = True
+    saved.run()
+    assert {element.label for element in saved.get("download_button")} == {"LaTeX", "Markdown", "JSON"}
 
 
 @pytest.mark.usefixtures("judged_shared")
