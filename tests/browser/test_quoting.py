@@ -1,4 +1,4 @@
-"""What a writer of a paper does, in as few clicks as they may take: a case in LaTeX, verdicts on chains of thought."""
+"""Jobs of a reader of chains of thought and of one with a benchmark, each in as few clicks as it may take."""
 
 import re
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests.app import judged, web_server
 from tests.browser.clicks import IDLE, download
+from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -45,3 +46,30 @@ def test_verdicts_on_chains_of_thought_are_two_clicks_from_a_finished_run(opened
     opened.get_by_role("tab", name="Verdicts").click()
     opened.get_by_text("Valid chains", exact=True).wait_for()
     assert judged.JUDGED in opened.url
+
+
+def test_a_benchmark_of_ones_own_is_scored_and_read_after_five_clicks(browser, tmp_path):
+    folder = save_tiny_model(tmp_path / "model")
+    (tmp_path / "sums.jsonl").write_text('{"problem": "1+1?", "answer": 2}\n{"problem": "2+2?", "answer": "4"}\n')
+    root = tmp_path / "runs"
+    with web_server.start_with_supervisor(root) as served:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.set_default_timeout(90_000)
+        page.goto(served.link)
+        page.goto(f"{served.origin}/benchmarks?target={folder}&template=none")
+        page.locator(IDLE).wait_for()
+        page.get_by_text("Score a model", exact=True).first.click()
+        page.locator("[data-testid=stFileUploader] input").set_input_files(tmp_path / "sums.jsonl")
+        page.get_by_text("your benchmark sums: 2 questions").wait_for()
+        page.get_by_text("1+1?", exact=True).wait_for()
+        page.get_by_text("Gold answer: 2, graded as math").wait_for()
+        page.get_by_role("button", name="Start evaluation").click()
+        page.get_by_role("tab", name="Samples").click()
+        page.get_by_text("2 questions; click one for its answers").wait_for()
+        page.get_by_role("tab", name="Results").click()
+        page.get_by_role("link", name="Compare these scores under Benchmarks").click()
+        page.get_by_text("Your benchmarks", exact=True).wait_for()
+        row = page.get_by_role("row").filter(has_text="model").filter(has_text="0.0")
+        row.first.wait_for()
+        assert page.get_by_role("row").filter(has_text="On-Policy").count() >= 5
+        page.close()
