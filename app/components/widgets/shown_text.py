@@ -1,7 +1,7 @@
 """Text of models and logs as it is: cut where it is long, coloured, or with its mathematics rendered."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import islice
