@@ -46,10 +46,10 @@ def answer_diversity(database: Database, run_id: str) -> list[DiversityPoint]:
     """
     fresh, texts = models.trajectories, models.trajectory_texts
     length = func.length(texts.c.text)
-    end = func.substr(texts.c.text, length - _END_CHARACTERS + 1)
+    tail = func.substr(texts.c.text, length - _END_CHARACTERS + 1)
     # Most boxes are at the end; a whole text is read only where its last one is before that.
-    is_before = texts.c.text.contains(_BOX, autoescape=True) & ~end.contains(_BOX, autoescape=True)
-    end = case((length <= _END_CHARACTERS, texts.c.text), (is_before, texts.c.text), else_=end)
+    is_before = texts.c.text.contains(_BOX, autoescape=True) & ~tail.contains(_BOX, autoescape=True)
+    end = case((length <= _END_CHARACTERS, texts.c.text), (is_before, texts.c.text), else_=tail)
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         steps = _steps_to_read(connection, run_key)
