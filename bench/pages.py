@@ -81,7 +81,7 @@ class View:
 
 
 _PICTURE = '[data-testid="stMain"] img'
-_TABLE, _CHART = '[data-testid="stDataFrame"] canvas', ".js-plotly-plot .main-svg"
+_TABLE, _CHART = ".data-table tbody tr", ".js-plotly-plot .main-svg"
 _RUN = {"run": LARGE_RUN}
 
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import requests
 from app.components.system import system_view
-from app.components.widgets import address_choice, data_table, figures, page_frame, ray_cluster, run_state
+from app.components.widgets import address_choice, data_table, figures, grid, page_frame, ray_cluster, run_state
 from app.formats import ago, byte_size, duration, escape_control_characters, exact
 from app.queries.answers import ask
 from app.queries.runs import (
@@ -67,7 +67,7 @@ def _queue() -> None:
             "Last data": [ago(row.last_event_at) for row in rows],
         }
     )
-    st.dataframe(frame, hide_index=True, key="queue", alt="Running and queued jobs")
+    grid.draw(frame, "queue", "Running and queued jobs")
     times: dict[str, list[Any]] = {
         "Created": [row.created_at for row in rows],
         "Last data": [row.last_event_at for row in rows],

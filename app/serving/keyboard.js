@@ -1,4 +1,4 @@
-// Keys of the workbench: / search, ? help, Ctrl-K to a page or a run; row_keys.js has those of tables.
+// Keys of the workbench: / search, ? help, Ctrl-K to a page or a run; table.js has those of tables.
 (() => {
   const HELP = [["/", "Search"], ["Ctrl K", "Go to a page or a run"], ["j  k", "Next and previous row, or trajectory"], ["g  m", "Group and mark of the open trajectory"], ["Enter", "Open the row"], ["Esc", "Close"], ["?", "This help"]];
   const isTyping = ({target}) => target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);

@@ -21,7 +21,7 @@ WITH_TABLES = frozenset({"/", "/trajectories", "/benchmarks"})
 """Pages whose first view has charts or tables."""
 _STATIC = Path(streamlit.__file__).parent / "static"
 _SCRIPT_FILES = (
-    "history.js", "recovery.js", "busy_buttons.js", "connection.js", "keyboard.js", "row_keys.js",
+    "history.js", "recovery.js", "busy_buttons.js", "connection.js", "keyboard.js", "table.js",
 )  # fmt: skip
 _RUNS_PATH = "/_workbench/runs"
 _MAX_RUNS = 8
@@ -44,8 +44,8 @@ def html(path: str = "/") -> str:
 
 def _preloads(path: str) -> str:
     """Return the elements that load a page's scripts early, by the names that this version of Streamlit gave them."""
-    wanted = [*(["BidiComponent"] if path in WITH_CHARTS else []), *(["DataFrame"] if path in WITH_TABLES else [])]
-    files = [f"static/js/{file.name}" for name in wanted for file in (_STATIC / "static/js").glob(f"{name}.*.js")]
+    has_any = path in WITH_CHARTS | WITH_TABLES
+    files = [f"static/js/{file.name}" for file in (_STATIC / "static/js").glob("BidiComponent.*.js")] if has_any else []
     files += [chart.address()] if path in WITH_CHARTS else []
     return "".join(f'<link rel="modulepreload" crossorigin href="./{file}">' for file in files)
 

@@ -1,7 +1,10 @@
 """What a page tested in this process says, its fields of New run, and clicks into its tables."""
 
 import json
+from dataclasses import dataclass
 
+import pandas as pd
+from streamlit.proto.BidiComponent_pb2 import BidiComponent
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.testing.v1 import AppTest
 
@@ -16,10 +19,42 @@ def has_text(page: AppTest, part: str) -> bool:
     return any(part in text for text in texts(page))
 
 
-def select(page: AppTest, table_id: str, **selection: list) -> None:
-    """Select in a table what a browser sends for a click: `cells=[[0, "Run"]]` or `columns=["Run"]`."""
-    sent = {"selection": {"rows": [], "columns": [], "cells": [], **selection}}
-    page._run(WidgetStates(widgets=[WidgetState(id=table_id, string_value=json.dumps(sent))]))
+@dataclass(frozen=True)
+class Table:
+    """What a browser draws as a table."""
+
+    proto: BidiComponent
+
+    @property
+    def data(self) -> dict:
+        return json.loads(self.proto.json or self.proto.mixed.json)
+
+    @property
+    def value(self) -> pd.DataFrame:
+        """The cells as they were sent."""
+        return pd.DataFrame(self.data["rows"], columns=[column["name"] for column in self.data["columns"]])
+
+    def send(self, page: AppTest, event: str, value: object) -> None:
+        """Run the page as for a click, `event` being opened, sorted or more, or for ticks, ticked."""
+        if event == "ticked":
+            sent = WidgetState(id=self.proto.id, json_value=json.dumps({event: value}))
+        else:
+            trigger = f"$$STREAMLIT_INTERNAL_KEY_{self.proto.id}__events"
+            sent = WidgetState(id=trigger, json_trigger_value=json.dumps({"event": event, "value": value}))
+        page._run(WidgetStates(widgets=[sent]))
+
+    def open(self, page: AppTest, row: int, column: str | None = None) -> None:
+        """Click on a row."""
+        ids = self.data["ids"]
+        clicked = {"row": row, "column": column or self.data["columns"][0]["name"]}
+        self.send(page, "opened", clicked | ({"id": ids[row]} if ids else {}))
+
+
+def tables(page: AppTest) -> list[Table]:
+    """Return the tables of a page in their order."""
+    return [
+        Table(element.proto) for element in page.get("bidi_component") if element.proto.component_name == "exgrpo_table"
+    ]
 
 
 KINDS = ("text_input", "number_input", "toggle", "selectbox", "multiselect", "text_area")

@@ -11,7 +11,7 @@ from exgrpo_core.verl_plugin.run_record import RunRecord
 from jobs.runs.directory import list_run_directories
 from jobs.supervisor.open_index import rebuild_index
 from tests.app import judged
-from tests.app.page_texts import has_text, select, texts
+from tests.app.page_texts import has_text, tables, texts
 from tests.app.recorded import FAILED, FINISHED, RUNNING
 from tests.exgrpo_core.builders import small_config
 from tests.exgrpo_core.toy_engine import ToyEngine
@@ -121,8 +121,8 @@ def test_what_is_not_there_is_a_designed_state(chosen_shared, open_page, name, q
 )
 def test_a_click_on_a_row_opens_what_it_is_of(chosen_shared, open_page, name, query, table, opened):  # noqa: ARG001 - read
     page = open_page(name, **query)
-    clicked = page.dataframe[table]
-    select(page, clicked.proto.id, cells=[[0, str(clicked.value.columns[0])]])
+    clicked = tables(page)[table]
+    clicked.open(page, 0)
     assert page.query_params[opened]
     if name == "runs":
         assert [title.value for title in page.title] == ["exgrpo whole"]

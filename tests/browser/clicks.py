@@ -1,34 +1,22 @@
-"""Clicks on what takes them only once it is drawn: tables, which are canvases, downloads, and refreshes to wait for."""
+"""Clicks on rows of tables and on downloads, and refreshes to wait for."""
 
 import re
-import time
 from pathlib import Path
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
-GIVE_UP_SECONDS = 90.0
-TRY_MS = 5_000
 
 
-def wait_for_table(page, table=0):
-    """Wait until a table is drawn and no script runs."""
-    page.get_by_test_id("stDataFrame").nth(table).locator("canvas [role=grid]").first.wait_for(state="attached")
-    page.locator(IDLE).wait_for()
+def rows(page, table=0):
+    """Return the rows of a table that are drawn."""
+    return page.locator(".data-table").nth(table).locator("tbody tr")
 
 
-def click_until(page, x, y, address, table=0):
-    """Click into a table until the address changes so."""
-    from playwright.sync_api import TimeoutError as NothingChangedError
-
-    give_up_at = time.monotonic() + GIVE_UP_SECONDS
-    while True:
-        wait_for_table(page, table)
-        page.get_by_test_id("stDataFrame").nth(table).click(position={"x": x, "y": y})
-        try:
-            return page.wait_for_url(re.compile(address), timeout=TRY_MS)
-        except NothingChangedError:
-            assert time.monotonic() < give_up_at, f"no click led to {address}"
+def open_row(page, address, row=0, table=0):
+    """Click on a row of a table, which leads to such an address."""
+    rows(page, table).nth(row).click()
+    page.wait_for_url(re.compile(address))
 
 
 def download(page, label: str) -> tuple[str, str]:

@@ -6,20 +6,18 @@ import re
 
 import pytest
 
-from tests.browser.clicks import IDLE, download, wait_for_table
+from tests.browser.clicks import IDLE, download, rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-HEADER, ROW = 38, 38
 RUNS = "/compare?runs=run-finished,run-on-policy"
 
 
 def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_leads_to_the_list(open_page):
     watched = open_page("/?q=whole")
     page = watched.page
-    wait_for_table(page)
     for row in (0, 1):
-        page.get_by_test_id("stDataFrame").first.click(position={"x": 16, "y": HEADER + ROW * row + ROW // 2})
+        rows(page).nth(row).get_by_role("checkbox").check()
         page.locator(".st-key-archive button:enabled").first.wait_for()
         page.locator(IDLE).wait_for()
     page.get_by_role("link", name="Compare 2 runs").click()

@@ -4,11 +4,10 @@ import re
 
 import pytest
 
-from tests.browser.clicks import Between, click_until
+from tests.browser.clicks import Between, open_row
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-HEADER = 19
 STORY = re.compile("^Generated in step")
 
 
@@ -21,7 +20,8 @@ def test_filters_and_order_of_the_list_of_runs_are_undone_one_by_one_and_redone(
     page = watched.page
     shows(page, r"of \d+ runs, \d+ active")
     everything = page.get_by_text(re.compile(r"runs, \d+ active")).inner_text()
-    click_until(page, 200, HEADER, "sort=name")
+    page.get_by_role("columnheader", name="Run").get_by_role("button").click()
+    page.wait_for_url(re.compile("sort=name"))
     page.get_by_role("textbox", name="Search runs").fill("whole")
     page.get_by_role("textbox", name="Search runs").press("Enter")
     page.wait_for_url(re.compile("q=whole"))
@@ -55,7 +55,7 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one_and_a_pas
     page.get_by_label("Replayed").first.click()
     page.get_by_role("option", name="replayed", exact=True).click()
     page.wait_for_url(re.compile("replayed=replayed"))
-    click_until(page, 90, 50, r"trajectory=\d+")
+    open_row(page, r"trajectory=\d+")
     opened = page.url
     page.get_by_role("tab", name="Lineage").click()
     page.wait_for_url(re.compile("part=Lineage"))
@@ -69,7 +69,7 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one_and_a_pas
     page.go_back()
     page.get_by_role("tab", name="Text").wait_for(state="detached")
     assert "replayed=replayed" in page.url
-    click_until(page, 90, 50, r"trajectory=\d+")  # the row opens again
+    open_row(page, r"trajectory=\d+")  # the row opens again
     assert page.url == opened
     page.go_back()
     page.get_by_role("tab", name="Text").wait_for(state="detached")

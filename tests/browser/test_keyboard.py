@@ -4,13 +4,15 @@ import re
 
 import pytest
 
+from tests.browser.clicks import rows
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_keys_search_help_and_go_to_pages_and_runs(open_page):
     watched = open_page("/")
     page = watched.page
-    page.get_by_test_id("stDataFrame").locator("canvas").first.wait_for()
+    rows(page).first.wait_for()
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keys").wait_for()
     page.keyboard.press("Escape")
@@ -38,15 +40,14 @@ def test_keys_search_help_and_go_to_pages_and_runs(open_page):
 def test_keys_move_through_the_rows_and_open_one(open_page, path, opened):
     watched = open_page(path)
     page = watched.page
-    page.locator("[data-testid=stDataFrame] canvas [role=grid]").first.wait_for(state="attached")
-    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
-    mark, tops = page.locator("#row-mark"), []
-    for key in ("j", "j", "k", "j"):
+    rows(page).nth(1).wait_for()
+    marked = []
+    for key in ("j", "j", "k", "ArrowDown"):
         page.keyboard.press(key)
-        tops.append(mark.bounding_box()["y"])
-    assert tops[0] == tops[2] < tops[1] == tops[3]
+        marked.append(page.evaluate("document.activeElement.sectionRowIndex"))
+    assert marked == [0, 1, 0, 1]
     page.keyboard.press("Escape")
-    mark.wait_for(state="detached")
+    assert page.evaluate("document.activeElement.tagName") == "BODY"
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(opened))

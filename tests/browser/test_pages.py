@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.browser.clicks import IDLE, Between, click_until
+from tests.browser.clicks import IDLE, Between, open_row, rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -28,17 +28,15 @@ CONTRAST = """part => {
 """How much the words of an element stand out from what is behind them, by WCAG; 4.5 can be read."""
 
 
-def test_a_click_on_a_row_opens_the_run_and_the_tables_toolbar_leaves_the_export_menu_free(open_page):
+def test_a_click_on_a_row_opens_the_run_and_the_table_covers_no_button(open_page):
     watched = open_page("/?q=run-finished")
     page = watched.page
-    page.get_by_test_id("stDataFrame").hover()
-    page.get_by_test_id("stElementToolbar").locator("button").first.wait_for()
     for width in (390, 1440):
         page.set_viewport_size({"width": width, "height": 900})
-        page.get_by_test_id("stDataFrame").hover()
+        rows(page).first.hover()
         for name in ("Export", "Columns"):
             page.get_by_role("button", name=name, exact=True).click(trial=True)
-    click_until(page, 160, 56, r"/run\?.*run=run-finished")
+    open_row(page, r"/run\?.*run=run-finished")
     page.wait_for_function("() => document.title === 'exgrpo whole · Run · ExGRPO Workbench'")
     assert page.get_by_role("heading", level=1).inner_text() == "exgrpo whole"
     assert watched.errors == []

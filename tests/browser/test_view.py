@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.app import web_server
-from tests.browser.clicks import IDLE, click_until, wait_for_table
+from tests.browser.clicks import IDLE, open_row
 from tests.jobs.rollout_formats.test_verl_dumps import line
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -37,7 +37,7 @@ def open_run(watched):
     """Open the newest run from the list; return its id."""
     page = watched.page
     page.get_by_text("2 of 2 runs").wait_for()
-    click_until(page, 200, 52, "run=")
+    open_row(page, "run=")
     return page.url.partition("run=")[2].partition("&")[0]
 
 
@@ -46,8 +46,7 @@ def test_dumps_are_runs_whose_trajectories_are_read_and_new_steps_are_shown_as_t
     page = watched.page
     run = open_run(watched)
     page.get_by_role("link", name="Trajectories").click()
-    wait_for_table(page)
-    click_until(page, 200, 52, "trajectory=")
+    open_row(page, "trajectory=")
     page.get_by_text(ANSWER).locator("visible=true").first.wait_for()
     watched.page.goto(f"{page.url.partition('/trajectories')[0]}/run?run={run}")
     page.locator(IDLE).wait_for()

@@ -13,8 +13,8 @@ from app.analyses import AVERAGES
 from app.components.benchmarks import samples
 from app.components.benchmarks.samples import ITEM
 from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
-from app.components.widgets import address_choice, data_table, figures, notice
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.components.widgets import address_choice, data_table, figures, grid, notice
+from app.formats import escape_control_characters
 from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
 from db.queries import benchmarks
@@ -46,10 +46,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
         frame = table(rows)
         caption = f"Second minus first, in points; {describe_intervals(rows, column_of)}"
         data_table.show_caption(caption, frame, "score-differences")
-        st.dataframe(
-            frame, hide_index=True, key="differences", placeholder=NONE_SHOWN, column_config=_columns(),
-            alt="Differences of the two models by benchmark",
-        )  # fmt: skip
+        grid.draw(frame, "differences", "Differences of the two models by benchmark", _columns())
     with right:
         figures.show_card(
             "Difference", "points; to the right: the second is better", _chart(rows), "difference-chart",

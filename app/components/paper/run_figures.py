@@ -17,10 +17,10 @@ from app.components.paper.run_selection import PRINTED, REPLAYING, RunSelection
 from app.components.replay_buffer import buffer_over_steps
 from app.components.runs import comparison, comparison_tables
 from app.components.runs.comparison import Group
-from app.components.widgets import curves, figures, notice
+from app.components.widgets import curves, figures, grid, notice
 from app.components.widgets.curve_view import WHOLE
 from app.components.widgets.spec_text import flatten, option_text
-from app.formats import NONE_SHOWN, escape_control_characters, literal
+from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
 from app.queries.runs import metric_series
@@ -143,14 +143,13 @@ def _rules(_entry: Entry, selection: RunSelection) -> None:
         code_view.show_rules(_first(selection), None)
     else:
         rules = code_view.rule_table(analyses.tabulate_counts(()))
-        st.dataframe(
-            rules[["Rule", "Kind", "Cue of the paper", "Applied as"]], hide_index=True, alt="The rules that detect code"
-        )
+        columns = ["Rule", "Kind", "Cue of the paper", "Applied as"]
+        grid.draw(rules[columns], "code-rules", "The rules that detect code")
 
 
 def _settings(_entry: Entry, selection: RunSelection) -> None:
     frame = settings_table(selection)
-    st.dataframe(frame, hide_index=True, placeholder=NONE_SHOWN, alt="Hyperparameters of the paper and of these runs")
+    grid.draw(frame, "hyperparameters", "Hyperparameters of the paper and of these runs")
 
 
 def settings_table(selection: RunSelection) -> pd.DataFrame:
@@ -181,10 +180,9 @@ def _counts(entry: Entry, selection: RunSelection) -> None:
         [points] = metric_series(run_id, entry.quantities).values()
         mean = sum(point.value for point in points) / len(points) if points else None
         rows.append({"Run": escape_control_characters(name), "# Avg. Mini-Batch": mean})
-    st.dataframe(
-        pd.DataFrame(rows), hide_index=True, placeholder=NONE_SHOWN, alt="Mean number of questions per mini-batch",
-        column_config={"# Avg. Mini-Batch": st.column_config.NumberColumn(format="%.2f")},
-    )  # fmt: skip
+    number = st.column_config.NumberColumn(format="%.2f")
+    alt = "Mean number of questions per mini-batch"
+    grid.draw(pd.DataFrame(rows), "mini-batches", alt, {"# Avg. Mini-Batch": number})
     _curves(entry, selection)
 
 

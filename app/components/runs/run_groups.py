@@ -8,15 +8,16 @@ import streamlit as st
 from app.analyses import mean_interval
 from app.components.runs import run_table
 from app.components.runs.comparison import spread
-from app.components.widgets import address_choice, data_table, run_state
-from app.formats import NONE_SHOWN, escape_control_characters, literal
+from app.components.widgets import data_table, grid, run_state
+from app.formats import escape_control_characters, literal
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
 
 MAX_RUNS = 1000
 ADDRESS, OPENED = "group", "of"
-_KEY, _TABLE = "run-group", "run-groups"
+_KEY = "run-group"
 _HALF = "± 95%"
+_MAX_ROWS_SHOWN = 20
 _OF_ROWS: dict[str, Callable[[RunRow], str]] = {
     "Method": lambda row: row.method,
     "Model": lambda row: row.model,
@@ -45,17 +46,16 @@ def choose() -> str | None:
 def show(rows: Sequence[RunRow], num_fitting: int, name: str, all_rows: Callable[[], Sequence[RunRow]]) -> None:
     """Show a line a group, of the first `MAX_RUNS` runs at most, in files of all; a click opens the group."""
     frame = table(rows, name)
-    address_choice.select_row(_TABLE, None, name)
     if num_fitting > len(rows):
         st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
     with st.container(horizontal=True, horizontal_alignment="right"):
         data_table.export(lambda: table(all_rows(), name), "run-groups")
     number = st.column_config.NumberColumn(format="%.1f")
-    st.dataframe(
-        frame, hide_index=True, placeholder=NONE_SHOWN, key=_TABLE,
-        selection_mode="single-cell", on_select=lambda: _open([str(value) for value in frame.get(name, [])]),
-        column_config={name: number for name in map(str, frame) if name.endswith("%") or name == "Mean steps"},
-        alt=f"Runs grouped by {name}, with the mean of their scores",
+    columns = {name: number for name in map(str, frame) if name.endswith("%") or name == "Mean steps"}
+    values = [str(value) for value in frame.get(name, [])]
+    grid.draw(
+        frame, "run-groups-table", f"Runs grouped by {name}, with the mean of their scores", columns, _MAX_ROWS_SHOWN,
+        grid.Clicks(lambda click: _open(values[click.row]), ids=values),
     )  # fmt: skip
 
 
@@ -103,10 +103,8 @@ def _groups(rows: Sequence[RunRow], name: str) -> dict[str, list[RunRow]]:
 # Not `address.put` below: the list is a fragment, and what it remembers could undo a step back.
 
 
-def _open(values: Sequence[str]) -> None:
-    row = address_choice.clicked_row(_TABLE, len(values))
-    if row is not None:
-        st.query_params[OPENED] = values[row]
+def _open(value: str) -> None:
+    st.query_params[OPENED] = value
 
 
 def _close() -> None:

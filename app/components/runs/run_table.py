@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import requests
-from app.components.widgets import data_table, run_state
+from app.components.widgets import grid, run_state
 from app.components.widgets.spec_text import flatten, option_text
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
 from app.queries.answers import ask
@@ -77,7 +77,6 @@ def _reset() -> None:
     st.query_params.pop(COLUMNS_ADDRESS, None)
 
 
-_ROW_HEIGHT = 38
 _MAX_ROWS_SHOWN = 18
 SORT_KEYS = {
     "State": RunSortKey.STATE,
@@ -94,7 +93,6 @@ _FROM_A = {RunSortKey.STATE, RunSortKey.NAME, RunSortKey.METHOD}
 _LEFT_OUT_IF_EMPTY = ("Time left", "Health", "Reason", "Tags")
 """Columns that are left out where no run has anything in them, unless the user chose the columns."""
 _ADDRESS = "sort"
-_CLICKS = "run-table-clicks"
 
 
 def show(
@@ -102,24 +100,21 @@ def show(
 ) -> tuple[str | None, list[RunRow]]:
     """Show the runs; return the id of the clicked one, and the ticked ones.
 
-    A click on a column's header sorts by that column: a callback writes the order into the address.
-
-    A table of other runs is another widget, because a selection is a row index, which would point to another run.
-    So is the table after a click on a header: a browser that goes back to the earlier table would repeat that click.
+    A click on the head of a column that can be sorted by writes the order into the address.
     """
-    clicks = st.session_state.get(_CLICKS, 0)
-    widget = data_table.key_of(key, [order, clicks, *columns, *(row.run_id for row in rows)])
-    event = st.dataframe(
-        table(rows, columns), key=widget, hide_index=True,
-        height=_ROW_HEIGHT * (min(len(rows), _MAX_ROWS_SHOWN) + 1) + 2, row_height=_ROW_HEIGHT,
-        column_config={name: column for name, column in _columns(order).items() if name in columns},
-        on_select=lambda: _take_order(widget, clicks, order),
-        selection_mode=["single-cell", "single-column", "multi-row"], placeholder=NONE_SHOWN,
-        alt="Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health",
+    sorted_by = next(name for name, by in SORT_KEYS.items() if by is order.key)
+    answer = grid.draw(
+        table(rows, columns), key,
+        "Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health",
+        _columns(), _MAX_ROWS_SHOWN, grid.Clicks(ids=[row.run_id for row in rows], ticks=True),
+        grid.Sorting(
+            grid.Order(sorted_by, order.is_descending), {name: by not in _FROM_A for name, by in SORT_KEYS.items()},
+            _take_order,
+        ),
     )  # fmt: skip
-    cells = event.selection.cells
-    opened = rows[cells[0][0]].run_id if cells and cells[0][0] < len(rows) else None
-    return opened, [rows[index] for index in event.selection.rows if index < len(rows)]
+    ticked = {*answer.ticked}
+    opened = rows[answer.click.row].run_id if answer.click else None
+    return opened, [row for row in rows if row.run_id in ticked]
 
 
 def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> pd.DataFrame:
@@ -174,9 +169,9 @@ def _has_content(cell: object) -> bool:
     return bool(cell) and cell != NONE_SHOWN
 
 
-def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
+def _columns() -> dict[str, ColumnConfig]:
     config = st.column_config
-    columns: dict[str, ColumnConfig] = {
+    return {
         "State": run_state.column(run_state.STATES, 86),
         "Run": config.TextColumn(width=200, help="Click a row to open the run"),
         "Method": config.TextColumn(width=86),
@@ -196,11 +191,8 @@ def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
         "Started": config.TextColumn(width=88),
         "Model": config.TextColumn(width=96),
         "Engine": config.TextColumn(width=86),
+        "Step": config.NumberColumn(width=64, format="localized"),
     }
-    columns["Step"] = config.NumberColumn(width=64, format="localized")
-    sorted_by = next(name for name, key in SORT_KEYS.items() if key is order.key)
-    columns[sorted_by]["label"] = f"{sorted_by} {'↓' if order.is_descending else '↑'}"
-    return columns
 
 
 def order_of_address() -> RunOrder:
@@ -212,15 +204,6 @@ def order_of_address() -> RunOrder:
         return RunOrder()
 
 
-def _take_order(widget: str, clicks: int, order: RunOrder) -> None:
-    """Sort by the clicked column, in the opposite order if the table is sorted by it already; once per table."""
-    if clicks != st.session_state.get(_CLICKS, 0):
-        return  # a browser that has not yet drawn the next table sends this click again
-    heads = st.session_state[widget].selection.columns
-    key = SORT_KEYS.get(heads[0]) if heads else None
-    if key is None:
-        return
-    is_descending = not order.is_descending if key is order.key else key not in _FROM_A
-    st.session_state[_CLICKS] = clicks + 1
+def _take_order(order: grid.Order) -> None:
     # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
-    st.query_params[_ADDRESS] = f"{'-' if is_descending else ''}{key}"
+    st.query_params[_ADDRESS] = f"{'-' if order.is_descending else ''}{SORT_KEYS[order.column]}"

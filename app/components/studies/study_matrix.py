@@ -11,7 +11,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import analyses, requests
 from app.analyses import PendingRun, RunKey, Scale, Study
-from app.components.widgets import address_choice, data_table, notice, run_state
+from app.components.widgets import address_choice, data_table, grid, notice, run_state
 from app.formats import escape_control_characters, literal
 from app.requests import UserError
 from db.rows.runs import BROKEN_STATES, RunRow
@@ -92,7 +92,6 @@ def count_states(cells: Sequence[CellState]) -> Counter[str]:
     return Counter(state for cell in cells for state in cell.states)
 
 
-_ROW_HEIGHT = 35
 _ROWS_IN_VIEW = 15
 """More scroll, so that the launch below stays near."""
 _STATES = run_state.STATES | {MISSING: (MISSING, run_state.FAINT, "")}
@@ -101,17 +100,12 @@ _STATES = run_state.STATES | {MISSING: (MISSING, run_state.FAINT, "")}
 def show(cells: Sequence[CellState], name: str) -> None:
     """Show the matrix; a click on a seed leads to its run."""
     frame = table(cells)
-    key = data_table.key_of("matrix", [(cell.states, [run and run.run_id for run in cell.runs]) for cell in cells])
     caption = "One column per seed; click a state to open its run, a cell for the list of its runs"
     data_table.show_caption(caption, frame, f"{name}-matrix")
-    event = st.dataframe(
-        frame, hide_index=True, key=key, height=_ROW_HEIGHT * (min(len(cells), _ROWS_IN_VIEW) + 1) + 3,
-        row_height=_ROW_HEIGHT, on_select="rerun", selection_mode="single-cell", column_config=_columns(cells),
-        alt="Cells of the study with the state of each seed",
-    )  # fmt: skip
-    for row, column in event.selection.cells[:1]:
-        if row < len(cells):
-            _open(cells[row], column)
+    alt = "Cells of the study with the state of each seed"
+    click = grid.draw(frame, f"{name}-matrix", alt, _columns(cells), _ROWS_IN_VIEW, grid.Clicks()).click
+    if click:
+        _open(cells[click.row], click.column)
 
 
 def table(cells: Sequence[CellState]) -> pd.DataFrame:

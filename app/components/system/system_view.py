@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.widgets import data_table, notice, run_state
+from app.components.widgets import data_table, grid, notice, run_state
 from app.formats import NONE_SHOWN, byte_size, escape_control_characters, literal
 from app.queries.runs import list_runs
 from app.requests import Finding, Gpu, JournalEntry
@@ -133,7 +133,7 @@ def show_log(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> None:
         )
     newest_first = list(reversed(entries))
     frame = table(newest_first[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], names)
-    st.dataframe(frame, hide_index=True, key="audit-log", alt="What users did, newest first")
+    grid.draw(frame, "audit-log", "What users did, newest first")
     data_table.export(
         lambda: table(newest_first, names).assign(**{"When, UTC": [entry.at for entry in newest_first]}), "audit-log"
     )

@@ -61,7 +61,7 @@ def _export(row: TrajectoryRow) -> None:
 
 
 def _moves(previous: int | None, following: int | None) -> None:
-    """Show the buttons that have keys; row_keys.js leaves j and k to them."""
+    """Show the buttons that have keys; table.js leaves j and k to them."""
     for name, key, other in (("Previous", "k", previous), ("Next", "j", following)):
         st.button(
             name, key=f"{name.lower()}-trajectory", shortcut=key, type="tertiary", disabled=other is None,

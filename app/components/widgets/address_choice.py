@@ -1,17 +1,13 @@
-"""Choices kept in the address by name, not by label: values, steps, the open tab; and the selected row of a table."""
+"""Choices kept in the address by name, not by label: values, steps, the open tab."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import streamlit as st
 
 from app import address
 from app.formats import escape_control_characters, literal
-
-if TYPE_CHECKING:
-    from streamlit.elements.arrow import DataframeState, DataframeStateInput
-
 
 _SEPARATOR = ","
 _MAX_CHARS = 60
@@ -110,25 +106,3 @@ def open_trajectory(run_id: str, trajectory_id: int) -> None:
     """Lead to a trajectory on its page."""
     query = {"run": run_id, "trajectory": str(trajectory_id)}
     st.switch_page("app_pages/trajectories.py", query_params=query)
-
-
-def select_row(key: str, row: int | None, column: str) -> None:
-    """Select the row of this index, or none, in the table of this key, in a column; call it before the table is drawn.
-
-    A click on a selected row sends nothing to the server, so a closed row must be unselected to be opened again.
-    """
-    if _selected_row(key) != row:
-        cells = [] if row is None else [(row, column)]
-        st.session_state[key] = {"selection": {"cells": cells}}
-
-
-def clicked_row(key: str, num_rows: int) -> int | None:
-    """Return the index of the selected row, for a table's callback; None where there is none."""
-    row = _selected_row(key)
-    return row if row is not None and row < num_rows else None
-
-
-def _selected_row(key: str) -> int | None:
-    state: DataframeState | DataframeStateInput | None = st.session_state.get(key)
-    cells = state["selection"].get("cells") if state is not None else None
-    return cells[0][0] if cells else None

@@ -11,13 +11,11 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
-from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import theme
-from app.components.widgets import address_choice
+from app.components.widgets import grid
+from app.components.widgets.grid import Columns
 from app.formats import NONE_SHOWN, as_utc, escape_control_characters
 
-Columns = Mapping[str, ColumnConfig]
 _MAX_NUMBER_ROWS = 30
 Rows = Sequence[Mapping[str, object]] | pd.DataFrame
 """A table: rows as mappings from column to value, or a frame, whose index is left out."""
@@ -98,7 +96,7 @@ def show_titled(title: str, frame: pd.DataFrame, name: str, alt: str, columns: C
     """Show a table, if it has rows, under a subheading with its downloads."""
     show_heading(title, frame, name)
     if not frame.empty:
-        st.dataframe(frame, hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt)
+        grid.draw(frame, f"table-{name}", alt, columns)
 
 
 def export(
@@ -180,10 +178,7 @@ def show(
     key: str | None = None,
 ) -> None:  # fmt: skip
     """Show a table and below it its downloads as files called `name`; of its rows `most` are seen at once."""
-    st.dataframe(
-        frame, key=key or f"table-{name}", hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt,
-        row_height=theme.ROW_HEIGHT, height=theme.table_height(len(frame), most),
-    )  # fmt: skip
+    grid.draw(frame, f"table-{key or name}", alt, columns, most)
     export(frame, name, key)
 
 
@@ -193,10 +188,7 @@ def show_card(
     """Show a whole table framed under its title and its downloads, with a note below it."""
     with st.container(border=True, gap="xxsmall", key=f"{name}-card"):
         show_heading(title, frame, name)
-        st.dataframe(
-            frame, hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt,
-            row_height=theme.ROW_HEIGHT, height=theme.table_height(len(frame)),
-        )  # fmt: skip
+        grid.draw(frame, f"table-{name}", alt, columns)
         if note:
             st.caption(note)
 
@@ -205,28 +197,14 @@ def choose(
     frame: pd.DataFrame, key: str, alt: str, opened: int | None, on_open: Callable[[int], None],
     columns: Columns | None = None, most: int = 12,
 ) -> None:  # fmt: skip
-    """Show a table in which the row `opened` is selected; a click on another calls `on_open` with its index."""
-
-    def take() -> None:
-        row = address_choice.clicked_row(key, len(frame))
-        if row is not None:
-            on_open(row)
-
-    address_choice.select_row(key, opened, str(frame.columns[0]))
-    st.dataframe(
-        frame, key=key, hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt, on_select=take,
-        selection_mode="single-cell", row_height=theme.ROW_HEIGHT, height=theme.table_height(len(frame), most),
-    )  # fmt: skip
+    """Show a table in which the row `opened` is marked; a click on another calls `on_open` with its index."""
+    grid.draw(frame, key, alt, columns, most, grid.Clicks(lambda click: on_open(click.row), opened))
 
 
 def pick(frame: pd.DataFrame, key: str, alt: str, columns: Columns | None = None, most: int = 12) -> int | None:
     """Show a table and return the index of the row that was clicked, for a page to leave for another."""
-    event = st.dataframe(
-        frame, key=key, hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt, on_select="rerun",
-        selection_mode="single-cell", row_height=theme.ROW_HEIGHT, height=theme.table_height(len(frame), most),
-    )  # fmt: skip
-    cells = event.selection.cells
-    return cells[0][0] if cells and cells[0][0] < len(frame) else None
+    click = grid.draw(frame, key, alt, columns, most, grid.Clicks()).click
+    return click.row if click else None
 
 
 def show_tiles(figures: Sequence[tuple[str, str, str]]) -> None:
@@ -243,10 +221,7 @@ def show_numbers(frame: pd.DataFrame, words: Collection[str], alt: str, title: s
     if title:
         show_heading(title, frame, name)
     columns = {str(name): st.column_config.Column(alignment="right") for name in frame if name not in words}
-    st.dataframe(
-        frame, hide_index=True, placeholder=NONE_SHOWN, column_config=columns, alt=alt, row_height=theme.ROW_HEIGHT,
-        height=theme.table_height(len(frame), _MAX_NUMBER_ROWS),
-    )  # fmt: skip
+    grid.draw(frame, f"table-{name or alt}", alt, columns, _MAX_NUMBER_ROWS)
 
 
 def key_of(name: str, ids: Sequence[object]) -> str:

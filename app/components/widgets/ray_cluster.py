@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.widgets import notice
+from app.components.widgets import grid, notice
 from app.formats import counted, escape_control_characters, literal
 from app.requests import RayClusterState, UserError
 
@@ -53,7 +53,7 @@ def _show_state(state: RayClusterState) -> None:
             "In use": [machine.num_used_gpus for machine in state.machines],
         }
     )
-    st.dataframe(machines, hide_index=True, alt="Machines of the cluster")
+    grid.draw(machines, "machines", "Machines of the cluster")
     jobs = ", ".join(state.running_jobs) or "none"
     st.text(escape_control_characters(f"Jobs that run or wait: {jobs}"))
 

@@ -1,4 +1,3 @@
-import json
 import re
 
 import pytest
@@ -12,7 +11,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.training.data_rows import DataError
 from tests.app import scored
 from tests.app.charts import figures
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import has_text, tables, texts
 from tests.app.recorded import HOSTILE
 from tests.jobs.analysis import recorded_samples
 
@@ -71,7 +70,7 @@ def test_scheme_tables_and_search_come_from_the_address(open_page):
 @pytest.mark.usefixtures("scored_shared")
 def test_two_models_are_compared_with_intervals_and_items(open_page):
     page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500")
-    rows = {row["Benchmark"]: row for row in page.dataframe[0].value.to_dict("records")}
+    rows = {row["Benchmark"]: row for row in tables(page)[0].value.to_dict("records")}
     assert rows["MATH-500"]["Difference"] == pytest.approx(40.0)
     assert rows["MATH-500"]["From"] < 40.0 < rows["MATH-500"]["To"]
     assert (rows["MATH-500"]["Won"], rows["MATH-500"]["Lost"]) == (200, 0)
@@ -84,7 +83,7 @@ def test_two_models_are_compared_with_intervals_and_items(open_page):
 def test_several_models_of_a_side_are_training_seeds(open_page):
     page = open_page("benchmarks", first="eval-early,eval-late", second="eval-late", on="math500")
     assert has_text(page, "not another training run of the second")
-    rows = {row["Benchmark"]: row for row in page.dataframe[0].value.to_dict("records")}
+    rows = {row["Benchmark"]: row for row in tables(page)[0].value.to_dict("records")}
     assert (rows["MATH-500"]["First"], rows["MATH-500"]["Difference"]) == (pytest.approx(40.0), pytest.approx(20.0))
 
 
@@ -148,13 +147,14 @@ def test_reports_on_contamination_are_listed_and_damaged_ones_named(runs_root, o
     probe = ModelProbe(num_compared=24, num_completed=20, num_completed_changed=1, num_likeliest=3, num_versions=9)
     write_report(runs_root, ContaminationReport("mine@last", "aime24", "2026-01-01T00:00:00+00:00", 30, None, 0, probe))
     page = open_page("benchmarks")
-    (row,) = page.dataframe[-1].value.to_dict("records")
+    (row,) = tables(page)[-1].value.to_dict("records")
     assert (row["Model"], row["Completed"], row["With other numbers"]) == ("mine@last", "20 of 24", "1 of 24")
     assert row["Signs"].startswith("The model completes 20 of 24 half questions")
-    assert "word for word" in json.loads(page.dataframe[-1].proto.columns)["Completed"]["help"]
+    columns = {column["name"]: column for column in tables(page)[-1].data["columns"]}
+    assert "word for word" in columns["Completed"]["help"]
     nothing = ModelProbe(num_compared=0, num_completed=0, num_completed_changed=0, num_likeliest=0, num_versions=9)
     write_report(runs_root, ContaminationReport("mine@last", "mine", "2026-01-02T00:00:00+00:00", 3, None, 0, nothing))
-    assert open_page("benchmarks").dataframe[-1].value["Signs"][0] == "nothing to compare"
+    assert tables(open_page("benchmarks"))[-1].value["Signs"][0] == "nothing to compare"
     (runs_root / "workbench" / "contamination" / "0.json").write_text("{", encoding="utf-8")
     assert has_text(open_page("benchmarks"), "workbench/contamination/0.json: differs from what was written")
 
@@ -168,7 +168,7 @@ def test_benchmark_of_ones_own_has_a_table_and_is_compared(scored_runs, open_pag
     assert re.search(r"Llama3.1-8B Instruct.*On-Policy", measured, re.DOTALL)
     assert "50.0" in measured
     assert "sums" not in papers
-    (row,) = page.dataframe[0].value.to_dict("records")
+    (row,) = tables(page)[0].value.to_dict("records")
     assert (row["Benchmark"], row["Won"]) == ("sums", 1)
 
 
@@ -266,7 +266,7 @@ def test_scores_over_the_number_of_answers_are_drawn_for_the_models_and_the_diff
 
 def listed(page):
     """Return the questions of the list of samples with the rates of its models."""
-    (table,) = [table for table in page.dataframe if "Gold answer" in table.value]
+    (table,) = [table for table in tables(page) if "Gold answer" in table.value]
     frame = table.value
     return [tuple(row) for row in frame[[name for name in frame if name in _LISTED]].to_numpy().tolist()]
 

@@ -4,11 +4,11 @@ from app import theme
 from app.formats import literal
 from tests.app import recorded, scored
 from tests.app.charts import figures
-from tests.app.page_texts import has_text
+from tests.app.page_texts import has_text, tables
 
 
 def frame(page, column):
-    return next(element.value for element in page.dataframe if column in element.value.columns)
+    return next(element.value for element in tables(page) if column in element.value.columns)
 
 
 @pytest.mark.usefixtures("recorded_shared")

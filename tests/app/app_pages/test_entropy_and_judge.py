@@ -10,7 +10,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
 from tests.app.charts import figures
-from tests.app.page_texts import has_text
+from tests.app.page_texts import has_text, tables
 
 VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
 
@@ -26,10 +26,10 @@ def test_every_view_is_shown_and_no_text_is_markup(open_page, view, query):
 
 @pytest.mark.usefixtures("judged_shared")
 def test_validity_is_measured_by_the_verdicts_of_the_chosen_judge(open_page):
-    oracle = open_page("entropy_and_judge", run=judged.JUDGED).dataframe[0].value.set_index("Questions")
+    oracle = tables(open_page("entropy_and_judge", run=judged.JUDGED))[0].value.set_index("Questions")
     assert (oracle.loc["easy", "Valid"], oracle.loc["medium", "Not valid"]) == (48, 24)
     assert oracle.loc["medium", "Entropy AUC"].startswith("1.00 (0.")
-    by_judge = open_page("entropy_and_judge", run=judged.JUDGED, judge="judge-voted").dataframe[0].value
+    by_judge = tables(open_page("entropy_and_judge", run=judged.JUDGED, judge="judge-voted"))[0].value
     # Of each of 11 steps the judge called one of 4 easy answers valid.
     assert by_judge.set_index("Questions").loc["easy", "Valid"] == 11
 
@@ -37,13 +37,13 @@ def test_validity_is_measured_by_the_verdicts_of_the_chosen_judge(open_page):
 @pytest.mark.usefixtures("judged_shared")
 def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="disputed")
-    verdict_table = page.dataframe[0].value
+    verdict_table = tables(page)[0].value
     # The oracle says of every second success on the medium question that it is not valid; the judge says valid.
     assert set(verdict_table["Judge"]) == {"valid", "\N{EN DASH}"}
     assert set(verdict_table["Oracle"]) == {"valid", "not valid"}
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="unjudged")
-    assert set(page.dataframe[0].value["Judge"]) == {"\N{EN DASH}"}
-    assert "no_box" in set(page.dataframe[0].value["Why unjudged"])
+    assert set(tables(page)[0].value["Judge"]) == {"\N{EN DASH}"}
+    assert "no_box" in set(tables(page)[0].value["Why unjudged"])
 
 
 @pytest.mark.usefixtures("judged_shared")
@@ -53,9 +53,9 @@ def test_more_verdicts_are_shown_on_request_and_a_file_holds_all(open_page, monk
     assert len({row["Id"] for row in exported(page, "verdicts")}) > 15
     st.cache_data.clear()  # answers are shared for a second
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
-    assert len(page.dataframe[0].value) == 15
+    assert len(tables(page)[0].value) == 15
     page.button(key="more-verdicts").click().run()
-    assert len(page.dataframe[0].value) == 30
+    assert len(tables(page)[0].value) == 30
     st.cache_data.clear()
 
 
@@ -91,7 +91,7 @@ def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_pa
     database.close()
     assert (row.by_judge, row.user) == (True, False)
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
-    agreement = page.dataframe[1].value.set_index("With")
+    agreement = tables(page)[1].value.set_index("With")
     assert agreement.loc["users", "Valid by the judge only"] == 1
 
 
@@ -108,9 +108,9 @@ def test_tables_on_judges_can_be_downloaded(open_page, judged_runs):
 @pytest.mark.usefixtures("judged_shared")
 def test_jobs_agreement_and_prompts_are_shown_with_their_cost(open_page):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
-    jobs = page.dataframe[0].value
+    jobs = tables(page)[0].value
     assert (jobs["Votes"][0], jobs["Tokens"][0], jobs["State"][0]) == ("66", "660", "finished")
-    agreement = page.dataframe[1].value.set_index("With")
+    agreement = tables(page)[1].value.set_index("With")
     assert agreement.loc["oracle", "Both valid"] == 21
     assert has_text(page, "no_box 11")
     assert any(PROMPT_FILE.stem in element.label for element in page.expander)

@@ -10,7 +10,7 @@ from jobs.rollout_formats.formats import find_format
 from jobs.runs.lookup import CommandError
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app.charts import figures
-from tests.app.page_texts import has_text
+from tests.app.page_texts import has_text, tables
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +60,11 @@ def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, importe
     page = open_page("run", run=imported_shared, view="Configuration")
     assert "format: verl's rollout or validation dumps" in page.code[-1].value
     assert has_text(page, "1.jsonl, line 1")
-    runs = open_page("runs").dataframe[0].value
+    runs = tables(open_page("runs"))[0].value
     assert (runs["Method"][0], runs["Started"][0]) == ("unknown", "\N{EN DASH}")
-    assert len(open_page("runs", q="unknown").dataframe[0].value) == 2
+    assert len(tables(open_page("runs", q="unknown"))[0].value) == 2
     page = open_page("trajectories", run=imported_shared, trajectory="1")
-    assert page.dataframe[0].value["Tokens"].isna().all()
+    assert tables(page)[0].value["Tokens"].isna().all()
     assert {element.label: element.value for element in page.metric}["Length"] == "unknown"
 
 

@@ -12,7 +12,7 @@ from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.model_look import FirstLook
 from tests.app.charts import figures
-from tests.app.page_texts import field, has_text, texts
+from tests.app.page_texts import field, has_text, tables, texts
 
 PRESET_FORM = "preset-chains-exgrpo"
 
@@ -326,7 +326,7 @@ def test_the_first_look_at_the_model_is_taken_once_when_it_is_opened(open_page, 
 @pytest.mark.usefixtures("recorded_shared")
 def test_differences_from_an_earlier_run_are_listed(open_page):
     page = open_page("new_run", against="run-on-policy")
-    table = page.dataframe[0].value
+    table = tables(page)[0].value
     changes = dict(zip(table["Field"], zip(table["Other run"], table["This run"], strict=True), strict=True))
     assert changes["num_steps"] == ("30", "150")
     page.selectbox(key="diff-choice").set_value("").run()

@@ -11,7 +11,7 @@ from jobs.runs.attempts import write_plan
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
 from tests.app.charts import figures
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import has_text, tables, texts
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_scores import event, record_scores
 
@@ -63,9 +63,9 @@ def jobs_shared(jobs_root, share):
 def test_evaluation_shows_its_scores_and_no_curves(open_page):
     page = open_page("run", run="scored")
     assert not figures(page)
-    scores = page.dataframe[0].value
+    scores = tables(page)[0].value
     assert dict(zip(scores["Scored"], scores["Score"], strict=True)) == {"paper": 50.0, "training": 0.0}
-    assert page.dataframe[1].value.to_dict("list") == {
+    assert tables(page)[1].value.to_dict("list") == {
         "Benchmark": ["AIME 2024"] * 2, "Part": ["format", "mine:reward"], "Mean": [0.75, -1.5],
     }  # fmt: skip
     assert not {"Clone", "Start branch"} & {button.label for button in page.button}
@@ -81,19 +81,19 @@ def test_judge_shows_verdicts_why_some_are_none_and_why_it_failed(open_page):
     page = open_page("run", run="voted")
     displayed = {element.label: element.value for element in page.metric}
     assert [displayed[label] for label in ("Valid", "Not valid", "Unjudged", "Tokens")] == ["1", "1", "1", "30"]
-    assert page.dataframe[0].value.to_numpy().tolist() == [["no_box", 1]]
+    assert tables(page)[0].value.to_numpy().tolist() == [["no_box", 1]]
     assert "The spend cap ends the judging." in texts(open_page("run", run="spent"))
 
 
 @pytest.mark.usefixtures("jobs_shared")
 def test_list_names_every_kind_of_job_and_filters_by_it(open_page):
     page = open_page("runs")
-    table = page.dataframe[0].value
+    table = tables(page)[0].value
     assert set(table["Method"]) == {"ExGRPO", "evaluation", "judging"}
     assert 100.0 in set(table["Progress"][table["Method"] == "evaluation"])
 
     page.selectbox(key="kind").set_value("Evaluations").run()
-    assert list(page.dataframe[0].value["Method"]) == ["evaluation"] * 2
+    assert list(tables(page)[0].value["Method"]) == ["evaluation"] * 2
 
 
 def test_note_and_tag_go_into_the_journal_and_what_is_no_tag_is_refused(recorded_runs, open_page):

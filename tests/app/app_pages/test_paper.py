@@ -6,7 +6,7 @@ from app.components.paper.run_selection import demo_rows
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 from tests.app.charts import figures
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import has_text, tables, texts
 from tests.jobs.studies.recorded import record_run
 
 
@@ -37,7 +37,7 @@ def test_a_card_opens_its_entry_and_leads_back_and_on(open_page):
 def test_printed_numbers_stand_alone_without_any_run(open_page):
     page = open_page("paper", figure="main-table", beside="Printed numbers")
     assert len(figures(page)) == 1
-    printed = page.dataframe[0].value
+    printed = tables(page)[0].value
     assert list(printed["Row"])[:2] == ["Qwen-Base", "Qwen-Instruct"]
     assert "Choose runs above to draw the same of your own data." in texts(page)
 
@@ -55,11 +55,11 @@ def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(o
 @pytest.mark.usefixtures("recorded_shared")
 def test_tables_of_chosen_runs_are_beside_the_printed_ones(open_page):
     page = open_page("paper", figure="overhead", beside="Chosen runs", runs="run-finished,run-on-policy")
-    costs = next(frame.value for frame in page.dataframe if "Overhead" in frame.value.columns)
+    costs = next(frame.value for frame in tables(page) if "Overhead" in frame.value.columns)
     assert list(costs["Avg. step, s"]) == [0.25, 0.25]
     page = open_page("paper", figure="mini-batch-counts", beside="Chosen runs", runs="run-finished")
     counts = next(
-        frame.value for frame in page.dataframe if "# Avg. Mini-Batch" in frame.value.columns and "Run" in frame.value
+        frame.value for frame in tables(page) if "# Avg. Mini-Batch" in frame.value.columns and "Run" in frame.value
     )
     assert list(counts["# Avg. Mini-Batch"]) == [5.5]
 

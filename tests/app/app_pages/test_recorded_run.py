@@ -6,7 +6,7 @@ from app.page_list import PAGES
 from exgrpo_core import recording
 from jobs.supervisor.open_index import ingest_all
 from tests.app.charts import figures
-from tests.app.page_texts import texts
+from tests.app.page_texts import tables, texts
 
 NO_LENGTH = {"prompt": "a word?", "response": "of unknown length", "reward": 1.0}
 
@@ -68,4 +68,4 @@ def test_a_trajectory_is_shown_with_what_is_known_of_it(recorded_shared, open_pa
 def test_answers_to_a_question_are_shown_without_their_lengths(recorded_shared, open_page):
     page = open_page("trajectories", run=recorded_shared, trajectory="12", part="Question")
     assert not page.exception
-    assert "1 of 1" in [*page.dataframe[-1].value["Correct"]]
+    assert "1 of 1" in [*tables(page)[-1].value["Correct"]]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.app import played, recorded
 from tests.app.charts import figures
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import has_text, tables, texts
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
 
@@ -34,7 +34,7 @@ def test_flow_goes_forward_and_its_mark_names_its_questions(open_page, step, bas
     assert page.slider(key="step").value == int(step)
     assert has_text(page, "From step 2 to step 5")
     assert has_text(page, "not stored → bucket 2")
-    question_table = page.dataframe[0].value
+    question_table = tables(page)[0].value
     assert set(question_table["After step 2"]) == {"not stored"}
     assert set(question_table["After step 5"]) == {"bucket 2"}
 
@@ -43,7 +43,7 @@ def test_flow_goes_forward_and_its_mark_names_its_questions(open_page, step, bas
 @pytest.mark.parametrize("mark", ["rollout:2", "replays:1", "bucket:2", "retired:all"])
 def test_every_kind_of_mark_has_its_questions(open_page, mark):
     page = open_page("replay_buffer", run="play-finished", mark=mark)
-    assert len(page.dataframe[0].value) > 0
+    assert len(tables(page)[0].value) > 0
 
 
 @pytest.mark.usefixtures("played_shared")
@@ -77,13 +77,13 @@ def test_what_if_changes_nothing_until_a_setting_does(open_page):
     assert has_text(page, "Draws that change: 0.0%")
     page.selectbox(key="estimator").select("highest entropy").run()
     assert not has_text(page, "Draws that change: 0.0%")
-    assert "other trajectory" in list(page.dataframe[0].value["Change"])
+    assert "other trajectory" in list(tables(page)[0].value["Change"])
     page.number_input(key="sigma").set_value(0.01).run()
-    outcomes = page.dataframe[0].value
+    outcomes = tables(page)[0].value
     assert {"drawn instead", "not drawn"} <= set(outcomes["Change"])
     assert set(outcomes["Bucket"][outcomes["Change"] == "not drawn"]) == {1}  # mu is 0.5, bucket 2 of 4
     page.number_input(key="mu").set_value(0.25).run()
-    outcomes = page.dataframe[0].value
+    outcomes = tables(page)[0].value
     assert 1 not in set(outcomes["Bucket"][outcomes["Change"] == "not drawn"])
 
 
@@ -93,7 +93,7 @@ def test_what_if_of_a_rule_that_scores_nothing_keeps_the_recorded_choices(open_p
     assert has_text(page, "Nothing changes")
     assert page.selectbox(key="estimator").value == "as recorded (random)"
     page.selectbox(key="estimator").select("lowest entropy").run()
-    assert "other trajectory" in list(page.dataframe[0].value["Change"])
+    assert "other trajectory" in list(tables(page)[0].value["Change"])
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_step_of_another_run_is_compared_with_question_by_question(open_page):
     address = {"run": "play-finished", "against": "play-failed", "step": "14", "base": "6"}
     page = open_page("replay_buffer", view="Flow", mark="retired:all", **address)
     assert has_text(page, "From step 6 of broken replay to step 14 of this run")
-    question_table = page.dataframe[0].value
+    question_table = tables(page)[0].value
     assert set(question_table["After step 14 of this run"]) == {"retired"}
     assert "After step 6 of broken replay" in question_table
     assert not has_text(page, "Other questions")

@@ -23,7 +23,7 @@ from jobs.specs.train import TrainSpec, load_preset
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import recorded
 from tests.app.charts import figures
-from tests.app.page_texts import field, has_text, texts
+from tests.app.page_texts import field, has_text, tables, texts
 from tests.jobs.training.killed_runs import killed_run
 
 
@@ -103,11 +103,11 @@ def test_log_has_the_last_lines_configuration_the_differences_and_attempts_the_c
     assert page.code[-1].value.splitlines() == found
     assert "11 lines of `log.txt` with these words" in texts(page)
     page = open_page("run", run="run-finished", view="Configuration")
-    table = page.dataframe[0].value
+    table = tables(page)[0].value
     assert table[["Field", "This run"]].to_numpy().tolist() == [["num_steps", "30"]]
     assert "batch_size" in page.code[-1].value
     page = open_page("run", run="run-failed", view="Attempts")
-    attempts, checkpoints = (element.value for element in page.dataframe)
+    attempts, checkpoints = (element.value for element in tables(page))
     assert list(attempts["Reason"]) == [recorded.FAILURE]
     assert list(checkpoints["Size"]) == ["1.4 MB"]
     assert page.code[-1].value == "exgrpo export run-failed@10 FOLDER"
@@ -174,7 +174,7 @@ def test_branch_starts_a_new_run_from_the_chosen_checkpoint_with_other_settings_
     field(page, "optim.learning_rate").set_value(2e-5).run()
     assert page.selectbox(key="choose-step").options == ["30", "20", "10"]
     assert page.code[0].value.startswith("exgrpo branch run-finished --step 20 --set optim.learning_rate=")
-    assert list(page.dataframe[0].value["Field"]) == ["optim.learning_rate"]
+    assert list(tables(page)[0].value["Field"]) == ["optim.learning_rate"]
     page.button(key="launch").click().run()
     branched = RunDirectory.open(recorded_runs, page.query_params["run"])
     info = branched.read_run_info()
@@ -183,7 +183,7 @@ def test_branch_starts_a_new_run_from_the_chosen_checkpoint_with_other_settings_
     rebuild_index(recorded_runs, None)
     st.cache_data.clear()
     page = open_page("run", run=branched.run_id, view="Configuration")
-    assert list(page.dataframe[0].value["Field"]) == ["name", "optim.learning_rate"]
+    assert list(tables(page)[0].value["Field"]) == ["name", "optim.learning_rate"]
 
 
 @pytest.mark.usefixtures("recorded_shared")

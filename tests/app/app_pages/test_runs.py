@@ -20,11 +20,11 @@ from jobs.actions import run_bin
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
-from tests.app.page_texts import has_text, select, texts
+from tests.app.page_texts import has_text, tables, texts
 
 
 def column(page, name):
-    return list(page.dataframe[0].value[name])
+    return list(tables(page)[0].value[name])
 
 
 def actions_on(*run_ids):
@@ -83,7 +83,7 @@ def test_states_and_words_filter_the_list_and_may_stand_in_the_address(open_page
 @pytest.mark.usefixtures("recorded_shared")
 def test_a_search_takes_conditions_on_fields(open_page, words, names):
     page = open_page("runs", q=words)
-    assert (column(page, "Run") if page.dataframe else []) == names
+    assert (column(page, "Run") if tables(page) else []) == names
 
 
 def test_runs_of_one_name_carry_the_end_of_their_ids(runs_root, open_page):
@@ -148,7 +148,7 @@ def test_files_hold_every_run_that_matches_with_its_id_and_times(runs_root, open
 def test_search_that_is_too_long_is_one_sentence(open_page, query, words):
     page = open_page(**{key: value or words for key, value in query.items()})
     assert has_text(page, "Not searched")
-    assert not page.dataframe
+    assert not tables(page)
 
 
 def hide_tables(runs_root, is_hidden):
@@ -215,28 +215,21 @@ def test_order_of_the_address_holds_for_all_runs_and_their_column_says_so(open_p
 @pytest.mark.usefixtures("recorded_shared")
 def test_a_click_on_a_head_counts_once_however_often_a_slow_browser_sends_it(open_page):
     page = open_page("runs")
-
-    def send(table):
-        select(page, table, columns=["Run"])
-        return page.query_params["sort"], page.dataframe[0].proto.id
-
-    first = page.dataframe[0].proto.id
-    order, second = send(first)
-    assert order == "name"
-    order, third = send(second)
-    assert order == "-name"
-    page.query_params["sort"] = "name"
-    assert send(second)[0] == "name"
-    assert len({first, second, third}) == 3
+    for is_descending, written in ((False, "name"), (False, "name"), (True, "-name")):
+        tables(page)[0].send(page, "sorted", {"name": "Run", "isDescending": is_descending})
+        assert page.query_params["sort"] == written
+        assert tables(page)[0].data["order"] == {"name": "Run", "isDescending": is_descending}
+    tables(page)[0].send(page, "sorted", {"name": "Curve", "isDescending": True})
+    assert page.query_params["sort"] == "-name"
 
 
 def test_columns_in_which_no_run_has_anything_are_left_out_and_rows_come_as_csv_and_json(runs_root, open_page):
     recorded.record(runs_root, recorded.FINISHED)
     page = open_page("runs")
-    usual = set(page.dataframe[0].value)
+    usual = set(tables(page)[0].value)
     assert "Created" in usual
     assert not usual & {"Time left", "Health", "Reason", "Tags"}
-    assert list(open_page("runs", columns="Run,Reason").dataframe[0].value) == ["Run", "Reason"]
+    assert list(tables(open_page("runs", columns="Run,Reason"))[0].value) == ["Run", "Reason"]
     page.session_state["export-runs"] = True
     page.run()
     assert [button.label for button in page.download_button] == ["CSV", "JSON"]
@@ -245,25 +238,25 @@ def test_columns_in_which_no_run_has_anything_are_left_out_and_rows_come_as_csv_
 @pytest.mark.usefixtures("recorded_shared")
 def test_columns_are_chosen_any_field_of_the_specification_among_them(open_page):
     page = open_page("runs", columns="Id,Run,algorithm.experience_ratio,none.such")
-    frame = page.dataframe[0].value
+    frame = tables(page)[0].value
     assert list(frame) == ["Id", "Run", "algorithm.experience_ratio"]
     by_id = dict(zip(frame["Id"], frame["algorithm.experience_ratio"], strict=True))
     assert (by_id["run-finished"], by_id["run-on-policy"]) == ("0.5", "0.0")
     page.multiselect(key="run-columns").set_value(["Run", "seed"]).run()
-    assert list(page.dataframe[0].value) == ["Run", "seed"]
+    assert list(tables(page)[0].value) == ["Run", "seed"]
     page.button(key="columns-usual").click().run()
-    assert "Reason" in page.dataframe[0].value
+    assert "Reason" in tables(page)[0].value
 
 
 @pytest.mark.usefixtures("recorded_shared")
 def test_runs_are_grouped_by_a_field_with_mean_and_interval(open_page):
     page = open_page("runs", group="algorithm.experience_ratio")
-    frame = page.dataframe[0].value
+    frame = tables(page)[0].value
     assert dict(zip(frame["algorithm.experience_ratio"], frame["Runs"], strict=True)) == {"0.5": 4, "0.0": 2}
     replayed = frame.iloc[0]
     assert replayed["Batch Pass@1, %"] == pytest.approx(sum(100 * recorded.pass_at_1(n) for n in (18, 30, 11, 3)) / 4)
     page.selectbox(key="run-group").set_value("Method").run()
-    assert list(page.dataframe[0].value["Method"]) == ["ExGRPO", "Dr.GRPO"]
+    assert list(tables(page)[0].value["Method"]) == ["ExGRPO", "Dr.GRPO"]
     rows = [ask(runs.get_run, run_id) for run_id in ("run-finished", "run-running")]
     first, second = (100 * recorded.pass_at_1(n) for n in (30, 18))
     # With two values: t = 12.706 of one degree of freedom, standard error |a - b| / 2.
@@ -274,7 +267,7 @@ def test_runs_are_grouped_by_a_field_with_mean_and_interval(open_page):
 @pytest.mark.usefixtures("recorded_shared")
 def test_a_click_on_a_group_lists_its_runs_and_its_button_closes_it(open_page):
     page = open_page("runs", group="Method")
-    select(page, page.dataframe[0].proto.id, cells=[[1, "Runs"]])
+    tables(page)[0].open(page, 1)
     assert page.query_params["of"] in ("Dr.GRPO", ["Dr.GRPO"])
     assert sorted(column(page, "Run")) == ["on-policy whole", "waits"]
     assert page.button(key="run-groups-back").label == "Method: Dr.GRPO"

@@ -10,7 +10,7 @@ from db.queries import selections
 from exgrpo_core.config import RetiredRule, RewardKind
 from tests.app import played
 from tests.app.charts import figures
-from tests.app.page_texts import has_text, texts
+from tests.app.page_texts import has_text, tables, texts
 
 
 @pytest.mark.usefixtures("played_shared")
@@ -19,16 +19,16 @@ def test_what_the_algorithm_selected_passes_every_check(open_page, run_id):
     page = open_page("selection_audit", run=run_id)
     assert has_text(page, "pass**")
     assert not has_text(page, "could not be made")
-    assert all(result == "12 of 12 pass" for result in page.dataframe[0].value["Checks"])
+    assert all(result == "12 of 12 pass" for result in tables(page)[0].value["Checks"])
 
 
 @pytest.mark.usefixtures("played_shared")
 def test_question_of_the_address_is_shown_in_full(open_page):
     first = open_page("selection_audit", run="play-finished", step="6")
-    question = str(first.dataframe[0].value["Question"][0])
+    question = str(tables(first)[0].value["Question"][0])
     page = open_page("selection_audit", run="play-finished", step="6", question=question)
     assert f"Question {question}" in texts(page)
-    assert set(page.dataframe[2].value["Result"]) == {"passes"}
+    assert set(tables(page)[2].value["Result"]) == {"passes"}
     other = open_page("selection_audit", run="play-finished", step="6", question="999")
     assert "Not drawn in this step" in texts(other)
 
@@ -36,7 +36,7 @@ def test_question_of_the_address_is_shown_in_full(open_page):
 @pytest.mark.usefixtures("played_shared")
 def test_drawn_questions_are_compared_with_undrawn_ones(open_page):
     page = open_page("selection_audit", run="play-finished", view="Drawn against undrawn")
-    frame = page.dataframe[0].value
+    frame = tables(page)[0].value
     assert frame["Questions"][0] == "all"
     assert has_text(page, "retired have no next attempt")
     assert frame["Drawn"][0] == frame["Drawn"][frame["Questions"].str.startswith("bucket")].sum() > 0
@@ -45,7 +45,7 @@ def test_drawn_questions_are_compared_with_undrawn_ones(open_page):
 @pytest.mark.usefixtures("played_shared")
 def test_weights_are_listed_by_age_and_entropy_below_the_theorys_curves(open_page):
     page = open_page("selection_audit", run="play-finished", view="Weights and variance")
-    frame = page.dataframe[0].value
+    frame = tables(page)[0].value
     assert list(frame["Trajectories"][:1]) == ["replayed"]
     is_part = frame["Trajectories"].str.startswith("replayed, age")
     assert frame["Number"][is_part].sum() == frame["Number"][0] > 0
@@ -102,7 +102,7 @@ def test_draws_of_a_method_that_replays_whole_groups_are_shown(runs_root, open_p
     played.play(runs_root, run, question_selection="trinity", retired=RetiredRule.NEVER, off_policy_correction="clip")
     page = open_page("selection_audit", run="play-groups")
     assert not has_text(page, "Nothing was replayed yet")
-    frame = page.dataframe[0].value
+    frame = tables(page)[0].value
     assert set(frame["Trajectories"]) == {4}
     assert (frame["Age"] >= 1).all()
     assert (frame["Correct"] >= 1).all()
@@ -112,7 +112,7 @@ def test_buckets_of_continuous_rewards_are_not_called_correct_rollouts(runs_root
     run = dataclasses.replace(played.FINISHED, run_id="play-continuous")
     played.play(runs_root, run, reward_kind=RewardKind.CONTINUOUS)
     effects = open_page("selection_audit", run="play-continuous", view="Drawn against undrawn")
-    assert {"% correct, drawn", "% correct, undrawn"} <= set(effects.dataframe[0].value)
+    assert {"% correct, drawn", "% correct, undrawn"} <= set(tables(effects)[0].value)
     assert not has_text(effects, "k/K")
     assert not has_text(effects, "retired have no next attempt")
     buckets = open_page("replay_buffer", run="play-continuous", view="Over time")

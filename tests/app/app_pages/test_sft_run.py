@@ -13,7 +13,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import rebuild_index
 from tests.app.charts import figures
-from tests.app.page_texts import field
+from tests.app.page_texts import field, tables
 from tests.step_reports import make_questions
 
 RUN_ID = "tuned"
@@ -48,7 +48,7 @@ def test_run_shows_its_loss_and_held_out_score_and_is_not_blamed_for_having_no_r
     assert "of demonstrations (SFT)" in str(figures(page))
     assert next(element for element in page.metric if element.label == "Held-out Avg@8").value == "75.0%"
     assert ask(get_run, RUN_ID).health == ()
-    assert list(open_page("runs").dataframe[0].value["Method"]) == ["SFT"]
+    assert list(tables(open_page("runs"))[0].value["Method"]) == ["SFT"]
     for view in ("Log", "Configuration", "Attempts"):
         assert not open_page("run", run=RUN_ID, view=view).error
 
@@ -70,6 +70,6 @@ def test_form_starts_from_an_earlier_fine_tuned_run(open_page):
 
 def test_costs_of_a_fine_tuned_run_are_not_those_of_an_on_policy_one(open_page):
     page = open_page("paper", figure="overhead", beside="Chosen runs", runs=RUN_ID)
-    costs = next(frame.value for frame in page.dataframe if "Overhead" in frame.value.columns)
+    costs = next(frame.value for frame in tables(page) if "Overhead" in frame.value.columns)
     assert list(costs["Method"]) == ["SFT"]
     assert costs[["Fresh rollouts", "Fresh questions"]].isna().all(axis=None)

@@ -8,7 +8,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
 from tests.app.charts import figures
-from tests.app.page_texts import has_text
+from tests.app.page_texts import has_text, tables
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
 
@@ -32,7 +32,7 @@ def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_pa
 
 @pytest.mark.usefixtures("judged_shared")
 def test_the_papers_numbers_are_beside_the_runs(open_page):
-    table = open_page("snowball", run=judged.JUDGED).dataframe[0].value
+    table = tables(open_page("snowball", run=judged.JUDGED))[0].value
     rows = {(row["Questions"], row["Source"]): row for _, row in table.iterrows()}
     assert rows["medium", "paper"]["Entropy, code"] == 0.14
     assert rows["easy", "paper"]["Difference"] == -11.5
@@ -44,7 +44,7 @@ def test_the_papers_numbers_are_beside_the_runs(open_page):
 
 def test_rates_of_a_calibrated_judge_are_corrected_with_an_interval(open_page, judged_runs):
     judged.calibrate(judged_runs)
-    table = open_page("snowball", run=judged.JUDGED, judge="judge-voted").dataframe[0].value
+    table = tables(open_page("snowball", run=judged.JUDGED, judge="judge-voted"))[0].value
     rows = {(row["Questions"], row["Source"]): row for _, row in table.iterrows()}
     # The judge calls 21 of 21 valid; (1 + 0.8 - 1) / (0.9 + 0.8 - 1) is over 1 and held there.
     assert rows["medium", "corrected"]["CoT %, no code"] == 100.0
@@ -88,9 +88,9 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
 @pytest.mark.usefixtures("judged_shared")
 def test_rules_are_counted_and_their_trajectories_listed(open_page):
     page = open_page("snowball", run=judged.JUDGED, view="Code rules", rule="R7")
-    table = page.dataframe[0].value.set_index("Rule")["Trajectories"]
+    table = tables(page)[0].value.set_index("Rule")["Trajectories"]
     assert (table["R1"], table["R7"], table["parser"], table["R12"]) == (12, 12, 12, 0)
-    assert set(page.dataframe[1].value["Answer"]) == {"correct"}
+    assert set(tables(page)[1].value["Answer"]) == {"correct"}
     assert has_text(page, "Rule R7")
     page.session_state["export-code-rule-hits"] = True
     page.run()

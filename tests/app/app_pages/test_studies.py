@@ -29,7 +29,7 @@ from jobs.studies.matrix import key_from_tags
 from jobs.supervisor.open_index import ingest_all, open_fresh_index
 from tests.app import recorded
 from tests.app.charts import figures
-from tests.app.page_texts import has_text, select, texts
+from tests.app.page_texts import has_text, tables, texts
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run
 
@@ -65,27 +65,27 @@ def study_shared(study_root, share):
 
 def test_studies_are_shown_before_anything_ran(open_page):
     page = open_page("studies")
-    assert set(page.dataframe[0].value["State"]) == {"missing"}
+    assert set(tables(page)[0].value["State"]) == {"missing"}
     assert has_text(page, "sigma = 1 has two readings")
     assert has_text(page, "`exgrpo eval`")
     assert not has_text(page, "The address asks for")
     assert has_text(open_page("studies", study="nonsense"), "The address asks for study=nonsense")
     assert "No run has finished yet" in texts(open_page("studies", study="repo", view="Beside the paper"))
     page = open_page("studies", study="crossover")
-    matrix = page.dataframe[0]
+    matrix = tables(page)[0]
     assert (len(matrix.value), "Paper's row" in matrix.value) == (300, False)
     assert page.button(key="launch").label == "Launch 200 of 7,200 missing runs"
 
 
 def test_what_the_paper_prints_is_shown_with_what_does_not_agree_and_gains_with_their_mean(open_page):
     page = open_page("studies", study="main-table", view="What the paper prints")
-    printed = page.dataframe[0].value
+    printed = tables(page)[0].value
     row = printed[printed["Row"] == "GPG-Zero"].iloc[0]
     assert (row["OOD Avg."], row["Cells here"]) == ("41.6", "none")
     assert list(printed.columns[:3]) == ["Group", "Row", "Cells here"]
     assert not has_text(page, "tab:main")
     assert has_text(page, "the mean of its cells is 53.73")
-    gains = open_page("studies", study="headline-gains", view="What the paper prints").dataframe[1].value
+    gains = tables(open_page("studies", study="headline-gains", view="What the paper prints"))[1].value
     gains = gains.set_index("Setting")
     assert len(gains) == 7
     assert (gains.loc["Qwen2.5-Math-7B", "ID gain"], gains.loc["Mean", "ID gain"]) == ("+3.0", "+3.48")
@@ -94,7 +94,7 @@ def test_what_the_paper_prints_is_shown_with_what_does_not_agree_and_gains_with_
 @pytest.mark.usefixtures("study_shared")
 def test_results_are_beside_the_papers(open_page):
     page = open_page("studies", study="repo", view="Beside the paper")
-    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
+    rows = tables(page)[0].value.set_index("Cell").to_dict("index")
     assert rows["repo"]["Yours"].startswith("45.0 ± ")
     assert (rows["exgrpo-re"]["Yours"], rows["exgrpo-re"]["Yours, difference"]) == ("60.0", "+20.0")
     assert figures(page)
@@ -106,7 +106,7 @@ def test_matrix_has_every_seed_and_launch_queues_what_is_missing_and_stop_all_en
     few = open_page("studies", study="repo", cells="repo", **{"seeds-chains": "3"})
     assert few.button(key="launch").label == "Launch 1 missing run"
     page = open_page("studies", study="repo", **{"seeds-chains": "3"})
-    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
+    rows = tables(page)[0].value.set_index("Cell").to_dict("index")
     assert rows["repo"] | {"Paper's row": ""} == {
         "Paper's row": "", "State": "missing, 2/3 seeds",
         "Seed 0": ["finished"], "Seed 1": ["finished"], "Seed 2": ["missing"],
@@ -134,7 +134,7 @@ def test_running_seed_is_shown_and_not_launched_again(study_runs, open_page):
     events.set_status(database, failed.run_id, "running", "", attempt=1, at=datetime.now(UTC))
     database.close()
     page = open_page("studies", study="repo", **{"seeds-chains": "2"})
-    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
+    rows = tables(page)[0].value.set_index("Cell").to_dict("index")
     assert rows["exgrpo-re"]["State"] == "running, 1/2 seeds"
     assert page.get("progress")[0].proto.text == "3 of 4 runs finished · 1 running"
     assert page.button(key="launch").label == "Nothing is missing"
@@ -167,7 +167,7 @@ def test_a_study_without_a_baseline_shows_no_differences(runs_root, open_page):
     with open_fresh_index(runs_root, None):
         pass
     page = open_page("studies", study=study.name, view="Beside the paper")
-    assert list(page.dataframe[0].value) == ["Cell", "Seeds"]
+    assert list(tables(page)[0].value) == ["Cell", "Seeds"]
     row = ComparedRow("tab", "", "Easy", "Size", "masked-easy", "21.2", None, MeanInterval(2.0, 0.1, (2.0,)), None, 1)
     beside = study_results.beside_table([row], by_column=False)
     assert list(beside) == ["Paper's row", "Cell", "Paper, Size", "Yours", "Lowest seed", "Seeds"]
@@ -237,9 +237,9 @@ def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
 )
 def test_a_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(open_page, column, name, value):
     page = open_page("studies", study="repo", **{"seeds-chains": "2"})
-    matrix = page.dataframe[0]
+    matrix = tables(page)[0]
     row = list(matrix.value["Cell"]).index("repo")
-    select(page, matrix.proto.id, cells=[[row, column]])
+    matrix.open(page, row, column)
     assert not [element.value for element in page.title if element.value == "Studies"]
     assert page.query_params[name] in (value, [value]) or not value
 
@@ -252,9 +252,9 @@ def test_figures_of_a_run_are_beside_the_columns_that_name_them(runs_root, open_
     with open_fresh_index(runs_root, None):
         pass
     page = open_page("studies", study="code-analysis", view="Beside the paper")
-    rows = page.dataframe[0].value.set_index(["Paper's row", "Column"])
+    rows = tables(page)[0].value.set_index(["Paper's row", "Column"])
     assert rows.loc[("Medium", "CoT correctness without code (%)"), ["Paper", "Yours"]].tolist() == ["64.7", "50.0"]
-    assert "medium, without code: entropy" in list(page.dataframe[1].value["Figure"])
+    assert "medium, without code: entropy" in list(tables(page)[1].value["Figure"])
 
 
 def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_page):

@@ -10,7 +10,7 @@ from jobs.machine.hardware import Gpu
 from jobs.machine.machine_report import Finding, package_versions
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import recorded
-from tests.app.page_texts import texts
+from tests.app.page_texts import tables, texts
 from tests.tools import free_port
 
 FINDINGS = [Finding("Python", "ok", "3.11.2", ""), Finding("GPU", "warning", "none", "Small models need none.")]
@@ -37,14 +37,14 @@ def test_overview_has_the_supervisor_the_database_and_an_empty_queue(runs_root, 
 def test_queue_holds_what_waits_and_what_runs(open_page):
     page = open_page("system")
     assert metric(page, "Queue").value == "1 queued"
-    assert sorted(page.dataframe[0].value["State"]) == ["queued", "running"]
+    assert sorted(tables(page)[0].value["State"]) == ["queued", "running"]
 
 
 def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
     monkeypatch.setattr(requests, "examine_machine", lambda: FINDINGS)
     monkeypatch.setattr(requests, "list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
     page = open_page("system", view="Machine")
-    findings, versions = page.dataframe[0].value, page.dataframe[-1].value
+    findings, versions = tables(page)[0].value, tables(page)[-1].value
     assert list(findings["Checked"]) == ["Python", "GPU"]
     assert list(findings["What to do"]) == ["\N{EN DASH}", "Small models need none."]
     assert "streamlit" in set(versions["Package"])
@@ -57,7 +57,7 @@ def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
 def test_log_is_newest_first_and_names_runs(recorded_runs, open_page):
     Journal(recorded_runs).append(JournalKind.TAGGED, "run-finished", tag="<b>")
     page = open_page("system", view="Audit log")
-    log = page.dataframe[0].value
+    log = tables(page)[0].value
     assert (log["What"][0], log["Run"][0], log["Details"][0]) == (
         "tagged",
         "exgrpo whole",
@@ -76,9 +76,9 @@ def test_long_log_is_paged(runs_root, open_page):
     for number in range(system_view.PAGE_SIZE + 3):
         journal.append(JournalKind.NOTED, "run", text=str(number))
     page = open_page("system", view="Audit log")
-    assert len(page.dataframe[0].value) == system_view.PAGE_SIZE
+    assert len(tables(page)[0].value) == system_view.PAGE_SIZE
     page.number_input(key="log-page").set_value(2).run()
-    assert list(page.dataframe[0].value["Details"]) == [f"text {number}" for number in (2, 1, 0)]
+    assert list(tables(page)[0].value["Details"]) == [f"text {number}" for number in (2, 1, 0)]
 
 
 def test_ray_clusters_are_added_tested_and_removed(open_page, runs_root):
@@ -103,9 +103,9 @@ def test_tested_cluster_shows_gpus_jobs_and_what_is_wrong(open_page, monkeypatch
     state = RayClusterState("2.60.0", (RayMachine("a", 8, 3), RayMachine("b", 8, 0)), ("run-0001",), ("It is open.",))
     monkeypatch.setattr(requests, "ask_cluster", lambda _name: state)
     page = open_page("system", view="Ray clusters")
-    assert not page.dataframe
+    assert not tables(page)
     page.button(key="test-ours").click().run()
     assert any("2 machines, 13 of 16 GPUs free" in text for text in texts(page))
-    assert list(page.dataframe[0].value["In use"]) == [3, 0]
+    assert list(tables(page)[0].value["In use"]) == [3, 0]
     assert any("run-0001" in text.value for text in page.text)
     assert any("It is open." in text.value for text in page.text)

@@ -8,7 +8,7 @@ from app.components.widgets import shown_text
 from db.rows.trajectories import TrajectoryFacets
 from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
-from tests.app.page_texts import has_text
+from tests.app.page_texts import has_text, tables
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.step_reports import make_report
 
@@ -18,7 +18,7 @@ def newest(step=30):
 
 
 def shown_ids(page):
-    return list(page.dataframe[0].value["Id"])
+    return list(tables(page)[0].value["Id"])
 
 
 @pytest.mark.usefixtures("recorded_shared")
@@ -80,7 +80,7 @@ def test_every_part_of_a_replayed_trajectory_is_shown(open_page, part):
     number = shown_ids(open_page("trajectories", run="play-finished", replayed="replayed"))[0]
     page = open_page("trajectories", run="play-finished", trajectory=str(number), part=part)
     if part == "Lineage":
-        assert "replayed" in list(page.dataframe[1].value["Event"])
+        assert "replayed" in list(tables(page)[1].value["Event"])
     if part == "Group":
         num_correct = sum(block.value.endswith("check: correct]") for block in page.markdown)
         assert num_correct

@@ -11,7 +11,7 @@ from app.formats import NONE_SHOWN
 from db.connections.opening import open_database
 from exgrpo_core.recording.rows import Message
 from tests.app import recorded
-from tests.app.page_texts import has_text
+from tests.app.page_texts import has_text, tables
 from tests.db.conversations import HOSTILE, HOSTILE_CALL, NO_TOOLS, PROMPT, RUN_CODE, SEARCHED, called, ingest
 from tests.db.recorded_chains import Response, Step
 
@@ -41,7 +41,7 @@ def test_open_conversation_shows_counts_turns_and_the_answer(open_page):
     assert has_text(page, "3 turns · 2 tool calls, 1 failed · tokens: assistant 30, tool 60")
     [shown] = [body for body in html_of(page) if 'class="conversation"' in body]
     assert [shown.count(f"<b>Turn {turn}</b>") for turn in (1, 2, 3, 4)] == [1, 1, 1, 0]
-    assert list(page.dataframe[0].value["Turns"])[-1] == 3
+    assert list(tables(page)[0].value["Turns"])[-1] == 3
 
 
 @pytest.mark.usefixtures("talks")
@@ -49,7 +49,7 @@ def test_open_conversation_shows_counts_turns_and_the_answer(open_page):
 def test_every_part_of_a_replayed_conversation_is_shown(open_page, part):
     page = open_page("trajectories", run="talks", trajectory="0", part=part)
     if part == "Lineage":
-        assert "replayed" in list(page.dataframe[1].value["Event"])
+        assert "replayed" in list(tables(page)[1].value["Event"])
     if part == "Difference":
         assert page.number_input(key="beside").value == 1
     if part == "Group":
@@ -65,7 +65,7 @@ def test_pages_of_replay_work_on_conversations(open_page, page):
 @pytest.mark.usefixtures("talks")
 def test_conversations_are_filtered_by_the_address_and_moved_through_by_buttons(open_page):
     page = open_page("trajectories", run="talks", tool="web_search", errors="some failed", turns_from="2")
-    assert list(page.dataframe[0].value["Id"]) == [0]
+    assert list(tables(page)[0].value["Id"]) == [0]
     page = open_page("trajectories", run="talks", words="role:user tower", trajectory="2")
     page.button(key="next-trajectory").click().run()
     assert page.query_params["trajectory"] == "1"

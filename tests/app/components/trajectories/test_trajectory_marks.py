@@ -6,7 +6,7 @@ from app import requests
 from db.rows.trajectories import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
-from tests.app.page_texts import has_text
+from tests.app.page_texts import has_text, tables
 
 
 def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off(open_page, played_runs):
@@ -26,7 +26,7 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     page = open_page("trajectories", marked="odd *reasoning*", **address)
     assert not page.exception
     assert has_text(page, r"**Marked: odd \*reasoning\***")
-    listed = page.dataframe[0].value
+    listed = tables(page)[0].value
     assert (list(listed["Trajectory"]), list(listed["Comment"])) == ([3], ["skips a step"])
     page.button(key="unmark-odd *reasoning*").click().run()
     assert Journal(played_runs).entries()[-1].kind is JournalKind.TRAJECTORY_UNMARKED
