@@ -221,7 +221,8 @@ def show_numbers(frame: pd.DataFrame, words: Collection[str], alt: str, title: s
     if title:
         show_heading(title, frame, name)
     columns = {str(name): st.column_config.Column(alignment="right") for name in frame if name not in words}
-    grid.draw(frame, f"table-{name or alt}", alt, columns, _MAX_NUMBER_ROWS)
+    key = f"table-{name}" if name else key_of(alt, frame.to_numpy().tolist())  # a table may be printed in two parts
+    grid.draw(frame, key, alt, columns, _MAX_NUMBER_ROWS)
 
 
 def key_of(name: str, ids: Sequence[object]) -> str:
