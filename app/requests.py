@@ -3,15 +3,13 @@
 What is called gets the runs root first; the journal records who asked.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app import settings
 from app.settings import Role, current_person
-from db.rows.chains_of_thought import Difficulty
-from exgrpo_core import faults
 from exgrpo_core.errors import Mistake, UserError
 from exgrpo_core.run_files import trajectory_file
 from jobs.actions import annotations, branching, evaluations, named_entries, progress, queueing, run_actions, run_bin
@@ -20,12 +18,11 @@ from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.rollout_import import skipped_rows
 from jobs.actions.token_texts import token_texts
-from jobs.analysis import score_curves as curves_of_scores
-from jobs.analysis.score_curves import MEASURES, QuestionCurves, ScoreCurve
+from jobs.analysis import evaluation_reads
+from jobs.analysis.score_curves import MEASURES, ScoreCurve
 from jobs.contamination import report
 from jobs.contamination.report import ContaminationReport
 from jobs.evaluation import protocols as declared_benchmarks
-from jobs.evaluation import recorded_answers
 from jobs.evaluation.recorded_answers import QuestionSummary, RecordedQuestion
 from jobs.launchers.ray_jobs_api import RayClusterState
 from jobs.machine import engine_environments, machine_report
@@ -73,8 +70,8 @@ from jobs.specs.train import (
     preset_names,
 )
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
-from jobs.studies import definition, running, sweeps
-from jobs.studies.running import PendingRun, estimate_step_seconds
+from jobs.studies import sweeps
+from jobs.studies.running import estimate_step_seconds
 from jobs.supervisor import instance
 from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
@@ -207,29 +204,6 @@ def _evaluate(root: Path, target: str, fields: dict[str, object]) -> str:
     return queueing.queue_job(root, evaluations.plan_evaluation(root, target, fields, "form"))
 
 
-def _start_study_run(root: Path, pending: PendingRun, changes: Sequence[str] = ()) -> str:
-    """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
-    return running.start(root, sweeps.find_study(root, pending.key.study), pending, changes)
-
-
-def _stop_study(root: Path, name: str, scale: str) -> int:
-    """Ask every run and evaluation of a study at a scale to stop and return how many there are."""
-    return running.stop_all(root, sweeps.find_study(root, name), definition.Scale(scale))
-
-
-def _keep_sweep(root: Path, name: str, text: str) -> str:
-    """Check a sweep that is written as YAML, keep it and return its name; its runs are launched as any study's.
-
-    Raises:
-        UserError: A field or value is wrong, a cell could not run here, or another sweep has this name.
-    """
-    study = sweeps.sweep_of_text(text, name)
-    sweeps.refuse_unrunnable(root, study)
-    sweeps.refuse_changed(root, study)
-    sweeps.keep(root, study)
-    return study.name
-
-
 def _start_probe(root: Path, spec: TrainSpec) -> ProbeProcess:
     """Start to sample answers of a specification's model, without a run."""
     return ProbeProcess(spec, root)
@@ -304,58 +278,6 @@ def _token_data(
     return {**data, "texts": texts}
 
 
-def _evaluation_answers(root: Path, run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:
-    """Return what an evaluation recorded of one question, None if its folder is gone."""
-    try:
-        return recorded_answers.find_answers(RunDirectory.open(root, run_id).path, benchmark, question_id)
-    except (RunDirectoryError, OSError, KeyError, ValueError):
-        return None
-
-
-def _evaluation_questions(root: Path, run_id: str, benchmark: str) -> list[QuestionSummary]:
-    """Return the finished questions of an evaluation's benchmark, none if its folder is gone."""
-    try:
-        return recorded_answers.list_questions(RunDirectory.open(root, run_id).path, benchmark)
-    except (RunDirectoryError, OSError):
-        return []
-
-
-def _answer_damage(root: Path, run_id: str, benchmark: str) -> list[str]:
-    """Return a sentence on each damage of what an evaluation recorded of a benchmark."""
-    try:
-        damage = recorded_answers.find_answer_damage(RunDirectory.open(root, run_id).path, benchmark)
-        return [faults.describe_fault(fault) for fault in damage]
-    except RunDirectoryError:
-        return []
-
-
-def _score_curves(root: Path, run_id: str, benchmark: str, scheme: str) -> list[ScoreCurve]:
-    """Return an evaluation's scores over the number of answers; none if its folder is gone."""
-    return curves_of_scores.mean_curves(_question_curves(root, run_id, benchmark, scheme).values())
-
-
-def _score_curves_by_difficulty(
-    root: Path, run_ids: Sequence[str], benchmark: str, scheme: str
-) -> dict[Difficulty, tuple[int, list[list[ScoreCurve]]]]:
-    """Return the same of several evaluations for the questions of each difficulty, with the number of questions."""
-    answered = [_question_curves(root, run_id, benchmark, scheme) for run_id in run_ids]
-    return {
-        difficulty: (
-            len(names),
-            [curves_of_scores.mean_curves([curves[name] for name in names]) for curves in answered],
-        )
-        for difficulty, names in curves_of_scores.by_difficulty(answered).items()
-    }
-
-
-def _question_curves(root: Path, run_id: str, benchmark: str, scheme: str) -> QuestionCurves:
-    try:
-        path = RunDirectory.open(root, run_id).path
-        return curves_of_scores.read_question_curves(path, benchmark, scheme)
-    except (RunDirectoryError, OSError, KeyError, ValueError):
-        return {}
-
-
 def _user_benchmarks(root: Path) -> tuple[dict[str, str], list[str]]:
     """Return the titles of the user's benchmarks by name, and a sentence on each wrong entry, which is left out."""
     declared = declared_benchmarks.load_user_benchmarks(root)
@@ -401,9 +323,9 @@ evaluate = _operator(_evaluate)
 look_at_benchmark = _operator(benchmark_look.look_at_benchmark)
 keep_benchmark_file = _operator(benchmark_look.keep_benchmark_file)
 submit_judge = _operator(_submit_judge)
-start_study_run = _operator(_start_study_run)
-stop_study = _operator(_stop_study)
-keep_sweep = _operator(_keep_sweep)
+start_study_run = _operator(sweeps.start_run)
+stop_study = _operator(sweeps.stop_all)
+keep_sweep = _operator(sweeps.keep_text)
 start_probe = _operator(_start_probe)
 import_rollouts = _operator(import_in_process)
 preview_rollouts = _operator(_preview_rollouts)
@@ -450,10 +372,10 @@ find_cluster_fault = _read(RAY_CLUSTERS.find_fault)
 journal_entries = _read(_journal_entries)
 examine_machine = _read(_examine_machine)
 token_data = _read(_token_data)
-evaluation_answers = _read(_evaluation_answers)
-evaluation_questions = _read(_evaluation_questions)
-answer_damage = _read(_answer_damage)
-score_curves = _read(_score_curves)
-score_curves_by_difficulty = _read(_score_curves_by_difficulty)
+evaluation_answers = _read(evaluation_reads.evaluation_answers)
+evaluation_questions = _read(evaluation_reads.evaluation_questions)
+answer_damage = _read(evaluation_reads.answer_damage)
+score_curves = _read(evaluation_reads.score_curves)
+score_curves_by_difficulty = _read(evaluation_reads.score_curves_by_difficulty)
 user_benchmarks = _read(_user_benchmarks)
 benchmarks_folder = _read(declared_benchmarks.benchmarks_folder)

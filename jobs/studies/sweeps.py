@@ -12,7 +12,7 @@ All combinations are run. `seed` sets the seeds of the study, each other combina
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,10 @@ from jobs.specs.mistakes import SpecError, checked
 from jobs.specs.presets import load_plain_yaml, read_mapping
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset, load_spec, parse_spec
+from jobs.studies import running
 from jobs.studies.definition import NAME_PATTERN, Cell, Recipe, Scale, Study, load_study, study_names
 from jobs.studies.matrix import spec_of, wanted_keys
+from jobs.studies.running import PendingRun
 
 MAX_RUNS = 200
 _FOLDER = Path(WORKBENCH_FOLDER, "sweeps")
@@ -168,6 +170,29 @@ def keep(runs_root: Path, study: Study) -> None:
     path = runs_root / _FOLDER / f"{study.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, study.model_dump_json(exclude_defaults=True))
+
+
+def keep_text(runs_root: Path, name: str, text: str) -> str:
+    """Check a sweep that is written as YAML, keep it and return its name; its runs are launched as any study's.
+
+    Raises:
+        UserError: A field or value is wrong, a cell could not run here, or another sweep has this name.
+    """
+    study = sweep_of_text(text, name)
+    refuse_unrunnable(runs_root, study)
+    refuse_changed(runs_root, study)
+    keep(runs_root, study)
+    return study.name
+
+
+def start_run(runs_root: Path, pending: PendingRun, changes: Sequence[str] = ()) -> str:
+    """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
+    return running.start(runs_root, find_study(runs_root, pending.key.study), pending, changes)
+
+
+def stop_all(runs_root: Path, name: str, scale: str) -> int:
+    """Ask every run and evaluation of a study at a scale to stop and return how many there are."""
+    return running.stop_all(runs_root, find_study(runs_root, name), Scale(scale))
 
 
 def sweep_names(runs_root: Path) -> list[str]:
