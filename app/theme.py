@@ -1,6 +1,6 @@
 """The look of the workbench: colours with one meaning on every page, and Streamlit's options."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import streamlit as st
 
@@ -116,6 +116,12 @@ def table_height(num_rows: int, most: int | None = None) -> int:
 def palette() -> Palette:
     """Return the colours of the theme that the reader's browser shows."""
     return DARK if st.context.theme.type == "dark" else LIGHT
+
+
+def light_for_dark() -> dict[str, str]:
+    """Return the colour on white of each colour that the reader's browser shows; nothing where they are the same."""
+    shown, light = asdict(palette()), asdict(LIGHT)
+    return {colour: light[name] for name, colour in shown.items() if colour != light[name]}
 
 
 def look_of_run(index: int) -> Look:

@@ -145,8 +145,7 @@ def _serve(options: argparse.Namespace) -> None:
     url_host = f"[{host}]" if ":" in host else host
     query = f"?{TOKEN_PARAMETER}={token}" if sign_in is None else ""
     _share_memory_pools()
-    streamlit_changes.keep_unsent_messages()
-    streamlit_changes.ignore_refreshes_of_other_pages()
+    streamlit_changes.repair()
     logging.getLogger(LOG).addFilter(is_fault)
     for name in FIRST_PAGE:
         import_module(name)

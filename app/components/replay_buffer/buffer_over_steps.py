@@ -110,15 +110,16 @@ def show_heatmap(run_id: str, algorithm: Mapping[str, Any], key: str, num_retire
             )  # fmt: skip
             figure = heatmap(ask(buffer.bucket_grid, run_id), algorithm["rollouts_per_question"], chosen)
             if figure is not None:
+                shown, unit = f"{key}-{chosen}", _QUANTITIES[chosen][1]
                 data_table.export(
-                    lambda: [asdict(row) for row in ask(buffer.bucket_grid, run_id, None)], "buckets", key
-                )
+                    lambda: [asdict(row) for row in ask(buffer.bucket_grid, run_id, None)], "buckets", key,
+                    pictures=lambda: chart.offer_files(shown, f"Buckets: {unit}", unit, "buckets"),
+                )  # fmt: skip
         if figure is None:
             st.markdown(f":gray[{_why_empty(num_retired)}]")
         else:
             figures.mark_whole_steps(figure)
-            alt = f"Heat-map of steps against buckets, coloured by {_QUANTITIES[chosen][1]}"
-            chart.show(figure, f"{key}-{chosen}", alt)
+            chart.show(figure, shown, f"Heat-map of steps against buckets, coloured by {unit}")
     return chosen
 
 

@@ -101,18 +101,19 @@ def show_titled(title: str, frame: pd.DataFrame, name: str, alt: str, columns: C
 
 def export(
     rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS,
-    label: str = "Export", note: str = "",
+    label: str = "Export", note: str = "", pictures: Callable[[], None] | None = None,
 ) -> None:  # fmt: skip
     """Show a menu of downloads of `rows` as files called `name`; nothing is written before it is opened, or twice.
 
     `rows` may be a function, which is called when the menu opens. The menus of a page need different keys; the default
-    key is `name`. A table with a special layout passes `formats` that write it; `note` says what is left out. Files are
-    written when the menu opens, not on the click: Streamlit forgets a file once two scripts of any sessions have ended.
+    key is `name`. A table with a special layout passes `formats` that write it; `note` says what is left out, and
+    `pictures` shows what else is in the menu. Files are written when the menu opens, not on the click: Streamlit
+    forgets a file once two scripts of any sessions have ended.
     """
     key = key or name
     menu = st.popover(
         label, icon=":material/download:", type="tertiary", wrap=False, key=f"export-{key}", on_change="rerun",
-        help=f"Download the values as {', '.join(formats)}",
+        help=f"Download {'the chart, or ' if pictures else ''}the values as {', '.join(formats)}",
     )  # fmt: skip
     if not menu.open:
         return
@@ -122,6 +123,8 @@ def export(
         files = [write(table).encode() for _, _, write in formats.values()]
         st.session_state[_WRITTEN] = key, table, files
     with menu, st.container(gap="xxsmall"):
+        if pictures is not None:
+            pictures()
         if note:
             st.caption(note)
         for (format_name, (ending, mime, _)), file in zip(formats.items(), files, strict=True):

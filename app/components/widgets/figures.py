@@ -43,10 +43,14 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
             "hoverlabel": {"bgcolor": colours.ground, "bordercolor": colours.grid},
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11}, **_IN_ORDER},
             "uirevision": "keep",
-            "xaxis": {**axis, "title": title, "showgrid": False, "automargin": True},
+            "xaxis": {**axis, "title": title, "showgrid": False, "automargin": True, **_under_pointer(colours)},
             "yaxis": {**axis, "rangemode": "tozero", "automargin": True},
         }
     )
+
+
+def _under_pointer(colours: theme.Palette) -> dict[str, object]:
+    return {"spikethickness": 1, "spikecolor": colours.muted, "spikedash": "dot", "spikemode": "across"}
 
 
 def add_line(
@@ -181,7 +185,10 @@ def show_card(
                 # `curve_view.dress` marks curves, which are thinned, and may be smoothed or cut.
                 is_curve = figure.layout.meta is not None
                 name = f"{file_name(title)}-as-drawn" if is_curve else file_name(title)
-                data_table.export(lambda: figure_rows(figure), name, key, note=_AS_DRAWN if is_curve else "")
+                data_table.export(
+                    lambda: figure_rows(figure), name, key, note=_AS_DRAWN if is_curve else "",
+                    pictures=lambda: chart.offer_files(key, title, unit, file_name(title)),
+                )  # fmt: skip
         if figure is None:
             with st.container(height=HEIGHT, border=False, vertical_alignment="center", horizontal_alignment="center"):
                 st.markdown(":gray[No values yet]", width="content")

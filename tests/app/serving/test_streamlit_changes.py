@@ -128,3 +128,16 @@ def test_a_fragment_of_a_page_that_the_session_has_left_is_not_run(session):
     assert session.refresh("") == []
     ((page, _),) = session.refresh("shown")
     assert page == session.hashes["shown"]
+
+
+def test_a_change_that_a_new_streamlit_has_no_place_for_is_left_out_with_a_line_in_the_log(monkeypatch, caplog):
+    def clear(self, is_new):
+        pass
+
+    monkeypatch.setattr(ForwardMsgQueue, "clear", clear)
+    monkeypatch.delattr(ScriptRunContext, "set_mpa_v2_page")
+    run_script = ScriptRunner._run_script
+    streamlit_changes.repair()
+    assert ForwardMsgQueue.clear is clear
+    assert ScriptRunner._run_script is run_script
+    assert [record.args[1] for record in caplog.records] == ["keep_unsent_messages", "ignore_refreshes_of_other_pages"]

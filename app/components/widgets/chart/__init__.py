@@ -14,6 +14,8 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.components.v2.types import ComponentRenderer
 
+from app import theme
+
 KINDS = frozenset({"bar", "box", "heatmap", "sankey", "scatter"})
 """The kinds of traces that the built part has."""
 PLOTLY = Path(__file__).parent / "plotly.min.js.gz"
@@ -42,5 +44,15 @@ def _component() -> ComponentRenderer:
 
 def show(figure: go.Figure, key: str, alt: str, *, has_tools: bool = True) -> None:
     """Show a figure in the place of its height; `alt` says in words what it shows, to those who cannot see it."""
-    data = f'{{"alt":{json.dumps(alt)},"hasTools":{json.dumps(has_tools)},"figure":{figure.to_json()}}}'
+    words = json.dumps({"key": key, "alt": alt, "hasTools": has_tools})
+    data = f'{words[:-1]},"figure":{figure.to_json()}}}'
     _component()(key=key, data=data.encode(), height=figure.layout.height)
+
+
+def offer_files(key: str, title: str, unit: str, name: str) -> None:
+    """Show buttons that save the chart of a key as PNG, SVG or PDF, on white, with its title, unit and legend in it.
+
+    The browser draws them; a PDF is its print of the figure alone, which keeps lines and letters as such.
+    """
+    given = {"of": key, "title": title, "unit": unit, "name": name, "colours": theme.light_for_dark()}
+    _component()(key=f"files-{key}", data=json.dumps(given, separators=(",", ":")).encode())

@@ -1,12 +1,13 @@
 // Draws a chart of `app.components.widgets.chart` when its place comes near the window, or when the page is printed.
 // It stays the same chart when its figure changes, so that zoom, hidden curves and what is under the pointer stay.
-const NEAR = "600px", MARGIN = 8, CLOSED = "fullscreenchange";
+const NEAR = "600px", MARGIN = 8;
 const REMOVED = ["toImage", "select2d", "lasso2d", "autoScale2d"];
 const WHOLE_WINDOW = {
   name: "Whole window", icon: {width: 24, height: 24, path: "M4 4h6v2H6v4H4zM14 4h6v6h-2V6h-4zM4 14h2v4h4v2H4zM18 14h2v6h-6v-2h4z"},
   click: (plot) => document.fullscreenElement ? document.exitFullscreen() : plot.parentElement.requestFullscreen(),
 };
-const charts = new WeakMap(), waiting = new Map();
+const PAPER = {width: 720, height: 420};
+const charts = new WeakMap(), byKey = new Map(), waiting = new Map();
 const watcher = new IntersectionObserver((changes) => {
   for (const {isIntersecting, target} of changes) if (isIntersecting) waiting.get(target)?.draw();
 }, {rootMargin: NEAR, scrollMargin: NEAR});
@@ -50,8 +51,9 @@ class Chart {
   update(text) {
     if (text === this.text) return;
     this.text = text;
-    const {alt, hasTools, figure} = JSON.parse(text);
-    Object.assign(this, {figure, hasTools});
+    const {key, alt, hasTools, figure} = JSON.parse(text);
+    Object.assign(this, {key, figure, hasTools});
+    byKey.set(key, this);
     this.frame.ariaLabel = alt;
     if (this.isDrawn) this.draw();
   }
@@ -65,7 +67,7 @@ class Chart {
     waiting.delete(this.frame);
     watcher.unobserve(this.frame);
     Plotly.react(this.plot, data, {...layout, ...this.size()}, {
-      displaylogo: false, displayModeBar: this.hasTools, doubleClick: "autosize", ...tools,
+      displaylogo: false, showSendToCloud: false, displayModeBar: this.hasTools, doubleClick: "autosize", ...tools,
     });
     if (isFirst) this.listen();
   }
@@ -95,12 +97,76 @@ class Chart {
     this.resized.disconnect();
     watcher.unobserve(this.frame);
     waiting.delete(this.frame);
+    if (byKey.get(this.key) === this) byKey.delete(this.key);
     Plotly.purge(this.plot);
     this.frame.remove();
   }
 }
 
+/** Return the figure as it is drawn now, for paper: whole, on white, with its title, unit and legend in it. */
+const onPaper = (plot, {title, unit, colours}) => {
+  const rgba = (colour) => `rgba(${[1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16)).join(",")},`;
+  const isFlat = plot.data.some(({orientation}) => orientation === "h");
+  const repaint = (value) => {
+    if (typeof value === "string") {
+      if (value in colours) return colours[value];
+      const [from, to] = Object.entries(colours).find(([from]) => value.startsWith(rgba(from))) ?? [];
+      return from ? value.replace(rgba(from), rgba(to)) : value;
+    }
+    if (!value || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
+    for (const name of Object.keys(value)) value[name] = repaint(value[name]);
+    return value;
+  };
+  const {data, layout} = repaint(structuredClone({data: plot.data, layout: plot.layout}));
+  const named = isFlat ? "xaxis" : "yaxis", [first] = data;
+  if (first?.type !== "sankey" && first?.type !== "heatmap") {
+    layout[named] = {...layout[named], title: {text: unit, font: layout.xaxis?.title?.font, standoff: 8}};
+  }
+  Object.assign(layout, {
+    width: PAPER.width, height: PAPER.height, paper_bgcolor: "#fff", plot_bgcolor: "#fff",
+    title: {text: title, x: 0.5, font: {size: 15}}, margin: {l: 48, r: 24, t: 48, b: 16},
+    font: {...layout.font, family: "Arial, Helvetica, sans-serif"},
+  });
+  if (data.length > 1) {
+    layout.showlegend = true;
+    layout.legend = {...layout.legend, x: 0.5, xanchor: "center", y: -0.2, yanchor: "top"};
+  }
+  return {data, layout};
+};
+
+const save = (address, name) => Object.assign(document.createElement("a"), {href: address, download: name}).click();
+
+/** Print the figure alone, on a page of its size: the browser saves it as PDF, with lines and letters as such. */
+const print = (svg) => {
+  const page = Object.assign(document.createElement("div"), {id: "chart-on-paper", innerHTML: svg});
+  const size = document.createElement("style");
+  size.textContent = `@page { size: ${PAPER.width}px ${PAPER.height}px; margin: 0 }`;
+  page.append(size);
+  document.body.append(page);
+  addEventListener("afterprint", () => page.remove(), {once: true});
+  window.print();
+};
+
+const FILES = {
+  PNG: async (figure, name) => save(await Plotly.toImage(figure, {...PAPER, format: "png", scale: 2}), `${name}.png`),
+  SVG: async (figure, name) => save(await Plotly.toImage(figure, {...PAPER, format: "svg"}), `${name}.svg`),
+  PDF: async (figure) => print(await Plotly.toImage(figure, {...PAPER, format: "svg", imageDataOnly: true})),
+};
+
+/** Show a button for each kind of file that a chart is saved as. */
+const offer = (parent, given) => parent.replaceChildren(...Object.entries(FILES).map(([kind, make]) => {
+  const button = Object.assign(document.createElement("button"), {textContent: kind, className: "chart-file"});
+  if (kind === "PDF") button.title = "Opens the browser's print dialog; save as PDF there";
+  button.addEventListener("click", () => {
+    const chart = byKey.get(given.of);
+    if (!chart.isDrawn) chart.draw();
+    make(onPaper(chart.plot, given), given.name);
+  });
+  return button;
+}));
+
 addEventListener("beforeprint", () => {
+  if (document.getElementById("chart-on-paper")) return;
   for (const chart of [...waiting.values()]) chart.draw();
   for (const svg of document.querySelectorAll(".chart .main-svg")) {
     svg.setAttribute("viewBox", `0 0 ${svg.getAttribute("width")} ${svg.getAttribute("height")}`);
@@ -112,9 +178,11 @@ matchMedia("print").addEventListener("change", ({matches}) => {
 
 /** Streamlit calls it at first and after each change of the data, and what it returns when the chart goes. */
 export default ({data, parentElement}) => {
+  const text = new TextDecoder().decode(data);
+  if (text.startsWith('{"of"')) return offer(parentElement, JSON.parse(text));
   const chart = charts.get(parentElement) ?? new Chart(parentElement);
   charts.set(parentElement, chart);
-  chart.update(new TextDecoder().decode(data));
+  chart.update(text);
   return () => {
     charts.delete(parentElement);
     chart.remove();

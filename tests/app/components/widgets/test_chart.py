@@ -24,7 +24,7 @@ def test_a_chart_sends_its_figure_its_words_and_its_height_to_the_browser():
     (figure,) = figures(opened)
     assert [(bar["x"], bar["y"]) for bar in figure["data"]] == [(["a"], [1.5])]
     (element,) = opened.get("bidi_component")
-    assert b'"alt":"Bars: \\"a\\" alone"' in element.proto.bytes
+    assert b'"alt": "Bars: \\"a\\" alone"' in element.proto.bytes
     assert not element.proto.isolate_styles
 
 
