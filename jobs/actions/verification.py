@@ -15,6 +15,7 @@ from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.recording.event_reader import EventReader, iterate_events, last_number
 from jobs.recording.log_damage import BUFFER_FOLDER, find_damaged_logs, find_experience_damage
+from jobs.recording.lost_files import find_lost_answers, find_lost_attempts, find_lost_checkpoint
 from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_checkpoints, newest_snapshot
 from jobs.runs.control import ENDED
@@ -26,6 +27,7 @@ from jobs.specs.train import SpecError
 _MAX_STEPS = 16
 _ROWS_AT_ONCE = 1024
 _REMEDY_OF_BUFFER = "Other trajectories are whole; a run that replays this one fails, so copy the file from a backup."
+_REMEDY_OF_LOST = "What it held is lost; copy it from a backup."
 _REMEDY_OF_RIGHTS = "All else is checked; let this user read it, as by chown."
 _REMEDY_OF_ANSWERS = (
     "Scores and other answers are kept; a resume asks lost questions again, else score the model again."
@@ -80,10 +82,16 @@ def verify_run(run: RunDirectory) -> list[Damage]:
     # A live run removes old checkpoints.
     damaged += [(fault, advice) for path, fault in faults_of.items() if fault is not None and path.exists()]
     checks: dict[str, Callable[[], Found]] = {
-        "attempts": lambda: _damaged_ends(run),
+        "attempts": lambda: [(fault, _REMEDY_OF_LOST) for fault in find_lost_attempts(run)] + _damaged_ends(run),
         "events": lambda: _damaged_events(run, advice),
-        "evaluation": lambda: [(fault, _REMEDY_OF_ANSWERS) for fault in find_answer_damage(run.path)],
-        "checkpoints": lambda: _damaged_buffer(run, Checkpoint(0, newest)) if newest else [],
+        "evaluation": lambda: [
+            *((fault, _REMEDY_OF_LOST) for fault in find_lost_answers(run)),
+            *((fault, _REMEDY_OF_ANSWERS) for fault in find_answer_damage(run.path)),
+        ],
+        "checkpoints": lambda: [
+            *((fault, f"{_REMEDY_OF_LOST} {advice}") for fault in [find_lost_checkpoint(run)] if fault is not None),
+            *(_damaged_buffer(run, Checkpoint(0, newest)) if newest else []),
+        ],
         BUFFER_FOLDER: lambda: _damaged_logs(run, newest, advice),
     }
     for word, check in checks.items():

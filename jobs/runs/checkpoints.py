@@ -215,7 +215,7 @@ def open_newest(
         return checkpoint, content
     if faults:
         raise DamagedCheckpointError(
-            f"No checkpoint is whole ({'; '.join(faults.values())}); remove them to start from step 0."
+            f"No checkpoint is whole ({'; '.join(faults.values())}); copy one from a backup, or clone the run to train anew."
         )
     return None
 
@@ -226,10 +226,12 @@ def _free_name(damaged: Path) -> Path:
 
 
 def prune_checkpoints(checkpoints: Path, num_kept: int, best: int | None = None) -> None:
-    """Remove all but the newest `num_kept` checkpoints and that of the step `best`."""
+    """Remove all but the newest `num_kept` checkpoints and that of the step `best`; no reader sees one half removed."""
     for path in list_checkpoints(checkpoints)[num_kept:]:
         if best is None or path != checkpoint_path(checkpoints, best):
-            shutil.rmtree(path)
+            hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+            path.rename(hidden)
+            shutil.rmtree(hidden)
 
 
 def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:

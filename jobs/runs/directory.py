@@ -230,8 +230,8 @@ class RunDirectory(RunFolder):
             raise RunDirectoryError(f"{self.info_path}: missing or damaged, so this is no run folder.") from None
 
     def newest_attempt(self) -> int:
-        """Return the number of the newest attempt, 0 before the first."""
-        return max(self.attempts(), default=0)
+        """Return the number of the newest attempt, 0 before the first; its folder may have been lost since."""
+        return max([*self.attempts(), _read_number(self._claimed_path)])
 
     def claim_attempt(self, attempt: int | None = None) -> int:
         """Make the folder of a new attempt and return its number; no two callers get the same number.
@@ -251,6 +251,9 @@ class RunDirectory(RunFolder):
                 number += 1
             else:
                 sync(self.path / "attempts")
+                # A run whose attempts are lost later is not taken for one that never began.
+                with contextlib.suppress(OSError):
+                    write_whole(self._claimed_path, str(number))
                 return number
 
     def _try_disk_space(self) -> None:
@@ -263,10 +266,7 @@ class RunDirectory(RunFolder):
 
     def requested_attempt(self) -> int:
         """Return the newest attempt that a user asked for, 0 for none; the journal has the order of requests."""
-        try:
-            return int(self._requested_path.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return 0
+        return _read_number(self._requested_path)
 
     def request_attempt(self, attempt: int) -> None:
         """Record that a user asked for an attempt."""
@@ -276,6 +276,10 @@ class RunDirectory(RunFolder):
     @property
     def _requested_path(self) -> Path:
         return self.path / "control" / "requested"
+
+    @property
+    def _claimed_path(self) -> Path:
+        return self.path / "control" / "claimed"
 
     def stop_requested(self) -> bool:
         """Return whether a stop is requested."""
@@ -305,6 +309,13 @@ class RunDirectory(RunFolder):
     def clear_stop(self) -> None:
         """Withdraw the request to stop."""
         self.stop_path.unlink(missing_ok=True)
+
+
+def _read_number(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
 
 
 def list_run_directories(runs_root: Path) -> list[RunDirectory]:

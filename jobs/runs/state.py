@@ -74,6 +74,7 @@ def has_recent_contact(contact: RayContact, heartbeat: Heartbeat | None) -> bool
 
 
 NEVER_QUEUED = "It was never queued; resume it to start it."
+LOST_ATTEMPT = "attempts/{:04d} is missing, with what it recorded; copy it from a backup, or resume the run."
 STOPPED_IN_QUEUE = "Stopped before it started."
 GROWTH_SECONDS = 900.0
 """A recorded run of another machine counts as running for this long after its last line."""
@@ -110,6 +111,8 @@ def read_state(run: RunDirectory) -> RunState:
         return RunState(RunStatus.QUEUED, "", attempt, None)
     if attempt == 0:
         return RunState(RunStatus.STOPPED, NEVER_QUEUED, 0, None)
+    if not run.attempt_path(attempt).is_dir():
+        return RunState(RunStatus.LOST, LOST_ATTEMPT.format(attempt), attempt, None)
     return _attempt_state(run, attempt)
 
 

@@ -185,7 +185,7 @@ class Supervisor:
         attempt = run.newest_attempt()
         if attempt and is_recorded(run.attempt_path(attempt)):
             self._recorded.add(run.run_id)
-        elif attempt:
+        elif run.attempt_path(attempt).is_dir():
             policy = self._settings.stop_policy
             self._watches[run.run_id] = watch_to_adopt(run, attempt, policy, self._launcher)
 

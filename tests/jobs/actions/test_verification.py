@@ -12,13 +12,17 @@ from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
 from exgrpo_core.run_files.event_codec import segment_path
 from jobs.actions.branching import link_checkpoint
+from jobs.actions.run_actions import resume
 from jobs.actions.verification import verify_run
 from jobs.recording.log_damage import find_damaged_logs
 from jobs.runs.attempts import LOCK_FILE, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.lookup import CommandError
 from jobs.runs.processes import FileLock
-from jobs.runs.state import STARTUP_SECONDS
+from jobs.runs.state import STARTUP_SECONDS, read_state
+from jobs.worker.__main__ import EXIT_FAILED
+from jobs.worker.__main__ import main as worker_main
 from tests.faults.small_training import StepControl, train
 from tests.jobs.training.killed_runs import killed_run
 
@@ -167,3 +171,34 @@ def test_steps_whose_record_is_damaged_are_named_by_their_place(run):
     name = "attempts/0002/events-000001.jsonl"
     places = [sum(map(len, lines[:number])) for number in (3, 4)]
     assert faults(run) == [Fault(FaultKind.DAMAGED_LINE, name, (place,)) for place in places]
+
+
+@pytest.mark.parametrize(
+    ("lost", "named"),
+    [
+        ("attempts", ["attempts/0001", "attempts/0002"]),
+        ("attempts/0001", ["attempts/0001"]),
+        ("attempts/0002", ["attempts/0002"]),
+        ("checkpoints", ["checkpoints/step-00000009"]),
+        ("checkpoints/step-00000009", ["checkpoints/step-00000009"]),
+    ],
+)
+def test_a_whole_loss_is_named_and_the_run_is_not_started_anew_by_itself(run, lost, named):
+    run.request_attempt(2)
+    shutil.rmtree(run.path / lost)
+    missing = [fault.file for fault in faults(run) if fault.kind is FaultKind.MISSING and not Path(fault.file).suffix]
+    assert missing == named
+    is_newest = "attempts/0002" in named
+    assert read_state(run).status is (RunStatus.LOST if is_newest else RunStatus.FINISHED)
+    assert read_state(run).attempt == 2
+
+
+def test_a_run_without_any_of_its_checkpoints_is_not_resumed_from_the_start(tmp_path):
+    run = killed_run(tmp_path, "newest", 7)
+    write_outcome(run.attempt_path(1), RunStatus.LOST, "It was killed.")
+    shutil.rmtree(run.checkpoints_path)
+    with pytest.raises(CommandError):
+        resume(run.path.parent, run.run_id)
+    assert read_state(run).status is RunStatus.LOST
+    assert worker_main([str(run.path), str(run.claim_attempt())]) == EXIT_FAILED
+    assert (read_state(run).status, run.attempts()) == (RunStatus.FAILED, [1, 2])
