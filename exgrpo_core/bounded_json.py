@@ -48,7 +48,8 @@ def read_plain(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         OSError: It is missing or cannot be read.
     """
     with open_plain(path) as file:
-        content = file.read(max_bytes + 1)
+        # `read` takes memory for all bytes that it is asked for.
+        content = file.read(min(max_bytes, os.fstat(file.fileno()).st_size) + 1)
     if len(content) > max_bytes:
         raise UnreadableFileError(f"{path}: expected at most {max_bytes:,} bytes; use another copy.")
     return content

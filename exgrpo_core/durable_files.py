@@ -116,7 +116,7 @@ def explain(error: BaseException, folder: str | Path) -> str:
 
 def cause_of(error: BaseException, folder: str | Path) -> str:
     """Return why something in `folder` cannot be written or read."""
-    if is_disk_full(error) and _has_no_inodes(folder):
+    if is_disk_full(error) and has_no_inodes(folder):
         return "no inodes are left on this file system, of which each file takes one"
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error).strip().partition("\n")[0]
     return why.rstrip(".")
@@ -125,7 +125,7 @@ def cause_of(error: BaseException, folder: str | Path) -> str:
 def remedy_of(error: BaseException, folder: str | Path) -> str:
     """Return what to do so that something in `folder` can be written or read, "" where that is not known."""
     if is_disk_full(error):
-        if _has_no_inodes(folder):
+        if has_no_inodes(folder):
             return "remove some files there"
         return "free some space there, or choose another folder"
     if isinstance(error, OSError) and error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
@@ -133,7 +133,7 @@ def remedy_of(error: BaseException, folder: str | Path) -> str:
     return ""
 
 
-def _has_no_inodes(folder: str | Path) -> bool:
+def has_no_inodes(folder: str | Path) -> bool:
     """Whether a file system that counts inodes has none left for this user."""
     try:
         state = os.statvfs(folder)

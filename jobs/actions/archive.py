@@ -89,7 +89,9 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
 def _copy_folder(source: Path, target: Path) -> None:
     num_bytes = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
     if num_bytes > (free := shutil.disk_usage(target.parent).free):
-        raise ArchiveError(f"{source}: needs {num_bytes:,} bytes and {free:,} are free; nothing imported.")
+        raise ArchiveError(
+            f"{target.parents[2]}: {source} needs {num_bytes:,} bytes and {free:,} are free; nothing imported."
+        )
     try:
         shutil.copytree(source, target, ignore=_left_out)
     except OSError as error:
@@ -220,7 +222,11 @@ def unpack(
             for member in archive:
                 num_members, left = num_members + 1, left - member.size
                 if member.size < 0 or left < 0:
-                    raise ArchiveError(f"{source}: expected at most the {free:,} bytes that are free.")
+                    where = folder.parent.parent
+                    raise ArchiveError(
+                        f"{where}: {free:,} bytes are free, too few for what {source} holds; free some space there or "
+                        "choose another folder; nothing is written."
+                    )
                 if PurePosixPath(member.name).name not in leaves_out:
                     archive.extract(member, folder, filter="data")
             # At the end of what follows the members, gzip has a checksum of everything.

@@ -8,6 +8,7 @@ from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards
 from jobs.evaluation.protocols import choose_benchmark, load_user_benchmarks, protocol_of
 from jobs.machine.engine_environments import engine_python
+from jobs.machine.model_server import AddressRefusedError, key_for
 from jobs.preflight.chat_template import check_chat_template, read_chat_template
 from jobs.preflight.evaluation_fit import check_fit, refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
@@ -18,7 +19,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
 from jobs.specs.any_job import loop_name
 from jobs.specs.base import ANSWER_ALONE, code_parts
-from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec
+from jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec, parse_eval_spec
 from jobs.specs.train import CHAINS_SOURCE, TrainSpec
 from jobs.training.templates import TemplateName, render_prompt
 
@@ -133,11 +134,14 @@ def check_evaluation(runs_root: Path, spec: EvalSpec) -> EvalSpec:
     """Return an evaluation that can run, with the paths of local files made absolute.
 
     Raises:
+        CommandError: The server may not get the API key.
         SpecError: A benchmark is unknown, its file does not exist, prompts and answers do not fit into the model, the
             model has no chat template and one is asked for, or the hub knows no such model or data set.
         DataError: A row of a benchmark's file is wrong, or there are too few.
         EngineEnvironmentError: vLLM is to generate, and no environment has it.
     """
+    if spec.server is not None:
+        refuse_key(spec.server.address, API_KEY_VARIABLE)
     for choice in spec.benchmarks:
         protocol_of(choice)
     spec = with_absolute_benchmarks(spec)
@@ -152,6 +156,18 @@ def check_evaluation(runs_root: Path, spec: EvalSpec) -> EvalSpec:
         _check_chat_templates(spec)
     check_fit(spec, _prompts_at_hand(spec))
     return spec
+
+
+def refuse_key(address: str, variable: str) -> None:
+    """Refuse a server that may not get the API key of `variable`, if this process has it.
+
+    Raises:
+        CommandError: It may not; see `key_for`.
+    """
+    try:
+        key_for(address, variable)
+    except AddressRefusedError as error:
+        raise CommandError(str(error)) from None
 
 
 def _refuse_unknown_names(spec: EvalSpec) -> None:

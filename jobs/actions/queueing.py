@@ -7,7 +7,7 @@ from pathlib import Path
 
 from exgrpo_core.durable_files import explain
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
-from jobs.actions.evaluations import check_evaluation
+from jobs.actions.evaluations import check_evaluation, refuse_key
 from jobs.evaluation.model_folder import keep_model, link_model
 from jobs.preflight.local_sources import with_model_source
 from jobs.preflight.resolution import resolve
@@ -17,7 +17,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
-from jobs.specs.judging import JudgeSpec
+from jobs.specs.judging import API_KEY_VARIABLE, JudgeSpec
 from jobs.specs.train import MAX_NAME_CHARACTERS, ORACLE_SOURCES, SpecError, TrainSpec, is_in_names
 
 _UNNAMED = {"evaluation", "judge"}
@@ -106,6 +106,8 @@ def _new_evaluation(runs_root: Path, spec: EvalSpec) -> NewJob:
 
 
 def _checked_judge(runs_root: Path, spec: JudgeSpec) -> JudgeSpec:
+    if spec.server is not None:
+        refuse_key(spec.server.address, API_KEY_VARIABLE)
     if spec.judged.file is not None:
         if not spec.judged.file.is_file():
             raise SpecError(f"{spec.judged.file} does not exist; give a file of JSON lines.", "judged.file")

@@ -1,7 +1,6 @@
 """Answers from a server that speaks OpenAI's completions interface, such as `vllm serve MODEL`."""
 
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -17,7 +16,7 @@ from jobs.evaluation.generation import (
     num_asked,
     repeat_greedy,
 )
-from jobs.machine.model_server import RETRIABLE_STATUSES, AddressRefusedError, check_address, without_key
+from jobs.machine.model_server import RETRIABLE_STATUSES, AddressRefusedError, check_address, key_for, without_key
 from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import API_KEY_VARIABLE, EvalSpec, ServerSpec
 
@@ -43,17 +42,17 @@ class ServerGenerator:
         """Check the server's address.
 
         Raises:
-            TrainingError: It is link-local.
+            TrainingError: It is link-local, or may not get the API key.
         """
         try:
             check_address("server.address", server.address)
+            key = self._key = key_for(server.address, API_KEY_VARIABLE)
         except AddressRefusedError as error:
             raise TrainingError(str(error)) from None
         self._server = server
         self._spec = spec
         self._refused: set[str] = set()
         self.num_at_once = QUESTIONS_AHEAD * server.num_parallel * max_samples
-        key = self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         limits = httpx2.Limits(max_connections=server.num_parallel)
         # No proxies of the environment, and no redirects: both could lead to another address.

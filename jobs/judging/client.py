@@ -6,7 +6,6 @@ pointless, raise an error.
 
 import asyncio
 import json
-import os
 import random
 import time
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Self
 
 import httpx2
 
-from jobs.machine.model_server import RETRIABLE_STATUSES, without_key
+from jobs.machine.model_server import RETRIABLE_STATUSES, key_for, without_key
 from jobs.runs.control import TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE, JudgeServerSpec
 
@@ -120,11 +119,16 @@ class JudgeClient:
     """A client of one server. Use it as an async context manager, in one event loop."""
 
     def __init__(self, spec: JudgeServerSpec, spending: Spending) -> None:
+        """Read the API key.
+
+        Raises:
+            AddressRefusedError: The server may not get it.
+        """
         self._spec = spec
         self._url = f"{spec.address.rstrip('/')}/chat/completions"
         self._spending = spending
         self._pacer = RequestPacer(spec.requests_per_minute)
-        self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
+        self._key = key_for(spec.address, API_KEY_VARIABLE)
         # No proxies of the environment, and no redirects: both could lead to another address.
         limits = httpx2.Limits(max_connections=spec.num_parallel)
         timeout = httpx2.Timeout(spec.timeout_seconds, connect=_CONNECT_SECONDS)

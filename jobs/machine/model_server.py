@@ -1,6 +1,7 @@
 """What clients of servers share: addresses that are refused, answers worth another try, and answers without the key."""
 
 import ipaddress
+import os
 import socket
 from urllib.parse import urlsplit
 
@@ -8,6 +9,8 @@ RETRIABLE_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses of HTTP after which another try may succeed."""
 _SECRET_CHARS = 8
 """Shorter keys are placeholders such as `x` and `EMPTY`, which also occur in ordinary text."""
+KEY_ADDRESSES_VARIABLE = "EXGRPO_KEY_ADDRESSES"
+"""Environment variable with the addresses of servers that may get an API key, with commas between them."""
 
 
 class AddressRefusedError(ValueError):
@@ -36,6 +39,33 @@ def is_link_local(hostname: str, *, is_looked_up: bool = True) -> bool:
         return False
     numbers = [ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in entries]
     return any((getattr(number, "ipv4_mapped", None) or number).is_link_local for number in numbers)
+
+
+def key_for(address: str, variable: str) -> str:
+    """Return the API key in `variable` for a server, "" without one.
+
+    Whoever may queue a job names its server, and must not learn the key by naming one of their own.
+
+    Raises:
+        AddressRefusedError: `EXGRPO_KEY_ADDRESSES` does not name the server's scheme, host and port.
+    """
+    key = os.environ.get(variable, "").strip()
+    allowed = os.environ.get(KEY_ADDRESSES_VARIABLE, "").replace(",", " ").split()
+    if len(key) < _SECRET_CHARS or _origin(address) in map(_origin, allowed):
+        return key
+    raise AddressRefusedError(
+        f"server.address: the key in {variable} is not sent to {address}; the administrator adds this address to "
+        f"{KEY_ADDRESSES_VARIABLE} where the workbench runs, or removes the key."
+    )
+
+
+def _origin(address: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(address)
+    try:
+        port = parts.port
+    except ValueError:
+        return "", None, None
+    return parts.scheme, parts.hostname, port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def without_key(text: str, key: str) -> str:

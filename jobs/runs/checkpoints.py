@@ -215,7 +215,8 @@ def open_newest(
         return checkpoint, content
     if faults:
         raise DamagedCheckpointError(
-            f"No checkpoint is whole ({'; '.join(faults.values())}); copy one from a backup, or clone the run to train anew."
+            f"No checkpoint is whole ({'; '.join(faults.values())}); copy one from a backup, or clone the run to train "
+            "anew."
         )
     return None
 

@@ -89,6 +89,7 @@ class Supervisor:
         self._last_errors: dict[str, str] = {}
         self._unrecorded: set[str] = set()
         self._recorded: set[str] = set()
+        self._unwritten: dict[str, RunState] = {}
         self._is_ending = False
 
     @property
@@ -162,6 +163,7 @@ class Supervisor:
     def _read_journal(self) -> set[str]:
         entries, self._journal_offset = self._journal.read_from(self._journal_offset)
         for entry in entries:
+            self._unwritten.pop(entry.run_id, None)
             if add_request(self._requested_attempts, entry):
                 self._waiting.pop(entry.run_id, None)
                 self._waiting[entry.run_id] = self._requested_attempts[entry.run_id]
@@ -193,7 +195,10 @@ class Supervisor:
         end = self._watches[run.run_id].poll()
         if end is None:
             return
-        self._watches.pop(run.run_id).close()
+        watch = self._watches.pop(run.run_id)
+        watch.close()
+        if not watch.has_outcome:
+            self._unwritten[run.run_id] = RunState(end.status, end.reason, watch.attempt, None, end.at)
         resumes = self._settings.resumes_interrupted and not self._is_ending
         if resumes and end.status is RunStatus.STOPPED and run.is_interrupted():
             attempt = run.newest_attempt() + 1
@@ -285,7 +290,7 @@ class Supervisor:
             write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, reason)
 
     def _record_state(self, run: RunDirectory) -> None:
-        state = read_state(run)
+        state = self._unwritten.get(run.run_id) or read_state(run)
         if state.is_ended and run.run_id in self._watches:
             return  # the end is shown once no process of the run is left
         if state.differs_from(self._states.get(run.run_id)):

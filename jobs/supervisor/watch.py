@@ -1,9 +1,11 @@
 """Watches one attempt on this machine: whether its worker lives, stops when requested and leaves no process."""
 
+import errno
 import logging
 import signal
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from jobs.launchers.local import LocalLauncher
 from jobs.machine.hardware import GPUS_VARIABLE
@@ -18,6 +20,7 @@ logger = logging.getLogger(__name__)
 KILLED = (
     "It did not stop by itself and was killed; work after its newest checkpoint is lost; resume continues from there."
 )
+ON_READ_ONLY = "Its disk became read-only, so its process ended; make the disk writable again and resume it."
 _MAX_LOOK_SECONDS = 25.0
 """Longest time between two looks at a run, a cluster's slow answers included."""
 _LEAVE_SECONDS = 10.0
@@ -109,7 +112,10 @@ class AttemptWatch:
         """Stop following the attempt, which continues."""
 
     def poll(self) -> AttemptEnd | None:
-        """Do what is due now; return the outcome once the attempt is over and none of its processes is left."""
+        """Do what is due now; return the outcome once the attempt is over and none of its processes is left.
+
+        On a disk that became read-only the outcome is not in the attempt's folder.
+        """
         worker = self._find_worker()
         outcome = read_outcome(self._path)
         if outcome is not None:
@@ -162,8 +168,13 @@ class AttemptWatch:
         if worker is not None and self._launcher.awaits_exit(worker):
             return None
         lock = FileLock(self._path / LOCK_FILE)
-        if not lock.acquire():
-            return None
+        try:
+            if not lock.acquire():
+                return None
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            return AttemptEnd(RunStatus.LOST, ON_READ_ONLY, datetime.now(UTC))
         try:
             is_overdue = self._stop_clock.seconds() >= self._grace_seconds() + self._policy.term_seconds
             if self._is_killed or is_overdue:  # another supervisor may have killed it

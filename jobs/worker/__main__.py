@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.durable_files import cause_of, is_disk_full
+from exgrpo_core.durable_files import cause_of, has_no_inodes, is_disk_full
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.process_memory import gc_paused, keep_freed_memory
@@ -192,7 +192,8 @@ def error_message(error: BaseException) -> str:
         return _first_line(error)
     if is_disk_full(error):
         why = cause_of(error, os.curdir)
-        return f"{why[0].upper()}{why[1:]}; free some space and resume the run."
+        remedy = "remove some files" if has_no_inodes(os.curdir) else "free some space"
+        return f"{why[0].upper()}{why[1:]}; {remedy} and resume the run."
     if _is_out_of_memory(error):
         return "Memory ran out; choose a smaller batch, model or max_response_tokens."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."

@@ -1,8 +1,9 @@
 import os
+import tracemalloc
 
 import pytest
 
-from exgrpo_core.bounded_json import MAX_DEPTH, UnreadableFileError, open_plain, parse_json, read_json
+from exgrpo_core.bounded_json import MAX_DEPTH, UnreadableFileError, open_plain, parse_json, read_json, read_plain
 
 
 def nested(depth):
@@ -34,3 +35,14 @@ def test_pipes_devices_and_folders_are_refused_at_once(tmp_path):
     for path in (tmp_path / "pipe", tmp_path / "device", tmp_path):
         with pytest.raises(UnreadableFileError):
             open_plain(path)
+
+
+def test_a_small_file_takes_little_memory_however_large_it_may_be(tmp_path):
+    path = tmp_path / "events-000001.jsonl"
+    path.write_bytes(b"{}")
+    tracemalloc.start()
+    try:
+        assert read_plain(path, 1 << 30) == b"{}"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -7,16 +7,20 @@ import threading
 
 import pytest
 
+from jobs.actions.queueing import queue_job
 from jobs.evaluation.benchmark_questions import iterate_rows
 from jobs.evaluation.generation import PromptedQuestion
 from jobs.evaluation.protocols import HubDataSet
 from jobs.evaluation.server_generator import ServerGenerator
 from jobs.launchers import ray_jobs_api
 from jobs.launchers.local import LaunchError
-from jobs.machine.model_server import is_link_local
+from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE, AddressRefusedError, is_link_local, key_for
 from jobs.preflight.local_sources import resolve_source
 from jobs.runs.control import TrainingError
+from jobs.runs.lookup import CommandError
+from jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
 from jobs.specs.evaluation import parse_eval_spec
+from jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY
 from jobs.specs.judging import parse_judge_spec
 from jobs.specs.train import SpecError
 from jobs.specs.verl import VerlSpec
@@ -26,11 +30,14 @@ from tests.jobs.judging.chain_runs import new_job, record_chains, run_job, serve
 INSIDE = "http://169.254.169.254:8000/v1"
 
 
-def open_server(address):
+def server_evaluation(address):
     server = {"address": address, "model": "m", "num_tries": 1}
     benchmarks = [{"name": "math500"}]
-    content = {"generator": "server", "model": {"source": "m"}, "benchmarks": benchmarks, "server": server}
-    spec = parse_eval_spec(content, "test")
+    return {"generator": "server", "model": {"source": "m"}, "benchmarks": benchmarks, "server": server}
+
+
+def open_server(address):
+    spec = parse_eval_spec(server_evaluation(address), "test")
     return ServerGenerator(spec.server, spec, 1)
 
 
@@ -50,6 +57,40 @@ def test_one_link_local_number_behind_a_name_is_enough(monkeypatch):
     numbers = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (number, 0)) for number in ("93.184.216.34", "169.254.1.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: numbers)
     assert is_link_local("two-faced.example")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_sent"),
+    [
+        ("", False), ("https://judge.example/v1", True), ("https://judge.example:443", True),
+        ("http://a.example, https://judge.example", True), ("http://judge.example", False),
+        ("https://judge.example:8443", False), ("https://judge.example.evil/", False), ("judge.example", False),
+        ("https://judge.example:x", False),
+    ],
+)  # fmt: skip
+def test_a_key_goes_only_to_the_servers_that_the_administrator_allowed(monkeypatch, allowed, is_sent):
+    monkeypatch.setenv("KEY", "sk-0123456789")
+    monkeypatch.setenv(KEY_ADDRESSES_VARIABLE, allowed)
+    if is_sent:
+        assert key_for("https://judge.example/v1", "KEY") == "sk-0123456789"
+    else:
+        with pytest.raises(AddressRefusedError):
+            key_for("https://judge.example/v1", "KEY")
+
+
+def test_a_judge_and_an_evaluation_are_not_queued_for_a_server_that_may_not_get_the_key(tmp_path, monkeypatch):
+    for variable in (EVAL_KEY, JUDGE_KEY):
+        monkeypatch.setenv(variable, "sk-0123456789")
+    spec = parse_eval_spec(server_evaluation("https://other.example/v1"), "test")
+    with pytest.raises(CommandError):
+        queue_job(tmp_path, spec)
+    with pytest.raises(TrainingError):
+        ServerGenerator(spec.server, spec, 1)
+    path = tmp_path / "labelled.jsonl"
+    path.write_text("{}")
+    with pytest.raises(CommandError):
+        queue_job(tmp_path, server_spec("https://other.example/v1", judged={"file": str(path)}))
+    assert [item.name for item in tmp_path.iterdir()] == ["labelled.jsonl"]
 
 
 def test_no_evaluation_judge_or_cluster_asks_a_link_local_server(tmp_path):

@@ -22,6 +22,7 @@ from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
 from jobs.evaluation.generation import PromptedQuestion
 from jobs.evaluation.server_generator import ServerGenerator
+from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
@@ -102,7 +103,7 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres):
         subprocess.Popen(
             command,
             cwd=REPOSITORY,
-            env=os.environ | secrets,
+            env=os.environ | secrets | {KEY_ADDRESSES_VARIABLE: server.address},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -150,6 +151,7 @@ def test_a_model_servers_echo_of_the_key_is_neither_recorded_nor_shown(monkeypat
     monkeypatch.setenv(EVAL_KEY, CANARIES[EVAL_KEY])
     replies = [Reply({"choices": [{"text": f"my key is {CANARIES[EVAL_KEY]}"}]}), Reply(CANARIES[EVAL_KEY], 400)]
     with serving(lambda _: replies.pop(0)) as server:
+        monkeypatch.setenv(KEY_ADDRESSES_VARIABLE, server.address)
         spec = parse_eval_spec(
             {
                 "generator": "server", "model": {"source": "m"}, "benchmarks": [{"name": "math500"}],

@@ -202,8 +202,9 @@ def test_what_does_not_fit_on_the_disk_is_refused(run, tmp_path, monkeypatch):
     archive = export_run(run, tmp_path / "run.tar.gz")
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3))
     for source in (archive, run.path):
-        with pytest.raises(ArchiveError):
+        with pytest.raises(ArchiveError) as refused:
             import_run(source, tmp_path / "elsewhere")
+        assert str(refused.value).startswith(f"{tmp_path / 'elsewhere'}: ")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

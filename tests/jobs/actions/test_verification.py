@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from exgrpo_core.experience_management.storage.snapshot import iterate_blocks
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
-from exgrpo_core.run_files.event_codec import segment_path
+from exgrpo_core.run_files.event_codec import EventWriter, segment_path
 from jobs.actions.branching import link_checkpoint
 from jobs.actions.run_actions import resume
 from jobs.actions.verification import verify_run
@@ -202,3 +203,9 @@ def test_a_run_without_any_of_its_checkpoints_is_not_resumed_from_the_start(tmp_
     assert read_state(run).status is RunStatus.LOST
     assert worker_main([str(run.path), str(run.claim_attempt())]) == EXIT_FAILED
     assert (read_state(run).status, run.attempts()) == (RunStatus.FAILED, [1, 2])
+
+
+def test_the_lost_answers_of_an_evaluation_with_scores_are_named(run):
+    with closing(EventWriter(run.attempt_path(run.claim_attempt()), 3)) as events:
+        events.append("benchmark", {"benchmark": "math500"})
+    assert [fault.file for fault in faults(run)] == ["evaluation/math500-*.jsonl"]

@@ -4,6 +4,7 @@ import json
 import pytest
 
 from jobs.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending
+from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
 from jobs.runs.control import TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE
 from tests.jobs.judging.chain_runs import server_spec
@@ -97,6 +98,7 @@ def test_a_second_try_may_succeed_and_its_cost_counts_both():
 def test_a_refused_key_or_unknown_model_ends_everything_without_the_key(monkeypatch, status):
     monkeypatch.setenv(API_KEY_VARIABLE, KEY)
     with serving(lambda _: Reply(f"bad key {KEY}", status)) as server:
+        monkeypatch.setenv(KEY_ADDRESSES_VARIABLE, f"https://other.example/v1, {server.address}")
         with pytest.raises(TrainingError, match=str(status)) as refusal:
             ask(server.address)
         assert server.headers[0]["Authorization"] == f"Bearer {KEY}"

@@ -11,6 +11,7 @@ from jobs.actions.progress import count_pieces
 from jobs.judging.items import counted_step_files, open_items
 from jobs.judging.verdicts import PROMPT_FILE
 from jobs.judging.votes import ASKED_EVENT, read_recorded_votes
+from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
 from jobs.runs.control import Phase, RunStatus, TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE
 from jobs.specs.train import RecordingSpec
@@ -181,6 +182,10 @@ def test_ids_and_texts_of_any_characters_are_judged(tmp_path):
 def test_the_key_stands_in_no_file_of_the_job(tmp_path, monkeypatch):
     monkeypatch.setenv(API_KEY_VARIABLE, "sk-very-secret-0123456789")
     with judged_by(tmp_path, lambda _: completion("You sent sk-very-secret-0123456789. \\boxed{yes}")) as (job, server):
+        with pytest.raises(TrainingError):
+            run_job(job)
+        assert not server.headers
+        monkeypatch.setenv(KEY_ADDRESSES_VARIABLE, server.address)
         run_job(job)
         assert server.headers[0]["Authorization"].endswith("0123456789")
     assert {vote.answer for vote in votes_of(job)} == {"You sent [key]. \\boxed{yes}"}

@@ -1,18 +1,24 @@
 """One attempt whose worker ends: what is written of it, whatever the supervisor sees first."""
 
+import errno
 import os
 import signal
+from contextlib import closing
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 
+from jobs.actions.run_actions import resume
 from jobs.launchers.local import LocalLauncher
 from jobs.machine.hardware import VISIBLE_VARIABLE
 from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.processes import FileLock, ProcessIdentity
 from jobs.supervisor import watch
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.loop import Supervisor
 from jobs.supervisor.watch import AttemptWatch, StopClock, StopPolicy
 from tests.jobs.supervisor.toy_bench import TOY_WORKER, toy_spec
 
@@ -52,6 +58,29 @@ def test_after_a_restart_a_workers_own_gpus_are_known_and_not_those_of_its_super
     write_heartbeat(run.attempt_path(1), Heartbeat(worker, RunStatus.RUNNING, 0, datetime.now(UTC)))
     assert AttemptWatch(run, 1, StopPolicy(), launcher).gpus == gpus
     os.kill(worker.pid, signal.SIGKILL)
+
+
+def test_a_run_whose_disk_became_read_only_ends_though_nothing_can_be_written(tmp_path, monkeypatch):
+    run = RunDirectory.create(tmp_path, toy_spec(1, "stuck"))
+    run.claim_attempt(1)
+    run.request_attempt(1)
+    write_heartbeat(
+        run.attempt_path(1), Heartbeat(ProcessIdentity(2**22, 1.0, "boot"), RunStatus.RUNNING, 3, datetime.now(UTC))
+    )
+
+    def refuse(*_: object) -> bool:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    database = f"sqlite:///{tmp_path}/index.db"
+    with closing(Supervisor(tmp_path, DatabaseIndex(database, tmp_path))) as supervisor:
+        monkeypatch.setattr(FileLock, "acquire", refuse)
+        supervisor.poll()
+        state = supervisor.state_of(run.run_id)
+        assert (state.status, state.reason) == (RunStatus.LOST, watch.ON_READ_ONLY)
+        monkeypatch.undo()
+        resume(tmp_path, run.run_id)
+        supervisor.poll()
+        assert supervisor.state_of(run.run_id).attempt == 2
 
 
 def test_of_a_time_without_a_look_little_counts_as_waiting_for_a_stop(tmp_path, monkeypatch):

@@ -50,6 +50,13 @@ def test_failure_becomes_one_sentence(error, sentence):
     assert error_message(error) == sentence
 
 
+@pytest.mark.parametrize(("has_none", "remedy"), [(True, "remove some files"), (False, "free some space")])
+def test_a_full_disk_is_told_with_what_would_help(monkeypatch, has_none, remedy):
+    for module in ("jobs.worker.__main__", "exgrpo_core.durable_files"):
+        monkeypatch.setattr(f"{module}.has_no_inodes", lambda _: has_none)
+    assert remedy in error_message(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+
 @pytest.mark.parametrize("value", ["0", "two", "-1"])
 def test_wrong_number_of_threads_is_refused_by_name(monkeypatch, value):
     monkeypatch.setenv("EXGRPO_NUM_THREADS", value)
