@@ -54,7 +54,7 @@ from jobs.runs.attempts import read_outcome
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalEntry, acting_as
-from jobs.runs.lookup import CommandError
+from jobs.runs.lookup import CommandError, NotFoundError
 from jobs.specs import judging
 from jobs.specs import train as train_specs
 from jobs.specs.base import PARTS as REWARD_PARTS
@@ -77,7 +77,7 @@ from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
+    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "NotFoundError", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
     "REWARD_PARTS", "BenchmarkLook", "CommandError", "ContaminationReport", "DataError", "DataPreview", "Finding",
     "FirstLook", "Gpu", "GpuType", "JournalEntry", "Mistake", "ProbeProcess", "ProbeReport", "QuestionSummary",
     "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",

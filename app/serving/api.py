@@ -12,6 +12,12 @@ from exgrpo_core.errors import UserError
 PATH = "/api"
 PATHS = frozenset(f"{PATH}/{name}" for name in ("openapi.json", *requests.QUERIES))
 
+_STATUSES: tuple[tuple[type[UserError], int], ...] = (
+    (UnavailableError, 503),
+    (requests.NotFoundError, 404),
+    (UserError, 400),
+)
+
 
 def routes() -> list[Route]:
     """Return the routes of the document and of all queries."""
@@ -19,14 +25,14 @@ def routes() -> list[Route]:
 
 
 def _answer(request: Request) -> Response:
-    """Answer with a query's rows; 400 with a sentence if a value is wrong, 503 without a database."""
+    """Answer with rows, or a sentence: 404 if nothing has this name, 400 if a value is wrong, 503 without database."""
     name, query = request.path_params["name"], request.query_params
     values = {key: query.getlist(key) for key in query}
     root = settings.current().runs_root
     try:
         return _json(ask_outside_pages(lambda database: requests.answer_query(name, values, database, root)))
     except UserError as error:
-        return _json({"error": str(error)}, 503 if isinstance(error, UnavailableError) else 400)
+        return _json({"error": str(error)}, next(status for kind, status in _STATUSES if isinstance(error, kind)))
 
 
 def _describe(_: Request) -> Response:

@@ -103,6 +103,8 @@ class Gate:
             or self._is_program(scope, headers)
         ):
             await self._forward(scope, receive, send)
+        elif scope["path"].startswith(f"{API_PATH}/"):
+            await _respond(send, 403, "application/json", _NO_TOKEN)
         else:
             await _respond(send, 403, "text/html", self._locked_page(headers))
 
@@ -284,6 +286,7 @@ _USE_THE_LINK = (
     "<h1>This workbench is locked</h1><p>Use the link that <code>exgrpo up</code> printed in your terminal. "
     "It carries a token; after you use it, this browser stays signed in until the server stops.</p>"
 )
+_NO_TOKEN = '{"error": "Authorization: expected `Bearer TOKEN`, with the token of the link that `exgrpo up` prints."}'
 _NO_SUCH_PAGE = (
     "<h1>No such page</h1><p>The workbench has no page at this address. A proxy that serves it below a path has to "
     "take that path away: docs/deployment.md, Another proxy.</p>"

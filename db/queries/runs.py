@@ -157,6 +157,10 @@ def _dataset(spec: Mapping[str, Any]) -> str:
     return benchmarks or str(spec.get("config" if is_recorded(spec) else "data", {}).get("source", ""))
 
 
+_LEFT_OUT = frozenset({FaultKind.NOT_RECORDED, FaultKind.NO_TRAJECTORY})
+_NO_DAMAGE = _LEFT_OUT | {FaultKind.NOT_SHOWN}
+
+
 def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
     spec, summary = row["spec"], row["summary"]
     # The time of an import is not that of the run.
@@ -190,8 +194,10 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         is_archived=row["is_archived"],
         is_synthetic=spec.get("is_synthetic", False),
         is_recorded=is_recorded(spec),
+        is_imported=is_import,
         has_settings=not is_unreadable(spec),
-        faults=tuple(describe_fault(fault) for fault in faults if fault.kind is not FaultKind.NOT_SHOWN),
+        faults=tuple(describe_fault(fault) for fault in faults if fault.kind not in _NO_DAMAGE),
+        left_out=tuple(describe_fault(fault) for fault in faults if fault.kind in _LEFT_OUT),
         not_shown="".join(describe_fault(fault) for fault in faults if fault.kind is FaultKind.NOT_SHOWN),
     )
 
@@ -204,7 +210,7 @@ def _job_kind(spec: Mapping[str, Any]) -> str:
 
 def _health(row: RowMapping) -> tuple[str, ...]:
     kinds = {record["kind"] for record in row["summary"].get("faults", ())}
-    of_files = {"not_shown" if kind == FaultKind.NOT_SHOWN else "damaged" for kind in kinds}
+    of_files = {"not_shown" if kind == FaultKind.NOT_SHOWN else "damaged" for kind in kinds - _LEFT_OUT}
     badges = (*row["summary"].get("health", ()), *sorted(of_files))
     last = row["last_event_at"]
     is_training = _job_kind(row["spec"]) == "train"

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, func, select
 
 from db.connections.session import Database
 from db.queries.text_search import Keys, all_matching, newest_matching, split_words
@@ -35,25 +35,35 @@ def list_snippets(
 ) -> list[SnippetRow]:
     """Return a page of trajectories, newest first within a run; `before` is the last row's key.
 
-    With `is_whole` a snippet is the whole text.
+    With `is_whole` snippet and prompt are the whole texts.
     """
-    trajectories, texts, runs = models.trajectories, models.trajectory_texts, models.runs
+    trajectories, texts, runs, questions = models.trajectories, models.trajectory_texts, models.runs, models.questions
     with database.read() as connection:
         keys = _page_keys(connection, facets, before, limit)
         text = (texts.c.text if is_whole else func.substr(texts.c.text, 1, SEARCHED_CHARACTERS)).label("text")
         num_replays = replay_count().label("num_replays")
+        prompt = questions.c.prompt_text if is_whole else func.substr(questions.c.prompt_text, 1, SEARCHED_CHARACTERS)
+        is_its_question = and_(
+            questions.c.run_key == trajectories.c.run_key,
+            questions.c.question_set == "training",
+            questions.c.question_index == trajectories.c.question_index,
+        )
         query = (
-            select(trajectories, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays)
+            select(
+                trajectories, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays, prompt.label("prompt")
+            )
             .join_from(trajectories, runs)
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
+            .outerjoin(questions, is_its_question)
             .where(trajectories.c.trajectory_key.in_(keys))
             .order_by(trajectories.c.trajectory_key.desc())
         )
         rows = connection.execute(query).mappings().all()
-    names = [name for name in SnippetRow.__dataclass_fields__ if name != "snippet"]
+    names = [name for name in SnippetRow.__dataclass_fields__ if name not in {"prompt", "snippet"}]
     return [
         SnippetRow(
             **{name: row[name] for name in names},
+            prompt=(row["prompt"] or "") if is_whole else snippet_of(row["prompt"] or "", ""),
             snippet=row["text"] if is_whole else snippet_of(row["text"], facets.words),
         )
         for row in rows

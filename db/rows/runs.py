@@ -58,10 +58,14 @@ class RunRow:
     """Whether `python -m bench.synthetic_runs` generated it."""
     is_recorded: bool = False
     """Whether another program recorded it, or its rollouts were imported: method and model are unknown."""
+    is_imported: bool = False
+    """Whether its rollouts were imported: nobody runs it, it has what its source has so far."""
     has_settings: bool = True
     """Whether its specification could be read."""
     faults: tuple[str, ...] = ()
     """Sentences on damage of its files."""
+    left_out: tuple[str, ...] = ()
+    """Sentences on what its recorder was given and could not record: the files are whole."""
     not_shown: str = ""
     """Why the program or the database could not show all of it, and the remedy; empty if all is shown."""
 

@@ -1,6 +1,7 @@
 """Plain rows of the trajectories page: a list with the start of each text, and the history of one trajectory."""
 
 from dataclasses import dataclass
+from typing import Any
 
 MAX_MEMBERS = 64
 """Of a larger group only the first are read, since each comes with its text."""
@@ -66,6 +67,10 @@ class SnippetRow:
     num_turns: int | None
     num_tool_calls: int | None
     num_tool_errors: int | None
+    extra: dict[str, Any] | None
+    """What else was recorded of it."""
+    prompt: str
+    """The beginning of its question, "" where that is not recorded."""
     snippet: str
 
 

@@ -14,7 +14,7 @@ from exgrpo_core.process_setup import keep_private
 from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.rollout_import import import_rollouts
 from jobs.launchers.local import WITHHELD_VARIABLES, project_environment
-from jobs.rollout_formats.formats import find_format
+from jobs.rollout_formats.formats import find_only_format
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs.lookup import CommandError
 
@@ -51,7 +51,7 @@ def import_in_process(runs_root: Path, path: str, mapping: str = "", origin: str
 def _import(path: Path, runs_root: Path, origin: str, own_format: str) -> dict[str, str]:
     """Return the run's id, or a sentence on why there is none."""
     try:
-        reads = load_own_format(Path(own_format)) if own_format else find_format(path)
+        reads = load_own_format(Path(own_format)) if own_format else find_only_format(path)
         name = Path(origin or path).stem[-MAX_NAME:]
         return {"run_id": import_rollouts(path, reads, runs_root, name, origin).run_id}
     except UserError as error:

@@ -1,6 +1,7 @@
 """The command that serves the queries to an agent as tools of MCP, and, where allowed, what an operator may do."""
 
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,4 +113,10 @@ def make_server(
     ) -> types.CallToolResult:
         return await asyncio.to_thread(answer, asked.name, asked.arguments or {})
 
-    return Server("exgrpo", instructions=_ABOUT, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        "exgrpo",
+        version=version("exgrpo-workbench"),
+        instructions=_ABOUT,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )

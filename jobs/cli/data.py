@@ -29,7 +29,7 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.rollout_formats.formats import find_format
+from jobs.rollout_formats.formats import find_only_format
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_run_id, open_run
@@ -63,7 +63,7 @@ def import_(
 
 
 def _import_rollouts(path: Path, own_format: Path | None, runs_root: Path, name: str) -> None:
-    reads = find_format(path) if own_format is None else load_own_format(own_format)
+    reads = find_only_format(path) if own_format is None else load_own_format(own_format)
     imported = import_rollouts(path, reads, runs_root, name or path.stem)
     bad = imported.bad
     for sentence in bad.sentences:

@@ -235,6 +235,8 @@ def _print_summary(summary: dict[str, Any]) -> None:
     reason = f": {row['status_reason']}" if row["status_reason"] else ""
     archived = ", archived" if row["is_archived"] else ""
     print_result(f"{row['run_id']} {row['name']!r} {row['status']}{archived}{reason}")
+    for sentence in row["left_out"]:
+        print_result(escape_control_characters(sentence))
     for fault in row["faults"]:
         print_result(f"damaged: {escape_control_characters(fault)}")
     if row["not_shown"]:

@@ -16,7 +16,7 @@ from jobs.actions.rollout_import import RolloutImport, open_imports
 from jobs.actions.view_roots import link_runs, open_view_root
 from jobs.cli.options import FormatFile, print_status
 from jobs.cli.workbench import Workbench
-from jobs.rollout_formats.formats import UnknownRolloutsError, find_format
+from jobs.rollout_formats.formats import UnknownRolloutsError, find_format, formats_in
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs.directory import list_run_directories
 
@@ -35,11 +35,11 @@ def view(
 ) -> None:
     """Show rollouts of any trainer, or runs, on pages that only read; nothing is written beside a cache.
 
-    Formats are found by content. Several paths are several runs, which the page Compare shows side by side.
+    Formats are found by content. Several paths, or formats in a folder, are runs that the page Compare shows together.
     """
-    sources = expand(paths)
-    runs = {path: found for path in sources if (found := runs_at(path))}
     reads = load_own_format(own_format) if own_format is not None else None
+    sources = [part for path in expand(paths) for part in ((reads is None and formats_in(path)) or [path])]
+    runs = {path: found for path in sources if (found := runs_at(path))}
     formats = {path: reads or find_format(path) for path in sources if path not in runs}
     text = own_format.read_text(encoding="utf-8") if own_format is not None else ""
     root = open_view_root(sources, text)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from exgrpo_core.recording.rows import RecordedTrajectory
 from jobs.preflight.data_preview import MAX_ROWS, DataPreview, PromptPreview
-from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_format
+from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
 from jobs.rollout_formats.source import RolloutSource
 
 
@@ -15,7 +15,7 @@ def preview_rollouts(path: Path, own_format: RolloutFormat | None = None, num_sh
     Raises:
         UnknownRolloutsError: There is nothing at the path, its format is not known, or no row is a rollout.
     """
-    reads, source = own_format or find_format(path), RolloutSource(path)
+    reads, source = own_format or find_only_format(path), RolloutSource(path)
     rows = [row for step in islice(reads.read(source), MAX_ROWS) for row in step.trajectories][:MAX_ROWS]
     if not rows:
         why = f"; the first bad row is {source.bad.sentences[0]}" if source.bad.num else "."

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 
 from db.connections.session import Database
-from jobs.runs.lookup import CommandError, find_judge_id, find_run_id
+from jobs.runs.lookup import NotFoundError, find_judge_id, find_run_id
 from jobs.specs.mistakes import checked
 from jobs.supervisor.open_index import open_fresh_index
 
@@ -67,11 +67,11 @@ def call(
     A value may be a list of one, as the values of an address are.
 
     Raises:
-        CommandError: There is no such function, or nothing that a value names.
+        NotFoundError: There is no such function, or nothing that a value names.
         SpecError: A value is missing, unknown, or out of its bounds.
     """
     if name not in functions:
-        raise CommandError(f"{name}: no such query; there are: {', '.join(functions)}.")
+        raise NotFoundError(f"{name}: no such query; there are: {', '.join(functions)}.")
     model = values_model(functions[name])
     lists = {key for key, field in model.model_fields.items() if list[str] in get_args(field.annotation)}
     alone = {

@@ -38,5 +38,7 @@ def _operation(name: str, schemas: dict[str, Any]) -> dict[str, Any]:
         "responses": {
             "200": {"description": "The rows.", "content": {"application/json": {"schema": answer}}},
             "400": {"description": "A value is wrong: `error` is one sentence."},
+            "403": {"description": "The token is missing or wrong."},
+            "404": {"description": "Nothing has the name or id that was asked for."},
         },
     }

@@ -29,7 +29,7 @@ from jobs.analysis.score_curves import read_score_curves
 from jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
 from jobs.grading.answer_grader import Scheme
 from jobs.runs.journal import Journal
-from jobs.runs.lookup import CommandError, find_run_id
+from jobs.runs.lookup import CommandError, NotFoundError, find_run_id
 from jobs.specs.train import load_preset, preset_description, preset_group, preset_names
 from jobs.studies.definition import load_study, study_names
 from jobs.studies.measures import AVERAGES
@@ -138,7 +138,7 @@ def trajectory(database: Database, run_id: str, trajectory_id: Number) -> dict[s
     """One trajectory with its question and lineage: generation, bucket moves, replays, retirement."""
     row = get_trajectory(database, run_id, trajectory_id)
     if row is None:
-        raise CommandError(f"{run_id}: has no trajectory {trajectory_id}.")
+        raise NotFoundError(f"{run_id}: has no trajectory {trajectory_id}.")
     return {
         "trajectory": row,
         "question": get_question(database, run_id, row.question_index),
@@ -266,16 +266,18 @@ def study_numbers(name: Annotated[str, Field(description="A study.")]) -> Sequen
     return number_rows(load_study(name))
 
 
-def presets() -> list[dict[str, Any]]:
-    """The presets by group (built-in task, your data, the paper) with the engine of each, and every field."""
-    loaded = {name: load_preset(name) for name in preset_names()}
+def presets(
+    preset: Annotated[str | None, Field(description="This one, with every field.")] = None,
+) -> list[dict[str, Any]]:
+    """The presets by group (built-in task, your data, the paper), each with its engine; of a named one every field."""
+    loaded = {name: load_preset(name) for name in (preset_names() if preset is None else [preset])}
     return [
         {
             "preset": name,
             "group": preset_group(name),
             "engine": spec.engine,
             "description": preset_description(name),
-            "spec": spec.model_dump(mode="json"),
+            **({} if preset is None else {"spec": spec.model_dump(mode="json")}),
         }
         for name, spec in loaded.items()
     ]

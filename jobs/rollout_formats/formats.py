@@ -1,5 +1,6 @@
 """The formats that can be opened, and which of them a path holds."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -60,6 +61,9 @@ FORMATS = (
 )
 """The first that recognises a path reads it."""
 
+_MAX_NAMED = 5
+_DIGITS = re.compile(r"\d+")
+
 
 def find_format(path: Path) -> RolloutFormat:
     """Return the format of the rollouts at a path.
@@ -85,3 +89,37 @@ def find_format(path: Path) -> RolloutFormat:
         name = found.package.replace("_", "-")
         raise MissingPackageError(f"{path}: {found.title} are read by their own package; run `pip install {name}`.")
     return found
+
+
+def formats_in(folder: Path) -> dict[Path, RolloutFormat]:
+    """Return the files and folders right in a folder whose rollouts are of several formats, each with its own.
+
+    It is empty where they are of one format, or `folder` is none. Of names that differ by their numbers one is looked
+    at for all; metrics may lie beside rollouts.
+    """
+    found: dict[Path, RolloutFormat] = {}
+    by_kind: dict[str, RolloutFormat | None] = {}
+    for child in sorted(folder.iterdir() if folder.is_dir() else ()):
+        kind = _DIGITS.sub("", child.name)
+        if kind not in by_kind:
+            try:
+                by_kind[kind] = None if child.name.startswith(".") else find_format(child)
+            except InputError:
+                by_kind[kind] = None
+        if (entry := by_kind[kind]) is not None:
+            found[child] = entry
+    titles = {entry.title for entry in found.values()} - {FORMATS[-1].title}
+    return found if len(titles) > 1 else {}
+
+
+def find_only_format(path: Path) -> RolloutFormat:
+    """Return the format of a path that is to be one run.
+
+    Raises:
+        UnknownRolloutsError: As `find_format`, or what is in the folder has several formats.
+        MissingPackageError: As `find_format`.
+    """
+    if parts := formats_in(path):
+        what = "; ".join(f"{part.name}: {entry.title}" for part, entry in list(parts.items())[:_MAX_NAMED])
+        raise UnknownRolloutsError(f"{path}: holds rollouts of several formats ({what}); name one of them.")
+    return find_format(path)

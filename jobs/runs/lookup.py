@@ -20,6 +20,10 @@ class CommandError(InputError, ValueError):
     """A command that cannot be done; one sentence says why and what to do."""
 
 
+class NotFoundError(CommandError):
+    """Nothing has the name or id that was asked for."""
+
+
 def open_run(runs_root: Path, run_id: str) -> RunDirectory:
     """Return the folder of a run.
 
@@ -36,7 +40,8 @@ def find_run_id(runs_root: Path, text: str) -> str:
     """Return the id of the one run with this id, this beginning or random end of its id, or this name.
 
     Raises:
-        CommandError: No run matches, or several do.
+        NotFoundError: No run matches.
+        CommandError: Several do.
     """
     names, text = run_names(runs_root), unicodedata.normalize("NFC", text)
     if text in names:
@@ -48,7 +53,7 @@ def find_run_id(runs_root: Path, text: str) -> str:
     if not matches:
         nameless = ", ".join([run_id for run_id, name in names.items() if not name][-5:])
         hint = f" Name runs with a damaged run.json by id: {nameless}." if nameless else ""
-        raise CommandError(f"RUN: no run in {runs_root} matches {text!r}; `exgrpo runs` lists ids and names.{hint}")
+        raise NotFoundError(f"RUN: no run in {runs_root} matches {text!r}; `exgrpo runs` lists ids and names.{hint}")
     examples = ", ".join(matches[-5:])
     raise CommandError(f"RUN: {len(matches)} runs match {text!r}; give more of the id (among them {examples}).")
 

@@ -66,7 +66,7 @@ def _nearest(content: dict[str, Any], key: str) -> str:
         return f"did you mean {path}?"
     section = key.rpartition(".")[0]
     path = _most_like(key, [field for field in fields if field.rpartition(".")[0] == section] or fields)
-    return f"the nearest is {path}, and `exgrpo query presets --json` shows all fields."
+    return f"the nearest is {path}, and `exgrpo query presets --preset NAME --json` shows all fields."
 
 
 def _most_like(key: str, fields: list[str]) -> str:

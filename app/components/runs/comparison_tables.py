@@ -75,7 +75,7 @@ def _result(row: RunRow) -> dict[str, object]:
     spent = axis_points(row.run_id, Axis.TIME)
     return {
         "Method": escape_control_characters(row.method),
-        "State": run_state.state_name(row.status),
+        "State": run_state.state_name(run_state.state_of(row)),
         "Steps": row.step,
         FRESH_PASS_RATE: in_percent(last.get("reward/pass_at_1_fresh")),
         _SCORE: in_percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),

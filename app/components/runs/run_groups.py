@@ -24,7 +24,7 @@ _OF_ROWS: dict[str, Callable[[RunRow], str]] = {
     "Preset": lambda row: row.preset or "none",
     "Data": lambda row: row.dataset,
     "Engine": lambda row: row.engine,
-    "State": lambda row: run_state.state_name(row.status),
+    "State": lambda row: run_state.state_name(run_state.state_of(row)),
     "Tags": lambda row: ", ".join(row.tags) or "none",
 }
 

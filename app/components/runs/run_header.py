@@ -24,7 +24,6 @@ from app.queries.answers import ask
 from db.queries import metrics
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
-from db.rows.spec_fields import UNKNOWN
 
 
 def show_identity(row: RunRow) -> None:
@@ -72,7 +71,7 @@ def show_reason(row: RunRow) -> None:
     elif row.status == "lost":
         usual = "Its process ended without an outcome. Resume continues from the latest checkpoint."
         notice.show("warning", "The run was lost", row.status_reason or usual)
-    elif row.status_reason and row.status in {"queued", "stopped"}:
+    elif row.status_reason and row.status in {"queued", "stopped"} and not row.is_imported:
         notice.show("info", run_state.state_name(row.status).capitalize(), row.status_reason)
 
 
@@ -80,6 +79,8 @@ def show_faults(row: RunRow) -> None:
     """Show which files of the run are damaged, and why not all of it is shown."""
     if row.not_shown:
         notice.show("warning", "Not all of this run is shown", row.not_shown)
+    if row.left_out:
+        notice.show("info", "Not all was recorded", "\n".join(row.left_out))
     if row.faults:
         advice = f"exgrpo verify {row.run_id} checks every file and says what can be recovered."
         notice.show("warning", "Files of this run are damaged", "\n".join([*row.faults, advice]))
@@ -106,21 +107,27 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
             st.progress(run_state.fraction(row), text=_progress_text(row))
         else:
             st.caption(_progress_text(row))
-        tiles = st.columns(5, gap="small")
-        _pace_tile(tiles[0], row)
+        # Of a run that others recorded only what is known has a tile.
+        shows_pass_rate = not row.is_recorded or row.last_pass_at_1 is not None
+        shows_time = not row.is_recorded or _seconds_taken(row) is not None
+        tiles = iter(st.columns(3 * (not row.is_recorded) + shows_pass_rate + shows_time or 1, gap="small"))
+        if shows_time:
+            _pace_tile(next(tiles), row)
+        if shows_pass_rate:
+            figures.show_tile(
+                next(tiles), BATCH_PASS_RATE, share(row.last_pass_at_1),
+                _of_step(row, last),
+                explanation="Share of fresh rollouts of the last batch that are correct",
+            )  # fmt: skip
+        if row.is_recorded:
+            return
+        _held_out_tile(next(tiles), row, evaluations)
         figures.show_tile(
-            tiles[1], BATCH_PASS_RATE, share(row.last_pass_at_1),
-            _of_step(row, last),
-            explanation="Share of fresh rollouts of the last batch that are correct",
-        )  # fmt: skip
-        _held_out_tile(tiles[2], row, evaluations)
-        figures.show_tile(
-            tiles[3], "Replay buffer", UNKNOWN if row.is_recorded else _count(last, "buffer/num_questions"),
-            _trajectories(last),
+            next(tiles), "Replay buffer", _count(last, "buffer/num_questions"), _trajectories(last),
             explanation="Questions in the buffer; below, trajectories stored for them and replayed in the last step",
         )  # fmt: skip
         figures.show_tile(
-            tiles[4], "Retired", UNKNOWN if row.is_recorded else _count(last, "buffer/num_retired"),
+            next(tiles), "Retired", _count(last, "buffer/num_retired"),
             explanation="Questions that were solved in all K rollouts, which an on-policy run counts and keeps drawing",
         )  # fmt: skip
 
@@ -146,7 +153,7 @@ def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
         title, value, meaning = "Time taken", _seconds_taken(row), "From start to end; below, the mean of all steps"
         mean = ask(metrics.mean_step_seconds, row.run_id)
         pace = f"{seconds(mean)} per step" if mean else None
-    figures.show_tile(tile, title, UNKNOWN if row.is_recorded and value is None else duration(value), pace, meaning)
+    figures.show_tile(tile, title, duration(value), pace, meaning)
 
 
 def _seconds_taken(row: RunRow) -> float | None:
@@ -163,7 +170,7 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
         below.append(f"{100 * low:.0f} to {100 * high:.0f}% of {held_out[-1].num_questions:,}")
     tile.metric(
         held_out_score(held_out[-1].samples_per_question if held_out else None),
-        UNKNOWN if row.is_recorded else share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
+        share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         " · ".join(below) or None, border=True, height="stretch", delta_color="normal" if len(below) > 1 else "off",
         delta_arrow="auto" if len(below) > 1 else "off",
         help="Mean correctness on questions that are not trained on; below, its change since the first evaluation, its "

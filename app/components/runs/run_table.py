@@ -122,7 +122,7 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> p
     now = datetime.now(UTC)
     names = distinct_names((row.run_id, row.name) for row in rows)
     cells: dict[str, Sequence[object]] = {
-        "State": [[run_state.state_name(row.status)] for row in rows],
+        "State": [[run_state.state_name(run_state.state_of(row))] for row in rows],
         "Run": [escape_control_characters(names[row.run_id]) for row in rows],
         "Method": [escape_control_characters(row.method) for row in rows],
         "Progress": [100.0 * run_state.fraction(row) if row.has_settings else None for row in rows],

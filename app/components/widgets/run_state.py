@@ -34,6 +34,8 @@ STATES: dict[str, tuple[str, Colour, str]] = {
     "finished": ("finished", "green", "check_circle"),
     "failed": ("failed", "red", "error"),
     "lost": ("lost", "violet", "help"),
+    "growing": ("growing", "blue", "play_circle"),
+    "imported": ("imported", "gray", "download_done"),
 }
 """Displayed name, colour and icon of each state; tables and badges take them from here."""
 
@@ -65,7 +67,7 @@ HEALTH: dict[str, tuple[str, Colour, str]] = {
 
 def show(row: RunRow, asked: str | None = None) -> None:
     """Show a run's state, or what was just asked of it, and its health badges side by side."""
-    name, colour, icon = STATES.get(row.status, ("unknown", "gray", "help"))
+    name, colour, icon = STATES.get(state_of(row), ("unknown", "gray", "help"))
     if asked is not None:
         name, colour, icon = asked.lower(), "blue", "pending"
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", width="content"):
@@ -73,6 +75,13 @@ def show(row: RunRow, asked: str | None = None) -> None:
         for key in row.health:
             label, health_colour, explanation = HEALTH.get(key, ("see log", "orange", "The run reported a problem."))
             st.badge(label, icon=":material/monitor_heart:", color=health_colour, help=explanation)
+
+
+def state_of(row: RunRow) -> str:
+    """Return the key of a run's state in `STATES`: imported files neither run nor stop."""
+    if row.is_imported:
+        return "growing" if is_live(row) else "imported"
+    return row.status
 
 
 def state_name(status: str) -> str:

@@ -29,27 +29,29 @@ def test_rows_are_those_of_the_command_and_need_the_token(served):
     assert [(row["run_id"], row["step"]) for row in rows] == [(RUN, 3)] * 4
     curves = get(served, f"curves?run_id={RUN}&metric=reward/mean&metric=policy/entropy", served.token).json()
     assert {name: len(points) for name, points in curves.items()} == {"reward/mean": 14, "policy/entropy": 14}
-    assert get(served, f"run?run_id={RUN}").status_code == 403
+    refused = get(served, f"run?run_id={RUN}")
+    assert (refused.status_code, list(refused.json())) == (403, ["error"])
     assert get(served, f"run?run_id={RUN}", served.token + "x").status_code == 403
     assert get(served, f"run?run_id={RUN}", Cookie=served.cookie()).status_code == 200
     assert get(served, f"run?run_id={RUN}", served.token, Origin="http://evil.example").status_code == 403
 
 
 @pytest.mark.parametrize(
-    ("path", "named"),
+    ("path", "named", "status"),
     [
-        ("nothing", "nothing"),
-        ("run", "run_id"),
-        ("run?run_id=nobody", "nobody"),
-        (f"trajectories?run_id={RUN}&limit=0", "limit"),
-        (f"trajectories?run_id={RUN}&limit=10001", "limit"),
-        (f"trajectories?run_id={RUN}&limit=1&limit=2", "limit"),
-        (f"trajectories?run_id={RUN}&stp=1", "stp"),
+        ("nothing", "nothing", 404),
+        ("run", "run_id", 400),
+        ("run?run_id=nobody", "nobody", 404),
+        (f"trajectory?run_id={RUN}&trajectory_id=99999", "99999", 404),
+        (f"trajectories?run_id={RUN}&limit=0", "limit", 400),
+        (f"trajectories?run_id={RUN}&limit=10001", "limit", 400),
+        (f"trajectories?run_id={RUN}&limit=1&limit=2", "limit", 400),
+        (f"trajectories?run_id={RUN}&stp=1", "stp", 400),
     ],
 )
-def test_what_is_wrong_is_a_sentence_that_names_it(served, path, named):
+def test_what_is_wrong_is_a_sentence_that_names_it(served, path, named, status):
     response = get(served, path, served.token)
-    assert response.status_code == 400
+    assert response.status_code == status
     assert named in response.json()["error"]
 
 

@@ -242,4 +242,22 @@ def test_damage_and_losses_are_faults_and_the_other_lines_are_shown(database, ru
     path.write_bytes(content + b'{"kind":"trajectory","step":-1,"at":"x","messages":[]}\n' + b'{"half a line')
     ingest(database, run)
     assert [row.snippet for row in rows(database, run)] == ["one", "three"]
-    assert len(runs.get_run(database, run.run_id).faults) == 3
+    row = runs.get_run(database, run.run_id)
+    assert (len(row.faults), len(row.left_out), row.health) == (2, 1, ("damaged",))
+
+
+def test_a_row_that_was_refused_leaves_the_run_whole(database, run):
+    run.log(1, trajectories=["one", 5])
+    run.annotate(1, "nobody", reward=1.0)
+    run.flush()
+    ingest(database, run)
+    row = runs.get_run(database, run.run_id)
+    assert (row.faults, row.health) == ((), ())
+    assert len(row.left_out) == 2
+
+
+def test_a_list_of_trajectories_has_prompts_and_what_else_was_recorded(database, run):
+    run.log(1, trajectories=[{"prompt": "What is\n2 + 2?", "response": "4", "tool": "calc"}])
+    ingest(database, run)
+    (row,) = rows(database, run)
+    assert (row.prompt, row.extra) == ("What is 2 + 2?", {"tool": "calc"})

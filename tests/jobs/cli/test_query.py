@@ -148,8 +148,10 @@ def test_one_evaluation_is_scored_over_the_number_of_answers(runs_root):
     assert curves["aime24"] == []
 
 
-def test_presets_hold_every_field(runs_root):
+def test_presets_are_listed_in_short_and_one_by_name_has_every_field(runs_root):
     presets = {row["preset"]: row for row in query(runs_root, "presets")}
     assert (presets["paper-exgrpo"]["engine"], presets["chains-exgrpo"]["engine"]) == ("verl", "embedded")
-    assert presets["chains-exgrpo"]["spec"]["algorithm"]["experience_ratio"] == 0.5
+    assert "spec" not in presets["chains-exgrpo"]
+    (preset,) = query(runs_root, "presets", "--preset", "chains-exgrpo")
+    assert preset["spec"]["algorithm"]["experience_ratio"] == 0.5
     assert [presets[name]["group"] for name in ("qwen-0.5b", "paper-sft")] == ["your data", "the paper"]

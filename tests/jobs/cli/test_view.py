@@ -9,10 +9,12 @@ from jobs.actions.view_roots import open_view_root
 from jobs.cli.main import app
 from jobs.cli.view import _read, expand, run_names, runs_at
 from jobs.cli.workbench import WorkbenchInstance
-from jobs.rollout_formats.formats import UnknownRolloutsError, find_format
+from jobs.rollout_formats.formats import UnknownRolloutsError, find_format, find_only_format, formats_in
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 from tests.jobs.rollout_formats.test_verl_dumps import line
+
+SAMPLES = Path(__file__).parents[1] / "rollout_formats" / "samples"
 
 
 def test_globs_are_what_they_match_each_path_once(tmp_path):
@@ -38,6 +40,14 @@ def test_a_run_folder_and_a_runs_root_are_our_runs_and_other_folders_are_not(tmp
     assert runs_at(runs[0]) == [runs[0]]
     assert runs_at(tmp_path / "runs") == sorted(runs)
     assert runs_at(tmp_path) == []
+
+
+def test_a_folder_with_several_formats_is_several_runs_and_no_single_one():
+    assert {reads.title for reads in formats_in(SAMPLES).values()} > {"TRL's completions", "samples of lm-eval"}
+    folders = [path for path in SAMPLES.rglob("*") if path.is_dir()]
+    assert {path: formats_in(path) for path in folders if formats_in(path)} == {}
+    with pytest.raises(UnknownRolloutsError):
+        find_only_format(SAMPLES)
 
 
 @pytest.mark.parametrize("content", [None, "", "words\n"])

@@ -249,6 +249,7 @@ def test_the_command_speaks_mcp_on_standard_input_and_output(runs_root):
     ((is_error, text),) = ask_all(server, [("presets", {})])
     assert not is_error
     assert "paper-exgrpo" in {row["preset"] for row in json.loads(text)}
+    assert len(text) < 20_000
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
