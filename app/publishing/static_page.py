@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app import requests, theme
 from app.components.replay_buffer import buffer_over_steps
-from app.components.trajectories import lineage_view, token_heatmap
+from app.components.trajectories import conversation_view, lineage_view, token_heatmap
 from app.components.widgets import chart, curves, figures, shown_text
 from app.components.widgets.curve_view import WHOLE
 from app.components.widgets.spec_text import as_yaml
@@ -218,7 +218,10 @@ def _trajectory(run_id: str, number: int, why: str) -> dict[str, Any] | None:
 
 
 def _tokens(run_id: str, row: TrajectoryRow) -> str:
-    """Return the response as HTML, coloured by entropy where its tokens were kept."""
+    """Return the response as HTML, coloured by entropy where its tokens were kept; a conversation turn by turn."""
+    if row.num_turns is not None:
+        messages = ask(trajectories.messages_of, run_id, row.trajectory_id)
+        return conversation_view.html(conversation_view.first_messages(messages))
     file = ask(trajectories.find_trajectory_file, run_id, row.trajectory_id)
     recorded = requests.token_data(run_id, file, row.trajectory_id, replayed_in=None) if file else None
     values = token_heatmap.from_recorded(recorded)

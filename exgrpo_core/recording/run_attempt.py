@@ -4,28 +4,24 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from exgrpo_core.bounded_json import seal
+from exgrpo_core.bounded_json import parse_json, read_json, seal
 from exgrpo_core.durable_files import reserve, sync, write_whole
 from exgrpo_core.errors import InputError
 from exgrpo_core.recording.lines import recording_path
-from exgrpo_core.run_files.run_folder import create_run_folder, make_run_id
+from exgrpo_core.run_files.attempt_gate import LOCK_FILE, OUTCOME_BYTES, OUTCOME_FILE
+from exgrpo_core.run_files.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id
 
 MAX_NAME = 80
-LOCK_FILE = "lock"
-"""Holds the id of the machine's boot, so that a reader knows whether it would see the lock."""
-OUTCOME_FILE = "outcome.json"
-_OUTCOME_BYTES = 4096
 _WAIT_SECONDS = 60.0
 """So long the first rank may take to make the folder."""
 _POLL_SECONDS = 0.05
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 
 
 def this_boot() -> str:
@@ -65,7 +61,7 @@ class Attempt:
         os.ftruncate(self._lock, 0)
         os.write(self._lock, this_boot().encode())
         with contextlib.suppress(OSError):
-            reserve(self.path / OUTCOME_FILE, _OUTCOME_BYTES)
+            reserve(self.path / OUTCOME_FILE, OUTCOME_BYTES)
         return self
 
     def end(self, status: str, reason: str) -> None:
@@ -99,22 +95,36 @@ def open_attempt(folder: Path, spec: dict[str, object], run_id: str | None, rank
     name = str(spec["name"])
     if not 1 <= len(name) <= MAX_NAME or "\0" in name:
         raise InputError(f"name: expected 1 to {MAX_NAME} characters, got {len(name)}.")
-    if run_id is not None and _RUN_ID.fullmatch(run_id) is None:
+    if run_id is not None and RUN_ID.fullmatch(run_id) is None:
         raise InputError(f"run_id: expected letters, digits and . _ + -, at most 80, got {run_id[:80]!r}.")
     if rank:
         if run_id is None:
             raise InputError("run_id: expected one that all processes give, such as the id of the job.")
         return _joined(folder / run_id, rank, num_ranks)
     path = folder / (run_id or make_run_id(datetime.now(UTC)))
+    content = json.dumps(spec, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace")
     if not path.exists():
-        content = json.dumps(spec, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace")
         create_run_folder(folder, path.name, name, content)
-    number = max(_numbers(path), default=0) + 1
+    else:
+        _refuse_other_settings(path, parse_json(content))
+    number = max(RunFolder(path).attempts(), default=0) + 1
     _refuse_while_recorded(path / "attempts" / f"{number - 1:04d}")
     attempt = path / "attempts" / f"{number:04d}"
     attempt.mkdir(parents=True)
     sync(attempt.parent)
     return Attempt(attempt, rank, num_ranks).take()
+
+
+def _refuse_other_settings(path: Path, spec: dict[str, Any]) -> None:
+    """Refuse to record into a run that a worker trains, or that began with other settings."""
+    known = read_json(path / "spec.json")
+    if known.get("kind") != spec["kind"]:
+        raise InputError(f"run_id: {path.name} is no run that a loop recorded; give another id.")
+    before, now = known["config"], spec["config"]
+    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise InputError(
+            f"config: {changed[0]} differs from what {path.name} began with; give the same, or another run_id."
+        )
 
 
 def _refuse_while_recorded(attempt_path: Path) -> None:
@@ -138,7 +148,7 @@ def newest_attempt(path: Path) -> Attempt:
         InputError: There is none, or another process records.
         OSError: It cannot be written.
     """
-    number = max(_numbers(path), default=0)
+    number = max(RunFolder(path).attempts(), default=0)
     attempt_path = path / "attempts" / f"{number:04d}"
     if not recording_path(attempt_path, 0, 1).exists():
         raise InputError(f"{path}: expected the folder of a recorded run.")
@@ -151,14 +161,8 @@ def _joined(path: Path, rank: int, num_ranks: int) -> Attempt:
     """Return the newest attempt that this rank did not record in, once it is there."""
     give_up_at = time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < give_up_at:
-        newest = path / "attempts" / f"{max(_numbers(path), default=0):04d}"
+        newest = path / "attempts" / f"{max(RunFolder(path).attempts(), default=0):04d}"
         if newest.is_dir() and not recording_path(newest, rank, num_ranks).exists():
             return Attempt(newest, rank, num_ranks)
         time.sleep(_POLL_SECONDS)
     raise InputError(f"{path}: rank 0 started no run here within {_WAIT_SECONDS:.0f} s; let it start the run too.")
-
-
-def _numbers(path: Path) -> list[int]:
-    with contextlib.suppress(OSError):
-        return [int(name) for name in os.listdir(path / "attempts") if name.isdecimal()]
-    return []

@@ -8,7 +8,11 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
+LOCK_FILE = "lock"
+"""Held while the attempt is written; a recorded one's says which boot of which machine holds it."""
 OUTCOME_FILE = "outcome.json"
+OUTCOME_BYTES = 4096
+"""More than the size of an outcome."""
 EXIT_NOT_MINE = 3
 _current: list[Path] = []
 """The folder of the attempt that this process works on, if any."""

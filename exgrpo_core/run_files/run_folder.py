@@ -12,6 +12,7 @@ from zlib import crc32
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.durable_files import sync, write_whole
 
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 _ATTEMPT = re.compile(r"[0-9]{4,9}")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
 from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
+from exgrpo_core.run_files.run_folder import RUN_ID
 from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import find_answer_damage
@@ -19,7 +20,7 @@ from jobs.recording.lost_files import find_lost_answers, find_lost_attempts, fin
 from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_checkpoints, newest_snapshot
 from jobs.runs.control import ENDED
-from jobs.runs.directory import RUN_ID, RunDirectory, list_run_directories, list_unreadable, unreadable_below
+from jobs.runs.directory import RunDirectory, list_run_directories, list_unreadable, unreadable_below
 from jobs.runs.journal import Journal
 from jobs.runs.state import describe_run, has_process
 from jobs.specs.train import SpecError

@@ -30,18 +30,15 @@ from typing import Any
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain, seal, unseal
 from exgrpo_core.durable_files import reserve, write_whole
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
-from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE, monotonic_utc_now
+from exgrpo_core.run_files.attempt_gate import OUTCOME_BYTES, OUTCOME_FILE, monotonic_utc_now
 from jobs.runs.control import ENDED, Phase, RunStatus
 from jobs.runs.processes import ProcessIdentity
 
 logger = logging.getLogger(__name__)
 
-LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"
 MAX_EVENT_FILE_BYTES = 1 << 30
 _SEQUENCE_NUMBER = re.compile(rb'{"seq":(\d{1,15}),')
-OUTCOME_BYTES = 4096
-"""More than the size of an outcome."""
 
 
 @dataclass(frozen=True, slots=True)

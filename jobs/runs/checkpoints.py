@@ -21,8 +21,9 @@ from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.experience_management.storage.step_log import LoggedStep, LogPosition, steps_after
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
 from exgrpo_core.run_files.attempt_gate import exit_if_fenced
+from exgrpo_core.run_files.run_folder import RUN_ID
 from exgrpo_core.state import BUFFER_FILE
-from jobs.runs.directory import RUN_ID, RunDirectory, RunDirectoryError, inside
+from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 from jobs.specs.train import SpecError, TrainSpec
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import re
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain, unseal
 from exgrpo_core.durable_files import sync, write_whole
 from exgrpo_core.errors import InputError
-from exgrpo_core.run_files.run_folder import RunFolder, create_run_folder, make_run_id
+from exgrpo_core.run_files.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id
 from jobs.specs.any_job import JobSpec, load_any_spec
 from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
@@ -25,7 +24,6 @@ LINKS_FILE = "links"
 """In the workbench's folder of a root made by `exgrpo view`, whose links are run folders elsewhere."""
 _LOST_FOUND = "lost+found"  # a file system's own
 _NO_RUNS = frozenset({WORKBENCH_FOLDER, _LOST_FOUND})
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 _STARTUP_BYTES = 1 << 16
 """Space for the log, the heartbeat, the outcome and the first events of an attempt."""
 _MAX_STEP = 2**31 - 1

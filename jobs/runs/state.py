@@ -17,7 +17,8 @@ from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.lines import FILE_PREFIX
 from exgrpo_core.recording.run import NOT_FINISHED
 from exgrpo_core.recording.run_attempt import this_boot
-from jobs.runs.attempts import LOCK_FILE, Heartbeat, read_heartbeat, read_outcome
+from exgrpo_core.run_files.attempt_gate import LOCK_FILE
+from jobs.runs.attempts import Heartbeat, read_heartbeat, read_outcome
 from jobs.runs.control import ENDED, RunStatus
 from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER, RunDirectory, RunDirectoryError
 from jobs.runs.processes import ProcessIdentity, is_alive, is_locked, signal_name, works_on

@@ -7,9 +7,10 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from exgrpo_core.run_files.attempt_gate import LOCK_FILE
 from jobs.launchers.local import LocalLauncher
 from jobs.machine.hardware import GPUS_VARIABLE
-from jobs.runs.attempts import LOCK_FILE, AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
+from jobs.runs.attempts import AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.runs.control import DEFAULT_GRACE_SECONDS, INTERRUPTED, RunStatus, stop_grace
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import FileLock, ProcessIdentity, is_alive, signal_group, signal_leader, variable_of, works_on

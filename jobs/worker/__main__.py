@@ -18,13 +18,13 @@ from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.process_memory import gc_paused, keep_freed_memory
 from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
-from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
+from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE, LOCK_FILE, clear_attempt, set_attempt
 from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
 from jobs.preflight.local_sources import with_model_source
 from jobs.recording.loggers import open_recorder
 from jobs.recording.lost_files import refuse_new_start
-from jobs.runs.attempts import LOCK_FILE, read_outcome, reserve_outcome, write_outcome
+from jobs.runs.attempts import read_outcome, reserve_outcome, write_outcome
 from jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
 from jobs.runs.control import INTERRUPTED, Control, RunStatus, StoppedBeforeStartError, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError

@@ -27,3 +27,23 @@ def test_a_page_has_no_secrets_and_no_folders_and_says_where_a_reward_is_unknown
     assert [word for word in ("SECRET", "alice", "nan,") if word in page] == []
     shown = ("train.parquet", "dir=one", "512", "https://example.org/a/b", "reward unknown", "reward 0.5")
     assert [word for word in shown if word not in page] == []
+
+
+def test_a_conversation_is_published_turn_by_turn_and_all_of_its_text_is_escaped(tmp_path):
+    run = recording.start("mine", {}, tmp_path)
+    messages = [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "look", "arguments": '{"at": 1}'}}]},
+        {"role": "tool", "content": "<script>sun</script>"},
+        {"role": "assistant", "content": "Sunny."},
+    ]
+    run.log(1, trajectories=[{"messages": messages, "reward": 1.0}])
+    run.finish()
+    ingest_all(tmp_path, None)
+    settings.configure(settings.AppSettings(tmp_path))
+    write_page(tmp_path / "page", [run.run_id])
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "<b>Turn 2</b>" in page
+    assert "tool call look" in page
+    assert "&lt;script&gt;sun" in page
+    assert "<script>sun" not in page

@@ -10,13 +10,13 @@ import pytest
 
 from exgrpo_core.experience_management.storage.snapshot import iterate_blocks
 from exgrpo_core.faults import Fault, FaultKind
-from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
+from exgrpo_core.run_files.attempt_gate import LOCK_FILE, OUTCOME_FILE
 from exgrpo_core.run_files.event_codec import EventWriter, segment_path
 from jobs.actions.branching import link_checkpoint
 from jobs.actions.run_actions import resume
 from jobs.actions.verification import verify_run
 from jobs.recording.log_damage import find_damaged_logs
-from jobs.runs.attempts import LOCK_FILE, write_outcome
+from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
