@@ -222,9 +222,9 @@ def unpack(
             for member in archive:
                 num_members, left = num_members + 1, left - member.size
                 if member.size < 0 or left < 0:
-                    where = folder.parent.parent
+                    target = folder.parent.parent
                     raise ArchiveError(
-                        f"{where}: {free:,} bytes are free, too few for what {source} holds; free some space there or "
+                        f"{target}: {free:,} bytes are free, too few for what {source} holds; free some space there or "
                         "choose another folder; nothing is written."
                     )
                 if PurePosixPath(member.name).name not in leaves_out:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from exgrpo_core.faults import describe_fault
 from jobs.recording.log_damage import find_experience_damage
-from jobs.recording.lost_files import refuse_new_start
+from jobs.recording.lost_files import refusal_of_new_start
 from jobs.runs.checkpoints import describe_resume
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory
@@ -57,7 +57,8 @@ def resume(runs_root: Path, run_id: str) -> str:
         allowed = ", ".join(sorted(RESUMABLE))
         more = " `exgrpo branch` trains on from a checkpoint, `exgrpo clone` starts anew." if state.is_ended else ""
         raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.{more}")
-    refuse_new_start(run)
+    if why := refusal_of_new_start(run):
+        raise CommandError(why)
     damage = find_experience_damage(run)
     sentence = f"{describe_resume(run)} {describe_fault(damage) if damage else ''}".strip()
     request_resume(run, state.attempt + 1)

@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
+from exgrpo_core.run_files.run_folder import RUN_ID
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import (
-    RUN_ID,
     WORKBENCH_FOLDER,
     RunDirectory,
     RunDirectoryError,

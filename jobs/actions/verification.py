@@ -13,10 +13,10 @@ from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
 from exgrpo_core.run_files.run_folder import RUN_ID
 from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
-from jobs.evaluation.recorded_answers import find_answer_damage
+from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage, list_files
 from jobs.recording.event_reader import EventReader, iterate_events, last_number
 from jobs.recording.log_damage import BUFFER_FOLDER, find_damaged_logs, find_experience_damage
-from jobs.recording.lost_files import find_lost_answers, find_lost_attempts, find_lost_checkpoint
+from jobs.recording.lost_files import find_lost_attempts, find_lost_checkpoint
 from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_checkpoints, newest_snapshot
 from jobs.runs.control import ENDED
@@ -86,7 +86,7 @@ def verify_run(run: RunDirectory) -> list[Damage]:
         "attempts": lambda: [(fault, _REMEDY_OF_LOST) for fault in find_lost_attempts(run)] + _damaged_ends(run),
         "events": lambda: _damaged_events(run, advice),
         "evaluation": lambda: [
-            *((fault, _REMEDY_OF_LOST) for fault in find_lost_answers(run)),
+            *_lost_answers(run),
             *((fault, _REMEDY_OF_ANSWERS) for fault in find_answer_damage(run.path)),
         ],
         "checkpoints": lambda: [
@@ -152,6 +152,13 @@ def _damaged_buffer(run: RunDirectory, newest: Checkpoint) -> Found:
         why = [str(error)]
     details = [sentence.replace(f"{run.path}/", "") for sentence in why]
     return [(Fault(FaultKind.LOST_EXPERIENCE, BUFFER_FOLDER, details=text), _REMEDY_OF_BUFFER) for text in details]
+
+
+def _lost_answers(run: RunDirectory) -> Found:
+    """Return the benchmarks that have scores and no answers any more."""
+    names = dict.fromkeys(str(event.get("benchmark")) for event in iterate_events(run, "benchmark"))
+    lost = [f"{FOLDER}/{name}-*.jsonl" for name in names if not list_files(run.path / FOLDER, name)]
+    return [(Fault(FaultKind.MISSING, name), _REMEDY_OF_LOST) for name in lost]
 
 
 def _damaged_ends(run: RunDirectory) -> Found:

@@ -1,11 +1,9 @@
-"""Whole folders and files of a run that its other files say it had."""
+"""Attempts and checkpoints that a run had, by its other files, and has no more."""
 
 from exgrpo_core.faults import Fault, FaultKind
-from jobs.evaluation.recorded_answers import FOLDER, list_files
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.checkpoints import checkpoint_path, list_checkpoints
 from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError
 
 
 def find_lost_attempts(run: RunDirectory) -> list[Fault]:
@@ -30,22 +28,11 @@ def find_lost_checkpoint(run: RunDirectory) -> Fault | None:
     return Fault(FaultKind.MISSING, f"{path.parent.name}/{path.name}")
 
 
-def refuse_new_start(run: RunDirectory) -> None:
-    """Refuse to resume a run that recorded checkpoints and has none any more: it would begin anew.
-
-    Raises:
-        CommandError: All its checkpoints are gone.
-    """
+def refusal_of_new_start(run: RunDirectory) -> str:
+    """Return why a run that recorded checkpoints and has none any more is not resumed: it would begin anew; else ""."""
     if list_checkpoints(run.checkpoints_path) or not any(iterate_events(run, "checkpoint")):
-        return
-    raise CommandError(
+        return ""
+    return (
         f"{run.run_id} cannot be resumed: its checkpoints, which its events name, are gone; copy them from a backup, "
         "or clone the run to train anew."
     )
-
-
-def find_lost_answers(run: RunDirectory) -> list[Fault]:
-    """Return the benchmarks with scores whose answers are missing."""
-    names = dict.fromkeys(str(event.get("benchmark")) for event in iterate_events(run, "benchmark"))
-    lost = [name for name in names if not list_files(run.path / FOLDER, name)]
-    return [Fault(FaultKind.MISSING, f"{FOLDER}/{name}-*.jsonl") for name in lost]

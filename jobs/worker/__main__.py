@@ -23,7 +23,7 @@ from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
 from jobs.preflight.local_sources import with_model_source
 from jobs.recording.loggers import open_recorder
-from jobs.recording.lost_files import refuse_new_start
+from jobs.recording.lost_files import refusal_of_new_start
 from jobs.runs.attempts import read_outcome, reserve_outcome, write_outcome
 from jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
 from jobs.runs.control import INTERRUPTED, Control, RunStatus, StoppedBeforeStartError, TrainingError
@@ -163,7 +163,8 @@ def _run_attempt(
     try:
         remove_unfinished(run.checkpoints_path)
         spec = run.job_spec()
-        refuse_new_start(run)
+        if why := refusal_of_new_start(run):
+            raise TrainingError(why)
         recorder = open_recorder(run, attempt, spec, system.take)
         recorder.status(RunStatus.STARTING)
         with gc_paused():
