@@ -116,12 +116,13 @@ def open_attempt(folder: Path, spec: dict[str, object], run_id: str | None, rank
 
 
 def _refuse_other_settings(path: Path, spec: dict[str, Any]) -> None:
-    """Refuse to record into a run that a worker trains, or that began with other settings."""
+    """Refuse to record into a run that a worker trains, or that began with other settings; none are the same."""
     known = read_json(path / "spec.json")
     if known.get("kind") != spec["kind"]:
         raise InputError(f"run_id: {path.name} is no run that a loop recorded; give another id.")
     before, now = known["config"], spec["config"]
-    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+    changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if now and changed:
         raise InputError(
             f"config: {changed[0]} differs from what {path.name} began with; give the same, or another run_id."
         )

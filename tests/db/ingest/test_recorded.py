@@ -123,14 +123,14 @@ def test_an_annotation_is_folded_in(database, run):
     batch = reader.read(batch.position)
     events.ingest_events(database, run.run_id, batch.events, batch.position)
     assert (values(database, run, "reward/mean"), values(database, run, "reward/pass_at_1")) == ([(1, 1.0)], [])
-    assert len(runs.get_run(database, run.run_id).faults) == 1
+    assert len(runs.get_run(database, run.run_id).left_out) == 1
     for facts in ({"is_valid": np.bool_(True)}, {"reward": float("nan")}, {"advantage": np.float32(0.5)}):
         run.annotate(np.int64(7), ids[0], **facts)
     batch = reader.read(batch.position)
     events.ingest_events(database, run.run_id, batch.events, batch.position, batch.faults)
     again = trajectories.get_trajectory(database, run.run_id, first.trajectory_id)
     assert (again.is_valid, math.isnan(again.reward), again.advantage) == (True, True, 0.5)
-    assert len(runs.get_run(database, run.run_id).faults) == 1
+    assert len(runs.get_run(database, run.run_id).left_out) == 1
     assert [mark.comment for mark in trajectories.marks_of(database, run.run_id, 1, first.trajectory_id)] == ["why"]
 
 

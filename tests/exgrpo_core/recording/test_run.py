@@ -177,7 +177,7 @@ def test_ranks_have_files_of_their_own_and_forks_share_one(tmp_path):
 def test_a_second_start_with_other_settings_or_in_a_run_of_another_kind_is_refused(tmp_path):
     config = {"lr": 1e-6, "sizes": (1, 2)}
     recording.start("a", config, tmp_path, run_id="job").finish()
-    recording.start("a", config, tmp_path, run_id="job").finish()
+    recording.start("a", None, tmp_path, run_id="job").finish()
     for changed in ({"lr": 1e-5, "sizes": (1, 2)}, {"lr": 1e-6}, {**config, "more": None, "steps": 3}):
         with pytest.raises(InputError):
             recording.start("a", changed, tmp_path, run_id="job")
