@@ -77,9 +77,10 @@ from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "NotFoundError", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
+    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
     "REWARD_PARTS", "BenchmarkLook", "CommandError", "ContaminationReport", "DataError", "DataPreview", "Finding",
-    "FirstLook", "Gpu", "GpuType", "JournalEntry", "Mistake", "ProbeProcess", "ProbeReport", "QuestionSummary",
+    "FirstLook", "Gpu", "GpuType", "JournalEntry", "Mistake", "NotFoundError", "ProbeProcess", "ProbeReport",
+    "QuestionSummary",
     "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",
     "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds", "list_gpus",
     "load_plain_yaml", "load_preset", "package_versions", "preset_description", "preset_exists", "preset_group",
