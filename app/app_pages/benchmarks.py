@@ -128,6 +128,7 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.title("Benchmarks", anchor=False, width="content")
     starts = st.toggle("Score a model", key="start", bind="query-params")
+st.caption("Scores of your checkpoints and models beside those that the paper printed, over backbones.")
 if starts:
     evaluation_form.show()
 chosen_scheme, chosen_tables, searched = _controls()

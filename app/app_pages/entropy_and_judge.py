@@ -102,7 +102,10 @@ def _show(row: RunRow, judge: str | None) -> None:
             views[name](row, judge)
 
 
-run, beside = run_choice.show_header("Entropy and judge")
+run, beside = run_choice.show_header(
+    "Entropy and judge",
+    "A right answer can have wrong reasoning; a judge says so. Valid chains have lower entropy: why replay takes it.",
+)
 if run is not None:
     with beside:
         chosen = verdicts.choose_judge(run)

@@ -212,7 +212,11 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
             chosen_bar.show(view.forward() if bar.startswith("flow:") else view, bar)
 
 
-run, _ = run_choice.show_header("Replay buffer", replays=True)
+run, _ = run_choice.show_header(
+    "Replay buffer",
+    "The policy's own successes in buckets by the latest result of their question; what is solved is retired.",
+    replays=True,
+)
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not may_replay(spec):

@@ -144,7 +144,11 @@ def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
     replay_effects.show_weights(ask(selections.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
 
 
-run, _ = run_choice.show_header("Selection audit", replays=True)
+run, _ = run_choice.show_header(
+    "Selection audit",
+    "Each step's draw of questions and choice of trajectories, computed again from what was recorded.",
+    replays=True,
+)
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not run.has_settings:

@@ -86,7 +86,10 @@ def _show(row: RunRow, judge: str | None) -> None:
         st.fragment(views[name], run_every=refresh if is_live else None)(row, judge)
 
 
-run, beside = run_choice.show_header("Snowball")
+run, beside = run_choice.show_header(
+    "Snowball",
+    "Wrong reasoning with a right answer is replayed, learned and found again: a snowball. Needless code marks it.",
+)
 if run is not None:
     with beside:
         chosen = verdicts.choose_judge(run)

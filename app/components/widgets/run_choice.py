@@ -52,8 +52,10 @@ _RUN_PARAMETERS = ("trajectory", "question", "mark")
 """Parameters of the address that are valid for one run only."""
 
 
-def show_header(page: str, *, replays: bool = False) -> tuple[RunRow | None, DeltaGenerator]:
+def show_header(page: str, about: str = "", *, replays: bool = False) -> tuple[RunRow | None, DeltaGenerator]:
     """Show the page's title and the choice of its run; return the run, and a container beside it for other choices.
+
+    `about` says below the title what the page shows and why.
 
     The run is the one in the address, else the one seen last or the newest: one that shows something here, where
     there is any, which takes rollouts and, with `replays`, replayed ones. The tab is named after it. Without runs, or
@@ -68,6 +70,8 @@ def show_header(page: str, *, replays: bool = False) -> tuple[RunRow | None, Del
         beside = st.container(width="content")
         if training is not None:
             _show_choice(page, training, rows)
+    if about:
+        st.caption(about)
     if run is not None:
         notice.show_unreadable_settings(run)
     if training is None:
