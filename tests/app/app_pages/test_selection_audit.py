@@ -116,6 +116,6 @@ def test_buckets_of_continuous_rewards_are_not_called_correct_rollouts(runs_root
     assert not has_text(effects, "k/K")
     assert not has_text(effects, "retired have no next attempt")
     buckets = open_page("replay_buffer", run="play-continuous", view="Over time")
-    assert has_text(buckets, "questions by spread of rewards, 0 to K")
+    assert has_text(buckets, "by spread of rewards, 0 to K")
     assert not has_text(buckets, "correct rollouts")
     assert has_text(open_page("replay_buffer", run="play-continuous", view="Retired"), "No question retires")
