@@ -65,6 +65,8 @@ def runs(
 ) -> None:
     """List runs, newest first, all or those that a search finds; archived ones with --all."""
     search = " ".join(words or ())
+    if hint := lookup.similar_root(runs_root):
+        raise CommandError(hint)
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_runs(database, RunFilter(search, is_archived=None), limit=None)
     listed = [row for row in rows if includes_archived or not row.is_archived]

@@ -1,6 +1,7 @@
 """Finding the run that a user names by part of its id or by its name."""
 
 import contextlib
+import difflib
 import os
 import re
 import unicodedata
@@ -36,6 +37,15 @@ def open_run(runs_root: Path, run_id: str) -> RunDirectory:
         raise CommandError(str(error)) from None
 
 
+def similar_root(runs_root: Path) -> str:
+    """Return a hint at a folder beside a runs root that does not exist, if one has a name like it; else nothing."""
+    if runs_root.exists() or not runs_root.absolute().parent.is_dir():
+        return ""
+    beside = [path.name for path in runs_root.absolute().parent.iterdir() if path.is_dir()]
+    near = difflib.get_close_matches(runs_root.name, beside, 1)
+    return f"--runs-root: {runs_root} does not exist; did you mean {runs_root.with_name(near[0])}?" if near else ""
+
+
 def find_run_id(runs_root: Path, text: str) -> str:
     """Return the id of the one run with this id, this beginning or random end of its id, or this name.
 
@@ -43,6 +53,8 @@ def find_run_id(runs_root: Path, text: str) -> str:
         NotFoundError: No run matches.
         CommandError: Several do.
     """
+    if hint := similar_root(runs_root):
+        raise CommandError(hint)
     names, text = run_names(runs_root), unicodedata.normalize("NFC", text)
     if text in names:
         return text

@@ -44,9 +44,12 @@ def _probabilities(sizes: Float64Array, settings: Settings) -> Float64Array:
     """Return p' of each step and bucket; empty buckets have none."""
     num_buckets = sizes.shape[1] - 1
     rates = np.arange(1, num_buckets + 1) / num_buckets
-    weights = np.concatenate([[0.0], bucket_probabilities(rates, settings.center, settings.spread)]) * (sizes > 0)
+    weights = np.zeros(sizes.shape)
+    weights[:, 1:] = bucket_probabilities(rates, settings.center, settings.spread)
+    weights[sizes == 0] = 0.0
     total = weights.sum(axis=1, keepdims=True)
-    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    np.divide(weights, total, out=weights, where=total > 0)
+    return weights
 
 
 def _same_choices(

@@ -45,6 +45,14 @@ def test_runs_are_listed_with_their_state_and_an_empty_root_says_how_to_start(ru
     assert "batchsize" in exgrpo(runs_root, "runs", "batchsize=16", code=2)
 
 
+def test_a_misspelt_runs_root_names_the_folder_that_is_meant(runs_root):
+    wrong = runs_root.with_name(f"{runs_root.name}s")
+    for command in (["runs"], ["show", "any"]):
+        result = CliRunner().invoke(app, [*command, "--runs-root", str(wrong)])
+        assert (result.exit_code, result.stderr.count(str(runs_root))) == (2, 2)
+    assert not wrong.exists()
+
+
 def test_a_run_is_named_by_a_part_of_its_id_or_its_name_unless_two_have_it(runs_root):
     first, second, other = submit(runs_root, "same name"), submit(runs_root, "same name"), submit(runs_root, "mine")
     for text in (other[:-2], other.rpartition("-")[2], "mine"):

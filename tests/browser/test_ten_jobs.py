@@ -1,0 +1,112 @@
+"""The ten jobs that users come for, each from the first page in at most so many clicks."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jobs.runs.directory import RunDirectory
+from tests.app import web_server
+from tests.browser.clicks import IDLE, wait_for_table
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+class Clicks:
+    """Clicks on what a role and name, or a locator, say; more than `most` fail the test."""
+
+    def __init__(self, page, most: int) -> None:
+        self.page, self.left = page, most
+
+    def __call__(self, role, name=None, **options):
+        """Click, once the page is drawn."""
+        self.left -= 1
+        assert self.left >= 0, "more clicks than the job may take"
+        target = self.page.get_by_role(role, name=name) if isinstance(role, str) else role
+        self.page.locator(IDLE).wait_for()
+        target.first.click(**options)
+
+    def row(self, words):
+        """Click the row of the first table that has the words, which the search for runs finds first."""
+        search = self.page.get_by_role("textbox", name="Search runs")
+        search.fill(words)
+        search.press("Enter")
+        self.page.wait_for_url(re.compile("q="))
+        wait_for_table(self.page)
+        self(self.page.get_by_test_id("stDataFrame"), position={"x": 200, "y": 53})
+
+
+@pytest.fixture
+def own(tmp_path, browser):
+    """A workbench of its own, without runs, and a page of it: what is launched there is seen by no other test."""
+    (tmp_path / "runs").mkdir()
+    served = web_server.start(tmp_path / "runs")
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
+    page = context.new_page()
+    page.set_default_timeout(90_000)
+    page.goto(served.link)
+    page.get_by_role("heading", level=1).wait_for()
+    yield page, tmp_path / "runs"
+    context.close()
+    served.stop()
+
+
+def test_first_run(own):
+    page, runs_root = own
+    click = Clicks(page, 2)
+    click("link", "New run")
+    click("button", re.compile("Launch run"))
+    page.wait_for_url(re.compile(r"/run\?run="))
+    (run,) = [path for path in runs_root.iterdir() if path.name != "workbench"]
+    assert RunDirectory(run).spec().preset == "chains-exgrpo"
+
+
+def test_script_for_a_cluster_that_one_does_not_have(open_page):
+    page = open_page("/").page
+    click = Clicks(page, 3)
+    click("link", "New run")
+    click(page.get_by_text("A cluster", exact=True))
+    page.get_by_text(re.compile("Ready for a script")).wait_for()
+    with page.expect_download() as started:
+        click("button", re.compile("Shell script"))
+    assert "engine: verl" in Path(started.value.path()).read_text(encoding="utf-8")
+
+
+def test_why_a_run_failed_and_its_field(open_page):
+    page = open_page("/").page
+    click = Clicks(page, 2)
+    click.row("too fast")
+    click("button", re.compile("Clone and fix"))
+    page.wait_for_url(re.compile("section=Optimizer"))
+    mark = page.locator('[class*="optim-learning_rate"]').get_by_text("the loss is not a finite number")
+    mark.first.wait_for()
+
+
+def test_buffer_over_time_and_what_if_over_all_steps(open_page):
+    page = open_page("/").page
+    click = Clicks(page, 3)
+    click("link", "Replay buffer")
+    click("tab", "Over time")
+    page.get_by_text("Replay buffer and retired set").first.wait_for()
+    click("tab", "What if")
+    page.get_by_text(re.compile(r"Draws that change: 0\.0% over \d+ steps")).wait_for()
+    sigma = page.get_by_label(re.compile("^sigma"))
+    sigma.fill("0.01")
+    sigma.press("Enter")
+    page.get_by_text(re.compile(r"Draws that change: (?!0\.0%)")).wait_for()
+
+
+def test_branch_with_another_learning_rate(open_page):
+    page = open_page("/").page
+    click = Clicks(page, 4)
+    click.row("exgrpo whole")
+    click("button", re.compile("Branch"))
+    rate = page.get_by_label("Learning rate", exact=True)
+    click(rate)
+    rate.fill("0.00002")
+    rate.press("Enter")
+    page.get_by_text("1 change from the parent").wait_for()
+    page.get_by_text(re.compile(r"exgrpo branch run-finished --step 30")).first.wait_for()
+    click("button", re.compile("Launch run"))
+    page.wait_for_url(re.compile(r"/run\?run="))
+    page.get_by_role("heading", name="exgrpo whole from step 30").wait_for()
