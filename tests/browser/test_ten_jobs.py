@@ -75,7 +75,7 @@ def test_script_for_a_cluster_that_one_does_not_have(open_page):
 def test_why_a_run_failed_and_its_field(open_page):
     page = open_page("/").page
     click = Clicks(page, 2)
-    click.row("too fast")
+    click.row("run-failed")
     click("button", re.compile("Clone and fix"))
     page.wait_for_url(re.compile("section=Optimizer"))
     mark = page.locator('[class*="optim-learning_rate"]').get_by_text("the loss is not a finite number")
@@ -99,7 +99,7 @@ def test_buffer_over_time_and_what_if_over_all_steps(open_page):
 def test_branch_with_another_learning_rate(open_page):
     page = open_page("/").page
     click = Clicks(page, 4)
-    click.row("exgrpo whole")
+    click.row("run-finished")
     click("button", re.compile("Branch"))
     rate = page.get_by_label("Learning rate", exact=True)
     click(rate)
@@ -109,4 +109,4 @@ def test_branch_with_another_learning_rate(open_page):
     page.get_by_text(re.compile(r"exgrpo branch run-finished --step 30")).first.wait_for()
     click("button", re.compile("Launch run"))
     page.wait_for_url(re.compile(r"/run\?run="))
-    page.get_by_role("heading", name="exgrpo whole from step 30").wait_for()
+    page.get_by_role("heading", name="Queued").wait_for()

@@ -46,10 +46,11 @@ def test_runs_are_listed_with_their_state_and_an_empty_root_says_how_to_start(ru
 
 
 def test_a_misspelt_runs_root_names_the_folder_that_is_meant(runs_root):
+    runs_root.mkdir()
     wrong = runs_root.with_name(f"{runs_root.name}s")
     for command in (["runs"], ["show", "any"]):
         result = CliRunner().invoke(app, [*command, "--runs-root", str(wrong)])
-        assert (result.exit_code, result.stderr.count(str(runs_root))) == (2, 2)
+        assert (result.exit_code, f"{runs_root}?" in result.stderr) == (2, True)
     assert not wrong.exists()
 
 
