@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import requests
-from app.components.widgets import figures, notice, run_state
+from app.components.widgets import copied_text, figures, notice, run_state
 from app.formats import (
     NONE_SHOWN,
     ago,
@@ -54,8 +54,7 @@ def show_identity(row: RunRow) -> None:
                 escape_control_characters(" · ".join(fact for fact in facts if fact)), width="content",
                 help=f"Attempt {row.attempt}, created {exact(row.created_at)}",
             )  # fmt: skip
-            with st.container(key="copied-run-id", width="content"):
-                st.code(row.run_id, language=None, width="content")
+            copied_text.show(row.run_id, "Copy the run's ID", "copied-run-id")
 
 
 def show_notices(notices: Sequence[StepNotice]) -> None:

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import shutil
@@ -95,7 +96,8 @@ def test_buffer_view_has_heatmap_and_area(open_page):
 @pytest.mark.usefixtures("recorded_shared")
 def test_log_has_the_last_lines_configuration_the_differences_and_attempts_the_checkpoints(open_page):
     page = open_page("run", run="run-finished", view="Log")
-    assert page.code[0].value == "run-finished"  # the id, to be copied
+    (copied,) = [part.proto for part in page.get("bidi_component") if part.proto.component_name == "copied_text"]
+    assert json.loads(copied.bytes)["text"] == "run-finished"
     lines = page.code[-1].value.splitlines()
     assert (len(lines), lines[0], lines[-1]) == (200, "step 101 of exgrpo whole", "step 300 of exgrpo whole")
     page.text_input(key="log").set_value("STEP 29").run()
