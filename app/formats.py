@@ -47,8 +47,9 @@ def token_count(num_tokens: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things: `1 run`, `1,200 runs`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """Return a number of things: `1 run`, `1,200 runs`, `2 trajectories`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def nats(value: float | None) -> str:

@@ -11,7 +11,7 @@ from app.components.replay_buffer import buffer_charts, buffer_over_steps, chose
 from app.components.replay_buffer.chosen_bar import View
 from app.components.widgets import address_choice, curves, data_table, figures, notice, run_choice, run_state
 from app.components.widgets.curves import Chart, Curve
-from app.formats import known, literal
+from app.formats import counted, known, literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
 from db.queries import buffer, replay_concentration, runs
@@ -199,7 +199,11 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     view = View(row.run_id, step, base, *states, "" if other.run_id == row.run_id else other.name)
     num_other = ask(buffer.count_other_questions, row.run_id, other.run_id) if view.other else 0
     if num_other:
-        notice.show("warning", "Other questions", f"{num_other:,} questions of this run are not those of {other.name}.")
+        notice.show(
+            "warning",
+            "Other questions",
+            f"{counted(num_other, 'question')} of this run not asked in {other.name}.",
+        )
     rows = ask(buffer.buckets_at, row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired, _what_if), strict=True))
     if not row.has_settings:

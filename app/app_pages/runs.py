@@ -9,6 +9,7 @@ from app.components.new_run import open_rollouts
 from app.components.runs import list_actions, run_controls, run_groups, run_table
 from app.components.system import system_view
 from app.components.widgets import data_table, notice
+from app.formats import counted
 from app.queries.answers import ask
 from app.queries.runs import RUNS_PAGE_SIZE, list_runs
 from db.queries import runs
@@ -107,11 +108,11 @@ def _list(was_live: bool) -> None:
         if (opened_group := run_groups.open_group(rows, group)) is None:
             run_groups.show(rows, sum(num_runs.values()), group, all_rows)
             return
-        caption = f"{len(opened_group):,} runs of this group"
+        caption = f"{counted(len(opened_group), 'run')} of this group"
         _show_table(opened_group, caption, columns, order, lambda: run_groups.members(all_rows(), group))
         return
     num_active, num_all = sum(num_runs.get(state, 0) for state in LIVE_STATES), sum(num_runs.values())
-    _show_table(rows, f"{len(rows):,} of {num_all:,} runs, {num_active:,} active", columns, order, all_rows)
+    _show_table(rows, f"{len(rows):,} of {counted(num_all, 'run')}, {num_active:,} active", columns, order, all_rows)
     if len(rows) < num_all:
         st.button("Show more runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
 

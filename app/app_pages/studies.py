@@ -8,7 +8,7 @@ from app import analyses, settings
 from app.analyses import RunKey, Scale, Study
 from app.components.studies import study_matrix, study_results, sweep_form
 from app.components.widgets import address_choice, notice, run_choice
-from app.formats import with_code
+from app.formats import counted, with_code
 from app.queries.benchmarks import read_study_results, study_runs
 
 VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
@@ -53,7 +53,8 @@ def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     finished = counts.pop(study_matrix.FINISHED, 0)
     rest = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
     st.progress(
-        finished / len(keys), text=f"{finished:,} of {len(keys):,} runs finished" + (f" · {rest}" if rest else "")
+        finished / len(keys),
+        text=f"{finished:,} of {counted(len(keys), 'run')} finished" + (f" · {rest}" if rest else ""),
     )
     compared = study_matrix.one_run_of_each_cell(cells)[: run_choice.MAX_COMPARED]
     if len(compared) > 1:

@@ -8,7 +8,7 @@ import streamlit as st
 from app import requests
 from app.components.system import system_view
 from app.components.widgets import address_choice, data_table, figures, grid, page_frame, ray_cluster, run_state
-from app.formats import ago, byte_size, duration, escape_control_characters, exact
+from app.formats import ago, byte_size, counted, duration, escape_control_characters, exact
 from app.queries.answers import ask
 from app.queries.runs import (
     SUPERVISOR_LOST_SECONDS,
@@ -36,7 +36,7 @@ def _overview() -> None:
     beat = f"heartbeat {duration(age)} ago" if age is not None else None
     process = f"Process {heartbeat.pid}, started {exact(heartbeat.since)}" if heartbeat else "Start it with: exgrpo up"
     figures.show_tile(tiles[0], "Supervisor", state, beat, process)
-    num_listed = f"{facts.num_runs:,} runs that are not archived"
+    num_listed = f"{counted(facts.num_runs, 'unarchived run')}"
     figures.show_tile(tiles[1], "Database", facts.kind, byte_size(facts.num_bytes), num_listed)
     is_newest = facts.schema == facts.newest_schema
     figures.show_tile(tiles[2], "Schema", facts.schema, "up to date" if is_newest else f"newest {facts.newest_schema}")

@@ -5,6 +5,20 @@ import pytest
 from app import formats
 from app.formats import NONE_SHOWN
 
+
+@pytest.mark.parametrize(
+    ("count", "noun", "expected"),
+    [
+        (1, "question", "1 question"),
+        (0, "run", "0 runs"),
+        (1200, "trajectory", "1,200 trajectories"),
+        (2, "day", "2 days"),
+    ],
+)
+def test_a_number_of_things_has_its_plural(count, noun, expected):
+    assert formats.counted(count, noun) == expected
+
+
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 
 

@@ -60,7 +60,7 @@ def test_a_benchmark_of_ones_own_is_scored_and_read_after_five_clicks(browser, t
         page.locator(IDLE).wait_for()
         page.get_by_text("Score a model", exact=True).first.click()
         page.locator("[data-testid=stFileUploader] input").set_input_files(tmp_path / "sums.jsonl")
-        page.get_by_text("your benchmark sums: 2 questions").wait_for()
+        page.get_by_text("Your benchmark sums: 2 questions").wait_for()
         page.get_by_text("1+1?", exact=True).wait_for()
         page.get_by_text("Gold answer: 2, graded as math").wait_for()
         page.get_by_role("button", name="Start evaluation").click()

@@ -66,7 +66,7 @@ def test_rollouts_of_another_program_are_opened_by_the_command_of_the_wheel(brow
         page = browser.new_page()
         page.set_default_timeout(90_000)
         page.goto(served.link)
-        page.get_by_text("1 of 1 runs").wait_for()
+        page.get_by_text("1 of 1 run").wait_for()
         assert page.get_by_role("button", name="Try again").count() == 0
     finally:
         served.stop()

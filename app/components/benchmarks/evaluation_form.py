@@ -63,12 +63,12 @@ def _own_data(template: str) -> BenchmarkLook | None:
 
 def _show_look(look: BenchmarkLook) -> None:
     """Show the first question as it is asked and its gold answer as the grader reads it."""
-    what = "the paper's " + ", ".join(look.papers) if look.papers else f"your benchmark {look.name}"
+    what = "The paper's " + ", ".join(look.papers) if look.papers else f"Your benchmark {look.name}"
     st.caption(f"{literal(what)}: {counted(look.num_questions, 'question')}. The first one, as it is asked:")
-    st.code(escape_control_characters(look.prompt), language=None, wrap_lines=True, height=140)
+    st.code(escape_control_characters(look.prompt), language=None, wrap_lines=True)
     st.text(escape_control_characters(f"Gold answer: {look.gold}, graded as {look.graded_as}"))
     for text in look.notices:
-        st.caption(literal(text))
+        st.caption(with_code(text))
 
 
 def _benchmarks(look: BenchmarkLook | None) -> list[str]:

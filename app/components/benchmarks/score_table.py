@@ -14,6 +14,7 @@ from app.analyses import (
     number_of,
     study_names,
 )
+from app.formats import counted
 from db.rows.display_names import model_name
 from db.rows.scores import BenchmarkScoreRow, ScoredRuns
 
@@ -235,7 +236,7 @@ def _off_protocol(row: BenchmarkScoreRow) -> str:
     if row.num_questions != protocol.num_questions:
         deviations.append(f"{row.num_questions:,} of {protocol.num_questions:,} questions")
     if row.samples_per_question != protocol.samples_per_question:
-        deviations.append(f"{row.samples_per_question} instead of {protocol.samples_per_question} samples")
+        deviations.append(f"{row.samples_per_question} instead of {counted(protocol.samples_per_question, 'sample')}")
     for part, wanted in _PROTOCOL_SAMPLING.items():
         value = row.comparability.get(part, wanted)
         if value != wanted:

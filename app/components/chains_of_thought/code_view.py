@@ -9,7 +9,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from app import address, analyses
 from app.analyses import Calibration, RuleTable
 from app.components.widgets import address_choice, data_table, notice
-from app.formats import VALIDITY, escape_control_characters, known, share
+from app.formats import VALIDITY, counted, escape_control_characters, known, share
 from app.queries.answers import ask
 from db.queries import code_analysis
 from db.rows.chains_of_thought import CodeLine, RuleHit
@@ -179,7 +179,8 @@ def _hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
 
 def _show_counts(rules: RuleTable) -> None:
     st.markdown(
-        f"**{rules.num_any:,}** of {rules.num_texts:,} trajectories fit at least one rule ({share(rules.any_rate)}), "
+        f"**{rules.num_any:,}** of {counted(rules.num_texts, 'trajectory')} fit at least one rule "
+        f"({share(rules.any_rate)}), "
         f"**{rules.num_python_blocks:,}** hold a Python block by the parser ({share(rules.python_block_rate)})."
     )
 

@@ -8,7 +8,7 @@ import streamlit as st
 from app import analyses, requests
 from app.analyses import Calibration
 from app.components.widgets import data_table, notice, run_state, shown_text
-from app.formats import ago, escape_control_characters, number, share
+from app.formats import ago, counted, escape_control_characters, number, share
 from app.queries.answers import ask
 from db.queries import judging
 from db.rows.chains_of_thought import AgreementRow
@@ -188,7 +188,9 @@ def show_calibration(calibration: Calibration | None) -> None:
     alt = "Sensitivity, specificity, unjudged share and flips with 95% intervals"
     data_table.show(_calibration_table(calibration), "judge-calibration", alt)
     accuracy = share(calibration.accuracy)
-    st.caption(f"Cohen's kappa {number(calibration.kappa)}, accuracy {accuracy}, {calibration.num_items:,} items.")
+    st.caption(
+        f"Cohen's kappa {number(calibration.kappa)}, accuracy {accuracy}, {counted(calibration.num_items, 'item')}."
+    )
 
 
 def _calibration_table(calibration: Calibration) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from app import address, analyses, requests
 from app.analyses import Calibration
 from app.components.chains_of_thought import case_view, judges
 from app.components.widgets import address_choice, data_table, notice, shown_text
-from app.formats import NONE_SHOWN, VALIDITY, escape_control_characters, nats, share
+from app.formats import NONE_SHOWN, VALIDITY, counted, escape_control_characters, nats, share
 from app.queries.answers import ask, ask_pages
 from db.queries import judging, lineage, runs, trajectories
 from db.rows.chains_of_thought import ALL, CodeLine
@@ -243,7 +243,7 @@ def _vote(vote: VoteRow) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(escape_control_characters(f"{vote.judge}, vote {vote.vote + 1}"), width="content")
             case_view.verdict_badge({"valid": True, "invalid": False}.get(vote.outcome))
-        facts = [f"prompt {vote.prompt}", f"{vote.num_tokens:,} tokens", *vote.issues]
+        facts = [f"prompt {vote.prompt}", counted(vote.num_tokens, "token"), *vote.issues]
         st.text(escape_control_characters(" \N{MIDDLE DOT} ".join([*facts, vote.reason] if vote.reason else facts)))
         if vote.answer:
             with st.expander("The judge's words", key=f"words-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):

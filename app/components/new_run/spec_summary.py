@@ -119,16 +119,17 @@ def _list_mistakes(mistakes: Sequence[Mistake], state: FormState) -> None:
 def estimate(spec: TrainSpec) -> str:
     """Return in words how much the run will generate, or imitate."""
     algorithm = spec.algorithm
+    tokens = counted(algorithm.max_response_tokens, "token")
     if spec.sft is not None:
         return (
-            f"{spec.num_steps:,} steps of {algorithm.batch_size:,} demonstrations each: at most "
-            f"{spec.num_steps * algorithm.batch_size:,} shown, of up to {algorithm.max_response_tokens:,} tokens."
+            f"{counted(spec.num_steps, 'step')} of {counted(algorithm.batch_size, 'demonstration')} each: at most "
+            f"{spec.num_steps * algorithm.batch_size:,} shown, of up to {tokens}."
         )
     per_step = algorithm.batch_size * algorithm.rollouts_per_question
     return (
-        f"{spec.num_steps:,} steps of {algorithm.batch_size:,} questions, "
-        f"{algorithm.rollouts_per_question} rollouts each: "
-        f"at most {spec.num_steps * per_step:,} rollouts of up to {algorithm.max_response_tokens:,} tokens."
+        f"{counted(spec.num_steps, 'step')} of {counted(algorithm.batch_size, 'question')}, "
+        f"{counted(algorithm.rollouts_per_question, 'rollout')} each: "
+        f"at most {counted(spec.num_steps * per_step, 'rollout')} of up to {tokens}."
     )
 
 

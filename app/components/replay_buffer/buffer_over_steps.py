@@ -12,6 +12,7 @@ from app import theme
 from app.components.widgets import chart, curve_view, data_table, figures
 from app.components.widgets.curve_view import WHOLE, CurveView, cut
 from app.components.widgets.curves import Series
+from app.formats import counted
 from app.queries.answers import ask
 from app.theme import Look
 from db.queries import buffer
@@ -167,7 +168,7 @@ def show_replays(points: Sequence[ConcentrationPoint]) -> None:
     figures.show_shares(figure)
     if points:
         end = points[-1]
-        last = f"{end.num_replays:,} replays of {end.num_replayed:,} of {end.num_questions:,} stored questions"
+        last = f"{counted(end.num_replays, 'replay')} of {end.num_replayed:,} of {end.num_questions:,} stored questions"
         top = WHOLE.line([MetricPoint(point.step, point.top_share) for point in points])
         even = WHOLE.line([MetricPoint(point.step, point.even_share) for point in points])
         figures.add_line(figure, "this run", top, Look(colours.replay), is_share=True)

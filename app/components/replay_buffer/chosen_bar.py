@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import address
 from app.components.widgets import data_table
-from app.formats import escape_control_characters, literal
+from app.formats import counted, escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import buffer
 from db.rows.display_names import shorten
@@ -75,7 +75,7 @@ def show(view: View, bar: str) -> None:
             return
         listed = indices[:MAX_QUESTIONS]
         st.caption(
-            f"{len(indices):,} questions"
+            f"{counted(len(indices), 'question')}"
             + (f", the first {MAX_QUESTIONS} listed" if len(indices) > len(listed) else "")
         )
         rows = ask(buffer.buffered_questions, view.run_id, view.step, listed)

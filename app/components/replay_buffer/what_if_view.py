@@ -198,7 +198,7 @@ def _outcomes(
 def _show_counts(draw: QuestionDraw, outcomes: list[_Outcome]) -> None:
     num_others = sum(row.change is Change.OTHER_TRAJECTORY for row in outcomes)
     if not (num_others or draw.added or draw.dropped):
-        st.markdown(f"**Nothing changes:** the same {len(draw.kept):,} questions and trajectories.")
+        st.markdown(f"**Nothing changes:** the same {counted(len(draw.kept), 'question')} and trajectories.")
         return
     st.markdown(
         f"**{num_others:,}** of {len(draw.kept):,} kept questions replay another trajectory, "

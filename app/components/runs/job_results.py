@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import requests
 from app.components.widgets import data_table, figures, notice, run_state
-from app.formats import ago, escape_control_characters, number, share
+from app.formats import ago, counted, escape_control_characters, number, share
 from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
 from db.rows.judging import JudgeRow
 from db.rows.runs import BROKEN_STATES, RunRow
@@ -73,7 +73,7 @@ def show_judge(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
             count = getattr(row, field)
             below = share(count / row.num_responses)
             figures.show_tile(tile, name, number(count), below, "Responses, by the majority of their votes")
-        below = f"{number(row.num_votes)} votes"
+        below = counted(row.num_votes, "vote")
         figures.show_tile(tiles[3], "Tokens", number(row.num_tokens), below, "Prompt and answer tokens of the judge")
         st.text(escape_control_characters(f"Judge {row.judge}, prompt {row.prompt}, on {row.source}"))
     if reasons:
@@ -113,7 +113,9 @@ def _evaluation_row(row: RunRow) -> None:
         progress = requests.job_progress(row.run_id) if row.status == "running" else None
         if progress is not None:
             done, total = progress
-            st.progress(min(1.0, done / total) if total else 0.0, text=f"{done:,} of {total:,} questions", width=240)
+            st.progress(
+                min(1.0, done / total) if total else 0.0, text=f"{done:,} of {counted(total, 'question')}", width=240
+            )
         else:
             st.caption(ago(row.created_at), width="content")
         st.page_link("app_pages/run.py", label="Open", icon=":material/open_in_new:", query_params={"run": row.run_id})

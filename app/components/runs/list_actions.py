@@ -54,7 +54,7 @@ def show_bin() -> None:
         notice.show_empty("delete", "The bin is empty", "Deleted runs are kept here until the bin is emptied.")
         return
     with st.popover("Empty bin", icon=":material/delete_forever:", key="empty-bin"):
-        st.markdown(f"This removes {len(deleted):,} runs with all their files. It cannot be undone.")
+        st.markdown(f"This removes {counted(len(deleted), 'run')} with all their files. It cannot be undone.")
         st.button("Remove for good", type="primary", key="empty-bin-now", on_click=_empty)
     for run_id, name in deleted.items():
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):

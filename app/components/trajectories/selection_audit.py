@@ -7,6 +7,7 @@ import numpy as np
 
 from app.components.replay_buffer import what_if
 from app.components.replay_buffer.what_if import Candidate
+from app.formats import counted
 from db.rows.replays import SelectionRow
 from db.rows.runs import CandidateRow
 from exgrpo_core.methods.protocols import TrajectorySelector
@@ -109,7 +110,9 @@ def _as_at_rollout(ids: np.ndarray, behavior: np.ndarray, first: Tokens | None, 
     if first is None or first["token_ids"] is None or first["log_probs"] is None:
         return [Check("same as at rollout", None, "its tokens at rollout were not stored, or are in another run")]
     same_ids = np.array_equal(ids, np.asarray(first["token_ids"], dtype=np.float64))
-    same_tokens = Check("same tokens as at rollout", same_ids, f"{ids.size} tokens against {len(first['token_ids'])}")
+    same_tokens = Check(
+        "same tokens as at rollout", same_ids, f"{counted(ids.size, 'token')} against {len(first['token_ids'])}"
+    )
     if has_new_log_probs:
         return [same_tokens, Check("same log-probs as at rollout", None, "the run refreshes stored log-probs")]
     log_probs = np.asarray(first["log_probs"], dtype=np.float64)

@@ -14,7 +14,7 @@ from app import theme
 from app.components.widgets import data_table, figures, shown_text
 from app.components.widgets.curve_view import Line
 from app.components.widgets.shown_text import Part
-from app.formats import escape_control_characters, number
+from app.formats import counted, escape_control_characters, number
 from app.theme import Look
 
 MAX_TOKENS = 1500
@@ -157,7 +157,7 @@ def _legend(name: str, unit: str, numbers: np.ndarray) -> str:
         if name == "Ratio"
         else "The stronger the colour, the larger the value; "
     )
-    return f"{sides}mean {number(mean)}, largest {number(top)} ({unit}), {numbers.size:,} tokens"
+    return f"{sides}mean {number(mean)}, largest {number(top)} ({unit}), {counted(numbers.size, 'token')}"
 
 
 def _note(values: TokenValues, position: int) -> str:

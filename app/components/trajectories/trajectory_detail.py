@@ -254,7 +254,7 @@ def _files(rows: Sequence[MarkedRow]) -> pd.DataFrame:
         "Run id": [row.marked.run_id for row in rows],
         "Question": [row.question_index for row in rows],
         "Prompt": [row.prompt_text for row in rows],
-        "Answer": [row.answer for row in rows],
+        "Gold answer": [row.answer for row in rows],
         "Response": [row.text for row in rows],
     }
     return _table(rows).assign(**texts)

@@ -198,7 +198,7 @@ def test_a_named_file_is_read_shown_as_it_is_asked_and_scored_under_its_name(run
     page.text_input(key="evaluate-source").set_value(f"{tmp_path}/nothing.jsonl").run()
     assert has_text(page, "Not a benchmark")
     page.text_input(key="evaluate-source").set_value(f"{tmp_path}/My sums.v2.jsonl").run()
-    assert has_text(page, "your benchmark my\\_sums")
+    assert has_text(page, "Your benchmark my\\_sums")
     assert "1+1?" in [code.value for code in page.code]
     assert has_text(page, "Gold answer: 2, graded as math")
     assert page.multiselect(key="evaluate-benchmarks-my_sums").value == ["my_sums"]
