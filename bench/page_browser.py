@@ -38,11 +38,11 @@ _IS_SEEN = """content => {
     const {top, bottom, height} = part.getBoundingClientRect();
     return height > 0 && bottom > 0 && top < innerHeight;
   };
-  const all = (test) => [...document.querySelectorAll(`[data-testid=${test}]`)].filter(inView);
+  const all = (part) => [...document.querySelectorAll(part)].filter(inView);
   return document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]")
     && document.querySelector(content)
-    && all("stSkeleton").length === 0
-    && all("stFullScreenFrame").every((frame) => frame.querySelector(".main-svg, canvas, img"))
+    && all("[data-testid=stSkeleton]").length === 0
+    && all("[data-testid=stFullScreenFrame], .chart").every((frame) => frame.querySelector(".main-svg, canvas, img"))
     && performance.now();
 }"""
 """The ms from the address until everything in the window is drawn and the page's script has ended; else false."""
