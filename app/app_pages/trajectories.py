@@ -8,14 +8,19 @@ from app.components.widgets import notice, run_choice, run_state
 from app.queries.answers import ask, ask_pages
 from db.queries import runs, trajectories, trajectory_list
 from db.rows.runs import RunRow
-from db.rows.trajectories import SnippetRow, TrajectoryFacets
+from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder
 
 REFRESH_SECONDS = 4
 PAGE_SIZE = 50
+_Listed = tuple[TrajectoryFacets, TrajectoryOrder | None]
 
 
-def _list_snippets(facets: TrajectoryFacets, num_pages: int = 1) -> list[SnippetRow]:
-    """Return the first pages of matching trajectories, newest first."""
+def _list_snippets(
+    facets: TrajectoryFacets, num_pages: int = 1, order: TrajectoryOrder | None = None
+) -> list[SnippetRow]:
+    """Return the first pages of matching trajectories, newest first without an order."""
+    if order is not None:
+        return ask(trajectory_list.list_snippets, facets, limit=PAGE_SIZE * num_pages, order=order)
 
     def page_after(last: SnippetRow | None) -> list[SnippetRow]:
         before = last.trajectory_key if last else None
@@ -24,23 +29,24 @@ def _list_snippets(facets: TrajectoryFacets, num_pages: int = 1) -> list[Snippet
     return ask_pages(page_after, PAGE_SIZE, num_pages)
 
 
-def _pages() -> dict[TrajectoryFacets, int]:
+def _pages() -> dict[_Listed, int]:
     """Return how many pages of each list this session displays."""
-    pages: dict[TrajectoryFacets, int] = st.session_state.setdefault("trajectory-pages", {})
+    pages: dict[_Listed, int] = st.session_state.setdefault("trajectory-pages", {})
     return pages
 
 
-def _show_more(where: TrajectoryFacets) -> None:
-    _pages()[where] = _pages().get(where, 1) + 1
+def _show_more(listed: _Listed) -> None:
+    _pages()[listed] = _pages().get(listed, 1) + 1
 
 
 def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None:
     """Show how many trajectories match, and a button for newer ones, so that the list never moves by itself."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         total = ask(trajectory_list.count_trajectories, where)
-        st.caption(
-            f"{num_listed:,} of {trajectory_search.count(total, where)} trajectories, newest first", width="content"
-        )
+        order = "" if newest is None else ", newest first"
+        st.caption(f"{num_listed:,} of {trajectory_search.count(total, where)} trajectories{order}", width="content")
+        if newest is None:
+            return
         first = _list_snippets(where)[:1]
         if (
             first
@@ -52,7 +58,9 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
 
 def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> list[SnippetRow]:
     """Show the list and return its rows."""
-    rows = _list_snippets(where, _pages().get(where, 1))
+    order = trajectory_search.order_of_address()
+    listed = where, order
+    rows = _list_snippets(where, _pages().get(listed, 1), order)
     if not rows:
         if where == TrajectoryFacets(run_id=row.run_id):
             notice.show_empty("article", "No trajectories yet", "They appear after the first step of the run.")
@@ -60,18 +68,18 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> list[Snip
             notice.show_empty("filter_alt_off", "No trajectory matches", "Clear the search or a filter.")
         return rows
     refresh = REFRESH_SECONDS if run_state.is_live(row) else None
-    st.fragment(_count, run_every=refresh)(where, len(rows), rows[0].trajectory_key)
-    trajectory_search.show_table(rows, opened, where)
-    if opened is None and len(rows) >= PAGE_SIZE * _pages().get(where, 1):
-        st.button(
-            "Show more", icon=":material/expand_more:", key="more-trajectories", on_click=_show_more, args=(where,)
-        )
+    st.fragment(_count, run_every=refresh)(where, len(rows), None if order else rows[0].trajectory_key)
+    num_rows = max(len(rows), ask(trajectory_list.count_trajectories, where))
+    trajectory_search.show_table(rows, opened, where, order, num_rows, lambda: _show_more(listed))
     return rows
 
 
 def _neighbours(rows: list[SnippetRow], where: TrajectoryFacets, opened: int) -> tuple[int | None, int | None]:
     """Return the trajectories above and below the open one in the list, of which more rows are read at its end."""
     ids = [row.trajectory_id for row in rows]
+    if trajectory_search.order_of_address() is not None:
+        at = ids.index(opened) if opened in ids else len(ids)
+        return ids[at - 1] if 0 < at < len(ids) else None, ids[at + 1] if at + 1 < len(ids) else None
     if rows and opened <= ids[-1]:
         ids += [row.trajectory_id for row in ask(trajectory_list.list_snippets, where, before=rows[-1].trajectory_key)]
     above, below = [number for number in ids if number > opened], [number for number in ids if number < opened]

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, Engine, Integer, cast, func, select
+from sqlalchemy import Connection, Double, Engine, Integer, cast, func, select, type_coerce
 
 from db.ingest.conversations import COUNTS
 from db.ingest.event_rows import FACTS, IDS, NONE, trajectory_key
@@ -91,7 +91,8 @@ def read_columns(connection: Connection, run_key: int | None) -> TrajectoryColum
     bases = np.array([trajectory_key(row.run_key, row.attempt, 0) for row in rows], dtype=np.int64)
     columns = {name: np.ascontiguousarray(facts[name]) for name in FACTS.names or ()}
     columns["step"] = np.repeat(np.array([row.step for row in rows], dtype=np.int32), counts)
-    columns["is_replayed"] = _were_replayed(rows, counts, columns["trajectory_id"])
+    columns["num_replays"] = _replay_counts(rows, counts, columns["trajectory_id"])
+    columns["is_replayed"] = columns["num_replays"] > 0
     columns |= _conversation_columns(rows, counts)
     keys = np.repeat(bases, counts) + columns.pop("trajectory_id")
     if not np.all(keys[1:] > keys[:-1]):
@@ -116,17 +117,38 @@ def _conversation_columns(rows: Sequence[Any], counts: npt.NDArray[np.int64]) ->
     return {"num_turns": np.maximum(values["num_turns"], 1), "has_tool_errors": has_errors}
 
 
-def _were_replayed(rows: Sequence[Any], counts: npt.NDArray[np.int64], ids: npt.NDArray[np.uint32]) -> Mask:
-    """Return which trajectories were ever replayed in their run; rows are in order of runs."""
-    was_replayed = np.zeros(len(ids), dtype=np.bool_)
+def _replay_counts(
+    rows: Sequence[Any], counts: npt.NDArray[np.int64], ids: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.int32]:
+    """Return how often each trajectory was replayed in its run; rows are in order of runs."""
+    num_replays = np.zeros(len(ids), dtype=np.int32)
     run_keys = np.array([row.run_key for row in rows], dtype=np.int64)
     ends = np.concatenate([[0], np.cumsum(counts)])
     for run_key in np.unique(run_keys):
         first, last = np.searchsorted(run_keys, [run_key, run_key + 1])
         replayed = np.frombuffer(b"".join(row.replayed for row in rows[first:last]), dtype=IDS)
         of_run = slice(ends[first], ends[last])
-        was_replayed[of_run] = np.isin(ids[of_run], replayed)
-    return was_replayed
+        found, times = np.unique(replayed, return_counts=True)
+        if len(found):
+            at = np.minimum(np.searchsorted(found, ids[of_run]), len(found) - 1)
+            num_replays[of_run] = np.where(found[at] == ids[of_run], times[at], 0)
+    return num_replays
+
+
+def read_rewards(connection: Connection, columns: TrajectoryColumns) -> npt.NDArray[np.float64]:
+    """Return the reward of each trajectory, NaN where it has none."""
+    rewards = np.full(len(columns.keys), np.nan)
+    if not len(rewards):
+        return rewards
+    of_all = models.trajectories
+    first, last = int(columns.keys[0]), int(columns.keys[-1])
+    query = select(of_all.c.trajectory_key, type_coerce(of_all.c.reward, Double))
+    query = query.where(of_all.c.trajectory_key.between(first, last), of_all.c.reward.is_not(None))
+    found = np.fromiter(map(tuple, connection.execute(query)), dtype=[("key", np.int64), ("reward", np.float64)])
+    at = np.minimum(np.searchsorted(columns.keys, found["key"]), len(rewards) - 1)
+    is_listed = columns.keys[at] == found["key"]
+    rewards[at[is_listed]] = found["reward"][is_listed]
+    return rewards
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ import numpy as np
 from sqlalchemy import Connection, and_, func, select
 
 from db.connections.session import Database
+from db.ingest.event_rows import NONE
 from db.queries.text_search import Keys, all_matching, newest_matching, split_words
 from db.queries.trajectories import replay_count
-from db.queries.trajectory_columns import FLAGS, TrajectoryColumns, code_of, columns_of_run, read_columns
-from db.rows.trajectories import SnippetRow, TrajectoryFacets
+from db.queries.trajectory_columns import FLAGS, TrajectoryColumns, code_of, columns_of_run, read_columns, read_rewards
+from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
 from db.tables import models
 from db.tables.correctness import VERDICTS
 from db.tables.shared_reads import find_run_key
@@ -27,19 +28,33 @@ SEARCHED_CHARACTERS = 20_000
 """Snippets come from this beginning of a text, so that a list reads no long texts."""
 _FACET_VALUES: dict[str, tuple[Any, ...]] = {**dict.fromkeys(FLAGS, (True, False)), "verdict": VERDICTS}
 
+_SORTED_BY = {
+    TrajectorySortKey.STEP: "step",
+    TrajectorySortKey.QUESTION: "question_index",
+    TrajectorySortKey.TOKENS: "num_tokens",
+    TrajectorySortKey.ENTROPY: "mean_entropy",
+    TrajectorySortKey.REPLAYS: "num_replays",
+    TrajectorySortKey.TURNS: "num_turns",
+}
+"""The column of each key but the reward's, which the facts lack."""
+
 FacetCounts = dict[str, dict[Any, int]]
 
 
 def list_snippets(
-    database: Database, facets: TrajectoryFacets, *, before: int | None = None, limit: int = 50, is_whole: bool = False
-) -> list[SnippetRow]:
+    database: Database, facets: TrajectoryFacets, *, before: int | None = None, limit: int = 50, is_whole: bool = False,
+    order: TrajectoryOrder | None = None,
+) -> list[SnippetRow]:  # fmt: skip
     """Return a page of trajectories, newest first within a run; `before` is the last row's key.
 
-    With `is_whole` snippet and prompt are the whole texts.
+    With an `order` they are the first by it of all that match. With `is_whole` snippet and prompt are the whole texts.
     """
     trajectories, texts, runs, questions = models.trajectories, models.trajectory_texts, models.runs, models.questions
     with database.read() as connection:
-        keys = _page_keys(connection, facets, before, limit)
+        if order is None:
+            keys = _page_keys(connection, facets, before, limit)
+        else:
+            keys = _first(connection, facets, order, limit)
         text = (texts.c.text if is_whole else func.substr(texts.c.text, 1, SEARCHED_CHARACTERS)).label("text")
         num_replays = replay_count().label("num_replays")
         prompt = questions.c.prompt_text if is_whole else func.substr(questions.c.prompt_text, 1, SEARCHED_CHARACTERS)
@@ -59,6 +74,9 @@ def list_snippets(
             .order_by(trajectories.c.trajectory_key.desc())
         )
         rows = connection.execute(query).mappings().all()
+    if order is not None:
+        place = {key: number for number, key in enumerate(keys)}
+        rows = sorted(rows, key=lambda row: place[row["trajectory_key"]])
     names = [name for name in SnippetRow.__dataclass_fields__ if name not in {"prompt", "snippet"}]
     return [
         SnippetRow(
@@ -130,6 +148,23 @@ def _page_keys(connection: Connection, facets: TrajectoryFacets, before: int | N
         if len(keys) >= limit or len(newest) < num_newest:
             return _last(keys, limit)
     return _last(columns.keys[fits & columns.holding(_read_matching(connection, facets).keys)], limit)
+
+
+def _first(connection: Connection, facets: TrajectoryFacets, order: TrajectoryOrder, limit: int) -> list[int]:
+    """Return the keys of the first trajectories by an order.
+
+    Facts in NumPy answer for a million in a fraction of the time that an index would take in ingest.
+    """
+    columns = _read_matching(connection, facets)
+    columns = columns.only(columns.fitting(facets))
+    if order.key is TrajectorySortKey.REWARD:
+        values = read_rewards(connection, columns)
+    else:
+        numbers = columns.columns[_SORTED_BY[order.key]]
+        values = np.where(numbers == NONE, np.nan, numbers)
+    newest_first = (-values if order.is_descending else values)[::-1]
+    first: list[int] = columns.keys[::-1][np.argsort(newest_first, kind="stable")[:limit]].tolist()
+    return first
 
 
 def _last(keys: Keys, limit: int) -> list[int]:

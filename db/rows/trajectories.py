@@ -1,6 +1,7 @@
 """Plain rows of the trajectories page: a list with the start of each text, and the history of one trajectory."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 MAX_MEMBERS = 64
@@ -44,6 +45,26 @@ class TrajectoryFacets:
     def searched(self) -> str:
         """The search for words and tool, empty without either."""
         return f"{self.words} tool:{self.tool}".strip() if self.tool else self.words.strip()
+
+
+class TrajectorySortKey(StrEnum):
+    """What a list of trajectories may be sorted by."""
+
+    STEP = "step"
+    QUESTION = "question"
+    REWARD = "reward"
+    TOKENS = "tokens"
+    ENTROPY = "entropy"
+    REPLAYS = "replays"
+    TURNS = "turns"
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryOrder:
+    """Equal trajectories are newest first, and those without a value come last."""
+
+    key: TrajectorySortKey
+    is_descending: bool = True
 
 
 @dataclass(frozen=True, slots=True)

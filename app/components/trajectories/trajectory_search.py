@@ -1,6 +1,6 @@
 """Search and facets of trajectories, all in the address, and the list of matches that opens one on a click."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -8,11 +8,11 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address
-from app.components.widgets import data_table
+from app.components.widgets import data_table, grid
 from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import trajectory_list
-from db.rows.trajectories import SnippetRow, TrajectoryFacets
+from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
 
 MAX_COUNT = 10_000
 MAX_WHOLE = 1_000
@@ -28,6 +28,17 @@ _VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
 _RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to", "turns_from", "turns_to")
 _CHOICES = (*_FLAGS, "verdict", "bucket", "tool")
 _KEYS = (*_CHOICES, *_RANGES, "question-index")
+_SORT = "sort"
+SORT_KEYS = {
+    "Step": TrajectorySortKey.STEP,
+    "Question": TrajectorySortKey.QUESTION,
+    "Reward": TrajectorySortKey.REWARD,
+    "Tokens": TrajectorySortKey.TOKENS,
+    "Entropy": TrajectorySortKey.ENTROPY,
+    "Replays": TrajectorySortKey.REPLAYS,
+    "Turns": TrajectorySortKey.TURNS,
+}
+"""What the head of each column sorts all by; that of the id leads back to newest first."""
 _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
 
 
@@ -175,25 +186,53 @@ def _clear() -> None:
         st.session_state[key] = ANY if key in _CHOICES else None
 
 
-def show_table(rows: Sequence[SnippetRow], opened: int | None, where: TrajectoryFacets) -> None:
-    """Show rows of those that fit; a click writes one into the address. An open one below makes the table lower."""
-    frame = _trajectory_table(rows)
-    data_table.choose(
-        frame, data_table.key_of("trajectories", [row.trajectory_key for row in rows]),
-        "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
+def order_of_address() -> TrajectoryOrder | None:
+    """Return the order in the address: a key, descending after `-`; None, newest first, where there is none."""
+    wanted = st.query_params.get(_SORT, "")
+    try:
+        return TrajectoryOrder(TrajectorySortKey(wanted.removeprefix("-")), wanted.startswith("-"))
+    except ValueError:
+        return None
+
+
+def _take_order(order: grid.Order) -> None:
+    key = SORT_KEYS.get(order.column)
+    address.put({_SORT: key and f"{'-' if order.is_descending else ''}{key}"})
+
+
+def show_table(
+    rows: Sequence[SnippetRow], opened: int | None, where: TrajectoryFacets, order: TrajectoryOrder | None,
+    num_rows: int, on_end: Callable[[], None],
+) -> None:  # fmt: skip
+    """Show rows of the `num_rows` that fit; a click writes one into the address, one on a head the order of all.
+
+    At the last row `on_end` brings more. An open trajectory below makes the table lower.
+    """
+    column = next((name for name, key in SORT_KEYS.items() if order and key is order.key), "Id")
+    clicks = grid.Clicks(
+        lambda click: address.put({"trajectory": str(rows[click.row].trajectory_id)}),
         next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None),
-        lambda row: address.put({"trajectory": str(rows[row].trajectory_id)}), _columns(), 15 if opened is None else 6,
+        [str(row.trajectory_key) for row in rows],
+    )
+    sorting = grid.Sorting(
+        grid.Order(column, order is None or order.is_descending), dict.fromkeys(("Id", *SORT_KEYS), True), _take_order,
+        num_rows, on_end,
+    )  # fmt: skip
+    grid.draw(
+        _trajectory_table(rows), "trajectories-table",
+        "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
+        _columns(), 15 if opened is None else 6, clicks, sorting,
     )  # fmt: skip
     data_table.export(
-        lambda: _exported(ask(trajectory_list.list_snippets, where, limit=MAX_WHOLE, is_whole=True)), "trajectories",
-        formats=data_table.WHOLE_FORMATS,
-        note=f"All that fit with whole texts, of more than {MAX_WHOLE:,} the newest; "
+        lambda: _exported(ask(trajectory_list.list_snippets, where, limit=MAX_WHOLE, is_whole=True, order=order)),
+        "trajectories", formats=data_table.WHOLE_FORMATS,
+        note=f"All that fit with whole texts, of more than {MAX_WHOLE:,} the first in this order; "
         "`exgrpo query trajectories RUN --whole --limit N --lines` prints more.",
     )  # fmt: skip
 
 
 def _exported(rows: Sequence[SnippetRow]) -> pd.DataFrame:
-    frame = _trajectory_table(rows).assign(Text=[row.snippet for row in rows], Reward=[row.reward for row in rows])
+    frame = _trajectory_table(rows).assign(Text=[row.snippet for row in rows])
     frame.insert(0, "Run id", [row.run_id for row in rows])
     return frame
 
@@ -207,9 +246,9 @@ def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
             "Calls": [row.num_tool_calls for row in rows],
             "Failed": [row.num_tool_errors for row in rows],
         }
-    verdicts: dict[str, list[Any]] = {"Verdict": [[row.verdict] for row in rows]}
-    if not any(row.verdict for row in rows):
-        verdicts = {"Reward": [row.reward for row in rows]}
+    verdicts: dict[str, list[Any]] = {}
+    if any(row.verdict for row in rows):
+        verdicts = {"Verdict": [[row.verdict] for row in rows]}
     signs = {"Valid": [_SIGNS[row.is_valid] for row in rows]} if any(row.is_valid is not None for row in rows) else {}
     return pd.DataFrame(
         {
@@ -217,6 +256,7 @@ def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
             "Step": [row.step for row in rows],
             "Question": [row.question_index for row in rows],
             **verdicts,
+            "Reward": [row.reward for row in rows],
             "Tokens": [row.num_tokens or None for row in rows],
             "Entropy": [row.mean_entropy for row in rows],
             "Replays": [row.num_replays for row in rows],
@@ -239,7 +279,7 @@ def _columns() -> dict[str, ColumnConfig]:
         "Reward": config.NumberColumn(width=76, format="%.4g"),
         "Tokens": config.NumberColumn(width=64, format="%d"),
         "Entropy": config.NumberColumn(width=70, format="%.3f", help="Mean token entropy at rollout, nats"),
-        "Replays": config.NumberColumn(width=68, format="%d", help="How often it was replayed since"),
+        "Replays": config.NumberColumn("Times replayed", format="%d", help="How often, its question retired or not"),
         "Valid": config.TextColumn(width=56, help="Whether the chain of thought is valid, by the task's oracle"),
         "Code": config.TextColumn(width=56),
         "Turns": config.NumberColumn(width=56, format="%d", help="How often the model began to write"),

@@ -41,8 +41,25 @@ def test_filters_can_be_cleared_and_all_are_shown_newest_first_page_by_page(open
     assert shown_ids(page)[0] == newest().trajectory_id
     assert shown_ids(page) == sorted(shown_ids(page), reverse=True)
     assert len(shown_ids(page)) == 50
-    page.button(key="more-trajectories").click().run()
+    tables(page)[0].send(page, "more", 50)
     assert len(set(shown_ids(page))) == 100
+
+
+@pytest.mark.usefixtures("played_shared")
+def test_the_most_replayed_of_all_is_first_after_one_click_on_its_head_and_the_address_keeps_the_order(open_page):
+    replayed = tables(open_page("trajectories", run="play-finished", replayed="replayed"))[0].value["Replays"]
+    page = open_page("trajectories", run="play-finished")
+    tables(page)[0].send(page, "sorted", {"name": "Replays", "isDescending": True})
+    assert page.query_params["sort"] == "-replays"
+    again = tables(open_page("trajectories", run="play-finished", sort="-replays"))[0]
+    assert again.data["order"] == {"name": "Replays", "isDescending": True}
+    most = again.value["Replays"].to_list()
+    assert most == sorted(most, reverse=True)
+    assert most[0] >= max(replayed)
+    tables(page)[0].send(page, "sorted", {"name": "Text", "isDescending": True})
+    assert page.query_params["sort"] == "-replays"
+    tables(page)[0].send(page, "sorted", {"name": "Id", "isDescending": False})
+    assert "sort" not in page.query_params
 
 
 @pytest.mark.usefixtures("recorded_shared")

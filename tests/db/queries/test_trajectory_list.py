@@ -1,7 +1,7 @@
 import pytest
 
 from db.queries import trajectory_list
-from db.rows.trajectories import TrajectoryFacets
+from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
 from jobs.runs.control import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_chains import Response, Step, record_steps
@@ -68,6 +68,21 @@ def test_a_page_is_filled_from_far_below_the_newest_ones_with_the_words(two_runs
     monkeypatch.setattr(trajectory_list, "NUM_NEWEST", 2)
     where = TrajectoryFacets(run_id="first", words="trajectory", step_to=3)
     assert ids(trajectory_list.list_snippets(two_runs, where, limit=3)) == newest_first("first", last_step=3)[:3]
+
+
+@pytest.mark.parametrize("key", [*TrajectorySortKey])
+@pytest.mark.parametrize("is_descending", [False, True])
+@pytest.mark.parametrize("words", ["", "step3"])
+def test_an_order_is_over_all_that_match_equal_ones_newest_first(two_runs, key, is_descending, words):
+    where = TrajectoryFacets("first", words)
+    name = {"question": "question_index", "entropy": "mean_entropy", "step": "step", "reward": "reward"}.get(key)
+    every = trajectory_list.list_snippets(two_runs, where, limit=1_000)
+    sign = -1 if is_descending else 1
+    # None of them has turns.
+    expected = ids(sorted(every, key=lambda row: sign * (getattr(row, name or f"num_{key}") or 0)))
+    order = TrajectoryOrder(key, is_descending)
+    assert ids(trajectory_list.list_snippets(two_runs, where, limit=1_000, order=order)) == expected
+    assert ids(trajectory_list.list_snippets(two_runs, where, limit=5, order=order)) == expected[:5]
 
 
 def test_counts_of_words_stop_at_the_bound_and_others_are_exact(two_runs, monkeypatch):
