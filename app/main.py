@@ -6,7 +6,8 @@ import streamlit as st
 
 from app import address, settings, theme
 from app.components.widgets import page_frame
-from app.page_list import NOT_IN_VIEWS, PAGES, SECTIONS
+from app.page_list import NOT_IN_VIEWS, OF_REPLAYS, PAGES, SECTIONS
+from app.queries.runs import has_replays
 
 st.set_page_config(
     page_icon=theme.ICON,
@@ -16,6 +17,9 @@ st.set_page_config(
 )
 st.html(Path(__file__).parent / "style.css")
 st.logo(theme.LOGO, size="large", icon_image=theme.ICON)
+hidden: frozenset[str] = frozenset()
+if settings.current().is_view:
+    hidden = NOT_IN_VIEWS if has_replays() else NOT_IN_VIEWS | OF_REPLAYS
 page = st.navigation(
     {
         section: [
@@ -24,7 +28,7 @@ page = st.navigation(
                 title=entry.title,
                 icon=f":material/{entry.icon}:",
                 default=entry is PAGES[0],
-                visibility="hidden" if settings.current().is_view and entry.name in NOT_IN_VIEWS else "visible",
+                visibility="hidden" if entry.name in hidden else "visible",
             )
             for entry in entries
         ]

@@ -41,6 +41,8 @@ SECTIONS: dict[str, tuple[PageEntry, ...]] = {
 """The pages under the headings of the sidebar."""
 NOT_IN_VIEWS = frozenset({"new_run", "studies"})
 """Pages that exist to start runs, which a view cannot."""
+OF_REPLAYS = frozenset({"replay_buffer", "selection_audit", "snowball", "paper"})
+"""Pages about the replay of experience, which rollouts of other programs say nothing of."""
 PAGES = tuple(page for pages in SECTIONS.values() for page in pages)
 """Every page; the first one is the start page, at the address `/`."""
 PATHS = ("/", *(f"/{page.name}" for page in PAGES[1:]))

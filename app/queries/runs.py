@@ -31,6 +31,14 @@ RECHECKED_STEPS = 20
 _DRAWS_SECONDS = 600
 
 
+def has_replays() -> bool:
+    """Whether pages about replays have anything to show; without the database they say so themselves."""
+    try:
+        return ask(runs.has_buffers)
+    except UnavailableError:
+        return True
+
+
 def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIRST) -> list[RunRow]:
     """Return the first pages of matching runs."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, RowMapping, func, select, text
+from sqlalchemy import Connection, RowMapping, exists, func, select, text
 
 from db.connections.opening import current_revision, newest_revision
 from db.connections.session import Database, url_without_password
@@ -141,6 +141,12 @@ def count_runs(database: Database, where: RunFilter | None = None) -> dict[str, 
     with database.read() as connection:
         query = query.where(*conditions(connection, where or RunFilter()))
         return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def has_buffers(database: Database) -> bool:
+    """Whether any run recorded its replay buffer, as runs of other programs do not."""
+    with database.read() as connection:
+        return bool(connection.scalar(select(exists().select_from(models.bucket_counts))))
 
 
 def _tags(connection: Connection, run_keys: Sequence[int]) -> dict[int, tuple[str, ...]]:

@@ -24,12 +24,12 @@ class ProbeProcess:
         (path / "spec.json").write_text(dump_spec(spec), encoding="utf-8")
         command = [sys.executable, "-P", "-m", _MODULE, "probe", "--spec", str(path / "spec.json"), "--json"]
         command += ["--runs-root", str(runs_root.absolute())]
-        with (path / "report.json").open("wb") as report, (path / "errors.txt").open("wb") as errors:
+        with (path / "report.json").open("wb") as report:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=report,
-                stderr=errors,
+                stderr=subprocess.DEVNULL,
                 env=project_environment(dict.fromkeys(WITHHELD_VARIABLES, "")),
             )
 
@@ -47,7 +47,7 @@ class ProbeProcess:
         self.result()
 
     def _read(self, path: Path) -> ProbeReport | str:
-        if self._process.returncode == 0:
-            return ProbeReport.from_json(json.loads((path / "report.json").read_text(encoding="utf-8")))
-        lines = (path / "errors.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"The probe ended with code {self._process.returncode}."
+        if not (content := (path / "report.json").read_text(encoding="utf-8")):
+            return f"The probe ended with code {self._process.returncode}."
+        answer = json.loads(content)
+        return str(answer["why"]) if "why" in answer else ProbeReport.from_json(answer)

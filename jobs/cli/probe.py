@@ -9,7 +9,16 @@ import typer
 
 from exgrpo_core.config import MAX_SEED
 from exgrpo_core.errors import InputError
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, counted, print_json, print_result, print_status
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    AsJson,
+    RunsRoot,
+    counted,
+    error_message,
+    print_json,
+    print_result,
+    print_status,
+)
 from jobs.preflight.resolution import resolve
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, merge_settings, parse_spec
@@ -37,12 +46,17 @@ def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     as_json: AsJson = False,
 ) -> None:
     """Sample a few answers before a run: pass, format and truncation rates, entropy, and what to do if bad."""
-    chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
-    preflight = resolve(chosen, runs_root, is_quick=True)
-    preflight.raise_refusals(ignores_disk_space=True)
-    from jobs.training.probe import probe as sample
+    try:
+        chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
+        preflight = resolve(chosen, runs_root, is_quick=True)
+        preflight.raise_refusals(ignores_disk_space=True)
+        from jobs.training.probe import probe as sample
 
-    report = sample(preflight.spec, num_questions, num_samples)
+        report = sample(preflight.spec, num_questions, num_samples)
+    except Exception as error:
+        if as_json:
+            print_json({"why": error_message(error)[0]})
+        raise
     print_json(report.to_json()) if as_json else print_result(describe(report, preflight.spec.data.source))
 
 

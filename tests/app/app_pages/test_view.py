@@ -4,7 +4,10 @@ import pytest
 
 from app import requests, settings
 from app.page_list import NOT_IN_VIEWS, PAGES
+from app.queries.runs import has_replays
 from app.requests import RefusedError
+from exgrpo_core import recording
+from jobs.supervisor.open_index import ingest_all
 from tests.app.page_texts import has_text
 
 
@@ -42,3 +45,14 @@ def test_a_request_that_changes_something_is_refused_in_a_sentence():
     for request in (requests.stop, requests.resume, requests.delete):
         with pytest.raises(RefusedError):
             request("run-running")
+
+
+@pytest.mark.usefixtures("view_shared")
+def test_pages_about_replays_are_offered_where_a_run_has_a_buffer(tmp_path):
+    assert has_replays()
+    run = recording.start("mine", {}, tmp_path)
+    run.log(1, {"loss": 1.0}, trajectories=["one"])
+    run.finish()
+    ingest_all(tmp_path, None)
+    settings.configure(settings.AppSettings(tmp_path, is_view=True))
+    assert not has_replays()

@@ -45,3 +45,14 @@ def test_viewers_may_not_read_the_servers_files(form, monkeypatch):
     monkeypatch.setattr("app.requests.current_person", lambda: settings.Person("a viewer", Role.VIEWER))
     form.button(key="rollouts-preview").click().run()
     assert has_text(form, "a viewer is viewer, but this needs the role operator")
+
+
+def test_an_upload_opens_as_a_run_with_the_files_name(recorded_runs, open_page):
+    before = run_folders(recorded_runs)
+    row = {"input": "1 + 1?", "output": "so 2", "gts": "2", "score": 1.0, "step": 1}
+    page = open_page("runs")
+    page.file_uploader(key="rollouts-files").set_value([("steps.jsonl", json.dumps(row).encode(), "text/plain")]).run()
+    page.button(key="rollouts-open").click().run()
+    assert not page.exception
+    (run_id,) = run_folders(recorded_runs) - before
+    assert json.loads((recorded_runs / run_id / "spec.json").read_text())["name"] == "steps"
