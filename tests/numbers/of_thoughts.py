@@ -112,7 +112,19 @@ def area_ends(area: float, num_invalid: int, num_valid: int) -> tuple[float, flo
 
 
 def _densities(parts: dict[str, pd.DataFrame], column: str) -> dict[str, Columns]:
-    return {f"{name} ({len(part)})": {"y": _density(part[column].to_numpy(float))} for name, part in parts.items()}
+    """Return a density of each part, or the values themselves where they are fewer than 30."""
+    values = {f"{name} ({len(part)})": part[column].to_numpy(float) for name, part in parts.items() if len(part)}
+    return {name: {"x": _points(part)} if len(part) < 30 else {"y": _density(part)} for name, part in values.items()}
+
+
+def _points(values: np.ndarray) -> Callable[[Columns], list[Near]]:
+    """Return what gives the values in the order in which they are drawn."""
+
+    def at(columns: Columns) -> list[Near]:
+        ranks = np.argsort(np.argsort(np.asarray(columns["x"], float)))
+        return [Near(value, 1e-6, 1e-6) for value in np.sort(values)[ranks]]
+
+    return at
 
 
 def _density(values: np.ndarray) -> Callable[[Columns], list[Near]]:

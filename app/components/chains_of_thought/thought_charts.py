@@ -20,6 +20,8 @@ from db.statistics.densities import densities
 from db.statistics.differences import area_interval
 
 _NARROW_LEGEND = 3
+_LANE = 0.07
+"""Height, of the tallest density's, at which each group's points are drawn below 0."""
 _SIGNALS = {"mean_entropy": "entropy, nats per token", "perplexity": "perplexity"}
 KEY = "policy/entropy"
 
@@ -70,17 +72,30 @@ def show_sampling(sample: EntropyPoints) -> None:
 
 
 def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal: str) -> go.Figure | None:
-    """Return one density of a signal, `mean_entropy` or `perplexity`, for each group; None where none has enough."""
+    """Return a density of a signal, `mean_entropy` or `perplexity`, for each group, points of those with few values.
+
+    None where no group has any.
+    """
     samples = {group.name: [getattr(point, signal) for point in points if group.holds(point)] for group in groups}
     grid, curves = densities(samples)
-    if not curves:
+    if not any(samples.values()):
         return None
     colours = theme.palette()
     figure = figures.new_figure()
-    for group in groups:
+    lane = -_LANE * max((float(curve.max()) for curve in curves.values()), default=1.0)
+    for number, group in enumerate(groups, start=1):
+        values = samples[group.name]
+        name = f"{group.name} ({len(values):,})"
+        if group.name not in curves and values:
+            figure.add_trace(
+                go.Scatter(
+                    x=np.array(values, dtype=np.float32), y=np.full(len(values), number * lane), name=name,
+                    mode="markers", marker={"color": group.colour(colours), "size": 7, "opacity": 0.7},
+                    hovertemplate="%{x:.4~g}",
+                )
+            )  # fmt: skip
         if group.name in curves:
             line = Line(grid.astype(np.float32), curves[group.name].astype(np.float32))
-            name = f"{group.name} ({len(samples[group.name]):,})"
             figures.add_line(figure, name, line, Look(group.colour(colours), group.dash))
     # Room for a second row of the legend, which plotly leaves to the curves.
     figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})

@@ -22,11 +22,13 @@ def test_what_lies_at_zero_is_not_smoothed_away_below_it():
 
 
 def test_samples_share_a_grid_and_small_or_endless_ones_are_left_out():
-    grid, curves = densities({"few": [1.0] * (MIN_SAMPLES - 1), "equal": [0.5] * 10, "nan": [float("nan")] * 10})
+    grid, curves = densities(
+        {"few": [1.0] * (MIN_SAMPLES - 1), "equal": [0.5] * MIN_SAMPLES, "nan": [float("nan")] * 10}
+    )
     assert list(curves) == ["equal"]
     assert grid.size == curves["equal"].size
     assert densities({"none": []})[1] == {}
     # Samples below zero, as an imported run may hold, are left out.
-    grid, curves = densities({"below": [-1e30] * 10, "some": [-1e30, *[0.5] * 10]})
+    grid, curves = densities({"below": [-1e30] * 10, "some": [-1e30, *[0.5] * MIN_SAMPLES]})
     assert list(curves) == ["some"]
     assert grid[-1] < 1.0

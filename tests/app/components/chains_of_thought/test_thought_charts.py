@@ -18,11 +18,17 @@ def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
     assert thought_charts.shares([]) is None
 
 
-def test_densities_tell_groups_apart_and_leave_out_those_of_too_few():
-    points = [EntropyPoint(Difficulty.EASY, False, True, 0.1 + 0.01 * index, -0.1) for index in range(9)]
+def test_densities_tell_groups_apart_and_fewer_than_thirty_values_are_points():
+    points = [EntropyPoint(Difficulty.EASY, False, True, 0.1 + 0.01 * index, -0.1) for index in range(30)]
     points += [EntropyPoint(Difficulty.EASY, False, False, 0.5, -0.1)]
     figure = thought_charts.densities_of(points, thought_charts.VALIDITY, "mean_entropy")
-    assert [trace.name for trace in figure.data] == ["valid (9)"]
+    assert [(trace.name, trace.mode) for trace in figure.data] == [
+        ("valid (30)", "lines"),
+        ("not valid (1)", "markers"),
+    ]
+    assert list(figure.data[1].x) == [0.5]
+    few = thought_charts.densities_of(points[1:], thought_charts.VALIDITY, "mean_entropy")
+    assert [trace.mode for trace in few.data] == ["markers", "markers"]
     assert thought_charts.densities_of([], thought_charts.VALIDITY, "mean_entropy") is None
 
 
