@@ -82,8 +82,8 @@ def _list(was_live: bool) -> None:
         _show_none()
         return
     system_view.show_line(counts)
-    columns = run_table.columns_of_address()
     where, group, is_bin = _chosen()
+    columns, usual = run_table.columns_of_address(where.kinds), run_table.usual_columns(where.kinds)
     list_actions.show_last()
     if is_bin:
         list_actions.show_bin()
@@ -93,7 +93,7 @@ def _list(was_live: bool) -> None:
         num_runs = ask(runs.count_runs, where)
     if num_runs is None:
         return
-    order = run_table.order_of_address()
+    order = run_table.order_of_address(columns)
     num_pages = run_groups.MAX_RUNS // RUNS_PAGE_SIZE if group else _pages().get(where, 1)
     deleted = requests.list_deleted()
     rows = [row for row in list_runs(where, num_pages, order) if row.run_id not in deleted]
@@ -106,19 +106,20 @@ def _list(was_live: bool) -> None:
 
     if group is not None:
         if (opened_group := run_groups.open_group(rows, group)) is None:
-            run_groups.show(rows, sum(num_runs.values()), group, all_rows)
+            run_groups.show(rows, sum(num_runs.values()), group, all_rows, list(filter(run_table.is_measure, columns)))
             return
         caption = f"{counted(len(opened_group), 'run')} of this group"
-        _show_table(opened_group, caption, columns, order, lambda: run_groups.members(all_rows(), group))
+        _show_table(opened_group, caption, columns, usual, order, lambda: run_groups.members(all_rows(), group))
         return
     num_active, num_all = sum(num_runs.get(state, 0) for state in LIVE_STATES), sum(num_runs.values())
-    _show_table(rows, f"{len(rows):,} of {counted(num_all, 'run')}, {num_active:,} active", columns, order, all_rows)
+    caption = f"{len(rows):,} of {counted(num_all, 'run')}, {num_active:,} active"
+    _show_table(rows, caption, columns, usual, order, all_rows)
     if len(rows) < num_all:
         st.button("Show more runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
 
 
 def _show_table(
-    rows: Sequence[RunRow], caption: str, columns: Sequence[str], order: RunOrder,
+    rows: Sequence[RunRow], caption: str, columns: Sequence[str], usual: Sequence[str], order: RunOrder,
     all_rows: Callable[[], Sequence[RunRow]],
 ) -> None:  # fmt: skip
     """Show the table with what can be done to its ticked runs; a click opens a run, files have all that match."""
@@ -133,7 +134,7 @@ def _show_table(
             list_actions.show_archive(ticked)
             list_actions.show_delete(ticked)
         st.space("stretch")
-        run_table.choose_columns(columns)
+        run_table.choose_columns(columns, usual)
         data_table.export(lambda: run_table.exported(all_rows(), columns), "runs", formats=data_table.WHOLE_FORMATS)
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})

@@ -43,15 +43,20 @@ def choose() -> str | None:
     return chosen
 
 
-def show(rows: Sequence[RunRow], num_fitting: int, name: str, all_rows: Callable[[], Sequence[RunRow]]) -> None:
+def show(
+    rows: Sequence[RunRow], num_fitting: int, name: str, all_rows: Callable[[], Sequence[RunRow]],
+    measures: Sequence[str],
+) -> None:  # fmt: skip
     """Show a line a group, of the first `MAX_RUNS` runs at most, in files of all; a click opens the group."""
-    frame = table(rows, name)
+    frame = table(rows, name, measures)
     if num_fitting > len(rows):
         st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
     with st.container(horizontal=True, horizontal_alignment="right"):
-        data_table.export(lambda: table(all_rows(), name), "run-groups")
+        data_table.export(lambda: table(all_rows(), name, measures), "run-groups")
     number = st.column_config.NumberColumn(format="%.1f")
     columns = {name: number for name in map(str, frame) if name.endswith("%") or name == "Mean steps"}
+    of_measures = [column for measure in measures for column in (measure, f"{measure} {_HALF}")]
+    columns |= {column: st.column_config.NumberColumn(format="%.4g") for column in of_measures}
     values = [str(value) for value in frame.get(name, [])]
     grid.draw(
         frame, "run-groups-table", f"Runs grouped by {name}, with the mean of their scores", columns, _MAX_ROWS_SHOWN,
@@ -59,15 +64,21 @@ def show(rows: Sequence[RunRow], num_fitting: int, name: str, all_rows: Callable
     )  # fmt: skip
 
 
-def table(rows: Sequence[RunRow], name: str) -> pd.DataFrame:
-    """Return a row a group, the largest first: how many runs, and mean with half of its interval of each score."""
+def table(rows: Sequence[RunRow], name: str, measures: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a row a group, the largest first: how many runs, and mean with half of its interval of each measure."""
     lines = []
+    values = run_table.measured(rows, measures)
+    of_run = {row.run_id: {key: values[key][index] for key in values} for index, row in enumerate(rows)}
     for value, members in sorted(_groups(rows, name).items(), key=lambda item: (-len(item[1]), item[0])):
         line: dict[str, object] = {name: value, "Runs": len(members)}
         for score, of in ((BATCH_PASS_RATE, "last_pass_at_1"), (held_out_score(), "last_avg_at_n")):
             known = [100 * value for row in members if (value := getattr(row, of)) is not None]
             line[f"{score}, %"] = spread(known)[0]
             line[f"{score} {_HALF}"] = mean_interval(known).half if len(known) > 1 else None
+        for measure in measures:
+            known = [number for row in members if (number := of_run[row.run_id][measure]) is not None]
+            line[measure] = spread(known)[0]
+            line[f"{measure} {_HALF}"] = mean_interval(known).half if len(known) > 1 else None
         lines.append(line | {"Mean steps": spread([float(row.step) for row in members])[0]})
     return pd.DataFrame(lines)
 
@@ -89,7 +100,7 @@ def members(rows: Sequence[RunRow], name: str) -> list[RunRow]:
 
 
 def _groups(rows: Sequence[RunRow], name: str) -> dict[str, list[RunRow]]:
-    rows = [row for row in rows if row.kind == "train"]
+    rows = [row for row in rows if row.kind == "train"] or rows
     if name in _OF_ROWS:
         values = [escape_control_characters(_OF_ROWS[name](row)) for row in rows]
     else:

@@ -1,5 +1,6 @@
 """The list of runs as a table, whose columns the user chooses; a click opens a run, several can be ticked."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -7,20 +8,31 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import requests
+from app import analyses, requests
 from app.components.widgets import grid, run_state
 from app.components.widgets.spec_text import flatten, option_text
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
 from app.queries.answers import ask
+from app.queries.benchmarks import list_scores
 from db.queries.run_filter import RunOrder, RunSortKey, list_specs
+from db.queries.run_values import list_values
 from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score, model_name
 from db.rows.runs import RunRow
+from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
 DEFAULT_COLUMNS = (
     "State", "Run", "Method", "Progress", "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Health", "Reason",
     "Created", "Tags", "Started", "Model", "Engine",
 )  # fmt: skip
-FURTHER_COLUMNS = ("Id", "Preset", "Data", "Step")
+_OF_OTHER_JOBS = ("State", "Run", "Model", "Data", "Progress", "Time left", "Reason", "Created", "Tags")
+USUAL_COLUMNS = {
+    "train": DEFAULT_COLUMNS,
+    "eval": (*_OF_OTHER_JOBS[:3], "Scores", *_OF_OTHER_JOBS[3:]),
+    "judge": _OF_OTHER_JOBS,
+}
+"""By kind of job."""
+FURTHER_COLUMNS = ("Id", "Preset", "Data", "Step", "Scores")
+_SCORE = re.compile(r"(avg|pass)@[1-9][0-9]{0,5}")
 COLUMNS_ADDRESS = "columns"
 _SEPARATOR = ","
 _KEY = "run-columns"
@@ -31,23 +43,37 @@ def spec_fields() -> list[str]:
     return [path for path in flatten(requests.TrainSpec().model_dump(mode="json")) if path not in {"name", "kind"}]
 
 
-def columns_of_address() -> list[str]:
+def is_measure(name: str) -> bool:
+    """Whether a column has a number of each run: a metric, a score over n answers, or a benchmark."""
+    return name in METRICS or name in analyses.load_protocols() or _SCORE.fullmatch(name) is not None
+
+
+def usual_columns(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a list of these kinds of jobs, of all where there is none."""
+    return USUAL_COLUMNS[kinds[0]] if kinds else DEFAULT_COLUMNS
+
+
+def columns_of_address(kinds: Sequence[str]) -> list[str]:
     """Return the columns that the address asks for, else the usual ones; the run's name is always one."""
     wanted = st.query_params.get(COLUMNS_ADDRESS)
     if wanted is None:
-        return list(DEFAULT_COLUMNS)
+        return list(usual_columns(kinds))
     known = {*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *spec_fields()}
-    chosen = [name for name in wanted.split(_SEPARATOR) if name in known]
+    chosen = [name for name in wanted.split(_SEPARATOR) if name in known or is_measure(name)]
     return chosen if "Run" in chosen else ["Run", *chosen]
 
 
-def choose_columns(chosen: Sequence[str]) -> None:
-    """Show the menu of columns; the choice is written into the address."""
+def choose_columns(chosen: Sequence[str], usual: Sequence[str]) -> None:
+    """Show the menu of columns, of which some are usual; the choice is written into the address."""
     with st.popover("Columns", icon=":material/view_column:", key="columns-menu"):
         st.session_state[_KEY] = list(chosen)
+        names = [*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *METRICS, *analyses.load_protocols(), *spec_fields()]
         st.multiselect(
-            "Columns", [*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *spec_fields()], key=_KEY, on_change=_take_columns,
-            select_all=False, help="Columns in the order chosen; names with a dot are fields of the specification",
+            "Columns", list(dict.fromkeys([*names, *chosen])), key=_KEY, on_change=_take_columns, args=(usual,),
+            select_all=False, format_func=lambda name: f"{METRIC_LABELS[name]} ({name})" if name in METRICS else name,
+            accept_new_options=True,
+            help="Columns in the order chosen: fields of the specification have a dot, metrics a slash; type `avg@8` "
+            "for a score over 8 answers",
         )  # fmt: skip
         st.button("Usual columns", key="columns-usual", on_click=_reset, type="tertiary")
 
@@ -64,10 +90,28 @@ def _text(spec: Mapping[str, object], path: str) -> str | None:
     return escape_control_characters(option_text(spec[path])) if path in spec else None
 
 
-def _take_columns() -> None:
+def measured(rows: Sequence[RunRow], names: Sequence[str]) -> dict[str, list[float | None]]:
+    """Return the newest value of each measure in each run; None where a run has none."""
+    if not names:
+        return {}
+    values = ask(list_values, tuple(row.run_id for row in rows), tuple(names))
+    return {name: [values.get(row.run_id, {}).get(name) for row in rows] for name in names}
+
+
+def _scores(rows: Sequence[RunRow]) -> list[str]:
+    """Return the scores of each evaluation with their 95% intervals, in percent."""
+    texts: dict[str, list[str]] = {}
+    if any(row.kind == "eval" for row in rows):
+        for score in list_scores("paper"):
+            text = f"{score.title} {in_percent(score.score):.1f} ± {in_percent(score.half_interval):.1f}"
+            texts.setdefault(score.run_id, []).append(text)
+    return [escape_control_characters(" · ".join(texts.get(row.run_id, ()))) for row in rows]
+
+
+def _take_columns(usual: Sequence[str]) -> None:
     chosen = st.session_state[_KEY]
     # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
-    if chosen and tuple(chosen) != DEFAULT_COLUMNS:
+    if chosen and tuple(chosen) != tuple(usual):
         st.query_params[COLUMNS_ADDRESS] = _SEPARATOR.join(chosen)
     else:
         _reset()
@@ -102,13 +146,14 @@ def show(
 
     A click on the head of a column that can be sorted by writes the order into the address.
     """
-    sorted_by = next(name for name, by in SORT_KEYS.items() if by is order.key)
+    keys = _sort_keys(columns)
+    sorted_by = next(name for name, by in keys.items() if by == order.key)
     answer = grid.draw(
         table(rows, columns), key,
         "Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health",
-        _columns(), _MAX_ROWS_SHOWN, grid.Clicks(ids=[row.run_id for row in rows], ticks=True),
+        _columns(columns), _MAX_ROWS_SHOWN, grid.Clicks(ids=[row.run_id for row in rows], ticks=True),
         grid.Sorting(
-            grid.Order(sorted_by, order.is_descending), {name: by not in _FROM_A for name, by in SORT_KEYS.items()},
+            grid.Order(sorted_by, order.is_descending), {name: by not in _FROM_A for name, by in keys.items()},
             _take_order,
         ),
     )  # fmt: skip
@@ -142,11 +187,16 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> p
         "Data": [escape_control_characters(row.dataset) for row in rows],
         "Step": [row.step for row in rows],
     }
+    if "Scores" in columns:
+        cells["Scores"] = _scores(rows)
+    cells |= measured(rows, [name for name in columns if is_measure(name)])
     cells |= field_values(rows, [name for name in columns if name not in cells])
     frame = pd.DataFrame({name: cells[name] for name in columns})
-    if tuple(columns) != DEFAULT_COLUMNS:
+    if tuple(columns) not in USUAL_COLUMNS.values():
         return frame
-    return frame.drop(columns=[name for name in _LEFT_OUT_IF_EMPTY if not any(map(_has_content, cells[name]))])
+    return frame.drop(
+        columns=[name for name in _LEFT_OUT_IF_EMPTY if name in frame and not any(map(_has_content, cells[name]))]
+    )
 
 
 def exported(rows: Sequence[RunRow], columns: Sequence[str]) -> pd.DataFrame:
@@ -169,9 +219,14 @@ def _has_content(cell: object) -> bool:
     return bool(cell) and cell != NONE_SHOWN
 
 
-def _columns() -> dict[str, ColumnConfig]:
+def _columns(chosen: Sequence[str]) -> dict[str, ColumnConfig]:
     config = st.column_config
-    return {
+    measures: dict[str, ColumnConfig] = {
+        name: config.NumberColumn(METRIC_LABELS.get(name), width=110, format="%.4g", help=METRICS.get(name))
+        for name in chosen
+        if is_measure(name)
+    }
+    return measures | {
         "State": run_state.column(run_state.STATES, 86),
         "Run": config.TextColumn(width=200, help="Click a row to open the run"),
         "Method": config.TextColumn(width=86),
@@ -190,20 +245,25 @@ def _columns() -> dict[str, ColumnConfig]:
         "Created": config.TextColumn(width=88),
         "Started": config.TextColumn(width=88),
         "Model": config.TextColumn(width=96),
+        "Scores": config.TextColumn(width=320, help="Of each benchmark by the paper's grading, in percent, ± 95%"),
         "Engine": config.TextColumn(width=86),
         "Step": config.NumberColumn(width=64, format="localized"),
     }
 
 
-def order_of_address() -> RunOrder:
+def order_of_address(columns: Sequence[str]) -> RunOrder:
     """Return the order in the address: a key, descending after `-`; newest first where there is none."""
     wanted = st.query_params.get(_ADDRESS, "")
-    try:
-        return RunOrder(RunSortKey(wanted.removeprefix("-")), wanted.startswith("-"))
-    except ValueError:
-        return RunOrder()
+    key = wanted.removeprefix("-")
+    return RunOrder(key, wanted.startswith("-")) if key in _sort_keys(columns).values() else RunOrder()
+
+
+def _sort_keys(columns: Sequence[str]) -> dict[str, str]:
+    """Return the sort key of each column that can be sorted by: of fields and measures their name."""
+    chosen = {name: name for name in columns if name not in {*DEFAULT_COLUMNS, *FURTHER_COLUMNS}}
+    return {**SORT_KEYS, **chosen}
 
 
 def _take_order(order: grid.Order) -> None:
     # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
-    st.query_params[_ADDRESS] = f"{'-' if order.is_descending else ''}{SORT_KEYS[order.column]}"
+    st.query_params[_ADDRESS] = f"{'-' if order.is_descending else ''}{SORT_KEYS.get(order.column, order.column)}"

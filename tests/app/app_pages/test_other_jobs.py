@@ -1,5 +1,6 @@
 """Evaluations and judges on the pages of a run and of all runs, and what people write to any job."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -93,7 +94,10 @@ def test_list_names_every_kind_of_job_and_filters_by_it(open_page):
     assert 100.0 in set(table["Progress"][table["Method"] == "evaluation"])
 
     page.selectbox(key="kind").set_value("Evaluations").run()
-    assert list(tables(page)[0].value["Method"]) == ["evaluation"] * 2
+    frame = tables(page)[0].value
+    assert list(frame)[:4] == ["State", "Run", "Model", "Scores"]
+    assert sorted(bool(re.search(r"\d\.\d ± \d", scores)) for scores in frame["Scores"]) == [False, True]
+    assert "Method" not in frame
 
 
 def test_note_and_tag_go_into_the_journal_and_what_is_no_tag_is_refused(recorded_runs, open_page):

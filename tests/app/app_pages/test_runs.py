@@ -249,6 +249,23 @@ def test_columns_are_chosen_any_field_of_the_specification_among_them(open_page)
 
 
 @pytest.mark.usefixtures("recorded_shared")
+def test_metrics_are_columns_by_which_all_runs_are_sorted_and_groups_have_their_means(open_page):
+    page = open_page("runs", columns="Id,Run,reward/pass_at_1,num_steps", sort="reward/pass_at_1")
+    frame = tables(page)[0].value
+    assert list(frame) == ["Id", "Run", "reward/pass_at_1", "num_steps"]
+    known = [value for value in frame["reward/pass_at_1"] if value == value]
+    assert known == sorted(known)
+    assert known[-1] == pytest.approx(recorded.pass_at_1(30))
+    tables(page)[0].send(page, "sorted", {"name": "num_steps", "isDescending": True})
+    assert page.query_params["sort"] == "-num_steps"
+    page = open_page("runs", columns="Run,reward/pass_at_1", group="algorithm.experience_ratio")
+    replayed = tables(page)[0].value.iloc[0]
+    mean = sum(recorded.pass_at_1(n) for n in (18, 30, 11, 3)) / 4
+    assert replayed["reward/pass_at_1"] == pytest.approx(mean)
+    assert replayed["reward/pass_at_1 \u00b1 95%"] > 0
+
+
+@pytest.mark.usefixtures("recorded_shared")
 def test_runs_are_grouped_by_a_field_with_mean_and_interval(open_page):
     page = open_page("runs", group="algorithm.experience_ratio")
     frame = tables(page)[0].value
