@@ -22,6 +22,10 @@ FIXED = (
     r"\*\*Gradient weight of replayed tokens\*\* &nbsp; .*",
     r"\*\*Pass@1 of fresh questions\*\* &nbsp; :gray\[:small\[share of rollouts]]",
     r"\*\*(Entropy by bucket|Different answers|Drawn against undrawn|Signal strength)\*\* &nbsp; .*",
+    r"Percent correct; ± half of the 95% interval, .*",
+    r"Second minus first, in points; 95% intervals .*",
+    r"Previous Zero RLVR Methods, GPG-Zero, .*",
+    r"exgrpo eval RUN@last -b math500 .*",
     r"A question of success rate p that is tried n times .*",
     r"Within a bucket, chance decides which questions a step replays\. .*",
     r"W is the product of a trajectory's token ratios.*",
@@ -178,8 +182,8 @@ def is_same(shown: Any, expected: Any) -> bool:
     if isinstance(shown, list | tuple | np.ndarray):
         return len(shown) == len(expected) and all(map(is_same, shown, expected))
     if isinstance(shown, str) or isinstance(expected, str):
-        if isinstance(expected, re.Pattern):
-            return expected.fullmatch(shown) is not None
+        if hasattr(expected, "fullmatch"):
+            return bool(expected.fullmatch(shown))
         return bool(shown == expected)
     if isinstance(expected, Near):
         return math.isclose(shown, expected.value, rel_tol=expected.tolerance, abs_tol=expected.absolute)

@@ -34,6 +34,9 @@ def buffer_page(run: Recorded) -> Expected:
         "Bucket probabilities": dict.fromkeys(("recorded", "what if"), _probabilities(run, step)),
     }  # fmt: skip
     figures |= curves_of(run, "Replay buffer and retired set", "Questions stored or retired")
+    steps = sorted(set(run.replayed["step"]))
+    changed = f"Draws that change: 0.0% over {len(steps)} steps"
+    figures[changed] = {"share that changes": {"x": steps, "y": [0.0] * len(steps)}}
     figures["Replays on the most replayed tenth"], sentence = _concentration(run)
     tables = {
         "Attempts, retired questions, those by chance alone, and later attempts, by bucket": retired_table(run),
@@ -44,6 +47,7 @@ def buffer_page(run: Recorded) -> Expected:
         rf"\*\*{len(stored)}\*\* questions in the buffer, \*\*{len(retired)}\*\* retired",
         rf"\*\*Nothing changes:\*\* the same {num_drawn} questions and trajectories\.",
         rf"\*\*Replays on the most replayed tenth\*\* .*share of all replays so far; {sentence}]]",
+        rf"\*\*{changed}\*\* .*", rf"\*\*Step {step}\*\*",
         rf"\*\*Draws of step {step}\*\* .*", rf"\*\*From step {base} to step {step}\*\* .*",
     ]  # fmt: skip
     return Expected({}, tables, figures, texts)

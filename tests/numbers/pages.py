@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.numbers import of_buffer, of_runs, of_thoughts, record, shown
+from tests.numbers import of_buffer, of_jobs, of_runs, of_thoughts, of_trajectories, record, shown
 from tests.numbers.checking import Expected, Tally, check
 from tests.numbers.derived import Root
 
@@ -61,9 +61,33 @@ def _snowball(root: Root) -> Iterator[View]:
         yield "snowball", {"run": run_id, "view": "Over steps", "window": "1"}, expected
 
 
+def _jobs(root: Root) -> Iterator[View]:
+    for name in record.EVALUATIONS:
+        job = root.by_name[name]
+        yield "run", {"run": job.run_id, "view": "Results"}, of_jobs.evaluation_page(job)
+    for name in (record.JUDGE, record.STORIES_JUDGE):
+        job = root.by_name[name]
+        yield "run", {"run": job.run_id, "view": "Results"}, of_jobs.judge_page(job)
+
+
+def _benchmarks(root: Root) -> Iterator[View]:
+    yield "benchmarks", {}, of_jobs.comparison(*(root.by_name[name] for name in record.EVALUATIONS))
+
+
+def _trajectories(root: Root) -> Iterator[View]:
+    for run_id in (record.CHAINS, record.STORIES):
+        run = root.by_name[run_id]
+        yield "trajectories", {"run": run_id}, of_trajectories.list_page(run)
+        trajectory = int(run.replayed["trajectory_id"].mode()[0])
+        expected = of_trajectories.detail_page(root, run, trajectory)
+        for part in ("Text", "Tokens", "Lineage", "Group", "Question"):
+            yield "trajectories", {"run": run_id, "trajectory": str(trajectory), "part": part}, expected
+
+
 PAGES: dict[str, Callable[[Root], Iterator[View]]] = {
     "runs": _runs, "run": _run, "compare": _compare, "replay_buffer": _replay_buffer,
     "selection_audit": _selection_audit, "snowball": _snowball, "entropy_and_judge": _entropy_and_judge,
+    "jobs": _jobs, "benchmarks": _benchmarks, "trajectories": _trajectories,
 }  # fmt: skip
 
 

@@ -66,8 +66,8 @@ def _walk(block: Any, shown: Shown, title: list[str]) -> None:
             shown.tiles.append((proto.label, proto.body, proto.delta))
         elif kind in {"arrow_data_frame", "dataframe"}:
             shown.tables.append((proto.alt or title[0], child.value))
-        elif kind == "plotly_chart":
-            shown.figures.append((title[0], _traces(json.loads(proto.spec))))
+        elif kind == "bidi_component" and proto.component_name == "chart":
+            shown.figures.append((title[0], _traces(json.loads(proto.bytes)["figure"])))
         elif kind == "progress":
             shown.texts.append(proto.text)
         elif kind in {"markdown", "caption", "text", "code", "html", "title", "subheader", "header"}:

@@ -31,3 +31,16 @@ def test_snowball(derive):
 
 def test_entropy_and_judge(derive):
     derive("entropy_and_judge", 1500)
+
+
+def test_results_of_jobs(derive):
+    derive("jobs", 40)
+
+
+def test_benchmarks(derive):
+    # What the paper prints is compared with its source by tests/jobs/studies/test_numbers.py.
+    derive("benchmarks", 50, num_left=1)
+
+
+def test_trajectories(derive):
+    derive("trajectories", 3000)

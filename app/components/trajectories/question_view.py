@@ -15,7 +15,7 @@ from app.components.widgets.shown_text import Part
 from app.formats import counted, escape_control_characters, nats, number, token_count
 from app.queries.answers import ask
 from db.queries import lineage
-from db.rows.display_names import distinct_names
+from db.rows.display_names import distinct_names, model_name
 from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow
 
@@ -70,7 +70,7 @@ def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Run": [escape_control_characters(names[row.run_id]) for row in rows],
-            "Model": [escape_control_characters(row.model) for row in rows],
+            "Model": [escape_control_characters(model_name(row.model)) for row in rows],
             "Step": [row.step for row in rows],
             "Correct": [f"{row.num_correct} of {row.num_rollouts}" for row in rows],
             "Mean entropy": [round(row.mean_entropy, 4) for row in rows],

@@ -1,0 +1,177 @@
+"""What the list of trajectories and the page of one should show."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tests.numbers.checking import Columns, Expected
+from tests.numbers.derived import Recorded, Root
+from tests.numbers.words import NONE, nats, number
+
+LIST = "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text"
+MOST = 50
+
+
+def list_page(run: Recorded) -> Expected:
+    """Return the newest trajectories."""
+    rows = run.fresh.sort_values("trajectory_id", ascending=False).head(MOST)
+    times = run.replayed["trajectory_id"].value_counts()
+    names = {
+        "Id": "trajectory_id", "Step": "step", "Question": "question_index", "Tokens": "num_tokens",
+        "Entropy": "mean_entropy",
+    }  # fmt: skip
+    table = pd.DataFrame({name: rows[column].tolist() for name, column in names.items()})
+    table["Replays"] = [int(times.get(item, 0)) for item in rows["trajectory_id"]]
+    return Expected({}, {LIST: table}, {}, [rf"{len(rows)} of {len(run.fresh):,} trajectories, newest first"])
+
+
+def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
+    """Return what the parts of a trajectory's page show, the list above it included."""
+    [row] = run.fresh[run.fresh["trajectory_id"] == trajectory].itertuples()
+    replays = run.replayed[run.replayed["trajectory_id"] == trajectory].sort_values("step")
+    last = replays.iloc[-1]
+    tiles = {
+        "Verdict": (row.verdict, f"reward {number(row.reward)}"), "Length": (str(row.num_tokens), "tokens"),
+        "Entropy": (nats(row.mean_entropy), f"last {nats(last['mean_entropy'])}"),
+        "NLL": (nats(-row.mean_log_prob), f"last {nats(-last['mean_log_prob'])}"),
+        "Advantage": (number(row.advantage), f"step {row.step}"),
+        "Replays": (str(len(replays)), f"step {last['step']}"),
+    }  # fmt: skip
+    expected = list_page(run)
+    expected.tiles = tiles
+    expected.tables |= {
+        "What happened, step by step": _life(run, row), "Tokens and their values": _tokens(row),
+        "Every step that tried the question": _tried(root, run, row.question_index)[0],
+    }  # fmt: skip
+    expected.figures = {
+        "Entropy and bucket by step": _scored(run, row, replays),
+        "Entropy by position": {"": {"y": [] if row.entropies is None else row.entropies}},
+        "Correct rollouts of this question": _tried(root, run, row.question_index)[1],
+    }
+    scored = run.selections[run.selections["trajectory"] == trajectory]
+    num_tries = len(expected.figures["Correct rollouts of this question"])
+    entropies = np.asarray(row.entropies, float) if row.entropies is not None else np.zeros(1)
+    group, beside = (
+        rows[(rows["step"] == row.step) & (rows["question_index"] == row.question_index)]
+        for rows in (run.fresh, run.replayed)
+    )
+    members = [*group.itertuples(), *beside.itertuples()]
+    num_right = int(group["is_correct"].sum()) + len(beside)
+    expected.texts += [
+        rf"Trajectory {trajectory}", rf"Question {row.question_index} · generated in step {row.step}",
+        rf"Generated in step {row.step}; stored in bucket \d+; candidate in {len(scored)} steps?, replayed in "
+        rf"{len(replays)}; .*entropy {nats(row.mean_entropy)} at rollout, {nats(last['mean_entropy'])} at its last .*",
+        r"\*\*Entropy and bucket by step\*\* .*",
+        rf"\*\*Correct rollouts of this question\*\* .*in {num_tries} runs? that tried it]]",
+        rf"The stronger the colour.*; mean {number(row.mean_entropy)}, largest {number(entropies.max())} \(nats\), "
+        rf"{row.num_tokens} tokens",
+        rf"{num_right} of {len(members)} correct\. Underlined: not in the open one, {trajectory}\.",
+        *(rf"\*\*{member.trajectory_id}\*\*" for member in members),
+        *(rf"{member.num_tokens} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
+          rf"{re.escape(number(member.advantage))}" for member in members),
+        *(rf".*replayed, generated in step {step}.*" for step in beside["rollout_step"]),
+        r"<div .*", re.escape(str(row.text)), *_question_texts(run, row.question_index),
+    ]  # fmt: skip
+    return expected
+
+
+def _question_texts(run: Recorded, question: int) -> list[str]:
+    rows = pd.read_parquet(next(run.path.glob("attempts/*/questions-training.parquet"))).set_index("question_index")
+    return [re.escape(str(rows.loc[question, name]).strip()) + r"\s*" for name in ("prompt_text", "answer")]
+
+
+def _life(run: Recorded, row: Any) -> pd.DataFrame:
+    """Return the events of a trajectory and its question, each scored candidate with its numbers."""
+    lines = [{
+        "Step": row.step, "Event": "generated", "Bucket": NONE, "Entropy": number(row.mean_entropy),
+        "NLL": number(-row.mean_log_prob), "Mean ratio": NONE, "Largest ratio": NONE, "Reward": number(row.reward),
+        "Advantage": number(row.advantage), "Candidates": NONE,
+    }]  # fmt: skip
+    for step in [step for step in run.metrics.index if step >= row.step]:
+        lines += _of_step(run, row, step)
+    frame = pd.DataFrame(lines)
+    return frame.assign(Age=frame["Step"] - row.step)
+
+
+def _of_step(run: Recorded, row: Any, step: int) -> list[dict[str, Any]]:
+    """Return what a step did to the trajectory or its question, in the order of the page: scores, then changes."""
+    scored = run.selections[(run.selections["step"] == step) & (run.selections["question"] == row.question_index)]
+    here = scored[scored["trajectory"] == row.trajectory_id]
+    lines: list[dict[str, Any]] = []
+    for candidate in here.itertuples():
+        line: dict[str, Any] = {
+            "Step": step, "Bucket": NONE, "Entropy": number(candidate.entropy), "NLL": number(candidate.nll),
+            "Candidates": number(len(scored)), "Mean ratio": NONE, "Largest ratio": NONE, "Reward": NONE,
+            "Advantage": NONE,
+        }  # fmt: skip
+        if candidate.is_chosen:
+            mine = run.replayed[
+                (run.replayed["step"] == step) & (run.replayed["trajectory_id"] == row.trajectory_id)
+            ].iloc[0]
+            line |= {
+                "Mean ratio": number(mine["mean_ratio"]), "Largest ratio": number(mine["max_ratio"]),
+                "Reward": number(mine["reward"]), "Advantage": number(mine["advantage"]),
+            }  # fmt: skip
+        lines.append(line)
+    changes = run.changes[(run.changes["step"] == step) & (run.changes["question"] == row.question_index)]
+    for change in changes.itertuples():
+        is_mine = change.trajectory == row.trajectory_id
+        was, now = ("new" if pd.isna(change.was) else str(int(change.was))), change.now
+        if change.kind in {"moved", "retired"}:
+            end = "retired" if pd.isna(now) else str(int(now))
+            lines.append({"Step": step, "Bucket": f"{was} → {end}"})
+        elif is_mine and change.kind in {"inserted", "duplicate"}:
+            lines.append({"Step": step, "Bucket": str(int(now))})
+    names = ("Entropy", "NLL", "Mean ratio", "Largest ratio", "Reward", "Advantage", "Candidates")
+    return [dict.fromkeys(names, NONE) | line for line in lines]
+
+
+def _tokens(row: Any) -> pd.DataFrame:
+    if row.token_ids is None:
+        return pd.DataFrame()
+    return pd.DataFrame({
+        "Position": range(1, row.num_tokens + 1), "Token id": row.token_ids, "Entropy": row.entropies,
+        "Log-prob": row.log_probs, "Text": [""] * row.num_tokens,
+    })  # fmt: skip
+
+
+def _scored(run: Recorded, row: Any, replays: pd.DataFrame) -> dict[str, Columns]:
+    scored = run.selections[(run.selections["trajectory"] == row.trajectory_id) & ~run.selections["is_chosen"]]
+    moves = run.changes[
+        (run.changes["question"] == row.question_index) & run.changes["kind"].isin(["moved", "retired"])
+    ]
+    moves = moves[moves["step"] >= row.step]
+    mine = run.changes[run.changes["trajectory"] == row.trajectory_id]
+    last = max([*moves["step"], *replays["step"], *scored["step"], *mine["step"]])
+    buckets = [None if pd.isna(now) else int(now) for now in moves["now"]]
+    return {
+        "at rollout": {"x": [row.step], "y": [row.mean_entropy]},
+        "candidate, not chosen": {"x": scored["step"].tolist(), "y": scored["entropy"].tolist()},
+        "replayed": {"x": replays["step"].tolist(), "y": replays["mean_entropy"].tolist()},
+        "bucket of the question": {"x": [*moves["step"], last], "y": [*buckets, buckets[-1]]},
+    }  # fmt: skip
+
+
+def _tried(root: Root, run: Recorded, question: int) -> tuple[pd.DataFrame, dict[str, Columns]]:
+    """Return every step of any run that tried the question, this run first, and its share of correct rollouts."""
+    file = "attempts/*/questions-training.parquet"
+    ids = pd.read_parquet(next(run.path.glob(file))).set_index("question_index")["question_id"]
+    lines, curves = [], {}
+    for other in [run, *(item for item in root.newest_first if item.is_training and item is not run)]:
+        of_other = pd.read_parquet(next(other.path.glob(file))).set_index("question_id")["question_index"]
+        if other.last == {} or ids[question] not in of_other.index:
+            continue
+        rows = other.fresh[other.fresh["question_index"] == of_other[ids[question]]].groupby("step")
+        if not len(rows):
+            continue
+        curves[other.name] = {"x": list(rows.groups), "y": rows["is_correct"].mean().tolist()}
+        lines += [
+            {"Run": other.name, "Model": root.model_of(other), "Step": step,
+             "Correct": f"{part['is_correct'].sum()} of {len(part)}",
+             "Mean entropy": round(float(part["mean_entropy"].astype(float).mean()), 4),
+             "Mean tokens": round(float(part["num_tokens"].mean()), 1)}
+            for step, part in rows
+        ]  # fmt: skip
+    return pd.DataFrame(lines), curves
