@@ -138,10 +138,10 @@ const save = (address, name) => Object.assign(document.createElement("a"), {href
 
 /** Print the figure alone, on a page of its size: the browser saves it as PDF, with lines and letters as such. */
 const print = (svg) => {
-  const page = Object.assign(document.createElement("div"), {id: "chart-on-paper", innerHTML: svg});
+  const page = Object.assign(document.createElement("div"), {id: "chart-on-paper"});
   const size = document.createElement("style");
   size.textContent = `@page { size: ${PAPER.width}px ${PAPER.height}px; margin: 0 }`;
-  page.append(size);
+  page.append(new DOMParser().parseFromString(svg, "image/svg+xml").documentElement, size);
   document.body.append(page);
   addEventListener("afterprint", () => page.remove(), {once: true});
   window.print();
