@@ -28,7 +28,7 @@ _RANGES = {
     "num_turns": ("turns_from", "turns_to"),
 }
 MAX_RUNS = 3
-"""Each takes about 40 bytes per trajectory, and as much again for each search."""
+"""Each takes about 50 bytes per trajectory, and as much again for each search."""
 MAX_SEARCHES = 3
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
