@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from app import settings
 from tests.app import recorded
+from tests.app.page_texts import Table
 
 MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
 _DIGIT = re.compile(r"\d")
@@ -66,6 +67,9 @@ def _walk(block: Any, shown: Shown, title: list[str]) -> None:
             shown.tiles.append((proto.label, proto.body, proto.delta))
         elif kind in {"arrow_data_frame", "dataframe"}:
             shown.tables.append((proto.alt or title[0], child.value))
+        elif kind == "bidi_component" and proto.component_name == "exgrpo_table":
+            table = Table(proto)
+            shown.tables.append((table.data["alt"], table.value))
         elif kind == "bidi_component" and proto.component_name == "chart":
             shown.figures.append((title[0], _traces(json.loads(proto.bytes)["figure"])))
         elif kind == "progress":
