@@ -32,7 +32,7 @@ MOST_BFLOAT16_GAP = 0.1
 """Nats a token, on average, between a model in bfloat16 and in float32: its weights are random and large."""
 NEEDS_A_DEVICE = {
     "trainer.device": "cpu",
-    "+ray_kwargs.ray_init.num_gpus": 1,
+    "++ray_kwargs.ray_init.num_gpus": 1,
     "+ray_kwargs.ray_init.include_dashboard": False,
 }
 """All that differs from a worker's settings on a GPU."""
