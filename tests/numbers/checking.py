@@ -136,6 +136,8 @@ def _check_table(where: str, frame: pd.DataFrame, derived: pd.DataFrame | None, 
 
 
 def _check_trace(where: str, trace: Trace, derived: Columns | None, tally: Tally) -> None:
+    if derived is not None:
+        derived = {name: item(trace.columns) if callable(item) else item for name, item in derived.items()}
     for name, values in trace.columns.items():
         if name in {"x", "label", "source", "target", "text", "customdata"} and not _is_measured(name, trace):
             if derived is not None and name in derived and not is_same(values, list(derived[name])):
@@ -145,8 +147,7 @@ def _check_trace(where: str, trace: Trace, derived: Columns | None, tally: Tally
         if derived is None or name not in derived:
             tally.leave(f"{where}, {name}", sum(map(_holds_number, flat)))
             continue
-        derive = derived[name]
-        wanted = list(_flat(derive(trace.columns) if callable(derive) else derive))
+        wanted = list(_flat(derived[name]))
         if len(wanted) != len(flat):
             tally.num_shown += len(flat)
             tally.wrong.append(f"{where}, {name}: shown {len(flat)} points, derived {len(wanted)}")

@@ -112,19 +112,19 @@ def area_ends(area: float, num_invalid: int, num_valid: int) -> tuple[float, flo
 
 
 def _densities(parts: dict[str, pd.DataFrame], column: str) -> dict[str, Columns]:
-    """Return a density of each part, or the values themselves where they are fewer than 30."""
-    values = {f"{name} ({len(part)})": part[column].to_numpy(float) for name, part in parts.items() if len(part)}
-    return {name: {"x": _points(part)} if len(part) < 30 else {"y": _density(part)} for name, part in values.items()}
+    return {f"{name} ({len(part)})": _drawn(part[column].to_numpy(float)) for name, part in parts.items()}
 
 
-def _points(values: np.ndarray) -> Callable[[Columns], list[Near]]:
-    """Return what gives the values in the order in which they are drawn."""
+def _drawn(values: np.ndarray) -> Columns:
+    """Return a density, or of fewer than 30 values the values themselves, in any order."""
+    if len(values) >= 30:
+        return {"y": _density(values)}
 
-    def at(columns: Columns) -> list[Near]:
-        ranks = np.argsort(np.argsort(np.asarray(columns["x"], float)))
-        return [Near(value, 1e-6, 1e-6) for value in np.sort(values)[ranks]]
+    def points(columns: Columns) -> list[float]:
+        is_same = np.allclose(np.sort(columns["x"]), np.sort(values), rtol=1e-4)
+        return list(columns["x"]) if is_same else values.tolist()
 
-    return at
+    return {"x": points, "y": lambda columns: columns["y"]}
 
 
 def _density(values: np.ndarray) -> Callable[[Columns], list[Near]]:
