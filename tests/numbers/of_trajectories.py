@@ -21,6 +21,7 @@ def list_page(run: Recorded) -> Expected:
     names = {
         "Id": "trajectory_id", "Step": "step", "Question": "question_index", "Tokens": "num_tokens",
         "Entropy": "mean_entropy",
+        "Reward": "reward",
     }  # fmt: skip
     table = pd.DataFrame({name: rows[column].tolist() for name, column in names.items()})
     table["Replays"] = [int(times.get(item, 0)) for item in rows["trajectory_id"]]
