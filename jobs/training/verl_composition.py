@@ -69,10 +69,15 @@ def run_training(
 
 
 def is_own_error(error: Exception) -> bool:
-    """Whether a task's own code raised an error of Ray; Ray gives such a one its cause's type besides its own."""
-    from ray.exceptions import RayError, RayTaskError
+    """Whether a task's own code raised an error of Ray; Ray gives such a one its cause's type besides its own.
 
-    return isinstance(error, RayTaskError) and not isinstance(error.cause, RayError)
+    What a rank says when its peer is gone is not its own; gloo has no type for that.
+    """
+    from ray.exceptions import RayError, RayTaskError
+    from torch.distributed import DistError
+
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    return not isinstance(cause, RayError | DistError) and "gloo/transport" not in str(cause)
 
 
 @contextlib.contextmanager

@@ -134,6 +134,7 @@ def test_two_rays_on_one_host_live_under_any_temporary_folder_and_share_no_socke
 
 def test_what_a_tasks_own_code_raises_is_told_from_the_death_of_its_process():
     from ray.exceptions import ActorDiedError, RayTaskError
+    from torch.distributed import DistBackendError
 
     from jobs.training.verl_composition import is_own_error
 
@@ -142,4 +143,5 @@ def test_what_a_tasks_own_code_raises_is_told_from_the_death_of_its_process():
 
     assert isinstance(raised(ValueError("odd")), ValueError)
     errors = [raised(ValueError("odd")), raised(ActorDiedError()), ActorDiedError()]
-    assert [is_own_error(error) for error in errors] == [True, False, False]
+    errors += [raised(DistBackendError("NCCL")), raised(RuntimeError("[/gloo/transport/tcp/pair.cc:553] closed"))]
+    assert [is_own_error(error) for error in errors] == [True, False, False, False, False]
