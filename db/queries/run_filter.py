@@ -19,7 +19,10 @@ from db.tables import models
 _CONDITION = re.compile(r"([A-Za-z_][\w@./-]*)(!=|>=|<=|=|>|<|:)(.+)")
 _TERM = re.compile(r'(-?)((?:[^\s"]|"[^"]*")+)')
 _SPELLINGS = {"state": "status", "tags": "tag", "dataset": "data"}
-_KINDS = {"training": "train", "evaluation": "eval", "evaluations": "eval", "judges": "judge"}
+_KINDS = {
+    "train": "train", "training": "train", "eval": "eval", "evaluation": "eval", "evaluations": "eval",
+    "judge": "judge", "judges": "judge", "judging": "judge",
+}  # fmt: skip
 _STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "stopped", "finished")
 """States from live to ended."""
 
@@ -100,12 +103,17 @@ def _fulfils(connection: Connection, name: str, sign: str, wanted: str) -> Colum
         SearchError: No run has such a value, or it cannot be compared with what is wanted.
     """
     if name == "tag":
+        if sign not in {"=", "!=", ":"}:
+            raise SearchError("is text; look for it with tag:NAME", "tag")
         held = _has_tag(models.tags.c.tag == wanted if sign in {"=", "!="} else _contains(models.tags.c.tag, wanted))
         return ~held if sign == "!=" else held
     value = value_of(connection, name)
     is_number = re.fullmatch(NUMBER, wanted) is not None
     if sign in {"=", "!=", ":"}:
-        wanted = _KINDS.get(wanted, wanted) if name == "kind" else wanted
+        if name == "kind":
+            if wanted not in _KINDS:
+                raise SearchError(f"expected one of {', '.join(dict.fromkeys(_KINDS.values()))}", f"kind:{wanted}")
+            wanted = _KINDS[wanted]
         is_equal = _is_equal(name, value, sign, wanted, float(wanted) if is_number else None)
         return ~func.coalesce(is_equal, False) if sign == "!=" else is_equal
     if not is_number or value.number is None:

@@ -216,6 +216,8 @@ def test_a_word_may_be_a_condition_on_a_field_score_or_metric(compared, words, w
         ("lr>many", "lr>many"),
         ("name>5", "name>5"),
         ("status:broken", "status:broken"),
+        ("kind:evals", "kind:evals"),
+        ("tag>5", "tag"),
         ("statsu:failed", "statsu"),
         ("avg@8=good", "avg@8"),
         ("lr<", "lr<"),
