@@ -36,13 +36,15 @@ from jobs.studies.running import PendingRun
 MAX_RUNS = 200
 _FOLDER = Path(WORKBENCH_FOLDER, "sweeps")
 _SEED = "seed"
-_MAX_CELL_CHARACTERS = 40
+_OF_RUNS = ("name", "tags", "algorithm.seed")
+"""Fields that each run of a study has of itself."""
+_MAX_CELL_CHARACTERS, _MAX_NAME_CHARACTERS = 40, 31
 
 
 class Sweep(Spec):
     """What a user writes."""
 
-    name: str | None = Field(None, pattern=NAME_PATTERN)
+    name: str = Field(pattern=NAME_PATTERN)
     """Name of the study; the file's if not given."""
     base: str | dict[str, Any]
     over: dict[str, list[Any]] = Field(min_length=1)
@@ -54,7 +56,8 @@ def sweep_of_file(path: Path) -> Study:
     Raises:
         SpecError: The file, a field or a value is wrong.
     """
-    return make_sweep({"name": path.stem.lower(), **read_mapping(path)}, str(path), path.parent)
+    name = _plain(path.stem)[:_MAX_NAME_CHARACTERS]
+    return make_sweep({"name": name, **read_mapping(path)}, str(path), path.parent)
 
 
 def sweep_of_text(text: str, name: str) -> Study:
@@ -74,14 +77,16 @@ def make_sweep(content: Mapping[str, Any], origin: str, folder: Path | None) -> 
         SpecError: A field or a value is wrong, or there are too many runs.
     """
     sweep = checked(Sweep, dict(content), origin)
-    name = sweep.name or ""
-    if name in study_names():
-        raise SpecError(f"{name!r} is a study of the paper; choose another.", "name")
+    if sweep.name in study_names():
+        raise SpecError(f"{sweep.name!r} is a study of the paper; choose another.", "name")
     base = _base(sweep.base, origin, folder)
     if empty := [field for field, values in sweep.over.items() if not values]:
         raise SpecError("expected a list of values, got an empty one.", f"over.{empty[0]}")
+    if of_runs := [field for field in _OF_RUNS if field in sweep.over]:
+        raise SpecError("each run has its own; leave it out, or list values of seed.", f"over.{of_runs[0]}")
     axes = {field: values for field, values in sweep.over.items() if field != _SEED}
-    seeds = checked(_Seeds, {"seed": sweep.over.get(_SEED, [base.seed])}, f"{origin}: over").seed
+    listed = checked(_Seeds, {"seed": sweep.over.get(_SEED, [base.seed])}, f"{origin}: over").seed
+    seeds = tuple(dict.fromkeys(listed))
     combinations = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     if len(combinations) * len(seeds) > MAX_RUNS:
         raise SpecError(f"expected at most {MAX_RUNS} runs, got {len(combinations) * len(seeds):,}.", "over")
@@ -95,8 +100,8 @@ def make_sweep(content: Mapping[str, Any], origin: str, folder: Path | None) -> 
     ]
     fields = " and ".join(axes) or _SEED
     study = Study(
-        name=name, title=f"Sweep {name}", question=f"What do values of {fields} change?",
-        baseline=cells[0].name, num_seeds=len(seeds), seeds=tuple(dict.fromkeys(seeds)), cells=tuple(cells),
+        name=sweep.name, title=f"Sweep {sweep.name}", question=f"What do values of {fields} change?",
+        baseline=cells[0].name, num_seeds=len(seeds), seeds=seeds, cells=tuple(cells),
         notes=tuple(f"{cell.name}: {_in_words(values)}" for cell, values in zip(cells, combinations, strict=True)),
     )  # fmt: skip
     for key in wanted_keys(study, Scale.OWN, study.cells, None):
