@@ -45,7 +45,8 @@ class SystemSampler:
     def _sample_until_over(self) -> None:
         try:
             while not self._is_over.wait(SAMPLE_SECONDS):
-                self._samples.append(self._sample())
+                sample = self._sample()  # before `_samples` is read: `take` may replace it during a sample
+                self._samples.append(sample)
         except Exception as error:  # noqa: BLE001 - no failure to measure may end a training run
             logger.warning("The machine's use is not recorded any more: %s", error)
 
