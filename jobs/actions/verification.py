@@ -196,6 +196,8 @@ def _damaged_events(run: RunDirectory, advice: str) -> Found:
 
 
 def _remedy_of_events(fault: Fault, advice: str) -> str:
+    if fault.kind is FaultKind.NOT_RECORDED:
+        return "This is no damage: the file is whole."
     if fault.file.endswith(".parquet"):
         return "Metrics, scores and the other files are kept; texts and tokens of this file are lost."
     return f"Pages leave out what it recorded. All other events are kept. {advice}"

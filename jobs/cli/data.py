@@ -11,7 +11,7 @@ import typer
 
 from db import DATABASE_URL_VARIABLE
 from db.connections.opening import current_revision, open_database
-from exgrpo_core.faults import describe_fault
+from exgrpo_core.faults import FaultKind, describe_fault
 from jobs.actions.archive import export_run, import_run
 from jobs.actions.backup import back_up, restore
 from jobs.actions.model_export import export_model
@@ -159,10 +159,10 @@ def verify(
         print_json([dataclasses.asdict(damage) for damage in damages])
     for damage in [] if as_json else damages:
         print_result(_damage_sentence(damage))
-    if not damages and not as_json:
-        print_result("No damage found.")
-    if damages:
+    if any(damage.fault.kind is not FaultKind.NOT_RECORDED for damage in damages):
         raise typer.Exit(1)
+    if not as_json:
+        print_result("No damage found.")
 
 
 def _damage_sentence(damage: Damage) -> str:

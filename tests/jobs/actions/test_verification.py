@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo_core import recording
 from exgrpo_core.experience_management.storage.snapshot import iterate_blocks
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.run_files.attempt_gate import LOCK_FILE, OUTCOME_FILE
@@ -25,6 +26,7 @@ from jobs.runs.state import STARTUP_SECONDS, read_state
 from jobs.worker.__main__ import EXIT_FAILED
 from jobs.worker.__main__ import main as worker_main
 from tests.faults.small_training import StepControl, train
+from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.training.killed_runs import killed_run
 
 
@@ -209,3 +211,12 @@ def test_the_lost_answers_of_an_evaluation_with_scores_are_named(run):
     with closing(EventWriter(run.attempt_path(run.claim_attempt()), 3)) as events:
         events.append("benchmark", {"benchmark": "math500"})
     assert [fault.file for fault in faults(run)] == ["evaluation/math500-*.jsonl"]
+
+
+def test_a_row_that_its_recorder_refused_is_named_and_is_no_damage(tmp_path):
+    recorded = recording.start("mine", {}, tmp_path)
+    recorded.log(1, trajectories=["one", 7])
+    recorded.finish()
+    [found] = printed_json(tmp_path, "verify")
+    assert (found["run_id"], found["fault"]["kind"]) == (recorded.run_id, FaultKind.NOT_RECORDED)
+    assert recorded.run_id in exgrpo(tmp_path, "verify", recorded.run_id)
