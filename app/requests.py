@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app import settings
 from app.settings import Role, current_person
+from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.errors import Mistake, UserError
 from exgrpo_core.run_files import trajectory_file
 from jobs.actions import annotations, branching, evaluations, named_entries, progress, queueing, run_actions, run_bin
@@ -337,6 +338,7 @@ chat = _operator(process.ask_models)
 # Programs
 openapi_document = openapi.openapi_document
 answer_query = partial(calls.call, QUERIES)
+read_facets = partial(calls.call, {"trajectories": TrajectoryFacets}, "trajectories")
 
 # What users write down
 mark_case = _operator(annotations.mark_case)

@@ -56,8 +56,8 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
             st.rerun(scope="app")
 
 
-def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> list[SnippetRow]:
-    """Show the list and return its rows."""
+def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
+    """Show the list."""
     order = trajectory_search.order_of_address()
     listed = where, order
     rows = _list_snippets(where, _pages().get(listed, 1), order)
@@ -66,24 +66,11 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> list[Snip
             notice.show_empty("article", "No trajectories yet", "They appear after the first step of the run.")
         else:
             notice.show_empty("filter_alt_off", "No trajectory matches", "Clear the search or a filter.")
-        return rows
+        return
     refresh = REFRESH_SECONDS if run_state.is_live(row) else None
     st.fragment(_count, run_every=refresh)(where, len(rows), None if order else rows[0].trajectory_key)
     num_rows = max(len(rows), ask(trajectory_list.count_trajectories, where))
     trajectory_search.show_table(rows, opened, where, order, num_rows, lambda: _show_more(listed))
-    return rows
-
-
-def _neighbours(rows: list[SnippetRow], where: TrajectoryFacets, opened: int) -> tuple[int | None, int | None]:
-    """Return the trajectories above and below the open one in the list, of which more rows are read at its end."""
-    ids = [row.trajectory_id for row in rows]
-    if trajectory_search.order_of_address() is not None:
-        at = ids.index(opened) if opened in ids else len(ids)
-        return ids[at - 1] if 0 < at < len(ids) else None, ids[at + 1] if at + 1 < len(ids) else None
-    if rows and opened <= ids[-1]:
-        ids += [row.trajectory_id for row in ask(trajectory_list.list_snippets, where, before=rows[-1].trajectory_key)]
-    above, below = [number for number in ids if number > opened], [number for number in ids if number < opened]
-    return above[-1] if above else None, below[0] if below else None
 
 
 def _detail(run_id: str, trajectory_id: int, neighbours: tuple[int | None, int | None]) -> None:
@@ -107,7 +94,8 @@ if run is not None:
         st.stop()
     wanted = trajectory_search.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))
     trajectory = address.whole_number("trajectory")
-    rows = _list(run, wanted, trajectory)
+    _list(run, wanted, trajectory)
     if trajectory is not None:
         st.divider()
-        _detail(run.run_id, trajectory, _neighbours(rows, wanted, trajectory))
+        order = trajectory_search.order_of_address()
+        _detail(run.run_id, trajectory, ask(trajectory_list.neighbours, wanted, order, trajectory))

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,12 +14,13 @@ import streamlit as st
 from app import settings
 from app.formats import as_utc
 from app.queries.answers import UnavailableError, ask, ask_outside_pages, ask_pages
-from db.queries import judging, metrics, runs, selections
+from db.queries import judging, metrics, runs, selections, trajectory_list
 from db.queries.all_draws import AllDraws, all_draws
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
 from db.rows.judging import JudgeRow
 from db.rows.replays import WrongChoiceRow
 from db.rows.runs import MetricPoint, RunRow
+from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder
 from exgrpo_core.bounded_json import open_plain, read_json
 from exgrpo_core.errors import InputError
 
@@ -46,6 +47,11 @@ def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIR
         return ask(runs.list_runs, where, order=order, after=last.run_id if last else None, limit=RUNS_PAGE_SIZE)
 
     return ask_pages(page_after, RUNS_PAGE_SIZE, num_pages)
+
+
+def whole_trajectories(where: TrajectoryFacets, order: TrajectoryOrder | None) -> Iterator[list[SnippetRow]]:
+    """Return all trajectories that match, with whole texts, in batches, for a request of no page."""
+    return ask_outside_pages(trajectory_list.iterate_whole, where, order)
 
 
 def training_names(words: str = "", *, has_steps: bool = False) -> list[runs.RunName]:

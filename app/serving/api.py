@@ -1,16 +1,29 @@
-"""The queries of `exgrpo query` over HTTP, for programs: read-only JSON, and the document that describes it."""
+"""The queries of `exgrpo query` over HTTP, for programs: read-only JSON, and the document that describes it.
 
+Beside them all trajectories that match, as files of any length.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import cast
+
+import pandas as pd
 from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from app import requests, settings
+from app.components.widgets import data_table
 from app.queries.answers import UnavailableError, ask_outside_pages
+from app.queries.runs import whole_trajectories
+from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder
 from exgrpo_core.errors import UserError
 
 PATH = "/api"
-PATHS = frozenset(f"{PATH}/{name}" for name in ("openapi.json", *requests.QUERIES))
+_FILES = {f"{PATH}/trajectories.csv": "text/csv", f"{PATH}/trajectories.jsonl": "application/x-ndjson"}
+PATHS = frozenset({*(f"{PATH}/{name}" for name in ("openapi.json", *requests.QUERIES)), *_FILES})
 
 _STATUSES: tuple[tuple[type[UserError], int], ...] = (
     (UnavailableError, 503),
@@ -20,8 +33,9 @@ _STATUSES: tuple[tuple[type[UserError], int], ...] = (
 
 
 def routes() -> list[Route]:
-    """Return the routes of the document and of all queries."""
-    return [Route(f"{PATH}/openapi.json", _describe), Route(f"{PATH}/{{name}}", _answer)]
+    """Return the routes of the document, of files and of all queries."""
+    files = [Route(path, _stream) for path in _FILES]
+    return [Route(f"{PATH}/openapi.json", _describe), *files, Route(f"{PATH}/{{name}}", _answer)]
 
 
 def _answer(request: Request) -> Response:
@@ -32,7 +46,38 @@ def _answer(request: Request) -> Response:
     try:
         return _json(ask_outside_pages(lambda database: requests.answer_query(name, values, database, root)))
     except UserError as error:
-        return _json({"error": str(error)}, next(status for kind, status in _STATUSES if isinstance(error, kind)))
+        return _refuse(error)
+
+
+def _stream(request: Request) -> Response:
+    """Answer with a file of all trajectories of a run that match the fields of `TrajectoryFacets`, in order `sort`."""
+    path, query = request.url.path, request.query_params
+    values = {key: query.getlist(key) for key in ("run_id", *query) if key != "sort"}
+    try:
+        where = cast("TrajectoryFacets", requests.read_facets(values, None, settings.current().runs_root))
+        batches = whole_trajectories(where, TrajectoryOrder.read(query.get("sort", "")))
+    except UserError as error:
+        return _refuse(error)
+    rows = _csv(batches) if path.endswith("csv") else _lines(batches)
+    headers = {"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{path.rpartition("/")[2]}"'}
+    return StreamingResponse(rows, headers=headers, media_type=_FILES[path])
+
+
+def _csv(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[str]:
+    """Yield rows with a head; what else was recorded of a trajectory is JSON."""
+    for number, batch in enumerate(batches):
+        rows = [asdict(row) | {"extra": row.extra and json.dumps(row.extra)} for row in batch]
+        text = data_table.as_csv(pd.DataFrame(rows))
+        yield text.partition("\n")[2] if number else text
+
+
+def _lines(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[bytes]:
+    for batch in batches:
+        yield b"".join(to_json(row, inf_nan_mode="null", fallback=str) + b"\n" for row in batch)
+
+
+def _refuse(error: UserError) -> Response:
+    return _json({"error": str(error)}, next(status for kind, status in _STATUSES if isinstance(error, kind)))
 
 
 def _describe(_: Request) -> Response:

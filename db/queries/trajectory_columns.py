@@ -94,7 +94,7 @@ def read_columns(connection: Connection, run_key: int | None) -> TrajectoryColum
     columns["num_replays"] = _replay_counts(rows, counts, columns["trajectory_id"])
     columns["is_replayed"] = columns["num_replays"] > 0
     columns |= _conversation_columns(rows, counts)
-    keys = np.repeat(bases, counts) + columns.pop("trajectory_id")
+    keys = np.repeat(bases, counts) + columns["trajectory_id"]
     if not np.all(keys[1:] > keys[:-1]):
         order = np.argsort(keys)
         keys, columns = keys[order], {name: values[order] for name, values in columns.items()}

@@ -66,6 +66,12 @@ class TrajectoryOrder:
     key: TrajectorySortKey
     is_descending: bool = True
 
+    @classmethod
+    def read(cls, text: str) -> "TrajectoryOrder | None":
+        """Return the order of an address: a key, descending after `-`; None, newest first, of any other text."""
+        key = text.removeprefix("-")
+        return cls(TrajectorySortKey(key), text.startswith("-")) if key in {*TrajectorySortKey} else None
+
 
 @dataclass(frozen=True, slots=True)
 class SnippetRow:

@@ -1,21 +1,22 @@
 """Search and facets of trajectories, all in the address, and the list of matches that opens one on a click."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlencode
 
 import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address
-from app.components.widgets import data_table, grid
+from app.components.widgets import grid
 from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import trajectory_list
 from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
 
 MAX_COUNT = 10_000
-MAX_WHOLE = 1_000
 ANY = "any"
 _FLAGS = {
     "outcome": ("Outcome", "is_correct", ("correct", "not correct")),
@@ -187,12 +188,8 @@ def _clear() -> None:
 
 
 def order_of_address() -> TrajectoryOrder | None:
-    """Return the order in the address: a key, descending after `-`; None, newest first, where there is none."""
-    wanted = st.query_params.get(_SORT, "")
-    try:
-        return TrajectoryOrder(TrajectorySortKey(wanted.removeprefix("-")), wanted.startswith("-"))
-    except ValueError:
-        return None
+    """Return the order in the address; None, newest first, where there is none."""
+    return TrajectoryOrder.read(st.query_params.get(_SORT, ""))
 
 
 def _take_order(order: grid.Order) -> None:
@@ -223,18 +220,21 @@ def show_table(
         "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
         _columns(), 15 if opened is None else 6, clicks, sorting,
     )  # fmt: skip
-    data_table.export(
-        lambda: _exported(ask(trajectory_list.list_snippets, where, limit=MAX_WHOLE, is_whole=True, order=order)),
-        "trajectories", formats=data_table.WHOLE_FORMATS,
-        note=f"All that fit with whole texts, of more than {MAX_WHOLE:,} the first in this order; "
-        "`exgrpo query trajectories RUN --whole --limit N --lines` prints more.",
+    _export(where, num_rows)
+
+
+def _export(where: TrajectoryFacets, num_rows: int) -> None:
+    """Show links to files of all that match, which the server writes while they are loaded."""
+    values = {name: value for name, value in asdict(where).items() if value not in {None, ""}}
+    query = urlencode(values | {"sort": st.query_params.get(_SORT, "")})
+    menu = st.popover(
+        "Export", icon=":material/download:", type="tertiary", wrap=False, key="export-trajectories",
+        help="Download all that match as CSV or JSON lines",
     )  # fmt: skip
-
-
-def _exported(rows: Sequence[SnippetRow]) -> pd.DataFrame:
-    frame = _trajectory_table(rows).assign(Text=[row.snippet for row in rows])
-    frame.insert(0, "Run id", [row.run_id for row in rows])
-    return frame
+    with menu, st.container(gap="xxsmall"):
+        st.caption(f"{count(num_rows, where)} trajectories with whole texts")
+        for name, ending in (("CSV", "csv"), ("JSON lines", "jsonl")):
+            st.link_button(name, f"api/trajectories.{ending}?{query}", type="tertiary")
 
 
 def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:

@@ -62,13 +62,17 @@ def test_the_most_replayed_of_all_is_first_after_one_click_on_its_head_and_the_a
     assert "sort" not in page.query_params
 
 
-@pytest.mark.usefixtures("recorded_shared")
-def test_file_holds_all_that_match_with_whole_texts(open_page, exported):
-    rows = exported(open_page("trajectories", run="run-finished"), "trajectories")
-    every = {item.trajectory_id: item.text for step in range(1, 31) for group in make_report(step).groups
-             for item in group.trajectories}  # fmt: skip
-    assert {row["Id"]: row["Text"] for row in rows} == every
-    assert {row["Run id"] for row in rows} == {"run-finished"}
+@pytest.mark.usefixtures("played_shared")
+def test_previous_and_next_follow_the_order_of_all_beyond_the_loaded_rows(open_page):
+    page = open_page("trajectories", run="play-finished", sort="-replays")
+    loaded = shown_ids(page)
+    tables(page)[0].send(page, "more", len(loaded))
+    following = shown_ids(page)[len(loaded)]
+    page = open_page("trajectories", run="play-finished", sort="-replays", trajectory=str(loaded[-1]))
+    page.button(key="next-trajectory").click().run()
+    assert page.query_params["trajectory"] == str(following)
+    page.button(key="previous-trajectory").click().run()
+    assert page.query_params["trajectory"] == str(loaded[-1])
 
 
 @pytest.mark.usefixtures("recorded_shared")

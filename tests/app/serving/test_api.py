@@ -1,5 +1,9 @@
 """The queries over HTTP, of a server process as users start it."""
 
+import csv
+import io
+import json
+
 import httpx2
 import pytest
 
@@ -36,6 +40,23 @@ def test_rows_are_those_of_the_command_and_need_the_token(served):
     assert get(served, f"run?run_id={RUN}", served.token, Origin="http://evil.example").status_code == 403
 
 
+def test_a_file_has_all_trajectories_that_match_in_order_with_whole_texts(served):
+    query = f"?run_id={RUN}&is_correct=True&sort=-replays"
+    answer = get(served, f"trajectories.csv{query}", Cookie=served.cookie())
+    assert answer.headers["content-disposition"] == 'attachment; filename="trajectories.csv"'
+    listed = [*csv.DictReader(io.StringIO(answer.text))]
+    lines = [json.loads(line) for line in get(served, f"trajectories.jsonl{query}", served.token).text.splitlines()]
+    assert [row["trajectory_id"] for row in listed] == [str(row["trajectory_id"]) for row in lines]
+    counts = [row["num_replays"] for row in lines]
+    assert counts == sorted(counts, reverse=True)
+    rows = get(served, f"trajectories?run_id={RUN}&correct=true&whole=true&limit=10000", served.token).json()
+    assert len(rows) > 150  # more than a batch
+    assert {row["trajectory_id"]: row["snippet"] for row in lines} == {
+        row["trajectory_id"]: row["snippet"] for row in rows
+    }
+    assert get(served, f"trajectories.csv{query}").status_code == 403
+
+
 @pytest.mark.parametrize(
     ("path", "named", "status"),
     [
@@ -47,6 +68,8 @@ def test_rows_are_those_of_the_command_and_need_the_token(served):
         (f"trajectories?run_id={RUN}&limit=10001", "limit", 400),
         (f"trajectories?run_id={RUN}&limit=1&limit=2", "limit", 400),
         (f"trajectories?run_id={RUN}&stp=1", "stp", 400),
+        ("trajectories.csv", "run_id", 400),
+        (f"trajectories.csv?run_id={RUN}&step_from=some", "step_from", 400),
     ],
 )
 def test_what_is_wrong_is_a_sentence_that_names_it(served, path, named, status):
