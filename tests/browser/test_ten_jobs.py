@@ -2,12 +2,13 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from jobs.runs.directory import RunDirectory
 from tests.app import web_server
-from tests.browser.clicks import IDLE, wait_for_table
+from tests.browser.clicks import IDLE, rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -27,13 +28,13 @@ class Clicks:
         target.first.click(**options)
 
     def row(self, words):
-        """Click the row of the first table that has the words, which the search for runs finds first."""
+        """Click the row of the one run that the search finds for the words."""
         search = self.page.get_by_role("textbox", name="Search runs")
         search.fill(words)
         search.press("Enter")
         self.page.wait_for_url(re.compile("q="))
-        wait_for_table(self.page)
-        self(self.page.get_by_test_id("stDataFrame"), position={"x": 200, "y": 53})
+        self.page.locator(".data-table [aria-rowcount='2']").wait_for()  # its head and the one that was found
+        self(rows(self.page))
 
 
 @pytest.fixture
@@ -80,6 +81,33 @@ def test_why_a_run_failed_and_its_field(open_page):
     page.wait_for_url(re.compile("section=Optimizer"))
     mark = page.locator('[class*="optim-learning_rate"]').get_by_text("the loss is not a finite number")
     mark.first.wait_for()
+
+
+def test_the_trajectory_replayed_most_retired_questions_included_and_its_life(open_page):
+    page = open_page("/trajectories?run=play-finished").page
+    click = Clicks(page, 4)
+    click("link", "Trajectories")
+    click("button", "Times replayed")
+    page.wait_for_url(re.compile("sort=-replays"))
+    click(rows(page))
+    page.wait_for_url(re.compile("trajectory="))
+    click("tab", "Lineage")
+    page.get_by_text(re.compile("candidate in .* replayed in")).wait_for()
+
+
+def test_figure_for_a_paper(open_page):
+    page = open_page("/").page
+    click = Clicks(page, 3)
+    click.row("run-finished")
+    card = page.locator('[class*="st-key-card-"]').filter(has=page.get_by_role("button", name="Export")).first
+    click(card.get_by_role("button", name="Export"))
+    title = card.locator("strong").first.inner_text()
+    with page.expect_download() as started:
+        click("button", "SVG")
+    figure = ElementTree.parse(started.value.path())
+    assert figure.getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    texts = {"".join(item.itertext()) for item in figure.iter("{http://www.w3.org/2000/svg}text")}
+    assert {title, "step"} <= texts
 
 
 def test_buffer_over_time_and_what_if_over_all_steps(open_page):
