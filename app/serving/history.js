@@ -32,7 +32,7 @@
   };
   addEventListener("popstate", (event) => {
     hasActed = false;
-    restore(event.state?.top ?? 0);
+    if (event.isTrusted) restore(event.state?.top ?? 0); // not a chart's, which tells of a zoom
   }, true);
   const change = (state, title, url) => {
     if (hasActed) {

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import struct
+from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from app import theme
 from app.components.widgets import chart, figures
 from app.components.widgets.curve_view import Line
+from app.serving import shell
 from app.theme import Look
 
 pytestmark = pytest.mark.browser
@@ -122,3 +124,17 @@ def test_pdf_is_the_print_of_the_figure_alone_on_a_page_of_its_size(saved):
     assert re.findall(rb"/MediaBox \[([^]]*)\]", paper) == [b"0 0 540 315.12"]
     assert b"/Subtype /Image" not in paper
     assert saved.locator("#chart-on-paper").count() == 0
+
+
+def test_a_zoom_leaves_the_page_where_it_was_scrolled(page):
+    page.evaluate(Path(shell.__file__).with_name("history.js").read_text())
+    page.evaluate("""() => {
+        const main = Object.assign(document.createElement("div"), {style: "height: 300px; overflow: auto"});
+        main.dataset.testid = "stMain";
+        main.append(Object.assign(document.createElement("div"), {style: "height: 3000px"}));
+        document.body.append(main);
+        main.scrollTop = 400;
+        dispatchEvent(new PopStateEvent("popstate"));
+    }""")
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop") == 400
