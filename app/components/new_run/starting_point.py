@@ -88,12 +88,12 @@ def _read_parent(run_id: str) -> StartingPoint:
         for mistake in start.failure:
             notice.show("error", "The run failed", mistake)
         return start
-    name = requests.branch_spec(run_id, 0).name.removesuffix(" from step 0")
+    run = ask(runs.get_run, run_id)
     steps = {str(row.step): f"{row.step:,}" for row in reversed(ask(runs.list_checkpoints, run_id))}
-    if not steps:
+    if run is None or not steps:
         raise requests.CommandError(f"{run_id} has no checkpoint to branch from yet.")
     chosen = int(
-        address_choice.select(f"Branch of {literal(name)}, from step", steps, STEP, next(iter(steps)), (), 520)
+        address_choice.select(f"Branch of {literal(run.name)}, from step", steps, STEP, next(iter(steps)), (), 520)
     )
     st.caption("It has the weights, buffer and draws of that step; both runs share their files until then.")
     spec = requests.branch_spec(run_id, chosen)

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components.replay_buffer import buffer_over_steps
-from app.components.widgets import curves, data_table, notice, own_charts, run_state
+from app.components.widgets import curves, data_table, figures, notice, own_charts, run_state
 from app.components.widgets.curve_view import CurveView, Line, paired
 from app.components.widgets.curves import Series
 from app.components.widgets.own_charts import OwnChart
@@ -153,8 +153,8 @@ def show_changes(spec: Mapping[str, object], base: Mapping[str, object], base_na
     changes = differences(base, spec)
     st.subheader(f"Differences from {literal(base_name)}", anchor=False)
     if changes:
-        rows, alt = difference_table(changes, "Before"), f"Fields that differ from {base_name}"
-        data_table.show(rows, f"differences-from-{base_name}", alt)
+        alt = escape_control_characters(f"Fields that differ from {base_name}")
+        data_table.show(difference_table(changes, "Before"), figures.file_name(f"differences from {base_name}"), alt)
     else:
         st.caption("None: the run uses it unchanged.")
 

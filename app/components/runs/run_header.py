@@ -181,7 +181,7 @@ def _of_step(row: RunRow, last: Mapping[str, float]) -> str | None:
     """Return which step, and how many rollouts, a batch's score is of."""
     if row.last_pass_at_1 is None:
         return None
-    of_step = last.get("tokens/generated", 0.0) / last.get("response/mean_tokens", math.nan)
+    of_step = last.get("tokens/generated", 0.0) / (last.get("response/mean_tokens") or math.nan)
     return f"step {row.step:,}" + (f", {counted(round(of_step), 'rollout')}" if of_step > 0.0 else "")
 
 
