@@ -50,7 +50,7 @@
   };
   const compare = (column) => (one, two) => {
     const [a, b] = [one, two].map((value) => (Array.isArray(value) ? String(column.kind === "curve" ? value.at(-1) ?? "" : value) : value));
-    const [x, y] = [a, b].map((value) => (column.isRight && typeof value === "string" ? parseFloat(value) : value));
+    const [x, y] = [a, b].map((value) => (column.isRight && typeof value === "string" ? parseFloat(value.replaceAll(",", "")) : value));
     if (typeof x === "number" && typeof y === "number" && !Number.isNaN(x - y)) return x - y;
     return String(a).localeCompare(String(b), "en", {numeric: true});
   };
@@ -154,7 +154,7 @@
     drawRows(most) {
       const {columns, rows, ids, opened, ticked} = this.data;
       for (let at = 0; at < most; at++) {
-        const place = this.places[at], values = rows[place], state = JSON.stringify([place, values]);
+        const place = this.places[at], values = rows[place], state = JSON.stringify([place, ids[place], values]);
         const row = this.body.rows[at] ?? this.body.insertRow();
         if (this.drawn[at] !== state) {
           const cells = values.map((value, index) => cell(value, columns[index]));
@@ -165,7 +165,7 @@
           this.drawn[at] = state;
         }
         if (ticked) row.querySelector("input").checked = this.ticked.has(ids[place]);
-        toggle(row, "aria-selected", place === opened ? "true" : null);
+        toggle(row, "aria-selected", opened !== null && ids[place] === opened ? "true" : null);
       }
       while (this.body.rows.length > most) this.body.deleteRow(-1);
       this.drawn.length = most;
@@ -184,7 +184,7 @@
     open(row, td) {
       const first = this.data.ticked ? 1 : 0;
       const {columns, ids, opens} = this.data, column = columns[td.cellIndex - first].name;
-      if (opens) this.setTriggerValue("opened", {row: row.place, id: ids[row.place], column});
+      if (opens) this.setTriggerValue("opened", {id: ids[row.place], column});
     }
     move(change) {
       const now = document.activeElement.closest("tr"), rows = this.body.rows;

@@ -45,9 +45,7 @@ class Table:
 
     def open(self, page: AppTest, row: int, column: str | None = None) -> None:
         """Click on a row."""
-        ids = self.data["ids"]
-        clicked = {"row": row, "column": column or self.data["columns"][0]["name"]}
-        self.send(page, "opened", clicked | ({"id": ids[row]} if ids else {}))
+        self.send(page, "opened", {"id": self.data["ids"][row], "column": column or self.data["columns"][0]["name"]})
 
 
 def tables(page: AppTest) -> list[Table]:

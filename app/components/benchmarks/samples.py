@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import address, requests
 from app.components.benchmarks.score_table import column_of, line_name
-from app.components.widgets import address_choice, data_table, notice, shown_text
+from app.components.widgets import address_choice, data_table, grid, notice, shown_text
 from app.formats import counted, escape_control_characters, share
 from app.queries.benchmarks import list_scores
 from app.requests import QuestionSummary, RecordedQuestion
@@ -153,14 +153,12 @@ def _list(rows: Sequence[_Row], names: Mapping[str, str], key: str) -> None:
     )
     data_table.show_caption(f"{counted(len(rows), 'question')}; click one for its answers", frame, "samples")
     number = st.column_config.NumberColumn
-    opened = next((place for place, row in enumerate(rows) if row.question.question_id == _opened()), None)
+    opened, ids = _opened(), [row.question.question_id for row in rows]
     percent = number(format="%.0f%%", help="Share of its samples that are correct")
-    data_table.choose(
-        frame, data_table.key_of(f"samples-{key}", [row.question.question_id for row in rows]),
-        "Questions of the benchmark with their grades", opened,
-        lambda place: address.put({ITEM: rows[place].question.question_id}),
+    grid.draw(
+        frame, f"samples-{key}", "Questions of the benchmark with their grades",
         {"Tokens": number(format="%.0f", help="Mean of its answers"), **dict.fromkeys(columns, percent)},
-        10 if opened is None else 5,
+        5 if opened in ids else 10, grid.Clicks(ids, _open, opened),
     )  # fmt: skip
 
 

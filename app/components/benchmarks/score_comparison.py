@@ -160,12 +160,10 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
     data_table.show_caption(caption, frame, "questions-won-and-lost")
     percent = st.column_config.NumberColumn(format="%.0f%%", help="Share of its samples that are correct")
     points = st.column_config.NumberColumn(format="%+.0f", help="Points")
-    data_table.choose(
-        frame, f"items-{name}", "Questions on which the two models differ",
-        next((number for number, item in enumerate(listed) if item.question_id == opened), None),
-        lambda row: address.put({ITEM: listed[row].question_id}),
-        {"First": percent, "Second": percent, "Difference": points}, 10 if opened is None else 5,
-    )  # fmt: skip
+    clicks = grid.Clicks([item.question_id for item in listed], lambda name: address.put({ITEM: name}), opened)
+    columns = {"First": percent, "Second": percent, "Difference": points}
+    alt = "Questions on which the two models differ"
+    grid.draw(frame, f"items-{name}", alt, columns, 10 if opened is None else 5, clicks)
 
 
 def _columns() -> dict[str, ColumnConfig]:

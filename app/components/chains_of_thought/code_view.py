@@ -8,7 +8,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, analyses
 from app.analyses import Calibration, RuleTable
-from app.components.widgets import address_choice, data_table, notice
+from app.components.widgets import address_choice, data_table, grid, notice
 from app.formats import VALIDITY, counted, escape_control_characters, known, share
 from app.queries.answers import ask
 from db.queries import code_analysis
@@ -141,11 +141,9 @@ def show_rules(row: RunRow, _judge: str | None) -> None:
         "Kind": st.column_config.TextColumn(width=80),
         "Cue of the paper": st.column_config.TextColumn(width=320),
     }
-    data_table.choose(
-        frame, "rule-table", "The paper's rules for code with the number and share of trajectories that fit each",
-        names.index(wanted) if wanted in names else None, lambda row: address.put({"rule": names[row]}), columns,
-        len(frame),
-    )  # fmt: skip
+    alt = "The paper's rules for code with the number and share of trajectories that fit each"
+    clicks = grid.Clicks(names, lambda name: address.put({"rule": name}), wanted)
+    grid.draw(frame, "rule-table", alt, columns, clicks=clicks)
     data_table.export(frame, "code-rules")
     if wanted in names:
         _hits(row.run_id, wanted)
@@ -199,8 +197,9 @@ def _hits(run_id: str, wanted: str) -> None:
         "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
     }
     picked = data_table.pick(
-        frame, f"rule-hits-{run_id}-{wanted}", "Trajectories that fit the rule, newest first", columns
-    )
+        frame, f"rule-hits-{run_id}-{wanted}", "Trajectories that fit the rule, newest first",
+        [str(row.trajectory_id) for row in rows], columns,
+    )  # fmt: skip
     data_table.export(
         lambda: _hit_table(ask(code_analysis.list_rule_hits, run_id, bits, limit=None)).assign(**{"Run id": run_id}),
         f"code-rule-{wanted}".lower(), "code-rule-hits", formats=data_table.WHOLE_FORMATS,

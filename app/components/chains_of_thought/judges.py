@@ -37,8 +37,9 @@ def show(jobs: Sequence[JudgeJobRow]) -> None:
         "Tokens": st.column_config.TextColumn(help="Prompt and answer; of the spend cap where there is one"),
     }
     picked = data_table.pick(
-        frame, f"judge-jobs-{len(jobs)}", "Jobs of judges with state, progress, votes, requests and tokens", columns
-    )
+        frame, "judge-jobs", "Jobs of judges with state, progress, votes, requests and tokens",
+        [job.judge_run_id for job in jobs], columns,
+    )  # fmt: skip
     data_table.export(frame, "judge-jobs")
     for job in jobs:
         if job.status in {"failed", "lost"} and job.status_reason:

@@ -8,7 +8,7 @@ import streamlit as st
 from app import address, analyses, requests
 from app.analyses import Calibration
 from app.components.chains_of_thought import case_view, judges
-from app.components.widgets import address_choice, data_table, notice, shown_text
+from app.components.widgets import address_choice, data_table, grid, notice, shown_text
 from app.formats import NONE_SHOWN, VALIDITY, counted, escape_control_characters, nats, share
 from app.queries.answers import ask, ask_pages
 from db.queries import judging, lineage, runs, trajectories
@@ -112,12 +112,12 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
         "Votes": st.column_config.TextColumn(help="Valid, not valid, unjudged"),
         "Why unjudged": st.column_config.TextColumn(width="medium"),
     }
-    data_table.choose(
-        frame, data_table.key_of("verdicts", [row.trajectory_key for row in rows]),
-        "Correct answers with the verdicts of judge, oracle and users",
-        next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None),
-        lambda row: address.put({"trajectory": str(rows[row].trajectory_id)}), columns, 14 if opened is None else 6,
+    clicks = grid.Clicks(
+        [str(row.trajectory_id) for row in rows], lambda trajectory: address.put({"trajectory": trajectory}),
+        None if opened is None else str(opened),
     )  # fmt: skip
+    alt = "Correct answers with the verdicts of judge, oracle and users"
+    grid.draw(frame, "verdicts", alt, columns, 14 if opened is None else 6, clicks)
     with st.container(horizontal=True, gap="small"):
         data_table.export(
             lambda: verdict_table(ask(judging.list_verdicts, run_id, judge_run_id, which, limit=None)).assign(

@@ -81,8 +81,9 @@ def show(view: View, bar: str) -> None:
         rows = ask(buffer.buffered_questions, view.run_id, view.step, listed)
         frame = _table(view, rows)
         picked = data_table.pick(
-            frame, f"behind-{bar}-{view.step}-{view.base}", "Questions behind the chosen bar", most=9
-        )
+            frame, f"behind-{bar}-{view.step}-{view.base}", "Questions behind the chosen bar",
+            [str(row.question_index) for row in rows], most=9,
+        )  # fmt: skip
         data_table.export(
             lambda: _table(view, ask(buffer.buffered_questions, view.run_id, view.step, indices)),
             f"questions-after-step-{view.step}", "behind",

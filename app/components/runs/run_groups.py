@@ -60,7 +60,7 @@ def show(
     values = [str(value) for value in frame.get(name, [])]
     grid.draw(
         frame, "run-groups-table", f"Runs grouped by {name}, with the mean of their scores", columns, _MAX_ROWS_SHOWN,
-        grid.Clicks(lambda click: _open(values[click.row]), ids=values),
+        grid.Clicks(values, _open),
     )  # fmt: skip
 
 

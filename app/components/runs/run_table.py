@@ -151,7 +151,7 @@ def show(
     answer = grid.draw(
         table(rows, columns), key,
         "Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health",
-        _columns(columns), _MAX_ROWS_SHOWN, grid.Clicks(ids=[row.run_id for row in rows], ticks=True),
+        _columns(columns), _MAX_ROWS_SHOWN, grid.Clicks([row.run_id for row in rows], ticks=True),
         grid.Sorting(
             grid.Order(sorted_by, order.is_descending), {name: by not in _FROM_A for name, by in keys.items()},
             _take_order,

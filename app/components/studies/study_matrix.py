@@ -103,7 +103,8 @@ def show(cells: Sequence[CellState], name: str) -> None:
     caption = "One column per seed; click a state to open its run, a cell for the list of its runs"
     data_table.show_caption(caption, frame, f"{name}-matrix")
     alt = "Cells of the study with the state of each seed"
-    click = grid.draw(frame, f"{name}-matrix", alt, _columns(cells), _ROWS_IN_VIEW, grid.Clicks()).click
+    clicks = grid.Clicks([cell.cell for cell in cells])
+    click = grid.draw(frame, f"{name}-matrix", alt, _columns(cells), _ROWS_IN_VIEW, clicks).click
     if click:
         _open(cells[click.row], click.column)
 

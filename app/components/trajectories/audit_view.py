@@ -10,7 +10,7 @@ import streamlit as st
 from app import address, requests, theme
 from app.components.trajectories import selection_audit
 from app.components.trajectories.selection_audit import Check
-from app.components.widgets import data_table, figures, notice
+from app.components.widgets import data_table, figures, grid, notice
 from app.queries.answers import ask
 from app.queries.runs import current_runs_root
 from db.queries import buffer, selections
@@ -85,6 +85,9 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
         st.markdown(text + (f"; not made, since tokens were not stored: {num_open:,}." if num_open else "."))
 
 
+_ROWS_IN_VIEW = 12
+
+
 def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> None:
     """Show one row per selection; a click puts its question into the address."""
     columns = {
@@ -94,13 +97,20 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
         "Mean ratio": st.column_config.NumberColumn(format="%.3f"),
     }
     frame = _table(rows)
-    data_table.choose(
-        frame, f"audit-{step}-{len(rows)}",
+    clicks = grid.Clicks(
+        [_id(row) for row in rows], lambda question: address.put({"question": question}),
+        None if opened is None else _id(opened),
+    )  # fmt: skip
+    grid.draw(
+        frame, f"audit-{step}",
         "Selections of the step with recorded and recomputed scores and the result of the checks",
-        None if opened is None else rows.index(opened),
-        lambda row: address.put({"question": str(rows[row].selection.question_index)}), columns,
+        columns, _ROWS_IN_VIEW, clicks,
     )  # fmt: skip
     data_table.export(frame, f"selections-step-{step}", "selections")
+
+
+def _id(row: Audited) -> str:
+    return str(row.selection.question_index)
 
 
 def _table(rows: Sequence[Audited]) -> pd.DataFrame:

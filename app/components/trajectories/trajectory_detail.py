@@ -193,7 +193,10 @@ def show_marked(mark: str) -> None:
             notice.show_empty("bookmark", "No trajectory has this mark", "Open a trajectory and mark it.")
             return
         data_table.export(_files(rows), "marked-trajectories")
-        picked = data_table.pick(_table(rows), f"marked-{mark}", "Trajectories that have the mark")
+        picked = data_table.pick(
+            _table(rows), f"marked-{mark}", "Trajectories that have the mark",
+            [f"{row.marked.run_id} {row.marked.trajectory_id}" for row in rows],
+        )  # fmt: skip
     if picked is not None:
         marked = rows[picked].marked
         address_choice.open_trajectory(marked.run_id, marked.trajectory_id)

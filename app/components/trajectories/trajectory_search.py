@@ -207,9 +207,9 @@ def show_table(
     """
     column = next((name for name, key in SORT_KEYS.items() if order and key is order.key), "Id")
     clicks = grid.Clicks(
-        lambda click: address.put({"trajectory": str(rows[click.row].trajectory_id)}),
-        next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None),
-        [str(row.trajectory_key) for row in rows],
+        [str(row.trajectory_id) for row in rows],
+        lambda trajectory: address.put({"trajectory": trajectory}),
+        None if opened is None else str(opened),
     )
     sorting = grid.Sorting(
         grid.Order(column, order is None or order.is_descending), dict.fromkeys(("Id", *SORT_KEYS), True), _take_order,

@@ -196,17 +196,11 @@ def show_card(
             st.caption(note)
 
 
-def choose(
-    frame: pd.DataFrame, key: str, alt: str, opened: int | None, on_open: Callable[[int], None],
-    columns: Columns | None = None, most: int = 12,
-) -> None:  # fmt: skip
-    """Show a table in which the row `opened` is marked; a click on another calls `on_open` with its index."""
-    grid.draw(frame, key, alt, columns, most, grid.Clicks(lambda click: on_open(click.row), opened))
-
-
-def pick(frame: pd.DataFrame, key: str, alt: str, columns: Columns | None = None, most: int = 12) -> int | None:
+def pick(
+    frame: pd.DataFrame, key: str, alt: str, ids: Sequence[str], columns: Columns | None = None, most: int = 12
+) -> int | None:
     """Show a table and return the index of the row that was clicked, for a page to leave for another."""
-    click = grid.draw(frame, key, alt, columns, most, grid.Clicks()).click
+    click = grid.draw(frame, key, alt, columns, most, grid.Clicks(ids)).click
     return click.row if click else None
 
 

@@ -54,14 +54,14 @@ class Answer:
 class Clicks:
     """What clicks on rows do."""
 
-    on_open: Callable[[Click], None] | None = None
-    """Called with a click before the script runs; the script has it, too."""
-    opened: int | None = None
-    """The row that is marked."""
-    ids: Sequence[str] = ()
-    """Rows that come and go by themselves have ids: a click is on the row that the user sees."""
+    ids: Sequence[str]
+    """Of the rows, which may come and go by themselves: a click is on the row that the user sees."""
+    on_open: Callable[[str], None] | None = None
+    """Called with the id of a row that is clicked, before the script runs; the script has the click, too."""
+    opened: str | None = None
+    """The id of the row that is marked."""
     ticks: bool = False
-    """Whether rows, which need ids, have a box to tick."""
+    """Whether rows have a box to tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def draw(
 
     Without `sorting` the browser sorts the rows, all of which it has.
     """
-    on = clicks or Clicks()
+    on = clicks or Clicks(())
     names = [str(name) for name in frame]
     values = [[_cell(value) for value in row] for row in frame.itertuples(index=False, name=None)]
     data = {
@@ -108,13 +108,11 @@ def draw(
         match sent:
             case {"id": str(name), "column": str(column)} if name in on.ids and column in names:
                 return Click(on.ids.index(name), column)
-            case {"row": int(row), "column": str(column)} if not on.ids and 0 <= row < len(values) and column in names:
-                return Click(row, column)
         return None
 
     def take_click() -> None:
         if on.on_open and (click := clicked(_sent(key, "opened"))):
-            on.on_open(click)
+            on.on_open(on.ids[click.row])
 
     def take_order() -> None:
         match _sent(key, "sorted"):
