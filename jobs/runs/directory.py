@@ -27,6 +27,8 @@ _NO_RUNS = frozenset({WORKBENCH_FOLDER, _LOST_FOUND})
 _STARTUP_BYTES = 1 << 16
 """Space for the log, the heartbeat, the outcome and the first events of an attempt."""
 _MAX_STEP = 2**31 - 1
+_MAX_ATTEMPT = 99_999
+"""A larger number in a file, which may be another user's, is none: attempts up to it are looked for one by one."""
 _SHUTDOWN = b"shutdown"
 """What the file of a stop's request holds if no user asked for it."""
 
@@ -311,9 +313,10 @@ class RunDirectory(RunFolder):
 
 def _read_number(path: Path) -> int:
     try:
-        return int(path.read_text(encoding="ascii"))
+        number = int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return 0
+    return number if number <= _MAX_ATTEMPT else 0
 
 
 def list_run_directories(runs_root: Path) -> list[RunDirectory]:

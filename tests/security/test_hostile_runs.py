@@ -117,6 +117,9 @@ def hostile_runs(root):
     shutil.rmtree(run.path / "attempts")
     (run.path / "attempts").write_text("x")
     yield run
+    run = make_run(root, "attempts-claimed")
+    (run.path / "control" / "claimed").write_text(str(2**80))
+    yield run
     run = make_run(root, "attempts-digits")
     (run.path / "attempts" / "\u0660\u0660\u0660\u0663").mkdir()
     yield run
