@@ -199,7 +199,7 @@ def _check_count(reading: _Reading, num_questions: int, choice: BenchmarkChoice)
     if reading.left_out and not is_as_declared:
         names = ", ".join(f"{name[:40]!r} ({_in_rows(count)})" for name, count in reading.left_out.most_common(3))
         left_out = f"; its data_source is {names} where {' or '.join(protocol.data_sources)} counts"
-    advice = "lower the number of questions" if is_as_declared else "give the benchmark's whole file"
+    advice = "lower the number of questions" if is_as_declared and num_questions else "give the benchmark's whole file"
     if not is_as_declared and choice.source is not None:
         advice += f", or score other data under a name of its own, as in mine={reading.origin}"
     raise DataError(

@@ -149,6 +149,12 @@ def test_more_questions_than_there_are_cannot_be_asked(tmp_path, rows, protocol,
         load_rows(tmp_path, rows, protocol, num_questions=5)
 
 
+def test_an_empty_file_is_not_advised_to_ask_fewer_questions(tmp_path):
+    with pytest.raises(DataError) as caught:
+        load_rows(tmp_path, [], mine())
+    assert "lower" not in str(caught.value)
+
+
 class Characters:
     def encode(self, text, **_):
         return list(range(len(text)))
