@@ -1,7 +1,5 @@
 """Entry script of the workbench: the navigation, and the banners that all pages have."""
 
-from pathlib import Path
-
 import streamlit as st
 
 from app import address, settings, theme
@@ -15,7 +13,6 @@ st.set_page_config(
     initial_sidebar_state=224,
     menu_items={"About": "**ExGRPO Workbench**: run ExGRPO training, and see what its replay buffer does."},
 )
-st.html(Path(__file__).parent / "style.css")
 st.logo(theme.LOGO, size="large", icon_image=theme.ICON)
 hidden: frozenset[str] = frozenset()
 if settings.current().is_view:

@@ -19,6 +19,7 @@ TITLE = "ExGRPO Workbench"
 WITH_CHARTS = frozenset({"/run", "/compare", "/replay_buffer"})
 WITH_TABLES = frozenset({"/", "/trajectories", "/benchmarks"})
 """Pages whose first view has charts or tables."""
+_STYLE = Path(__file__).parent.parent / "style.css"
 _STATIC = Path(streamlit.__file__).parent / "static"
 _SCRIPT_FILES = (
     "history.js", "recovery.js", "busy_buttons.js", "connection.js", "keyboard.js", "table.js",
@@ -34,11 +35,13 @@ _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', 
 def html(path: str = "/") -> str:
     """Return the shell with the server's address, which may end in a path that a proxy takes away.
 
-    A page with charts or tables loads their scripts at once, not after its script has run.
+    A page with charts or tables loads their scripts at once, not after its script has run. The rules of style.css
+    hold from the first picture on; in the body they come after Streamlit's.
     """
     text = (_STATIC / "index.html").read_text(encoding="utf-8")
     text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_scripts()}", 1)
     text = text.replace("</head>", f"{_preloads(path)}</head>", 1)
+    text = text.replace("</body>", f"<style>{_STYLE.read_text(encoding='utf-8')}</style></body>", 1)
     return text.replace("<title>Streamlit<", f"<title>{TITLE}<", 1)
 
 

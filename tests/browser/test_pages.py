@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from app.components.runs import run_details
 from tests.browser.clicks import IDLE, Between, open_row, rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -102,9 +103,11 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
     places = page.locator("[class*=st-key-card-]:has(.chart)")
     charts = page.locator(".js-plotly-plot")
     last = places.nth(13)
+    folded = page.get_by_test_id("stExpander")
     charts.first.wait_for()
-    last.wait_for()
+    assert sum(place.is_visible() for place in places.all()) == run_details.NUM_OPEN
     assert last.locator(charts).count() == 0
+    folded.last.locator("summary").click()
     last.scroll_into_view_if_needed()
     last.locator(charts).wait_for()
     num_drawn = charts.count()
@@ -122,7 +125,8 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
 
 
 PRINTED = """() => matchMedia("print").addEventListener("change", ({matches}) => {
-    const places = [...document.querySelectorAll("[class*=st-key-card-]:has(.chart)")];
+    const places = [...document.querySelectorAll("[class*=st-key-card-]:has(.chart)")]
+        .filter((place) => place.checkVisibility());
     const drawn = places.filter((place) => place.querySelector(".scatterlayer path"));
     const ends = drawn.map((place) => [place, ...place.querySelectorAll(".main-svg")].map(
         (part) => part.getBoundingClientRect().right));
@@ -132,17 +136,20 @@ PRINTED = """() => matchMedia("print").addEventListener("change", ({matches}) =>
 })"""
 
 
-def test_print_has_every_chart_at_once_and_whole_and_leaves_the_screen_as_it_was(open_page):
+def test_print_has_every_unfolded_chart_at_once_and_whole_and_leaves_the_screen_as_it_was(open_page):
     watched = open_page("/run?run=run-finished")
     page = watched.page
     page.locator(".js-plotly-plot .scatterlayer path").first.wait_for(state="attached")
-    page.locator("[class*=st-key-card-]:has(.chart)").nth(13).wait_for()
-    assert page.locator(".js-plotly-plot").count() < 14
+    page.locator("[class*=st-key-card-]:has(.chart)").nth(13).wait_for(state="attached")
     page.evaluate(PRINTED)
     page.pdf(format="A4")
     paper, screen = page.evaluate("window.printed")
-    assert (paper["matches"], paper["numPlaces"], paper["numDrawn"], paper["numCut"]) == (True, 14, 14, 0)
-    assert paper["numScaled"] >= 14
+    assert (paper["matches"], paper["numPlaces"], paper["numDrawn"], paper["numCut"]) == (
+        True,
+        *[run_details.NUM_OPEN] * 2,
+        0,
+    )
+    assert paper["numScaled"] >= run_details.NUM_OPEN
     assert (screen["matches"], screen["numScaled"]) == (False, 0)
     assert watched.errors == []
 

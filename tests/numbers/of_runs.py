@@ -17,7 +17,7 @@ CURVES = {
         "reward/pass_at_1_replayed": "Pass@1 of replayed questions",
     },
     "Entropy": {
-        "policy/entropy": "fresh rollouts", "replay/entropy_chosen": "replayed: chosen",
+        "policy/entropy": "fresh rollouts", "replay/entropy_chosen": "candidates chosen",
         "replay/entropy_rejected": "candidates not chosen",
     },
     "Response length": {"response/max_tokens": "longest", "response/mean_tokens": "mean of fresh rollouts"},

@@ -15,11 +15,13 @@ from app.components.widgets.curve_view import CurveView, Line, paired
 from app.components.widgets.curves import Series
 from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import as_yaml, difference_table, differences, show_download
-from app.formats import byte_size, escape_control_characters, exact, literal
+from app.formats import byte_size, counted, escape_control_characters, exact, literal
 from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
 
 MAX_DOWNLOAD_BYTES = 200_000_000
 """Larger checkpoints are copied by their path: a download is packed in memory."""
+NUM_OPEN = 6
+"""Charts that are not folded."""
 KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
 """Every metric that these charts need, to be read at once."""
 
@@ -28,14 +30,16 @@ def show_curves(
     series: Series, evaluations: Sequence[EvaluationRow], ratios: Mapping[int, Sequence[float]] | None, view: CurveView,
     key: str, *, is_live: bool, titles: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Show the scores across the page, then each group two charts a row; an ended run's without empty charts.
+    """Show the first charts, and the others folded by group, two a row; an ended run's without empty charts.
 
     `ratios` are those of replayed trajectories by step, None for a run that does not replay; `titles` are those of
     benchmarks that have another than their name.
     """
     scores = [MetricPoint(row.step, row.avg_at_n) for row in evaluations]
     view = view.spanning([view.line([points[0], points[-1]]) for points in [*series.values(), scores] if points])
-    curves.show_figure(curves.PASS_RATES, curves.pass_rates(series, evaluations, view, titles), key)
+    scores_figure = curves.pass_rates(series, evaluations, view, titles)
+    first: list[Callable[[], None]] = [partial(curves.show_figure, curves.PASS_RATES, scores_figure, key)]
+    folded: dict[str, list[Callable[[], None]]] = {}
     for title, charts in curves.GROUPS.items():
         if ratios is None and title in curves.REPLAY_GROUPS:
             continue
@@ -48,11 +52,14 @@ def show_curves(
             cards.insert(0, lambda: buffer_over_steps.show_area(series, f"{key}-buffer-area", view))
         elif title == curves.RATIO_GROUP and ratios is not None:
             cards.append(lambda: buffer_over_steps.show_ratios(ratios, f"{key}-ratio-bands", view))
-        if cards and title == curves.SYSTEM_GROUP:
-            with st.expander(f"{title}: samples every 15 s", icon=":material/memory:", key=f"{key}-system"):
+        num_open = 0 if title == curves.SYSTEM_GROUP else NUM_OPEN - len(first)
+        first += cards[:num_open]
+        folded[title] = cards[num_open:]
+    _show_grid(first)
+    for title, cards in folded.items():
+        if cards:
+            with st.expander(f"{title} · {counted(len(cards), 'chart')}", key=f"{key}-{title}"):
                 _show_grid(cards)
-        elif cards:
-            _show_cards(title, cards)
 
 
 def show_own(charts: Sequence[OwnChart], series: Series, view: CurveView) -> None:
@@ -78,10 +85,10 @@ def _show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
 
 
 def _show_grid(cards: Sequence[Callable[[], None]]) -> None:
-    columns = st.columns(2, gap="small")
-    for index, card in enumerate(cards):
-        with columns[index % 2]:
-            card()
+    for index in range(0, len(cards), 2):
+        for column, card in zip(st.columns(2, gap="small"), cards[index : index + 2], strict=False):
+            with column:
+                card()
 
 
 def show_attempts(

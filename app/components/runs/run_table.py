@@ -228,7 +228,7 @@ def _columns(chosen: Sequence[str]) -> dict[str, ColumnConfig]:
     }
     return measures | {
         "State": run_state.column(run_state.STATES, 86),
-        "Run": config.TextColumn(width=200, help="Click a row to open the run"),
+        "Run": config.TextColumn(width="large", help="Click a row to open the run"),
         "Method": config.TextColumn(width=86),
         "Progress": config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f%%"),
         "Time left": config.TextColumn(width=74),

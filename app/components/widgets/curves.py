@@ -107,7 +107,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
     "Entropy and response length": (
         Chart("Entropy", "nats per token", (
             Curve("policy/entropy", "fresh rollouts"),
-            Curve("replay/entropy_chosen", "replayed: chosen", "replay"),
+            Curve("replay/entropy_chosen", "candidates chosen", "replay"),
             Curve("replay/entropy_rejected", "candidates not chosen", "muted", "dot"),
         )),
         Chart("Response length", "tokens", (
