@@ -121,7 +121,7 @@ def preset_group(name: str) -> str:
 
 def preset_exists(name: object) -> TypeGuard[str]:
     """Return whether there is a preset of this name."""
-    return name in _preset_files()
+    return isinstance(name, str) and name in _preset_files()
 
 
 def preset_description(name: str) -> str:

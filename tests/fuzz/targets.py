@@ -79,12 +79,11 @@ def _run_with(name: str, content: bytes) -> RunDirectory:
     source = recorded_run()
     copy = FOLDER / "runs" / source.run_id
     shutil.rmtree(copy, ignore_errors=True)
-    attempt = copy / "attempts" / "0001"
-    (attempt / "trajectories").mkdir(parents=True)
     for path in source.path.rglob("*"):
-        parts = path.relative_to(source.path).parts
-        if path.is_file() and parts[0] not in ("buffer", "checkpoints"):
-            (copy / path.relative_to(source.path)).symlink_to(path)
+        linked = copy / path.relative_to(source.path)
+        if path.is_file() and linked.relative_to(copy).parts[0] not in ("buffer", "checkpoints"):
+            linked.parent.mkdir(parents=True, exist_ok=True)
+            linked.symlink_to(path)
     (copy / name).unlink(missing_ok=True)
     (copy / name).write_bytes(content)
     return RunDirectory(copy)
