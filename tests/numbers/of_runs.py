@@ -66,6 +66,8 @@ CURVES = {
         "seconds/other": "everything else",
     },
     "Generated tokens": {"tokens/generated": "generated"},
+    "Memory": {"system/process_memory_gib": "of the worker and its processes"},
+    "Processor use": {"system/process_cores": "of the worker"},
 }  # fmt: skip
 """Metric and name of each curve, by the title of its chart."""
 COMPARED = {

@@ -15,7 +15,7 @@ RUN, PLAYED, THOUGHTS = f"run={hostile.RUN}", f"run={hostile.PLAYED}", f"run={ho
 MARK = "pwned"
 PAGES = {
     "/": MARK,
-    f"/?q={quote(hostile.PAYLOADS[2])}": MARK,
+    f"/?q={quote(chr(34) + hostile.PAYLOADS[2] + chr(34))}": MARK,
     f"/run?{RUN}": MARK,
     f"/run?{RUN}&view=Configuration": MARK,
     f"/run?{RUN}&view=Log": MARK,
