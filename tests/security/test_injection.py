@@ -52,7 +52,7 @@ def test_what_is_typed_reaches_no_statement_and_changes_no_table(filled):
     assert len(list_snippets(database, TrajectoryFacets(words="nine"))) == 1
     executed.clear()
     for form in FORMS:
-        assert list_runs(database, RunFilter(words=form)) == [] or form in {"\0", "run-1\0"}
+        assert list_runs(database, RunFilter(words=form)) == [] or form in {'"', "\0", "run-1\0"}
         choice = form.replace("\0", "")  # chosen from lists, never typed
         count_runs(database, RunFilter(words=form, statuses=(choice,), kinds=(choice,)))
         assert get_run(database, form) is None

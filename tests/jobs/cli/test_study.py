@@ -124,7 +124,7 @@ def test_interrupted_study_stops_its_run_and_goes_on_later(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 3, errors
-    assert "Runs left: 0 and this one; `exgrpo study run repo` continues." in errors
+    assert "Runs left: 0 and this one; the same command continues." in errors
     states = printed_json(tmp_path, "study", "status", "repo", "--seeds", 1)["runs"]
     assert [line["state"] for line in states] == ["missing", "stopped"]
 
