@@ -25,7 +25,9 @@ def list_page(run: Recorded) -> Expected:
     }  # fmt: skip
     table = pd.DataFrame({name: rows[column].tolist() for name, column in names.items()})
     table["Replays"] = [int(times.get(item, 0)) for item in rows["trajectory_id"]]
-    return Expected({}, {LIST: table}, {}, [rf"{len(rows)} of {len(run.fresh):,} trajectories, newest first"])
+    number = f"{len(run.fresh):,}"
+    said = [rf"{len(rows)} of {number} trajectories, newest first", rf"{number} trajectories with whole texts"]
+    return Expected({}, {LIST: table}, {}, said)
 
 
 def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:

@@ -27,7 +27,7 @@ _PIECES = re.compile(r"\w+|\s+|[^\w\s]", re.UNICODE)
 
 def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     """Show the share of correct rollouts of its question by step, one line per run, and every attempt as a table."""
-    rows = ask(lineage.attempts_at_question, row.question_id)
+    rows = sorted(ask(lineage.attempts_at_question, row.question_id), key=lambda attempt: attempt.run_id != row.run_id)
     if not rows:
         notice.show_empty("history", "No attempts", "No answer to this question is known to be correct or wrong.")
         return
