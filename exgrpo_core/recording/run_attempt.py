@@ -120,7 +120,7 @@ def _refuse_other_settings(path: Path, spec: dict[str, Any]) -> None:
     known = read_json(path / "spec.json")
     if known.get("kind") != spec["kind"]:
         raise InputError(f"run_id: {path.name} is no run that a loop recorded; give another id.")
-    before, now = known["config"], spec["config"]
+    before, now = known.get("config", {}), spec.get("config", {})
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if now and changed:
         raise InputError(
