@@ -115,7 +115,7 @@ def test_a_choice_that_a_refresh_brings_first_stands(open_page):
     watched = open_page("/run?run=run-running")
     page = watched.page
     between = Between(page)
-    shows(page, "Entropy and response length")
+    shows(page, "Response length")
     between.is_holding = True
     page.get_by_role("tab", name="Log").click()
     between.wait_for_refreshes(2)
