@@ -174,7 +174,7 @@ def at_no_time() -> bytes:
 def test_bad_archives_are_refused_in_one_sentence_and_leave_nothing(tmp_path, blocks, read):
     source = tmp_path / "bad.tar"
     source.write_bytes(blocks + bytes(1024))
-    with pytest.raises(ArchiveError, match=r"bad\.tar: ") as refused:
+    with pytest.raises(ArchiveError, match=r"bad\.tar(: | holds)") as refused:
         read(source, tmp_path / "runs")
     assert "\n" not in str(refused.value)
     assert not [*tmp_path.glob("runs/*")]

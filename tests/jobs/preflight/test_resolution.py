@@ -133,13 +133,13 @@ def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tm
     path = tmp_path / "run.json"
     path.write_text(json.dumps(content))
     output = CliRunner().invoke(app, ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]).output
-    shown = spec_summary.check(content, "")
+    shown = spec_summary.check(content, "", None)
     assert shown.mistakes == ()
     for text in expected:
         assert text in output
         assert any(text in notice for notice in shown.notices)
     content["optim"] = {"warmup_steps": 9}
-    assert not any("warm-up" in notice for notice in spec_summary.check(content, "").notices)
+    assert not any("warm-up" in notice for notice in spec_summary.check(content, "", None).notices)
 
 
 @pytest.mark.parametrize(

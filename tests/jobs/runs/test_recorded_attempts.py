@@ -17,7 +17,7 @@ CONFIG = {
 
 def test_what_the_plug_in_records_of_a_stock_run_is_shown_and_never_stopped_from_here(tmp_path):
     trainer = {"default_local_dir": str(tmp_path / "checkpoints"), "experiment_name": "a/b", "nnodes": 1}
-    config = CONFIG | {"trainer": trainer | {"n_gpus_per_node": 2, "total_training_steps": None}}
+    config = CONFIG | {"trainer": trainer | {"n_gpus_per_node": 2, "total_training_steps": 5}}
     record = RunRecord.open(tmp_path / "runs", config, ExGRPOConfig(), is_resumed=False)
     record.begin([], str)
     (run,) = list_run_directories(tmp_path / "runs")
