@@ -74,6 +74,7 @@ def test_runs_get_gpus_for_themselves_in_the_order_of_requests_also_from_the_nex
     on_cpu = bench.submit(apply_settings(toy_spec(2), ["model.device=cpu"]))
     bench.start(max_running=9)
     bench.look_until(on_cpu, RunStatus.FINISHED)
+    bench.look_until(first, RunStatus.RUNNING)
     bench.look_until(embedded, RunStatus.RUNNING)
     assert (gpus_of(bench, first), gpus_of(bench, embedded)) == ({"1", "2"}, {"3"})
     # The fourth would fit, but the third would then wait for ever.
