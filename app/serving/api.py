@@ -1,6 +1,6 @@
-"""The queries of `exgrpo query` over HTTP, for programs: read-only JSON, and the document that describes it.
+"""The queries of `exgrpo query` over HTTP, for programs: read-only JSON, the document that describes it, and files.
 
-Beside them all trajectories that match, as files of any length.
+A file holds all trajectories that match, however many.
 """
 
 import json

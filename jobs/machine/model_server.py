@@ -44,7 +44,7 @@ def is_link_local(hostname: str, *, is_looked_up: bool = True) -> bool:
 def key_for(address: str, variable: str) -> str:
     """Return the API key in `variable` for a server, "" without one.
 
-    Whoever may queue a job names its server, and must not learn the key by naming one of their own.
+    A user who may queue a job names its server, and must not learn the key by naming a server of their own.
 
     Raises:
         AddressRefusedError: `EXGRPO_KEY_ADDRESSES` does not name the server's scheme, host and port.
