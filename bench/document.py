@@ -124,8 +124,6 @@ def draw(curves: Curves) -> str:
 
 
 class _Axis:
-    """A logarithmic axis from the smallest value to the largest."""
-
     def __init__(self, values: list[float]) -> None:
         self._low, self._high = math.log10(min(values)), math.log10(max(values))
 

@@ -56,7 +56,6 @@ def main() -> None:
 
 
 def _run(python: Path, action: str, tool: str, folder: Path) -> dict[str, float]:
-    """Return what a process prints that writes into a tool or asks it."""
     command = [python, "-m", "bench.tool_process", action, tool, folder / SERIES_FILE, folder / tool]
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

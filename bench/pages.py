@@ -175,7 +175,6 @@ def _options() -> argparse.Namespace:
 
 
 def _build(runs_root: Path, database_url: str | None, size: SyntheticSize) -> dict[str, Figure]:
-    """Fill the database and return how long that took, the training of the recorded run left out."""
     print(f"{size.num_runs:,} runs of {size.num_steps:,} steps, about {size.num_trajectories:,} trajectories")
     run_id = recorded_run(runs_root, database_url, print)
     began_at = time.perf_counter()
@@ -193,7 +192,6 @@ def _some_trajectory(runs_root: Path, database_url: str | None) -> int:
 
 
 def _measure(runs_root: Path, database_url: str | None, measured: Sequence[View], repeats: int) -> dict[str, Figure]:
-    """Print and return the database part and the server time of every view."""
     settings.configure(settings.AppSettings(runs_root, database_url))
     database = open_database(database_url, runs_root)
     figures: dict[str, Figure] = {"database": database.engine.dialect.name}
@@ -212,7 +210,6 @@ def _measure(runs_root: Path, database_url: str | None, measured: Sequence[View]
 
 
 def _measure_charts(runs_root: Path, database_url: str | None, repeats: int) -> dict[str, float]:
-    """Print and return the time of the slowest chart."""
     database = open_database(database_url, runs_root)
     slowest = max((_time_chart(database, chart, repeats) for chart in CHARTS), key=lambda watch: median(watch.clock_ms))
     database.close()

@@ -105,7 +105,6 @@ def _run_id(number: int) -> str:
 
 
 def _add_runs(connection: Connection, template: int, size: SyntheticSize) -> list[int]:
-    """Add the runs, their attempts and tags, and return their keys."""
     runs = models.runs
     origin = connection.execute(runs.select().where(runs.c.run_key == template)).mappings().one()
     rows = [_run_row(origin, number, size.num_steps) for number in range(1, size.num_runs + 1)]
@@ -154,7 +153,6 @@ def _share_kept(number: int) -> float:
 
 
 def _make_stretch(connection: Connection, template: int, num_steps: int) -> None:
-    """Make the temporary table that maps each step to a recorded step."""
     last = connection.scalar(
         text("SELECT max(step) FROM steps WHERE run_key = :run AND NOT is_superseded"), {"run": template}
     )
@@ -184,7 +182,6 @@ def _add_steps(connection: Connection, template: int, keys: Sequence[int]) -> No
 
 
 def _add_evaluations(connection: Connection, template: int, keys: Sequence[int]) -> None:
-    """Add every run's evaluations, the same questions for all."""
     span = {"template": template, "first": keys[0], "last": keys[-1]}
     table = models.evaluations
     values = {column.name: f"o.{column.name}" for column in table.columns} | {

@@ -101,7 +101,6 @@ def _is_shallow(content: bytes) -> bool:
 
 
 def _is_deep(value: object) -> bool:
-    """Whether a value has more than `MAX_DEPTH` levels, where brackets in its texts hide that."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [

@@ -70,7 +70,6 @@ def _contamination_row(report: ContaminationReport) -> dict[str, object]:
 
 
 def _controls() -> tuple[str, list[str], str]:
-    """Show scheme, the paper's tables and the search for the user's models, and return them."""
     titles = score_table.printed_tables()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         scheme = st.segmented_control(

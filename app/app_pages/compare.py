@@ -24,7 +24,6 @@ BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
 
 
 def _choices(run_ids: Sequence[str]) -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
-    """Show how the curves are drawn and of what, and return it."""
     charts = own_charts.of_address()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         view = curve_view.choose()

@@ -14,7 +14,6 @@ _OF_ONE_RUN = ("run", "replay_buffer", "trajectories", "selection_audit", "snowb
 
 
 def _show_head(entry: Entry) -> None:
-    """Show the entry's title with the ways back to the index and to its neighbours."""
     position = ENTRIES.index(entry)
     neighbours = {
         "Previous": ENTRIES[position - 1] if position else None,
@@ -37,7 +36,6 @@ def _show_head(entry: Entry) -> None:
 
 
 def _show_entry(entry: Entry, selection: RunSelection) -> None:
-    """Show the printed numbers, the same of the runs, and the pages where it lives."""
     printed_figures.show(entry)
     run_figures.show(entry, selection)
     with st.container(horizontal=True, key="homes"):

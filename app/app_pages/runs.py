@@ -53,7 +53,6 @@ def _chosen() -> tuple[RunFilter, str | None, bool]:
 
 
 def _pages() -> dict[RunFilter, int]:
-    """Return how many pages of each list this session displays."""
     pages: dict[RunFilter, int] = st.session_state.setdefault("runs-pages", {})
     return pages
 

@@ -24,7 +24,6 @@ DEFAULT_STUDY = "main-table"
 
 
 def _choices() -> tuple[Study, Scale, int]:
-    """Show the choice of study, scale and number of seeds, and return it."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         root = settings.current().runs_root
         names = [*analyses.study_names(), *analyses.sweep_names(root)]
@@ -47,7 +46,6 @@ def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
 
 
 def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
-    """Show progress, matrix and launch."""
     cells = study_matrix.cell_states(study, keys, study_runs(study.name))
     counts = study_matrix.count_states(cells)
     finished = counts.pop(study_matrix.FINISHED, 0)

@@ -30,7 +30,6 @@ def _list_snippets(
 
 
 def _pages() -> dict[_Listed, int]:
-    """Return how many pages of each list this session displays."""
     pages: dict[_Listed, int] = st.session_state.setdefault("trajectory-pages", {})
     return pages
 
@@ -57,7 +56,6 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
 
 
 def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
-    """Show the list."""
     order = trajectory_search.order_of_address()
     listed = where, order
     rows = _list_snippets(where, _pages().get(listed, 1), order)

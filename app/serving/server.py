@@ -73,8 +73,6 @@ class ServerError(UserError):
 
 
 class _AnnouncingServer(uvicorn.Server):
-    """Prints the link once the server answers."""
-
     def __init__(self, config: uvicorn.Config, link: str) -> None:
         super().__init__(config)
         self._link = link

@@ -54,7 +54,6 @@ def _preloads(path: str) -> str:
 
 
 def _scripts() -> str:
-    """Return the scripts that lie beside this file, each in its element."""
     folder = Path(__file__).parent
     return "".join(f"<script>{(folder / name).read_text(encoding='utf-8')}</script>" for name in _SCRIPT_FILES)
 

@@ -329,7 +329,6 @@ class Supersession:
 
 
 def _resumptions(events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Return for each attempt after the first the step from which it resumed."""
     resumed_from: dict[int, int] = {}
     for event in events:
         if event["attempt"] == 1 or event["kind"] not in {"step", "evaluation", *recorded.KINDS_WITH_STEP}:

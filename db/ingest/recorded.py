@@ -59,7 +59,6 @@ def _empty_step(event: Event) -> dict[str, Any]:
 
 
 def _number_questions(connection: Connection, run_key: int, rollouts: Iterable[Event]) -> list[dict[str, Any]]:
-    """Give each trajectory the number of its question in the run, and return the new questions."""
     rows = [event["trajectory"] for event in rollouts]
     for row in rows:
         row |= {name: storable_text(row[name]) for name in ("question_id", "verdict", "recorded_id")}

@@ -172,7 +172,6 @@ def _compare(name: str, pairs: list[_Pair]) -> ComparisonRow:
 
 
 def _means(rates: NDArray[np.float64]) -> list[float]:
-    """Return each question's mean over seeds."""
     means: list[float] = rates.mean(axis=0).tolist()
     return means
 
@@ -205,7 +204,6 @@ def _pair(name: str, first: Sequence[RowMapping], second: Sequence[RowMapping]) 
 
 
 def _have_same_seeds(first: Sequence[RowMapping], second: Sequence[RowMapping]) -> bool:
-    """Return whether both are several runs, each of another seed, with the same seeds in both."""
     sides = [[_training_seed(row) for row in side] for side in (first, second)]
     seeds = {*sides[0]}
     return len(seeds) > 1 and () not in seeds and seeds == {*sides[1]} and len(seeds) == len(sides[0]) == len(sides[1])

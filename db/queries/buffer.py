@@ -263,7 +263,6 @@ def _newest_scores(connection: Connection, run_key: int, step: int, question_ind
 def _stored_ids(
     connection: Connection, run_id: str, step: int, question_indices: Sequence[int] | None = None
 ) -> dict[int, int]:
-    """Return the question of every trajectory that the buffer held after `step`."""
     changes = models.buffer_changes
     question_of: dict[int, int] = {}
     for stored in _stored(connection, run_id, step):

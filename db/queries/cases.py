@@ -107,7 +107,6 @@ def _judge_without_oracle(connection: Connection, run_id: str, pairs: Sequence[_
 
 
 def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any]:
-    """Return the query of the keys of each question's best pair, best first."""
     pairs = union_all(_pairs_of_steps(judged), _pairs_of_questions(judged)).subquery()
     is_telling = (pairs.c.low_is_valid == 1) & (pairs.c.high_is_invalid == 1)
     order = (

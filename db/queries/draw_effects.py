@@ -147,7 +147,6 @@ def _of_step(
 
 
 def _drawn(connection: Connection, run_key: int) -> dict[int, dict[int, float]]:
-    """Return the entropy of the replay of each question that each step drew."""
     chosen, scored = models.selections, models.candidates
     is_chosen = and_(
         *(scored.c[column.name] == column for column in chosen.primary_key),

@@ -207,7 +207,6 @@ def _changes(
 
 
 def _scores(connection: Connection, run_key: int, trajectory_id: int, question_index: int) -> list[LineageRow]:
-    """Return each step in which it was a candidate."""
     table, drawn = models.candidates, models.selections
     steps = select(drawn.c.step).where(drawn.c.run_key == run_key, drawn.c.question_index == question_index)
     is_candidate = and_(

@@ -74,7 +74,6 @@ def _closed(words: str) -> str:
 
 
 def _holds(connection: Connection, minus: str, term: str) -> ColumnElement[bool]:
-    """Return whether a run has what a term asks for, or after a minus has not."""
     match = None if term.startswith('"') else _CONDITION.fullmatch(term)
     name = match.group(1) if match else ""
     if match is not None and match.group(2) == ":" and not _is_facet(name):

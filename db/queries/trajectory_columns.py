@@ -109,7 +109,6 @@ def code_of(name: str, value: Any) -> Any:  # noqa: ANN401 - any facet's value
 
 
 def _conversation_columns(rows: Sequence[Any], counts: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
-    """Return turns, and whether a tool failed, which is unknown where none was called."""
     empty = (bytes(int(count) * COUNTS.itemsize) for count in counts)
     packed = b"".join(row.conversations or zeros for row, zeros in zip(rows, empty, strict=True))
     values = np.frombuffer(packed, dtype=COUNTS)

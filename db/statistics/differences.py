@@ -68,7 +68,6 @@ def hierarchical_bootstrap(
 
 
 def _gaps(first: Rates, second: Rates) -> NDArray[np.float64]:
-    """Return the difference on each question of the means over seeds."""
     if first.shape[1] != second.shape[1] or not first.size:
         raise ValueError(f"questions: expected the same ones twice, got {first.shape[1]} and {second.shape[1]}.")
     gaps: NDArray[np.float64] = second.mean(axis=0) - first.mean(axis=0)
@@ -97,7 +96,6 @@ def _seed_error(benchmarks: Sequence[Rates]) -> float:
 
 
 def _seed_means(benchmarks: Sequence[Rates]) -> NDArray[np.float64]:
-    """Return each seed's mean over benchmarks."""
     means: NDArray[np.float64] = np.mean([rates.mean(axis=1) for rates in benchmarks], axis=0)
     return means
 

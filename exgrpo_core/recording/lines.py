@@ -114,7 +114,6 @@ def _checked(name: str, value: object) -> Any:  # noqa: ANN401 - as the field is
 
 
 def _as_array(values: Sequence[float], kind: str) -> npt.NDArray[Any]:
-    """Return numbers of a list, array or tensor, which may be on a GPU."""
     given: Any = values
     if hasattr(given, "detach"):
         given = given.detach().cpu()

@@ -71,7 +71,6 @@ class _Turn:
         yield from map(self._call, calls)
 
     def _piece(self, piece: object) -> Message:
-        """Return a part of a content that is a list."""
         if not isinstance(piece, dict):
             return self._part(piece)
         kind = piece.get("type", "text")

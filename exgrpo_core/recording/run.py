@@ -185,7 +185,6 @@ class Run:
         return encode_event({"kind": kind, "step": step, "at": at, **fields})
 
     def _append(self, lines: list[bytes]) -> None:
-        """Append lines, before them a line on what was lost."""
         with self._writer:
             try:
                 if self._num_lost:

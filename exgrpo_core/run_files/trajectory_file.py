@@ -74,15 +74,12 @@ class _Rows:
 
     @property
     def either(self) -> list[Trajectory | Experience]:
-        """All N + M rows, for what both kinds have."""
         return [*self.fresh, *self.stored]
 
     def of_fresh(self, values: Iterable[Any]) -> list[Any]:
-        """Return a column that only fresh rows have."""
         return [*values, *[None] * len(self.replayed)]
 
     def of_replayed(self, values: Iterable[Any]) -> list[Any]:
-        """Return a column that only replayed rows have."""
         return [*[None] * len(self.fresh), *values]
 
 

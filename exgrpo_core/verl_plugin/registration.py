@@ -17,10 +17,7 @@ def _register_trainer(trainer_base: Any) -> None:
     """Enter verl's registry of trainers: `trainer.v1.trainer_mode=exgrpo`."""
 
     class RegisteredTrainer(trainer_base.PPOTrainer):
-        """Makes a `ReplayTrainer`, whose module imports parts of verl that import the registry themselves."""
-
         def __new__(cls, config: Any) -> Any:
-            """Return the trainer that verl runs."""
             from exgrpo_core.verl_plugin.replay_trainer import ReplayTrainer
 
             return ReplayTrainer(config)
@@ -48,8 +45,6 @@ def _name_sockets_of_senders(weights: Any) -> None:
 
 
 def _name_sockets_of_receivers(servers: Any) -> None:
-    """Give vLLM's workers the same name, which they read when they receive weights."""
-
     def create(method: Any, _server: Any, arguments: Any, options: Any) -> None:
         method(*arguments, **options)
         os.environ["VERL_RAY_JOB_ID"] = job_name()

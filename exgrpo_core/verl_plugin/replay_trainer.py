@@ -123,7 +123,6 @@ class ReplayTrainer(ExperienceTrainer):
         super()._save_checkpoint()
 
     def _checkpoint_folder(self) -> Path:
-        """Return the folder that the run resumes from."""
         trainer = self.config.trainer
         if trainer.resume_mode == "resume_path":
             return Path(trainer.resume_from_path)

@@ -94,7 +94,6 @@ class RunRecord:
 
 
 def _specification(config: Mapping[str, Any], algorithm: ExGRPOConfig) -> dict[str, object]:
-    """Return what verl's configuration says in the fields of the workbench's specification."""
     files, trainer = config["data"]["train_files"], config["trainer"]
     name = "".join(letter if letter.isalnum() or letter in " ._+@-" else "-" for letter in trainer["experiment_name"])
     return {

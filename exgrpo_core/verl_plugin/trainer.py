@@ -253,7 +253,6 @@ def _keys(prompt: Prompt) -> list[str]:
 
 
 def _begin(trainer: "ExperienceTrainer", prompts: Sequence[Prompt], shared: Mapping[str, Any], partition: str) -> None:
-    """Have the agent loops begin to answer the prompts."""
     batch = get_tensordict({name: [prompt[name] for prompt in prompts] for name in prompts[0]})
     assign_non_tensor_data(batch, "global_steps", trainer.global_steps)
     for name, value in shared.items():

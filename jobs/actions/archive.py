@@ -130,7 +130,6 @@ def _write_archive(run: RunDirectory, destination: Path) -> None:
 
 
 def _copy_whole(run: RunDirectory, destination: Path) -> None:
-    """Copy a run's folder under a hidden name, then rename it."""
     unfinished = destination.with_name(f".exporting-{destination.name}")
     try:
         shutil.copytree(run.path, unfinished, ignore=_left_out)

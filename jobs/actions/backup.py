@@ -120,7 +120,6 @@ class _Writer:
                 self._archive.addfile(member, file if member.isreg() else None)
 
     def seal(self) -> None:
-        """Add the last member, which has the number of members."""
         content = _seal(len(self._archive.getmembers()))
         member = tarfile.TarInfo(_SEAL)
         member.size = len(content)

@@ -49,7 +49,6 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
 
 
 def _best_step(runs_root: Path, run_text: str) -> str:
-    """Return RUN@STEP of the checkpoint with the highest held-out score."""
     run = open_run(runs_root, find_run_id(runs_root, run_text))
     scores = held_out_scores(run)
     written = {event["step"] for event in iterate_events(run, "checkpoint")}
@@ -108,7 +107,6 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
 
 
 def _template_of(run: TrainSpec, policy: str) -> str:
-    """Return the template in which a run's questions reached its model."""
     has_chat_template = run.data.source != CHAINS_SOURCE and read_chat_template(_tokenizer_source(policy)) is not None
     return TemplateName(run.data.template).resolved(has_chat_template).value
 

@@ -49,7 +49,6 @@ def import_in_process(runs_root: Path, path: str, mapping: str = "", origin: str
 
 
 def _import(path: Path, runs_root: Path, origin: str, own_format: str) -> dict[str, str]:
-    """Return the run's id, or a sentence on why there is none."""
     try:
         reads = load_own_format(Path(own_format)) if own_format else find_only_format(path)
         name = Path(origin or path).stem[-MAX_NAME:]

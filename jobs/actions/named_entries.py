@@ -97,7 +97,6 @@ class NamedEntries:
 
     @contextmanager
     def _locked(self, runs_root: Path) -> Iterator[None]:
-        """Keep other writers out between reading and writing."""
         path = self._path(runs_root)
         lock = FileLock(path.with_suffix(".lock"))
         try:

@@ -155,7 +155,6 @@ def _damaged_buffer(run: RunDirectory, newest: Checkpoint) -> Found:
 
 
 def _lost_answers(run: RunDirectory) -> Found:
-    """Return the benchmarks that have scores and no answers any more."""
     names = dict.fromkeys(str(event.get("benchmark")) for event in iterate_events(run, "benchmark"))
     lost = [f"{FOLDER}/{name}-*.jsonl" for name in names if not list_files(run.path / FOLDER, name)]
     return [(Fault(FaultKind.MISSING, name), _REMEDY_OF_LOST) for name in lost]

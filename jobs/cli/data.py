@@ -166,7 +166,6 @@ def verify(
 
 
 def _damage_sentence(damage: Damage) -> str:
-    """Return what is damaged, and what can be recovered, after the run's id."""
     run_prefix = f"{damage.run_id}: " if damage.run_id else ""
     return f"{run_prefix}{describe_fault(damage.fault)} {damage.remedy}"
 

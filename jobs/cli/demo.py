@@ -91,7 +91,6 @@ def _print_results_at_end(runs_root: Path, run_ids: Sequence[str]) -> None:
 
 
 def _wait(runs_root: Path, run_ids: Sequence[str], poll: Callable[[], None]) -> list[RunState]:
-    """Wait for all runs to end and print their progress."""
     runs = [open_run(runs_root, run_id) for run_id in run_ids]
     specs = [run.spec() for run in runs]
     printed_at = time.monotonic()

@@ -230,7 +230,6 @@ def check_disk(runs_root: Path) -> Check:
 
 
 def _existing(path: Path) -> Path:
-    """Return the nearest existing folder at or above `path`, which is on the same file system."""
     absolute = path.absolute()
     return next(folder for folder in (absolute, *absolute.parents) if folder.is_dir())
 

@@ -102,7 +102,6 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
 
 
 def _report_contamination(runs_root: Path, target: str, spec: "EvalSpec", data: str | None, as_json: bool) -> None:
-    """Write a report of each benchmark, which the page Benchmarks keeps."""
     if find_shards(Path(spec.model.source)) is not None:
         raise SpecError(f"{target}: write the model of this verl run first, by `exgrpo export {target} FOLDER`.")
     loaded = [load_benchmark(choice, protocol_of(choice)) for choice in spec.benchmarks]

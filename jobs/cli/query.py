@@ -129,7 +129,6 @@ def _print(answer: object, shape: Shape) -> None:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row whose nested values are JSON."""
     return {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in row.items()}
 
 

@@ -119,7 +119,6 @@ def run_missing(
 
 
 def _queue(runs_root: Path, study: Study, pending: list[PendingRun], settings: list[str]) -> int:
-    """Queue all runs that can be queued, print why the others cannot, and return the number queued."""
     num_queued = 0
     for item in pending:
         try:
@@ -283,7 +282,6 @@ def _study_at(runs_root: Path, name: str, scale: str | None) -> tuple[Study, Sca
 
 
 def _cell_line(measured: StudyResults, result: CellResult) -> str:
-    """Return the main figure of a cell that reproduces no row of the paper."""
     name = measured.main_figure or ""
     difference = None if result.cell.name == measured.study.baseline else measured.difference(result)
     difference_text = f", difference {interval_text(difference, is_difference=True)}" if difference else ""

@@ -246,7 +246,6 @@ class Workbench:
         return 0 if self._num_signals else pages.returncode
 
     def _wait_for_runs(self, supervisor: "subprocess.Popen[bytes]") -> None:
-        """Wait until the supervisor has stopped the runs, or until a further signal."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             supervisor.wait(_QUIET_SECONDS)
             return

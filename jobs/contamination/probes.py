@@ -88,7 +88,6 @@ def _mean_log_probs(policy: PolicyModel, texts: Sequence[Int32Array]) -> list[fl
 
 
 def _are_completed(policy: PolicyModel, texts: Sequence[Int32Array]) -> list[bool]:
-    """Return for each text whether the likeliest tokens behind its first half are its second half."""
     if not texts:
         return []
     halves = [ids.size // 2 for ids in texts]

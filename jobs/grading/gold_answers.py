@@ -58,7 +58,6 @@ def gold_notices(origin: str, golds: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _is_no_answer(gold: str) -> bool:
-    """Return whether a text is cut, a sentence, or has neither letter nor digit."""
     bare = gold.replace("\\{", "").replace("\\}", "")
     is_cut = bare.count("{") != bare.count("}")
     is_sentence = not any(map(str.isdigit, gold)) and len(_words(gold)) > _MAX_WORDS
@@ -66,7 +65,6 @@ def _is_no_answer(gold: str) -> bool:
 
 
 def _hides_number(gold: str) -> bool:
-    """Return whether words are around a number."""
     return bool(_words(gold)) and _NUMBER.search(gold) is not None
 
 

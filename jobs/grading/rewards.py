@@ -90,7 +90,6 @@ def _grade_chain(question: Question, response: Response, pays_for_code: bool) ->
 
 
 def _grade_steps(question: Question, response: Response, pays_for_code: bool) -> Verdict:
-    """Return the verdict on a chain with a reward for each right step and the right answer."""
     verdict = _grade_chain(question, response, pays_for_code)
     if response.is_truncated:
         return verdict

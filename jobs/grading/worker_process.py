@@ -108,7 +108,6 @@ class GradingProcess:
         return outcomes
 
     def _replace_child(self) -> None:
-        """Kill the child that is late and wait for the next one."""
         if self._child is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, signal.SIGKILL)

@@ -105,7 +105,6 @@ def find_issues(answer: str) -> tuple[IssueClass, ...]:
 
 
 def _classify(line: str) -> IssueClass | None:
-    """Return the first class named in the line, before an explanation."""
     label = re.split(r"\s[-\N{EN DASH}\N{EM DASH}]\s", line, maxsplit=1)[0]
     mentions = [(match.start(), issue) for issue, pattern in _ISSUE_WORDS if (match := pattern.search(label))]
     if not mentions or _NO_ISSUE.search(label):

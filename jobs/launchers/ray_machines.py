@@ -102,7 +102,6 @@ def describe_machines(machines: Sequence[Machine]) -> str:
 
 
 def _hosts(machines: Sequence[Machine]) -> str:
-    """Return the names of a few machines, and how many there are beside."""
     names = [machine.host for machine in machines]
     shown = ", ".join(names[:MOST_HOSTS])
     return shown if len(names) <= MOST_HOSTS else f"{shown} and {len(names) - MOST_HOSTS} more"

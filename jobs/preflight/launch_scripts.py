@@ -68,7 +68,6 @@ def write_script(spec: TrainSpec, runs_root: Path, kind: ScriptKind) -> LaunchSc
 
 
 def _values(spec: TrainSpec, slug: str) -> dict[str, object]:
-    """Return what the templates need to know."""
     ray, num_nodes = spec.verl.ray, spec.verl.num_nodes if spec.engine == "verl" else 1
     verl = spec.verl.model_copy(update={"ray": ray.model_copy(update={"address": None})})
     content = spec.model_copy(update={"verl": verl, "waits_for": None}).model_dump(mode="json")

@@ -161,7 +161,6 @@ class MemoryEstimate:
 
     @property
     def _beside(self) -> int:
-        """The training state on a GPU that generates."""
         return 0 if self.has_separate_gpus else self.weights - self.gathered + self.optimizer
 
     def _shortage(self, update: int, rollout: int) -> str:

@@ -185,7 +185,6 @@ def _schedule_notices(spec: TrainSpec) -> Iterator[str]:
 
 
 def _chat_fields(spec: TrainSpec) -> Iterator[str]:
-    """Yield the fields that ask for the model's chat template."""
     if spec.data.template == "chat":
         yield "data.template"
     for name, benchmark in spec.validation.benchmarks.items():

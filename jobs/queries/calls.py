@@ -101,5 +101,4 @@ def open_for(
 
 
 def _needs(function: Callable[..., object]) -> set[str]:
-    """Return which of `GIVEN` a function takes."""
     return set(GIVEN) & {*inspect.signature(function).parameters}

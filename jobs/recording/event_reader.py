@@ -85,8 +85,6 @@ def held_out_scores(run: RunDirectory) -> dict[int, float]:
 
 
 class _Reading:
-    """One call of `EventReader.read`."""
-
     def __init__(self, run: RunDirectory, max_steps: int) -> None:
         self.events: list[dict[str, Any]] = []
         self.faults: list[Fault] = []

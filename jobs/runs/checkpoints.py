@@ -244,7 +244,6 @@ def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
 
 
 def _write_manifest(folder: Path, step: int) -> None:
-    """Write the manifest of the files in a folder, all of it to the disk."""
     by_ranks = _written_by_ranks(folder)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in by_ranks)
     entries = by_ranks | {path: (path.stat().st_size, crc) for path, crc in zip(files, _checksums(files), strict=True)}

@@ -227,7 +227,6 @@ def describe_run(run: RunDirectory) -> Description:
 
 
 def _read_spec(run: RunDirectory) -> tuple[dict[str, Any], bool]:
-    """Return the specification and whether it differs from what was written."""
     content = read_plain(run.spec_path)
     spec = from_folder(parse_json(content), run.path)
     if mistakes := shape_mistakes(spec):

@@ -170,7 +170,6 @@ class Supervisor:
         return {entry.run_id for entry in entries}
 
     def _discover(self, names: set[str]) -> set[str]:
-        """Add new run folders, and drop removed ones."""
         for run_id in self._runs.keys() - names:
             del self._runs[run_id]
             self._recorded.discard(run_id)
@@ -283,7 +282,6 @@ class Supervisor:
                 write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, str(error), fields)
 
     def _refuse(self, run: RunDirectory, reason: str) -> None:
-        """End an attempt that never starts, with the reason."""
         attempt = self._requested_attempts[run.run_id]
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)

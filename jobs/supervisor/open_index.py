@@ -60,7 +60,6 @@ def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Data
 
 
 def _read_into(database_url: str, runs_root: Path) -> Database:
-    """Return a new database with everything that the files have."""
     index = DatabaseIndex(database_url, runs_root)
     FilesFollower(index, runs_root).poll(budget_seconds=math.inf)
     index.close()

@@ -139,7 +139,6 @@ class RayWatch:
         return not self.run.stop_requested() and not self._is_closed.is_set()
 
     def _follow(self) -> None:
-        """Ask the cluster once, and act on its answer."""
         self._read_heartbeat()
         try:
             job = self._launcher.api.job(self._launcher.submission_id)
@@ -186,7 +185,6 @@ class RayWatch:
             self._update(log_bytes=end)
 
     def _escalate_stop(self) -> None:
-        """Make Ray end a job that did not stop when requested, or whose worker hangs."""
         now = time.monotonic()
         is_due = self._stopped_at is None or now - self._stopped_at >= _STOP_AGAIN_SECONDS
         self._is_frozen |= self._new_beat_at is not None and now - self._new_beat_at >= CONTACT_TIMEOUT_SECONDS
@@ -197,7 +195,6 @@ class RayWatch:
             self._stopped_at = now
 
     def _finalize(self, job: RayJob) -> None:
-        """Write the outcome of a job that is over, once none of its processes is left on any machine."""
         if job.exit_code in (0, 1):
             self._wait_for_outcome()
         try:
@@ -217,7 +214,6 @@ class RayWatch:
                 return
 
     def _end_without_outcome(self, job: RayJob) -> tuple[RunStatus, str]:
-        """Return status and reason of a job whose worker left no outcome."""
         if self._is_frozen:
             return RunStatus.LOST, _FROZEN
         if job.status is RayJobStatus.STOPPED:

@@ -89,7 +89,6 @@ class RunIndexing:
         self.is_registered = True
 
     def _take_batch(self, database: Database) -> bool:
-        """Ingest one batch and return whether there is more."""
         batch = self._reader.read(self._position)
         if not batch.events and batch.position == self._position:
             return False
@@ -117,7 +116,6 @@ class RunIndexing:
         self._is_shown = True
 
     def _record_damaged_ends(self, database: Database) -> None:
-        """Record what is damaged of the ends of attempts, once everything before them is read."""
         for attempt in self._run.attempts():
             name = f"attempts/{attempt:04d}"
             outcome = read_outcome(self._run.attempt_path(attempt))

@@ -145,7 +145,6 @@ class AttemptWatch:
         return self._policy.grace_of(read_heartbeat(self._path))
 
     def _escalate_stop(self, worker: ProcessIdentity | None) -> None:
-        """Signal a worker that did not stop when requested."""
         waited, grace_seconds = self._stop_clock.seconds(), self._grace_seconds()
         if worker is None or waited < grace_seconds or not works_on(worker, self._path):
             return

@@ -105,8 +105,6 @@ def open_components(
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """Policy and questions of a specification."""
-
     policy: PolicyModel
     questions: list[Question]
     held_out: list[Question]

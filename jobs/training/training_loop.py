@@ -258,7 +258,6 @@ class LaterExperience:
 
 
 def _changes(state: ExGRPOState) -> list[BufferEvent]:
-    """Return the changes of the buffer that lead from the checkpoint to the state."""
     buffer, before = state.replay_buffer, state.replay_buffer.later.buckets
     after = buffer.buckets_of(np.arange(before.size))
     retired = {index for step in buffer.later.steps for index in step.header["retired"]}

@@ -94,7 +94,6 @@ def open_components(spec: TrainSpec, run: RunDirectory) -> Iterator[RunComponent
 
 
 def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
-    """Return verl's configuration of this run."""
     # verl reads its platform from the environment when it is imported.
     from exgrpo_core.verl_plugin.session import compose_config
     from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides

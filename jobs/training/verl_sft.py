@@ -220,7 +220,6 @@ def _step_of(path: Path) -> int:
 
 
 def _unpack(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Return a folder with the checkpoint in verl's layout."""
     target = folder / f"{_STEP_PREFIX}{checkpoint.step}"
     _link_tree(checkpoint.path / TRAINER_FOLDER, target)
     _link_tree(checkpoint.policy, target / _MODEL_FOLDER)
@@ -228,7 +227,6 @@ def _unpack(checkpoint: Checkpoint, folder: Path) -> Path:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End torchrun and all its processes."""
     if process.poll() is not None:
         return
     family = psutil.Process(process.pid).children(recursive=True)

@@ -193,7 +193,6 @@ def _cached(
     texts: Sequence[str],
     build: Callable[[Path], None],
 ) -> Path:
-    """Return the folder for this content."""
     content = {"recipe": RECIPE, "settings": asdict(settings), "texts": list(texts)}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
     return make_once(cache_dir / f"{name}-{digest}", build)

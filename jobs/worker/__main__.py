@@ -216,7 +216,6 @@ def _is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> tuple[RunStatus, str]:
-    """Write the last status event and return status and reason, or those of a failed write."""
     if recorder is None:
         return status, reason
     try:
@@ -284,7 +283,6 @@ def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:
 
 
 def _keep_for_training(policy: Path, folder: Path) -> None:
-    """Give a run's folder a checkpoint's model."""
     shards = find_shards(policy)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if shards is not None:

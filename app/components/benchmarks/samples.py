@@ -99,7 +99,6 @@ def _others(run_id: str, benchmark: str) -> dict[str, str]:
 
 
 def _rows(run_id: str, second: str | None, benchmark: str, scheme: str) -> list[_Row]:
-    """Return the questions that all sides answered, those first that A answers better."""
     if second is None:
         return [
             _Row(item, _rate(item, scheme), None, item.num_truncated > 0)

@@ -77,7 +77,6 @@ def show(
 
 
 def _curves_of(runs: Mapping[str, str], benchmark: str, scheme: str, difficulty: str) -> dict[str, list[ScoreCurve]]:
-    """Return each model's curves over the questions of a difficulty, and say how many those are."""
     key = str(settings.current()), benchmark, scheme
     if difficulty == ALL:
         return {
@@ -92,7 +91,6 @@ def _curves_of(runs: Mapping[str, str], benchmark: str, scheme: str, difficulty:
 
 
 def _show_gaps(runs: Mapping[str, str], curves: Mapping[str, Sequence[ScoreCurve]], benchmark: str) -> None:
-    """Say what is not recorded, damaged or gone."""
     without = [name for name, of_model in curves.items() if any(not curve.values for curve in of_model)]
     if without:
         st.text(escape_control_characters(f"Log-probs of answers are not recorded: {', '.join(without)}"))
@@ -146,5 +144,4 @@ def figure(
 
 @st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading answers", max_entries=200)
 def _kept(key: tuple[object, ...], _read: Callable[[], Any]) -> Any:  # noqa: ANN401, ARG001
-    """Return what `_read` returns, once for each key."""
     return _read()

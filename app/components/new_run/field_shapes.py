@@ -131,14 +131,12 @@ def attribute_docs(cls: type) -> dict[str, str]:
 
 
 def _part(path: str) -> tuple[FieldShape, ...]:
-    """Return the switch of an optional part, then its fields."""
     part, doc = _optional_part(path)
     switch = FieldShape(path, _label(path), "", doc, InputKind.SWITCH, (), is_optional=True)
     return switch, *(dataclasses.replace(shape, part=path) for shape in _section(part, f"{path}."))
 
 
 def _optional_part(path: str) -> tuple[type, str]:
-    """Return the type of an optional part and its docstring."""
     owner: object = TrainSpec
     *sections_above, name = path.split(".")
     for section in sections_above:

@@ -96,7 +96,6 @@ def _open(labels: Mapping[str, str]) -> None:
 
 
 def _is_used(state: FormState, section: str) -> bool:
-    """Return whether a preset or the user set something in a section."""
     return state.value(section) != value_at(TrainSpec().model_dump(mode="json"), section)
 
 
@@ -157,7 +156,6 @@ def _take_text(state: FormState) -> None:
 
 
 def _read_text(text: str) -> dict[str, object] | str:
-    """Return the fields that a text holds, or why it holds none."""
     try:
         content = requests.load_plain_yaml(text, "YAML")
     except SpecError as error:

@@ -104,7 +104,6 @@ def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:
 
 
 def _list_mistakes(mistakes: Sequence[Mistake], state: FormState) -> None:
-    """Show every mistake, each with a button that opens the section of its field."""
     for number, mistake in enumerate(mistakes):
         title = spec_form.section_to_fix(state, mistake)
         with st.container(key=f"mistake-{number}", gap="xxsmall"):
@@ -146,7 +145,6 @@ def resources(spec: TrainSpec, needs: ResourceEstimate) -> str:
 
 
 def _memory_parts(parts: Sequence[tuple[str, int, str]]) -> None:
-    """Show name, bytes and note of what the memory of each GPU is for."""
     with st.expander("Memory of each GPU by part", icon=":material/memory:", key="gpu-memory"):
         sizes = [byte_size(size).replace(" ", "\N{NO-BREAK SPACE}") for _, size, _ in parts]
         rows = [f"| {name} | {size} | {note} |" for (name, _, note), size in zip(parts, sizes, strict=True)]
@@ -164,15 +162,12 @@ def _time(spec: TrainSpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What a specification is compared with, and the command that starts it unchanged."""
-
     name: str
     command: str
     content: Mapping[str, Any]
 
 
 def _base(spec: TrainSpec, start: StartingPoint) -> _Base:
-    """Return the run that the form started from, else the preset of the specification, or the defaults."""
     if start.parent is not None:
         return _Base("the parent", start.command, start.values)
     if spec.preset is None or not requests.preset_exists(spec.preset):

@@ -129,5 +129,4 @@ def _open_group() -> None:
 
 @st.cache_data(show_spinner=False)
 def _engines() -> dict[str, str]:
-    """Return the engine of each preset."""
     return {name: requests.load_preset(name).engine for name in requests.preset_names()}

@@ -101,7 +101,6 @@ def _is_ambiguous(entry: Entry, name: str) -> bool:
 
 
 def _cases(entry: Entry) -> None:
-    """Show the entropies of the printed cases, which the paper gives with each response."""
     claims = [claim for claim in analyses.load_study(entry.study).claims if claim.row.startswith("Case")]
     lines = [f"- {claim.row}: {analyses.printed(claim.value)} nats per token" for claim in claims]
     st.markdown("\n".join(lines))

@@ -134,7 +134,6 @@ def _bars(title: str) -> go.Figure:
 
 
 def _ticks(x: Sequence[int], y: Sequence[float], name: str, hover: str) -> go.Scatter:
-    """Return short lines across the bars."""
     marker = {"color": theme.palette().text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}}
     return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, hovertemplate=hover)
 

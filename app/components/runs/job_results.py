@@ -129,7 +129,6 @@ def _evaluation_row(row: RunRow) -> None:
 
 
 def _title(row: RunRow) -> str:
-    """Return the evaluation's name, and where it was given none its model and benchmarks."""
     if row.name != UNNAMED:
         return row.name
     path = PurePosixPath(row.model)

@@ -127,7 +127,6 @@ def table(cells: Sequence[CellState]) -> pd.DataFrame:
 
 
 def _open(cell: CellState, column: str) -> None:
-    """Lead to the run of a seed, or to the list of a cell's runs."""
     seeds = {f"Seed {key.seed}": run for key, run in zip(cell.keys, cell.runs, strict=True)}
     if column not in seeds:
         tags = [tag for tag in cell.keys[0].tags if not tag.startswith("seed:")]
@@ -200,7 +199,6 @@ def _settings() -> list[str]:
 
 
 def _cost(study: Study, open_runs: Sequence[PendingRun], settings: Sequence[str]) -> str:
-    """Return in words what the launch queues and takes, or which change is wrong."""
     try:
         hours = analyses.estimate_hours(study, [pending_run.key for pending_run in open_runs], settings)
     except UserError as error:

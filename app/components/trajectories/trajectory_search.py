@@ -224,7 +224,6 @@ def show_table(
 
 
 def _export(where: TrajectoryFacets, num_rows: int) -> None:
-    """Show links to files of all that match, which the server writes while they are loaded."""
     values = {name: value for name, value in asdict(where).items() if value not in {None, ""}}
     query = urlencode(values | {"sort": st.query_params.get(_SORT, "")})
     menu = st.popover(
@@ -238,7 +237,6 @@ def _export(where: TrajectoryFacets, num_rows: int) -> None:
 
 
 def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
-    """Return one row per trajectory, with the counts of conversations where there is one."""
     counts: dict[str, list[int | None]] = {}
     if any(row.num_turns is not None for row in rows):
         counts = {

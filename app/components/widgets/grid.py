@@ -143,7 +143,6 @@ def _ticked(key: str, ids: Sequence[str]) -> list[str]:
 
 
 def _column(name: str, config: ColumnConfig, values: Sequence[object], sorting: Sorting | None) -> dict[str, Any]:
-    """Return what the browser has to know of a column."""
     details: Mapping[str, Any] = config.get("type_config") or {}
     present = [value for value in values if value is not None and value != ""]
     is_number = details.get("type") == "number" or (

@@ -148,7 +148,6 @@ class SegmentStore:
         self._first_rows.append(segment.first_row)
 
     def _by_segment(self, rows: Int64Array) -> list[tuple[Segment, Int64Array]]:
-        """Return each segment that has some of the rows, with their positions among them."""
         if len(self._segments) == 1 and rows.size:
             return [(self._segments[0], np.arange(rows.size))]
         owners = np.searchsorted(self._first_rows, rows, side="right") - 1

@@ -237,7 +237,6 @@ class SegmentReading:
         return list(map(Experience, self._rows.tolist(), *columns, token_ids, log_probs))
 
     def _spans(self) -> Iterator[tuple[int, int]]:
-        """Yield where each trajectory ends in the array, and its number of tokens."""
         return zip(self._ends, self._num_tokens, strict=True)
 
     def _check(self, token_ids: Sequence[Int32Array], log_probs: Sequence[Float32Array]) -> None:

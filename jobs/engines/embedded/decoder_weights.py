@@ -83,7 +83,6 @@ class _Product(torch.autograd.Function):
         ctx: Any,  # noqa: ANN401 - autograd's
         gradient: torch.Tensor,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, None]:
-        """Return the gradients of x, of the weight and of the bias, those that are needed."""
         needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
         x, weight = ctx.saved_tensors
         of_bias = gradient.sum(0) if needs_bias else None

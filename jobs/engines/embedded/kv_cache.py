@@ -109,7 +109,6 @@ class KvCache:
         self._prompt_lengths[targets] = self._prompt_lengths[sources]
 
     def _use_rows(self, num_rows: int) -> None:
-        """Use the first `num_rows` rows."""
         self.num_rows = num_rows
         used = [layer[:, :num_rows] for layer in self._layers]
         self._in_use = [(both, *both.flatten(1, 2)) for both in used]

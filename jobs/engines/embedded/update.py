@@ -114,7 +114,6 @@ class PolicyOptimizer:
             self._adam.state[parameter][key] = value.to(parameter.device)
 
     def _state_shapes(self) -> dict[str, torch.Size]:
-        """Return the shape of each tensor of `state_tensors` after a step."""
         return {
             f"{name}/{key}": torch.Size() if key == "step" else parameter.shape
             for name, parameter in self._named.items()

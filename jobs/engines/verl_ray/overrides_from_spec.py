@@ -189,7 +189,6 @@ def _rollout_settings(spec: TrainSpec) -> dict[str, Value]:
 
 
 def _ahead_settings(spec: TrainSpec) -> dict[str, Value]:
-    """Return the GPUs that only generate, and how they get weights."""
     if not spec.algorithm.rollouts_ahead:
         return {}
     return {
@@ -351,10 +350,8 @@ def _is_unread(path: Sequence[str], read: frozenset[str] | None, unread: frozens
 
 
 def _path(override: str) -> list[str]:
-    """Return the names on the path of the setting that an override sets."""
     return override.partition("=")[0].strip().lstrip("+~").partition("@")[0].split(".")
 
 
 def _overlap(path: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two paths are the same setting, or one is a section with the other."""
     return all(left == right for left, right in zip(path, other, strict=False))

@@ -59,7 +59,6 @@ def prints_answer(problem: ChainProblem, text: str) -> bool:
 
 
 def _walk_steps(problem: ChainProblem, text: str) -> tuple[int, int]:
-    """Return the number of right steps before the first fault, and the position behind them."""
     head = f"{problem.start};"
     if not text.startswith(head):
         return 0, 0

@@ -104,7 +104,6 @@ class KnownNumbers:
 
 
 def _partners(value: Fraction, known: Fraction) -> list[tuple[str, Fraction, bool]]:
-    """Return the operations that give `value` with `known` first, or second where the flag is set."""
     partners = [("+", value - known, False), ("-", known - value, False)]
     if known:
         partners += [("*", value / known, False), ("/", value * known, True)]
@@ -146,7 +145,6 @@ def _equations(sentences: Sequence[Sequence[Statement]]) -> list[tuple[Expressio
 
 
 def _num_true(equations: Sequence[tuple[Expression, ...]], letters: Letters) -> int:
-    """Return how many equations are true before the first false one."""
     for index, sides in enumerate(equations):
         try:
             values = {evaluate(side, lambda _: frozenset(), letters).value for side in sides}

@@ -130,7 +130,6 @@ def _read_box(content: str) -> Fraction | None:
 
 
 def _without_boxes(text: str, boxes: list[Box]) -> str:
-    """Return the text with blanks in place of its boxes."""
     parts = []
     position = 0
     for box in boxes:

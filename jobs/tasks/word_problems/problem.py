@@ -126,7 +126,6 @@ class StoryProblem:
 
 
 def _nodes(expression: Expression) -> Iterator[Expression]:
-    """Yield an expression and all its parts that are computed, parts first."""
     if isinstance(expression, Binary):
         yield from _nodes(expression.left)
         yield from _nodes(expression.right)

@@ -243,7 +243,6 @@ class Walk:
 
 
 def _is_rounded(written: Fraction, exact: Fraction) -> bool:
-    """Return whether a number with decimals is the exact one rounded."""
     decimals = 0
     while written.denominator != 1 and (written * 10**decimals).denominator != 1 and decimals < 6:
         decimals += 1
