@@ -94,6 +94,8 @@ def error_message(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         folder = os.path.dirname(error.filename or "") or "."
         return f"{error.filename or 'A file'}: {explain(error, folder)}.", EXIT_FAILURE
+    if isinstance(error, MemoryError):
+        return "Memory ran out; give this command more (see `ulimit -v`) or end other programs.", EXIT_FAILURE
     first_line = str(error).strip().partition("\n")[0]
     hint = f"Set {DEBUG_VARIABLE}=1 to see the traceback."
     return f"Unexpected {type(error).__name__}: {first_line} {hint}", EXIT_FAILURE

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -169,6 +170,8 @@ def end_without_outcome(*, has_started: bool, exit_code: int | None = None) -> t
         return RunStatus.LOST, "Its process ended without an outcome; resume it from its newest checkpoint."
     if exit_code > 0:
         return RunStatus.FAILED, f"Its process ended with exit code {exit_code} before it could say why; see log.txt."
+    if exit_code == -signal.SIGABRT:
+        return RunStatus.FAILED, "Its process aborted, as libraries do when memory runs out; log.txt ends with why."
     name = signal_name(-exit_code)
     return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
 

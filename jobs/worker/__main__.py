@@ -4,6 +4,7 @@ Started as `python -m jobs.worker RUN_DIRECTORY ATTEMPT`. An error becomes the s
 sentence; the traceback is in `log.txt`, the output of this process.
 """
 
+import errno
 import logging
 import os
 import resource
@@ -138,9 +139,7 @@ def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_
     reserve_outcome(attempt_path)
     set_attempt(attempt_path)
     control = WorkerControl(run, attempt_path)
-    control.start()
     system = SystemSampler()
-    system.start()
     try:
         return _run_attempt(run, attempt, control, loaders, system)
     finally:
@@ -161,6 +160,8 @@ def _run_attempt(
     fields: tuple[str, ...] = ()
     recorder: RunRecorder | None = None
     try:
+        control.start()
+        system.start()
         remove_unfinished(run.checkpoints_path)
         spec = run.job_spec()
         if why := refusal_of_new_start(run):
@@ -212,7 +213,9 @@ def wrong_fields(error: BaseException | None) -> tuple[str, ...]:
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return os.strerror(errno.ENOMEM) in str(error)  # torch has no type for memory of the CPU
 
 
 def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> tuple[RunStatus, str]:

@@ -79,12 +79,17 @@ def test_run_stopped_in_the_queue_never_starts_and_can_be_resumed(bench: Bench):
 
 @pytest.mark.parametrize(
     ("tag", "words"),
-    [("fails", "data.source: the toy data are missing."), ("crashes", "KeyError: 'toy'."), ("exits", "exit code 7")],
+    [
+        ("fails", "data.source: the toy data are missing."),
+        ("crashes", "KeyError: 'toy'."),
+        ("exits", "exit code 7"),
+        ("aborts", "memory"),
+    ],
 )
 def test_failure_is_one_sentence(bench: Bench, tag, words):
     run_id = start(bench, toy_spec(2, tag), RunStatus.FAILED)
     assert words in bench.reason_of(run_id)
-    assert ("Traceback" in bench.log_of(run_id)) is (tag != "exits")
+    assert ("Traceback" in bench.log_of(run_id)) is (tag in {"fails", "crashes"})
 
 
 def test_killed_worker_is_lost_with_its_children_and_the_run_resumes_from_its_newest_checkpoint(bench: Bench):

@@ -31,6 +31,8 @@ def run_toy(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
         raise KeyError("toy")
     if "exits" in tags:
         os._exit(7)
+    if "aborts" in tags:
+        os.abort()
     for tag in tags & LEFTOVERS.keys():
         LEFTOVERS[tag](run)
     if "stuck" in tags:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
 from jobs.actions.evaluations import plan_evaluation_after
@@ -16,7 +17,7 @@ from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset
-from jobs.worker.__main__ import allow_open_files, error_message, load_embedded_loop, with_kept_model
+from jobs.worker.__main__ import allow_open_files, error_message, load_embedded_loop, with_kept_model, wrong_fields
 from jobs.worker.control import WorkerControl
 from tests.jobs.supervisor.toy_bench import TOY_WORKER, toy_spec
 
@@ -48,6 +49,13 @@ sys.exit(main(sys.argv[1:], {"embedded": lambda: loop}))
 )
 def test_failure_becomes_one_sentence(error, sentence):
     assert error_message(error) == sentence
+
+
+def test_memory_that_torch_cannot_have_names_the_settings_that_need_less():
+    with pytest.raises(RuntimeError) as failure:
+        torch.empty(2**55, dtype=torch.uint8)
+    assert error_message(failure.value) == error_message(MemoryError())
+    assert "algorithm.mini_batch_size" in wrong_fields(failure.value)
 
 
 @pytest.mark.parametrize(("has_none", "remedy"), [(True, "remove some files"), (False, "free some space")])
