@@ -62,7 +62,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def expected_seconds(item: pytest.Item) -> float:
-    """Return about how long a test takes, by its marks."""
     timeout = item.get_closest_marker("timeout")
     if timeout is not None:
         return timeout.args[0] / 60
@@ -77,13 +76,11 @@ def own_main_module(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """Root folder of the checkout."""
     return REPOSITORY
 
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
-    """Folder with the paper's evaluation data, beside the checkout or named by EXGRPO_SHARED."""
     folder = Path(os.environ.get("EXGRPO_SHARED", REPOSITORY.parent / "shared"))
     if not (folder / "data").is_dir():
         pytest.skip(f"No evaluation data at {folder}; name its folder with EXGRPO_SHARED.")

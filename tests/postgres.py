@@ -29,16 +29,13 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The URL of the database `postgres`."""
         return f"postgresql://tester@/postgres?host={self.folder}"
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
         settings = f"-k {self.folder} {_SETTINGS}"
         self._control("-w", "-l", str(self.folder / "log"), "-o", settings, "start")
 
     def stop(self) -> None:
-        """Stop it in the middle of whatever it does."""
         self._control("-m", "immediate", "stop")
 
     def _control(self, *words: str) -> None:
@@ -75,7 +72,6 @@ def controlled_server() -> Iterator[Server]:
 
 @contextmanager
 def pooled(url: str) -> Iterator[str]:
-    """Yield the URL of a database by PgBouncer in transaction mode, of which two connections serve all clients."""
     program, user = require_tool("pgbouncer"), _server_user()
     folder = Path(tempfile.mkdtemp(prefix="pool-"))
     server = make_url(url)
@@ -101,7 +97,6 @@ def pooled(url: str) -> Iterator[str]:
 
 
 def _server_user() -> pwd.struct_passwd | None:
-    """Return whom to become to run the server, which refuses to run as root."""
     if os.geteuid() != 0:
         return None
     try:

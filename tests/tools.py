@@ -42,7 +42,6 @@ def report_missing(reason: str) -> None:
 
 
 def free_port() -> int:
-    """Return one port as `free_ports` does."""
     return free_ports(1)[0]
 
 

@@ -4,6 +4,5 @@ import json
 
 
 def figures(page):
-    """Return the figures that a page of AppTest shows, in its order, as plotly's JSON."""
     parts = [element.proto for element in page.get("bidi_component")]
     return [json.loads(part.bytes)["figure"] for part in parts if part.component_name == "chart"]

@@ -39,8 +39,6 @@ def seeded_root(tmp_path_factory):
 
 
 def _copy_of(name: str):
-    """The runs root of this test with those runs in it, for tests that write."""
-
     @pytest.fixture(name=f"{name}_runs")
     def runs(runs_root, seeded_root):
         shutil.copytree(seeded_root(name), runs_root, dirs_exist_ok=True)
@@ -87,7 +85,6 @@ def empty_root(tmp_path_factory):
 
 @pytest.fixture
 def runs_root(tmp_path, empty_root):
-    """An empty runs root that the pages of this test read, with a live supervisor."""
     _forget()
     shutil.copytree(empty_root, tmp_path, dirs_exist_ok=True)
     recorded.beat(tmp_path, datetime.now(UTC))

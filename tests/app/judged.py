@@ -26,7 +26,6 @@ NUM_STEPS = 12
 
 
 def record_all(runs_root: Path) -> None:
-    """Record runs with the oracle's verdicts, and on one of them those of a judge that errs and wavers."""
     recorded.beat(runs_root, datetime.now(UTC))
     database = open_database(None, runs_root)
     make_run(database, runs_root, QUEUED, "queued", 0)

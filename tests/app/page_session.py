@@ -51,7 +51,6 @@ class PageSession:
         return errors
 
     def _send(self, asked: BackMsg) -> list[str]:
-        """Ask for a run of a script and record what it draws, to its end."""
         self._connection.send(asked.SerializeToString())
         page, errors = asked.rerun_script.page_name, []
         while True:
@@ -70,7 +69,6 @@ class PageSession:
 
 @contextmanager
 def page_session(workbench: ServedWorkbench) -> Iterator[PageSession]:
-    """Sign in, as the printed link does, and open a tab."""
     origin = workbench.origin
     with connect(
         f"{origin.replace('http', 'ws', 1)}/_stcore/stream", origin=origin, subprotocols=["streamlit"],

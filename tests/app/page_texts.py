@@ -10,12 +10,10 @@ from streamlit.testing.v1 import AppTest
 
 
 def texts(page: AppTest) -> list[str]:
-    """Return the texts, headings and captions of a page."""
     return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
 
 
 def has_text(page: AppTest, part: str) -> bool:
-    """Return whether one of them contains `part`."""
     return any(part in text for text in texts(page))
 
 
@@ -31,7 +29,6 @@ class Table:
 
     @property
     def value(self) -> pd.DataFrame:
-        """The cells as they were sent."""
         return pd.DataFrame(self.data["rows"], columns=[column["name"] for column in self.data["columns"]])
 
     def send(self, page: AppTest, event: str, value: object) -> None:
@@ -44,12 +41,10 @@ class Table:
         page._run(WidgetStates(widgets=[sent]))
 
     def open(self, page: AppTest, row: int, column: str | None = None) -> None:
-        """Click on a row."""
         self.send(page, "opened", {"id": self.data["ids"][row], "column": column or self.data["columns"][0]["name"]})
 
 
 def tables(page: AppTest) -> list[Table]:
-    """Return the tables of a page in their order."""
     return [
         Table(element.proto) for element in page.get("bidi_component") if element.proto.component_name == "exgrpo_table"
     ]
@@ -59,6 +54,5 @@ KINDS = ("text_input", "number_input", "toggle", "selectbox", "multiselect", "te
 
 
 def field(page, path):
-    """Return the widget of a field, such as `optim.learning_rate`, that the open section shows."""
     key = page.session_state["new-run-form"].key(path)
     return next(widget for kind in KINDS for widget in page.get(kind) if widget.key == key)

@@ -74,7 +74,6 @@ def beat(runs_root: Path, at: datetime) -> None:
 
 
 def cut_specification(runs_root: Path, *run_ids: str) -> None:
-    """Cut the last tenth of `spec.json` of runs and build the database again."""
     for run_id in run_ids:
         path = RunDirectory(runs_root / run_id).spec_path
         content = path.read_bytes()

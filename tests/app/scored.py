@@ -79,7 +79,6 @@ def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> Non
 
 
 def record_own_benchmark(runs_root: Path) -> None:
-    """Record two models' scores on a benchmark of the user's own, of two questions."""
     database = open_database(None, runs_root)
     benchmark = {"benchmark": "sums", "title": "My <sums>", "comparability": SAMPLING, "source_run_id": None}
     for name, counts in (("early", [1, 0]), ("late", [1, 1])):

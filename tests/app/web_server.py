@@ -39,7 +39,6 @@ class ServedWorkbench:
         return parse_qs(urlsplit(self.link).query)["token"][0]
 
     def cookie(self) -> str:
-        """Sign in and return the cookie as a request header holds it."""
         return httpx2.get(self.link, timeout=START_SECONDS).headers["set-cookie"].partition(";")[0]
 
     def stop(self) -> None:
@@ -58,7 +57,6 @@ def start(
     python: Path | str = sys.executable,
     **variables: str,
 ) -> ServedWorkbench:
-    """Start the server."""
     words = [python, "-P", "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options]
     return _served(words, {**os.environ, **({"EXGRPO_TOKEN": token} if token else {}), **variables}, REPOSITORY)
 
@@ -66,7 +64,6 @@ def start(
 def view(
     *words: str | Path, cache: Path, python: Path | str = sys.executable, folder: Path = REPOSITORY
 ) -> ServedWorkbench:
-    """Start `exgrpo view` with a cache of its own."""
     command = [python, "-P", "-m", "jobs.cli", "view", "--no-browser", *map(str, words)]
     return _served(command, {**os.environ, "XDG_CACHE_HOME": str(cache)}, folder)
 

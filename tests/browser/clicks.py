@@ -9,18 +9,15 @@ IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
 def rows(page, table=0):
-    """Return the rows of a table that are drawn."""
     return page.locator(".data-table").nth(table).locator("tbody tr")
 
 
 def open_row(page, address, row=0, table=0):
-    """Click on a row of a table, which leads to such an address."""
     rows(page, table).nth(row).click()
     page.wait_for_url(re.compile(address))
 
 
 def download(page, label: str) -> tuple[str, str]:
-    """Click the button, whose name ends in the label, and return what the file says and its suggested name."""
     with page.expect_download() as started:
         page.get_by_role("button", name=re.compile(rf"(^|\W|_){label}$")).click()
     assert started.value.failure() is None
@@ -55,7 +52,6 @@ class Between:
         socket.on_message(pass_on)
 
     def wait_for_refreshes(self, number: int) -> None:
-        """Wait until the page has asked for so many more refreshes."""
         goal = len(self.refreshes) + number
         while len(self.refreshes) < goal:
             self.page.wait_for_timeout(100)

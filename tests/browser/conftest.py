@@ -25,7 +25,6 @@ def find_browser(path: str | None = None) -> str | None:
 
 
 def missing_browser() -> str | None:
-    """Return why no browser can be driven here, or None."""
     try:
         import playwright.sync_api  # noqa: F401 - only whether it is there
     except ImportError:
@@ -54,7 +53,6 @@ def browser():
 
 @pytest.fixture(scope="session")
 def workbench(tmp_path_factory):
-    """A server over a folder with recorded runs."""
     runs_root = tmp_path_factory.mktemp("runs")
     recorded.record_all(runs_root)
     played.record_all(runs_root)
@@ -89,7 +87,6 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def profile(browser, workbench):
-    """A browser profile that is signed in and has loaded the front end once."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.goto(workbench.link)

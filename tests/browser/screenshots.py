@@ -18,7 +18,6 @@ SETTLE_MILLISECONDS = 8_000
 
 
 def pages(run: str, other: str) -> dict[str, str]:
-    """Return the address of each picture's page."""
     return {
         "runs": "/",
         "new-run": "/new_run?section=Algorithm",
@@ -58,7 +57,6 @@ def take(browser: Browser, link: str, addresses: dict[str, str], folder: Path, w
 
 
 def main(link: str, run: str, other: str, folder: str, *names: str) -> None:
-    """Take all pictures, or those of some pages."""
     addresses = {name: address for name, address in pages(run, other).items() if not names or name in names}
     Path(folder).mkdir(parents=True, exist_ok=True)
     with sync_playwright() as driver:

@@ -24,7 +24,6 @@ def runs_root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def workbench(runs_root):
-    """A server and a supervisor whose workers count steps, fifty a second."""
     words = [sys.executable, "-m", "tests.jobs.supervisor.toy_supervisor", "--runs-root", str(runs_root)]
     supervisor = subprocess.Popen(words, cwd=web_server.REPOSITORY)
     served = web_server.start(runs_root)

@@ -17,7 +17,6 @@ PLOTLY = gzip.decompress(chart.PLOTLY.read_bytes()).decode()
 
 @pytest.fixture(scope="module")
 def page(browser):
-    """A page that has loaded plotly."""
     page = browser.new_page()
     page.set_content("<div id=chart style='width:600px'></div>")
     page.add_script_tag(content=PLOTLY)

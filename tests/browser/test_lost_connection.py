@@ -33,7 +33,6 @@ def runs_root(tmp_path_factory):
 
 @pytest.fixture
 def page(browser):
-    """A page of a browser that knows no workbench yet."""
     page = browser.new_context().new_page()
     page.set_default_timeout(90_000)
     yield page
@@ -41,7 +40,6 @@ def page(browser):
 
 
 def open_log(page, served):
-    """Sign in at the log of a run and wait for its last line."""
     page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={served.token}")
     page.get_by_text("step 300 of exgrpo whole").wait_for()
 

@@ -50,7 +50,6 @@ def served(runs_root, tmp_path_factory):
 
 @pytest.fixture
 def page(browser):
-    """A page of a browser that has loaded nothing yet and trusts any certificate."""
     page = browser.new_context(ignore_https_errors=True, viewport={"width": 1440, "height": 900}).new_page()
     page.set_default_timeout(90_000)
     yield page
@@ -82,7 +81,6 @@ def through_nginx(served, tmp_path):
 
 @contextmanager
 def nginx(folder, rules):
-    """Run nginx with all that it writes in a folder, and a certificate there."""
     program, openssl = require_tool("nginx"), require_tool("openssl")
     words = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     files = ["-keyout", folder / "localhost.key", "-out", folder / "localhost.crt", "-subj", "/CN=localhost"]

@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def workbench(tmp_path_factory):
-    """A server over a run whose chains of thought are judged."""
     runs_root = tmp_path_factory.mktemp("judged")
     judged.record_all(runs_root)
     served = web_server.start(runs_root)
@@ -23,7 +22,6 @@ def workbench(tmp_path_factory):
 
 @pytest.fixture
 def opened(open_page):
-    """A page that shows the run."""
     page = open_page(f"/run?run={judged.JUDGED}").page
     page.locator(IDLE).wait_for()
     return page

@@ -14,7 +14,6 @@ INK = {"light": "rgb(26, 28, 32)", "dark": "rgb(230, 232, 236)"}
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """The report of two cells with two seeds each, as a file."""
     folder = tmp_path_factory.mktemp("report")
     study = load_study("ablations")
     for cell, num_correct in (("on-policy", 4), ("exgrpo", 7)):

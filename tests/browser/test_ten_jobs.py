@@ -20,7 +20,6 @@ class Clicks:
         self.page, self.left = page, most
 
     def __call__(self, role, name=None, **options):
-        """Click, once the page is drawn."""
         self.left -= 1
         assert self.left >= 0, "more clicks than the job may take"
         target = self.page.get_by_role(role, name=name) if isinstance(role, str) else role
@@ -28,7 +27,6 @@ class Clicks:
         target.first.click(**options)
 
     def row(self, words):
-        """Click the row of the one run that the search finds for the words."""
         search = self.page.get_by_role("textbox", name="Search runs")
         search.fill(words)
         search.press("Enter")

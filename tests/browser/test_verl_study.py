@@ -32,7 +32,6 @@ validation.samples_per_question=1"""
 
 @pytest.fixture(scope="module")
 def workbench(tmp_path_factory):
-    """The real server and the real supervisor."""
     root = tmp_path_factory.mktemp("verl-study")
     recorded.record(root)
     with web_server.start_with_supervisor(root) as served:

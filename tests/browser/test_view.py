@@ -16,7 +16,6 @@ ANSWER = re.compile("^answer [0-9] of [0-9]$")
 
 @pytest.fixture(scope="module")
 def dumps(tmp_path_factory):
-    """Two folders of dumps, the second with a bad row."""
     root = tmp_path_factory.mktemp("dumps")
     for name in ("first", "second"):
         (root / name).mkdir()

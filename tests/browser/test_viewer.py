@@ -18,7 +18,6 @@ FOLDER = web_server.REPOSITORY / ".venv-viewer" / "bin"
 
 @pytest.fixture(scope="module", autouse=True)
 def wheel(tmp_path_factory):
-    """Put the wheel of today's code into the viewer's environment."""
     if not (FOLDER / "python").exists():
         report_missing("The environment of the viewer is missing; `make .venv-viewer/.installed` makes it.")
     folder = tmp_path_factory.mktemp("wheel")
@@ -33,7 +32,6 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def workbench(tmp_path_factory):
-    """The viewer over recorded runs."""
     runs_root = tmp_path_factory.mktemp("runs")
     recorded.record_all(runs_root)
     served = web_server.start(runs_root, python=FOLDER / "python")

@@ -23,7 +23,6 @@ def postgres_server() -> Iterator[str]:
 
 
 def create_postgres_database(server: str, template: str | None = None, options: str = "") -> str:
-    """Make a database on the server, empty or as a copy, and return its URL."""
     server_url = make_url(server)
     name = f"test_{next(_NUMBERS)}"
     engine = create_engine(server_url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
@@ -36,7 +35,6 @@ def create_postgres_database(server: str, template: str | None = None, options: 
 
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file with the newest schema and no rows."""
     path = tmp_path_factory.mktemp("template") / "template.db"
     open_database(f"sqlite:///{path}", path.parent).close()
     return path
@@ -44,7 +42,6 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The URL of a PostgreSQL database with the newest schema and no rows."""
     url = create_postgres_database(postgres_server)
     open_database(url, tmp_path_factory.mktemp("template")).close()
     return url
@@ -67,7 +64,6 @@ def new_database(request: pytest.FixtureRequest) -> Callable[[str, Path], Databa
 
 @pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """URL of a database without a schema."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'test.db'}"
     return create_postgres_database(request.getfixturevalue("postgres_server"))
@@ -77,7 +73,6 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def database(
     request: pytest.FixtureRequest, new_database: Callable[[str, Path], Database], tmp_path: Path
 ) -> Iterator[Database]:
-    """An open database without rows."""
     opened = new_database(request.param, tmp_path)
     yield opened
     opened.close()

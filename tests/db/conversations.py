@@ -57,7 +57,6 @@ def ingest(
     steps: Sequence[Step] = (),
     **facts: Any,
 ) -> None:
-    """Record a run, by default of one group, and ingest it with messages by trajectory and with facts of these."""
     steps = steps or [Step({0: [Response(text=f"plain {number}") for number in range(max(said) + 2)]})]
     run = record_steps(runs_root, steps, run_id)
     register(database, run)

@@ -71,7 +71,6 @@ def contents_after(
 
 
 def ingest_run(database: Database, run: RunDirectory) -> int:
-    """Ingest all events and return how many were new."""
     register(database, run)
     batch = EventReader(run).read(max_steps=1_000)
     return events.ingest_events(database, run.run_id, batch.events, batch.position)
@@ -84,7 +83,6 @@ def ingest_changed_run(
     steps: Iterable[int] = range(1, 25),
     spec: TrainSpec | None = None,
 ) -> RunRow:
-    """Record a run, its reports changed first, ingest it and return its row."""
     run = new_run(tmp_path, spec)
     record_attempt(run, steps, change=change)
     ingest_run(database, run)

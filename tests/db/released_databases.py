@@ -17,7 +17,6 @@ STORED = Path(__file__).parent / "released"
 
 
 def store(folder: Path) -> Path:
-    """Record a resumed run, ingest it, and return the archive of its runs root, named after the schema."""
     folder.mkdir(exist_ok=True)
     archive = folder / f"{newest_revision()}.tar.gz"
     with tempfile.TemporaryDirectory() as name:

@@ -17,14 +17,12 @@ _VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::[-?](?P<rest>[^}]*))?\}")
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Return the Dockerfile's instructions with their arguments, continued lines joined, comments left out."""
     lines = [line for line in DOCKERFILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     return [(word, rest) for line in joined.splitlines() if line for word, _, rest in [line.partition(" ")]]
 
 
 def stage(name: str) -> list[tuple[str, str]]:
-    """Return the instructions of one target, those of the stage that it starts from first."""
     stages: dict[str, list[tuple[str, str]]] = {}
     for word, rest in instructions():
         if word == "FROM":
@@ -35,13 +33,11 @@ def stage(name: str) -> list[tuple[str, str]]:
 
 
 def health_check(name: str) -> list[str]:
-    """Return the command that tells whether a container of this target is healthy."""
     (check,) = [rest for word, rest in stage(name) if word == "HEALTHCHECK"]
     return json.loads(check[check.index("[") :])
 
 
 def service(name: str, path: Path = REPOSITORY / "compose.yaml") -> dict[str, Any]:
-    """Return a service of the compose file with the variables of the user's `.env` put in."""
     text = path.read_text(encoding="utf-8")
     filled = _VARIABLE.sub(lambda match: ENVIRONMENT_FILE.get(match["name"], ""), text)
     return yaml.safe_load(filled)["services"][name]

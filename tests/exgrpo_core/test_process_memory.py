@@ -41,7 +41,6 @@ def test_collecting_rarely_ends():
 
 
 def printed(program: str, *words: str) -> list[int]:
-    """Return the numbers that a program prints."""
     done = subprocess.run([sys.executable, "-c", program, *words], stdout=subprocess.PIPE, text=True, check=True)
     return [int(word) for word in done.stdout.split()]
 

@@ -28,14 +28,12 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str, object], None]:
 
 
 def row_of(item: pytest.Item) -> int | None:
-    """Return the row that a test belongs to."""
     mark = item.get_closest_marker("fault_row")
     return None if mark is None else mark.args[0]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note all tests of each row before any is deselected, and keep one row where one is asked for."""
     for item in items:
         number = row_of(item)
         if number is not None:
@@ -48,7 +46,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note how a test of a row ended and how long it took."""
     report = yield
     number = row_of(item)
     if number is not None:
@@ -62,14 +59,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the figures of the rows that ran."""
     for number, result in sorted(results.items()):
         for name, value in result.figures.items():
             terminalreporter.write_line(f"row {number}: {name}: {value}")
 
 
 def pytest_sessionfinish() -> None:
-    """After a long session, write the rows that ran whole."""
     for number, result in sorted(results.items()):
         if IS_LONG and result.is_whole:
             write_row(number, result)

@@ -70,7 +70,6 @@ class Trainer:
         os.close(said)
 
     def phases(self) -> Iterator[str]:
-        """Yield the phases as they are entered, until the process ends."""
         while letter := os.read(self._phases, 1).decode():
             yield letter
 

@@ -18,7 +18,6 @@ from tests.db.table_contents import buffer_changes
 
 
 def losses(runs_root: Path, run_id: str) -> dict[str, list[tuple[int, float]]]:
-    """Every metric but seconds, by step."""
     keys = [key for key in METRICS if not key.startswith("seconds/")]
     database = open_database(None, runs_root)
     series = metrics.metric_series(database, run_id, keys, 10_000)
@@ -36,13 +35,11 @@ def draws(runs_root: Path, run_id: str, num_steps: int) -> list[Any]:
 
 
 def policy_files(run: RunDirectory, step: int) -> dict[str, bytes]:
-    """Weights, optimizer and sampler as they stand in a checkpoint."""
     folder = checkpoint_path(run.checkpoints_path, step) / "policy"
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def experience_state(run: RunDirectory, step: int) -> dict[str, Any]:
-    """Generators, stream, switch and retired set."""
     path = checkpoint_path(run.checkpoints_path, step) / "experience" / "experience.json"
     return json.loads(path.read_text())
 
@@ -69,7 +66,6 @@ def buffer_content(run: RunDirectory, step: int) -> list[Any]:
 
 
 def assert_same_end(run: RunDirectory, whole: RunDirectory) -> None:
-    """Weights, optimizer, generators and buffer of the last checkpoint are equal, bit for bit."""
     num_steps = whole.spec().num_steps
     assert policy_files(run, num_steps) == policy_files(whole, num_steps)
     assert experience_state(run, num_steps) == experience_state(whole, num_steps)

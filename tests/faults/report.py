@@ -29,7 +29,6 @@ class RowResult:
 
 
 def write_row(number: int, result: RowResult, document: Path = DOCUMENT) -> None:
-    """Write what was seen of a row beside the document, and into the last three cells of the row's line."""
     content = {
         "row": number,
         "met": not result.failed,

@@ -17,7 +17,6 @@ class SmallDisk:
         self.path = path
 
     def fill(self) -> None:
-        """Leave no byte free."""
         with (self.path / FILLER).open("ab", buffering=0) as file:
             for size in (1 << 16, 1 << 12, 1):
                 with contextlib.suppress(OSError):
@@ -25,7 +24,6 @@ class SmallDisk:
                         pass
 
     def free(self) -> None:
-        """Take back what `fill` took."""
         (self.path / FILLER).unlink(missing_ok=True)
 
 

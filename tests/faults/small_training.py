@@ -129,7 +129,6 @@ def small_spec(num_steps: int = 12, checkpoint_interval: int = 3, num_checkpoint
 
 
 def small_parts(engine: EightNumbers) -> RunComponents:
-    """Return engine, grader and questions of a small run."""
     questions = [question(index) for index in range(NUM_QUESTIONS)]
     return RunComponents(engine, TrueIsCorrect(), questions, questions[:4], {})
 
@@ -137,12 +136,10 @@ def small_parts(engine: EightNumbers) -> RunComponents:
 def small_loop(
     run: RunDirectory, control: StepControl, recorder: FileRecorder, engine: EightNumbers | None = None
 ) -> TrainingLoop:
-    """Return the loop of a run whose specification is in its folder, with an engine that knows nothing yet."""
     return TrainingLoop(run.spec(), run.path, small_parts(engine or EightNumbers()), recorder, control)
 
 
 def train(run: RunDirectory, control: StepControl | None = None, engine: EightNumbers | None = None) -> RunStatus:
-    """Run one attempt in this process, as a worker does, and return how it ended."""
     recorder = FileRecorder(run, run.claim_attempt(), run.spec().recording)
     try:
         recorder.status(RunStatus.RUNNING)

@@ -30,8 +30,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 @pytest.fixture
 def copies(finished: RunDirectory, tmp_path: Path) -> Callable[[], RunDirectory]:
-    """Gives copies of the finished run, each under the same name in place of the last one."""
-
     def make() -> RunDirectory:
         target = tmp_path / finished.run_id
         shutil.rmtree(target, ignore_errors=True)
@@ -75,7 +73,6 @@ def damages(path: Path, is_long: bool) -> list[tuple[str, Damage]]:
 
 
 def files_of_newest(run: RunDirectory) -> list[Path]:
-    """Return the newest checkpoint's files, relative to the run."""
     folder = checkpoint_path(run.checkpoints_path, NEWEST)
     return sorted(path.relative_to(run.path) for path in folder.rglob("*") if path.is_file())
 

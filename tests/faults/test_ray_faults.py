@@ -24,7 +24,6 @@ LOST_SECONDS = 60.0
 
 @pytest.fixture
 def training(ray_bench: RayBench, cluster: RayCluster) -> str:  # noqa: F811 - the fixture
-    """A run that trains on the cluster and has checkpoints."""
     run_id = ray_bench.submit(ray_spec(cluster.address, MANY_STEPS, checkpoint_interval=5))
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.RUNNING)

@@ -52,7 +52,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _record_votes(root: Path) -> None:
-    """Make the run of a judge with two votes."""
     run = RunDirectory.create(root, JudgeSpec(judged=JudgedSpec(run_id="a"), judge="oracle"), run_id=JUDGE)
     with closing(FileRecorder(run, run.claim_attempt(), RecordingSpec())) as recorder:
         recorder.status(RunStatus.RUNNING)
@@ -63,7 +62,6 @@ def _record_votes(root: Path) -> None:
 
 
 def files_of_truth(root: Path) -> list[Path]:
-    """Return the files of a training run, of a judge and of the workbench's folder."""
     training = min(path.parent for path in root.glob("*/run.json"))
     about_processes = {"lock", "heartbeat.json"}
     files = [path for run in (training, root / JUDGE) for path in run.rglob("*") if path.is_file()]
@@ -72,7 +70,6 @@ def files_of_truth(root: Path) -> list[Path]:
 
 
 def content_of(root: Path) -> dict[str, Any]:
-    """Return what a reader gets of each file that can be read."""
     content: dict[str, Any] = {JOURNAL_FILE: Journal(root).entries()}
     for path in sorted(root.glob("*/run.json")):
         run = RunDirectory(path.parent)

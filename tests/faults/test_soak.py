@@ -79,7 +79,6 @@ class Readers:
 
 
 def sizes(process: psutil.Process) -> tuple[int, int]:
-    """Return resident bytes and open files."""
     return process.memory_info().rss, process.num_fds()
 
 
@@ -89,7 +88,6 @@ def shared_memory() -> set[str]:
 
 
 def submit_more(runs_root: Path, submitted: list[str]) -> None:
-    """Keep two runs in the queue."""
     ended = sum(read_state(RunDirectory.open(runs_root, item)).is_ended for item in submitted[-3:])
     if len(submitted[-3:]) - ended < 2:
         submitted.append(queue_job(runs_root, toy_spec(STEPS_A_RUN)))

@@ -110,7 +110,6 @@ def test_writers_and_readers_at_once_meet_no_lock_and_the_log_stays_small(runs_r
 
 
 def check_whole(runs_root: Path, num_writes: int) -> None:
-    """Check that every write is there, once."""
     with closing(sqlite3.connect(runs_root / "workbench" / "workbench.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert connection.execute("SELECT count(*) FROM ingested_events").fetchone() == (num_writes,)

@@ -81,7 +81,6 @@ NO_RUNS = {
 
 @pytest.fixture
 def root(tmp_path) -> Iterator[Path]:
-    """A runs root with the runs `good` and `bad`."""
     for name in ("good", "bad"):
         record_chains(tmp_path / "runs", [["valid", "wrong"]], name)
     run_actions.tag(tmp_path / "runs", "good", "mine")

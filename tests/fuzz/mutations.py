@@ -24,7 +24,6 @@ _CHANGE = st.tuples(st.floats(0, 1), st.integers(0, 40), st.one_of(st.sampled_fr
 
 
 def changed(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """Return one of the seeds with up to six pieces replaced or put in between, and perhaps an end cut off."""
     return st.builds(
         _apply, st.sampled_from(list(seeds)), st.lists(_CHANGE, max_size=6), st.floats(0, 1) | st.just(1.0)
     )
@@ -55,7 +54,6 @@ def _overwrite(seed: bytes, changes: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def changed_json(seeds: Sequence[dict[str, object]]) -> st.SearchStrategy[bytes]:
-    """Return a seed with any JSON in the place of up to three of its values, as text."""
     changes = st.lists(st.tuples(st.integers(0, 200), JSON), min_size=1, max_size=3)
     return st.builds(_replace, st.sampled_from(list(seeds)), changes)
 

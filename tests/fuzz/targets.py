@@ -61,7 +61,6 @@ class Target:
 
 @cache
 def recorded_run() -> RunDirectory:
-    """Return a real run of four steps with all its files."""
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     run = RunDirectory.create(folder, small_spec(4, 2))
     train(run)
@@ -75,7 +74,6 @@ def _file(name: str, content: bytes) -> Path:
 
 
 def _run_with(name: str, content: bytes) -> RunDirectory:
-    """Return a copy of the recorded run, its other files linked, with other content in one file."""
     source = recorded_run()
     copy = FOLDER / "runs" / source.run_id
     shutil.rmtree(copy, ignore_errors=True)
@@ -102,7 +100,6 @@ def _read_events(content: bytes) -> None:
 
 
 def _sealed_events() -> st.SearchStrategy[bytes]:
-    """Return event lines with any fields, under the checksum of another writer."""
     lines = [json.loads(line) for line in _events_file().splitlines()]
     for line in lines:
         del line["crc"]
@@ -246,7 +243,6 @@ def _models() -> st.SearchStrategy[bytes]:
 
 
 def _read_model_folder(content: bytes) -> None:
-    """Read the content as the configurations of a model, then as each file of one whose others are whole."""
     folder = FOLDER / "model"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -295,7 +291,6 @@ def _buffer_files() -> dict[str, bytes]:
 
 
 def _restore_buffer(content: bytes) -> None:
-    """Read the content as each file of a replay buffer whose others are whole."""
     for kind in (".snapshot", ".log", ".rows", ".trajectories"):
         folder = FOLDER / "buffer"
         shutil.rmtree(folder, ignore_errors=True)

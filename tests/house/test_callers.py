@@ -45,7 +45,6 @@ def without_caller(sources: dict[Path, str], others: str) -> list[str]:
 
 
 def module_name(path: Path) -> str:
-    """Return the last part of the name by which a module is imported."""
     return path.parent.name if path.name == "__init__.py" else path.stem
 
 

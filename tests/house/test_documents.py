@@ -21,7 +21,6 @@ TREE_LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w.-]+)/(?: +(?P<what>\S.*))?$
 
 
 def code_in(document: str) -> list[str]:
-    """Return the fenced blocks and code spans of a document."""
     text = read(Path(document))
     return FENCE.findall(text) + CODE_SPAN.findall(FENCE.sub("", text))
 
@@ -32,7 +31,6 @@ def words_after(command: str, document: str) -> set[str]:
 
 
 def readme_tree() -> dict[str, str]:
-    """Return each folder of README's tree with what the tree says of it."""
     block = next(block for block in FENCE.findall(read(Path("README.md"))) if re.search(r"^exgrpo_core/", block, re.M))
     folders: dict[str, str] = {}
     stack: list[str] = []
@@ -44,7 +42,6 @@ def readme_tree() -> dict[str, str]:
 
 
 def top_folders() -> set[str]:
-    """Return the top folders with tracked Python."""
     return {path.parts[0] for path in tracked_files() if path.suffix == ".py" and len(path.parts) > 1}
 
 

@@ -15,7 +15,6 @@ METRIC_KEY = re.compile(rf"({'|'.join(sorted(AREAS))})/[a-z0-9_]*")
 
 
 def is_metrics_key(node: ast.AST) -> bool:
-    """Return whether `node` is `metrics["..."]` or `x.metrics["..."]`."""
     return isinstance(node, ast.Subscript) and getattr(node.value, "id", getattr(node.value, "attr", "")) == "metrics"
 
 

@@ -25,7 +25,6 @@ def _list_files(repository: Path, *options: str) -> list[str]:
 
 
 def source_files() -> list[Path]:
-    """Return the tracked Python files of the packages and of `bench`, revision files of the database left out."""
     return [
         path
         for path in tracked_files()
@@ -34,5 +33,4 @@ def source_files() -> list[Path]:
 
 
 def read(path: Path) -> str:
-    """Return the text of a tracked file."""
     return (REPOSITORY / path).read_text(encoding="utf-8")

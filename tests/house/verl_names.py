@@ -40,7 +40,6 @@ def imported(tree: ast.Module) -> dict[str, str]:
 
 
 def awaited(tree: ast.Module) -> set[str]:
-    """Return the modules of verl upon whose import the plug-in acts."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     hooks = [call for call in calls if getattr(call.func, "id", "") == "register_post_import_hook"]
     return {call.args[1].value for call in hooks if isinstance(call.args[1], ast.Constant)}

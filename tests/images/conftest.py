@@ -34,7 +34,6 @@ def podman():
 
 @pytest.fixture(scope="session")
 def podman_with_services(podman):
-    """The same with the images of the other services that compose.yaml names, of Debian's packages."""
     for name in ("postgres:17-bookworm", "caddy:2-alpine"):
         program = name.partition(":")[0]
         podman.build(FOLDER, f"{name}", "--file", FOLDER / f"{program}.Containerfile")

@@ -66,13 +66,11 @@ class Podman:
         )
 
     def build(self, folder: Path, name: str, *options: object) -> None:
-        """Build an image from a folder's Dockerfile, or from the one that the options name."""
         # Docker's format: the other one has no health checks.
         fixed = ["--pull-never", "--layers", "--format", "docker", "--network", "host", "-t", name]
         self.run("buildah", "bud", *fixed, *options, folder)
 
     def make_base(self) -> None:
-        """Make the image of Debian that the others start from, with the package sources of this machine."""
         root = self.folder / "debian"
         sites = _printed("apt-get", "indextargets", "--format", "$(SITE)", *_OF_DEBIAN).split()
         release = platform.freedesktop_os_release()["VERSION_CODENAME"]
@@ -92,11 +90,9 @@ class Podman:
         self("tag", BASE, DEBIAN)
 
     def size(self, image: str) -> float:
-        """Return the size of an image's file system in GB."""
         return int(self("image", "inspect", "--format", "{{.Size}}", image)) / 1e9
 
     def clear(self) -> None:
-        """Remove all containers, networks, volumes and images of this storage."""
         for words in (("rm", "--all", "--force", "--time=0"), ("network", "prune", "--force")):
             self(*words)
         self("system", "reset", "--force")
@@ -124,7 +120,6 @@ def _printed(*words: str) -> str:
 
 
 def pip_settings(folder: Path) -> list[str]:
-    """Return buildah's options that give a build's pip the indexes, wheels and certificates that pip has here."""
     settings: dict[str, str] = {}
     for line in _printed(sys.executable, "-m", "pip", "config", "list").splitlines():
         name, _, value = line.partition("=")

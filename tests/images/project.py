@@ -34,11 +34,9 @@ class Project:
         return self.podman.run(COMPOSE, *words, cwd=self.folder)
 
     def shell(self, words: str) -> None:
-        """Run a command of compose whose input or output is a file."""
         self.podman.run("sh", "-c", f"{COMPOSE} {words}", cwd=self.folder)
 
     def up(self) -> None:
-        """Start what does not run and wait until every service that can tell is healthy."""
         self.compose("up", "--detach", "--no-build")
         for service in ("database", "workbench"):
             wait(lambda name=service: self.is_healthy(name), f"the health of {service}")
@@ -50,20 +48,16 @@ class Project:
         return f"exgrpo_{service}_1"
 
     def exgrpo(self, *words: object) -> str:
-        """Run a command of the workbench in its container."""
         return self.podman("exec", self.container("workbench"), "exgrpo", *words)
 
     def read(self, *words: object) -> Any:
-        """Return what a command prints as JSON."""
         return json.loads(self.exgrpo(*words, "--json"))
 
     def run(self, run_id: str) -> dict[str, Any]:
-        """Return a run as `exgrpo runs` lists it."""
         (row,) = [row for row in self.read("runs") if row["run_id"] == run_id]
         return row
 
     def train(self, *settings: str) -> str:
-        """Start a run and return its id."""
         words = [word for setting in settings for word in ("--set", setting)]
         return self.read("train", "--preset", "chains-exgrpo", *words, "--detach")["run_id"]
 

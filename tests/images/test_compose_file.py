@@ -33,7 +33,6 @@ def project(podman_with_services):
 
 @pytest.fixture(scope="module")
 def trained(project) -> str:
-    """A run of a few steps, started by a command in the container."""
     run_id = project.train("num_steps=3")
     wait(lambda: project.run(run_id)["status"] == "finished", run_id)
     return run_id

@@ -72,7 +72,6 @@ played_question = played.question
 
 
 def build(runs_root: Path, monkeypatch) -> None:
-    """Record runs of every kind in which all texts are hostile."""
     runs_root.mkdir(exist_ok=True)
     for module in (recorded, played, judged, scored):
         monkeypatch.setattr(module, "HOSTILE", ALL)

@@ -45,7 +45,6 @@ class Fenced:
 
 
 def make(folder: Path) -> Fenced:
-    """Write both runs and the link from one side to the other."""
     fenced = Fenced(folder / "runs", folder / "beyond")
     fenced.root.mkdir()
     fenced.beyond.mkdir()

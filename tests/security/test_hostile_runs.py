@@ -90,7 +90,6 @@ def replace(path, content):
 
 
 def hostile_runs(root):
-    """Yield the folders of runs with one bad file each."""
     for name in FILES:
         for label, content in CONTENTS.items():
             run = make_run(root, f"{name.rpartition('/')[2]}-{label}".replace(" ", "-"))

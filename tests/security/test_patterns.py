@@ -19,7 +19,6 @@ SECONDS = 2.0
 
 
 def module_names():
-    """Yield the modules with patterns, but for those that only verl's environment can load."""
     for package in ("app", "db", "exgrpo_core", "jobs"):
         for path in sorted((REPOSITORY / package).rglob("*.py")):
             if "re.compile(" in path.read_text() and "verl_ray" not in path.parts:
@@ -35,7 +34,6 @@ def patterns_in(value):
 
 
 def patterns():
-    """Return the patterns of all modules by module and name, one of bytes as one of text."""
     known = {}
     for name in module_names():
         for variable, value in vars(importlib.import_module(name)).items():

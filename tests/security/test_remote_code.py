@@ -109,7 +109,6 @@ def test_a_planted_unsafe_line_is_found(line):
 
 @pytest.fixture
 def model(tmp_path):
-    """A model folder with a program beside it that leaves a mark when it runs."""
     folder = tmp_path / "model"
     qwen2_tied().save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)

@@ -266,7 +266,6 @@ def test_scores_over_the_number_of_answers_are_drawn_for_the_models_and_the_diff
 
 
 def listed(page):
-    """Return the questions of the list of samples with the rates of its models."""
     (table,) = [table for table in tables(page) if "Gold answer" in table.value]
     frame = table.value
     return [tuple(row) for row in frame[[name for name in frame if name in _LISTED]].to_numpy().tolist()]

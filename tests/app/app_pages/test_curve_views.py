@@ -82,7 +82,6 @@ def test_a_chart_is_put_together_saved_as_a_view_and_opened_for_other_runs(open_
 
 
 def curves_of(figure):
-    """The names of the curves, without the edges of their bands."""
     return [data["name"] for data in figure["data"] if data.get("hoverinfo") != "skip"]
 
 

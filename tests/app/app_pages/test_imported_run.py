@@ -30,7 +30,6 @@ def imported(tmp_path_factory):
 
 @pytest.fixture
 def imported_shared(imported, share):
-    """The run's id."""
     share(imported[0])
     return imported[1]
 

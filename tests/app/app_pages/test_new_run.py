@@ -18,7 +18,6 @@ PRESET_FORM = "preset-chains-exgrpo"
 
 
 def mistakes(page):
-    """Return the sentences of the summary's list, in its order."""
     written = [element.value for element in page.markdown if re.match(r"[^ :]+(, [^ :]+)*\\: ", element.value)]
     return [re.sub(r"\\(.)", r"\1", text) for text in written]
 

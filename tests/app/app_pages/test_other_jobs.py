@@ -20,7 +20,6 @@ VOTES = [("a", 1, "valid", None), ("b", 2, "invalid", None), ("c", 3, "unjudged"
 
 
 def record_evaluation(root):
-    """Record a finished evaluation of one benchmark."""
     database = open_database(None, root)
     parts = {"format": 0.75, "mine:reward": -1.5}
     run_id = record_scores(database, root, event([4, 0, 2], reward_parts=parts), run_id="scored")
@@ -30,7 +29,6 @@ def record_evaluation(root):
 
 
 def record_judge(root, run_id="voted", status="running", reason=""):
-    """Record a judge with one valid, one invalid and one unjudged response."""
     database = open_database(None, root)
     ingest_job(database, job_of_votes(root, VOTES, run_id=run_id))
     events.set_status(database, run_id, status, reason, attempt=1)

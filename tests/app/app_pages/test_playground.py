@@ -22,7 +22,6 @@ def record(target, number):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What pages asked models, which answer at once."""
     calls = []
 
     def answer(targets, prompt, options):

@@ -8,7 +8,6 @@ from tests.app import recorded
 
 @pytest.fixture
 def intervals(monkeypatch):
-    """The seconds between the refreshes that pages ask the browser for."""
     asked = []
     enqueue = ScriptRunContext.enqueue
 

@@ -13,7 +13,6 @@ from tests.app.page_texts import has_text
 
 @pytest.fixture
 def view_shared(seeded_root):
-    """The root with recorded runs, seen by a view."""
     root = seeded_root("recorded")
     settings.configure(settings.AppSettings(root, is_view=True))
     return root

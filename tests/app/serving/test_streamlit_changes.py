@@ -109,13 +109,11 @@ class Session:
         ]
 
     def refresh(self, page):
-        """Ask for the fragment of all pages as a browser does that shows a page."""
         return self.ask(page_script_hash=self.hashes[page], fragment_id_queue=list(self._fragments._fragments))
 
 
 @pytest.fixture
 def session(tmp_path, monkeypatch):
-    """A session that went from the first page to the second."""
     monkeypatch.setattr(Runtime, "_instance", MagicMock())  # all but the web server is Streamlit's
     monkeypatch.setattr(ScriptRunner, "_run_script", ScriptRunner._run_script)
     monkeypatch.setattr(ScriptRunContext, "set_mpa_v2_page", ScriptRunContext.set_mpa_v2_page)

@@ -25,7 +25,6 @@ def count_positions(database: Database) -> int:
 
 
 def run_at_once(functions) -> None:
-    """Run each in a thread and hand on the first error."""
     with ThreadPoolExecutor(len(functions)) as pool:
         for done in [pool.submit(function) for function in functions]:
             done.result()

@@ -38,7 +38,6 @@ def resumed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def contents_after(new_database, tmp_path_factory):
-    """Takes batches of events into a new database and returns everything that is in it then."""
     folder = tmp_path_factory.mktemp("databases")
 
     return lambda kind, run, batches: recorded_runs.contents_after(new_database(kind, folder), run, batches)

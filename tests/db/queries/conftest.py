@@ -9,7 +9,6 @@ NUM_STEPS = 10
 
 @pytest.fixture(scope="session", params=KINDS)
 def recorded_run(request, new_database, tmp_path_factory):
-    """A database with a run of ten steps, and the run's id."""
     folder = tmp_path_factory.mktemp("recorded")
     database, run = new_database(request.param, folder), new_run(folder)
     record_attempt(run, range(1, NUM_STEPS + 1), end=RunStatus.FINISHED)

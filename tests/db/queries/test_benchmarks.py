@@ -12,7 +12,6 @@ from tests.db.recorded_scores import PARTS, event, record_scores
 
 @pytest.fixture
 def record(database, tmp_path):
-    """Records evaluations, each of some benchmarks' events, takes them in and gives their ids."""
     return partial(record_scores, database, tmp_path / "runs")
 
 
@@ -54,8 +53,6 @@ def test_score_says_how_its_checkpoint_was_chosen(database, record):
 
 @pytest.fixture
 def train_from(database, tmp_path):
-    """Registers a training run that starts from a model."""
-
     def register(run_id, source):
         spec = load_preset("chains-exgrpo")
         spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})

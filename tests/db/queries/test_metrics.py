@@ -78,7 +78,6 @@ def test_evaluations_have_a_standard_error_over_questions(recorded_run):
 
 
 def recorded(database, tmp_path, values_of_step, steps):
-    """Return the id of a run whose steps recorded just these metrics, one attempt for each range of steps."""
     run = new_run(tmp_path)
 
     def change(report):

@@ -30,7 +30,6 @@ def ids(database, *arguments, **options):
 
 
 def by_pages(database, order, size=2):
-    """Return the ids of all runs, read page by page."""
     seen = []
     while page := runs.list_runs(database, order=order, after=seen[-1] if seen else None, limit=size):
         seen += [row.run_id for row in page]

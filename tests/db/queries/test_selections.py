@@ -63,7 +63,6 @@ def test_choice_that_is_not_the_lowest_score_is_found(database, tmp_path, scores
 
 
 def replay_twice(report):
-    """Let every question that is drawn replay its other candidate too."""
     for group in report.groups:
         if group.replays:
             other = group.replays[0].experience._replace(trajectory_id=group.replays[0].experience.trajectory_id + 1000)

@@ -29,7 +29,6 @@ def ids(rows):
 
 
 def newest_first(*run_ids, last_step=NUM_STEPS):
-    """The ids of all trajectories of the first steps of these runs."""
     made = [
         item for step in range(1, last_step + 1) for group in make_report(step).groups for item in group.trajectories
     ]

@@ -8,5 +8,4 @@ from jobs.specs.train import TrainSpec
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    """A new run without attempts."""
     return RunDirectory.create(tmp_path / "runs", TrainSpec(name="a run"))

@@ -24,7 +24,6 @@ def correction_of(name, **settings):
 
 
 def weigh(name, ratios, advantages=None, index=None, mask=None, **settings):
-    """Return a correction's weights and their derivatives by log pi."""
     logs = torch.tensor(ratios, dtype=torch.float64).log().requires_grad_()
     count = len(ratios)
     tokens = TokenRatios(

@@ -30,7 +30,6 @@ def run(folder, name, num_steps=14):
 
 
 def digest(report, engine):
-    """Return a hash of all that a step did, rows of the update included."""
     rows = [
         (row.token_ids.tolist(), row.behavior_log_probs.tolist(), row.token_advantages.tolist(), row.is_replayed)
         for mini_batch in engine.mini_batches

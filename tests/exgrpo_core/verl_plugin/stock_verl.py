@@ -72,13 +72,11 @@ def make_environment(folder: Path) -> Path:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without the checkout on Python's path."""
     left_out = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
     return {name: value for name, value in os.environ.items() if name not in left_out}
 
 
 def write_inputs(folder: Path) -> dict[str, Any]:
-    """Write a model with a chat template and a data set, and return the settings that name them."""
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
     tokenizer.save_pretrained(folder / "model")
@@ -124,17 +122,14 @@ def launch(python: Path, folder: Path, settings: dict[str, Any], lines: Sequence
 
 
 def metrics_of(folder: Path) -> dict[int, dict[str, float]]:
-    """Return what verl's file logger wrote of each step."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return {line["step"]: line["data"] for line in map(json.loads, lines)}
 
 
 def rollouts_of(folder: Path, step: int) -> list[dict[str, Any]]:
-    """Return the trajectories of a step that verl dumped."""
     return [json.loads(line) for line in (folder / "rollouts" / f"{step}.jsonl").read_text().splitlines()]
 
 
 def imports(python: Path, name: str) -> bool:
-    """Return whether the environment has a module."""
     program = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"
     return subprocess.run([python, "-c", program], env=environment(), cwd=python.parent, check=False).returncode == 0

@@ -26,7 +26,6 @@ def prompt_tokens_loop():
 
 
 def asked(prompt_tokens_loop: Any, sampling_key: str, session_id: int) -> dict[str, Any]:
-    """Return the sampling parameters of the request for one rollout."""
     from verl.workers.rollout.replica import TokenOutput
 
     requests = []

@@ -36,7 +36,6 @@ EXTENSIONS = {
 
 
 def find(name: str) -> Any:
-    """Return the module, class or function of verl, or class of the plug-in, that a dotted name means."""
     module, rest = name, []
     while True:
         try:
@@ -47,13 +46,11 @@ def find(name: str) -> Any:
 
 
 def source_of(name: str) -> str:
-    """Return the text of a module that cannot be imported here."""
     folder = Path(find_spec("verl").submodule_search_locations[0])
     return folder.joinpath(*name.split(".")[1:]).with_suffix(".py").read_text()
 
 
 def has(value: Any, member: str) -> bool:
-    """Return whether a value has a member, of a class also one that its methods set."""
     if hasattr(value, member) or member in getattr(value, "model_fields", ()):
         return True
     if not inspect.isclass(value):

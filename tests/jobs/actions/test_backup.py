@@ -49,7 +49,6 @@ def used(bench: Bench) -> str:
 
 @pytest.fixture
 def small(bench: Bench) -> Path:
-    """A runs root with one run that waits for its start."""
     bench.submit(toy_spec())
     return bench.runs_root
 

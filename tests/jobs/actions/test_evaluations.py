@@ -142,7 +142,6 @@ SUMS = [{"problem": f"What is {number}+{number}?", "answer": 2 * number} for num
 
 @pytest.fixture
 def sums(run) -> Path:
-    """A user's benchmark, declared by its file."""
     path = benchmarks_folder(run.path.parent) / "sums.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in SUMS))

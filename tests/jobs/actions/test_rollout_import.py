@@ -43,7 +43,6 @@ def opened(dump, tmp_path):
 
 
 def recorded(folder):
-    """The steps of the lines that a run folder has."""
     files = sorted(folder.rglob("rollouts-*.jsonl"))
     return [json.loads(row)["step"] for file in files for row in file.read_text().splitlines() if row]
 

@@ -31,7 +31,6 @@ def call(*words: object) -> str:
 
 @pytest.fixture
 def judge_id(tmp_path) -> str:
-    """A judge's job on a training run of chains."""
     trained = queue_job(tmp_path, TrainSpec(name="trained"))
     return queue_job(tmp_path, JudgeSpec(judged=JudgedSpec(run_id=trained), judge="oracle"))
 

@@ -111,7 +111,6 @@ def test_a_disk_that_is_nearly_full_is_told_once_a_day(tmp_path, monkeypatch):
 
 @pytest.fixture
 def failed(tmp_path):
-    """A runs root with one run, which failed."""
     run = RunDirectory.create(tmp_path, TrainSpec(name="toy"))
     with closing(open_database(None, tmp_path)) as database:
         events.register_run(database, run.read_run_info(), {})

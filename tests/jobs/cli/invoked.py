@@ -20,5 +20,4 @@ def exgrpo(runs_root: Path, *words: object, code: int = 0) -> str:
 
 
 def printed_json(runs_root: Path, *words: object) -> Any:
-    """Return what a command prints with `--json`."""
     return json.loads(exgrpo(runs_root, *words, "--json"))

@@ -27,7 +27,6 @@ ON_GPUS = {"torch": "2.11.0", "transformers": "5.9.0", "vllm": "0.24.0", "kernel
 
 @pytest.fixture
 def environment(tmp_path, monkeypatch):
-    """Return a function that makes an environment for verl with these versions, beside two constraints files."""
     pins = [Pins("constraints-verl-cpu.txt", CPU_PINS), Pins("constraints-verl-gpu.txt", CPU_PINS | ON_GPUS)]
     monkeypatch.setattr(doctor, "verl_pins", lambda: pins)
 

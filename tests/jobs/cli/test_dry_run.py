@@ -10,7 +10,6 @@ from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 
 @pytest.fixture
 def dry_run(tmp_path, monkeypatch):
-    """Return a function that runs `exgrpo train --dry-run` without an environment for verl."""
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
 
     def call(*words: str):

@@ -27,7 +27,6 @@ def benchmark_file(tmp_path):
 
 
 def queued(runs_root, command, *words):
-    """Return the specification of the job that the command queues."""
     run_id = exgrpo(runs_root, command, *words, "--detach").strip()
     return RunDirectory.open(runs_root, run_id).job_spec()
 
@@ -83,7 +82,6 @@ class LateIndex(DatabaseIndex):
 
 @contextlib.contextmanager
 def supervised(runs_root, index):
-    """Another supervisor, as that of `exgrpo up`."""
     supervisor, is_over = Supervisor(runs_root, index), threading.Event()
     thread = threading.Thread(target=supervisor.run, args=(is_over.is_set,))
     thread.start()

@@ -192,7 +192,6 @@ def test_a_model_that_cannot_be_loaded_and_a_prompt_that_is_no_text_are_bad_inpu
 
 @pytest.fixture
 def long_ids(tmp_path):
-    """A runs root with ids as long as those that are made, and long names."""
     for number, run in enumerate((recorded.FINISHED, recorded.FAILED, recorded.QUEUED)):
         name = f"{run.name} with many more words and a number {number}"
         run_id = f"20261125-001149-a6acf{number}"

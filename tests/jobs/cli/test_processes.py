@@ -37,7 +37,6 @@ def run(runs_root: Path, *words: str) -> subprocess.CompletedProcess:
 
 
 def training(runs_root: Path) -> tuple[subprocess.Popen, str]:
-    """Start `train` with many steps and return it and its run once the worker is alive."""
     process = start(runs_root, "train", "--set", "num_steps=2000")
     wait_until(lambda: any(runs_root.glob("*/attempts/0001/heartbeat.json")), "the worker")
     return process, only_run(runs_root)

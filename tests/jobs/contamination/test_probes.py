@@ -24,7 +24,6 @@ NUM_STEPS = 100
 
 
 def train_on_texts(tokenizer, texts):
-    """Return a tiny model that learned all texts by heart."""
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
         max_position_embeddings=512, tie_word_embeddings=True, bos_token_id=None,

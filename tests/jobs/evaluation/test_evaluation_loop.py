@@ -20,7 +20,6 @@ from tests.jobs.judging.judge_server import Reply, completions, serving
 
 @pytest.fixture
 def benchmark_file(tmp_path):
-    """Thirty sums in AIME's place."""
     path = tmp_path / "aime.jsonl"
     rows = [{"id": f"q{item}", "problem": f"What is {item}+{item}?", "answer": 2 * item} for item in range(30)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -40,7 +39,6 @@ def lines_of(run, pattern):
 
 
 def answer_lines(run):
-    """Return what is recorded of each finished question, without the numbers and checksums of lines."""
     lines = [json.loads(line) for line in lines_of(run, "evaluation/*.jsonl")]
     return [{name: line[name] for name in line if name not in {"seq", "crc"}} for line in lines]
 
@@ -59,7 +57,6 @@ def right_or_wrong(body):
 
 @contextmanager
 def evaluated_by(tmp_path, source, behaviour=right_or_wrong, spec=None, **changes):
-    """Give an evaluation of questions in AIME's place, and the server that it asks."""
     with serving(behaviour) as asked:
         server = ServerSpec(address=asked.address, model="m", num_parallel=1, num_tries=1)
         choice = BenchmarkChoice(name="aime24", source=str(source), **changes)

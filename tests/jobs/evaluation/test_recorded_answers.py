@@ -19,7 +19,6 @@ NAME = f"{FOLDER}/sums-0001.jsonl"
 
 @pytest.fixture
 def evaluation(tmp_path):
-    """An evaluation with three answered questions."""
     spec = EvalSpec(model=EvalModelSpec(source="m"), benchmarks=(BenchmarkChoice(name="sums", source="sums.jsonl"),))
     run = RunDirectory.create(tmp_path / "runs", spec)
     run.claim_attempt()

@@ -34,7 +34,6 @@ def math_items(cases=SYMBOLIC) -> list[GradeItem]:
 
 
 def wait_until_busy(pid: int) -> None:
-    """Wait until a process computes something."""
     before = psutil.Process(pid).cpu_times().user
     wait_until(lambda: psutil.Process(pid).cpu_times().user > before + 0.05, "the answer is being graded")
 
@@ -56,7 +55,6 @@ def grader(shared):
 
 @pytest.fixture
 def limit(shared, monkeypatch):
-    """Set the limit of the clock for this test."""
     return lambda seconds: monkeypatch.setattr(shared._workers[0], "_seconds", seconds)
 
 

@@ -97,7 +97,6 @@ class Switch:
 
 
 def server_spec(address: str, judged: dict[str, object] | None = None, **changes: object) -> JudgeSpec:
-    """Return a specification that asks a test's server, quickly and one at a time."""
     job = {name: changes.pop(name) for name in ("num_votes",) if name in changes}
     server = {"address": address, "model": "judge", "num_parallel": 1, "retry_seconds": 0.01, "timeout_seconds": 5.0}
     content = {"judged": judged or {"run_id": "trained"}, "server": server | changes, **job}
@@ -113,7 +112,6 @@ def new_job(runs_root: Path, spec: JudgeSpec) -> RunDirectory:
 
 
 def run_job(job: RunDirectory, control: Switch | None = None) -> RunStatus:
-    """Run one attempt of a judge's job in this process."""
     recorder = FileRecorder(job, job.claim_attempt(), RecordingSpec())
     try:
         return run_judging(job.job_spec(), job, recorder, control or Switch())

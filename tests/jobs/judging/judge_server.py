@@ -40,13 +40,11 @@ def completion(text: str, finish: str = "stop", total_tokens: int = 120) -> Repl
 
 
 def completions(*texts: str, finish: str = "stop") -> Reply:
-    """Answer a request for texts to be continued, each with five tokens."""
     choices = [{"text": text, "finish_reason": finish} for text in texts]
     return Reply({"choices": choices, "usage": {"completion_tokens": 5 * len(texts)}})
 
 
 def judged_texts(body: dict[str, Any]) -> tuple[str, str]:
-    """Return problem and solution as they stand between the prompt's lines."""
     parts = NONCE_LINE.split(body["messages"][1]["content"])
     return parts[2].strip("\n"), parts[6].strip("\n")
 

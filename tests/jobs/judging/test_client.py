@@ -15,7 +15,6 @@ KEY = "sk-very-secret-0123456789"
 
 
 def ask(address: str, num_questions: int = 1, spending: Spending | None = None, **changes: object) -> list[JudgeAnswer]:
-    """Ask so many questions, one after the other."""
     server = server_spec(address, **{"num_tries": 2} | changes).server
 
     async def run() -> list[JudgeAnswer]:

@@ -32,7 +32,6 @@ KINDS = ["valid", "lucky", "wrong", "code"]
 
 @contextmanager
 def judged_by(tmp_path, behaviour=judge_as_oracle, num_steps=1, **changes):
-    """Give a job on recorded chains, three of each step to be judged, and the server that it asks."""
     record_chains(tmp_path, [KINDS] * num_steps)
     with serving(behaviour) as server:
         yield new_job(tmp_path, server_spec(server.address, **changes)), server

@@ -22,7 +22,6 @@ NUM_GPUS = 2
 
 
 def find_ray() -> Path | None:
-    """Return the `ray` program of the verl environment, None without one."""
     try:
         ray = Path(engine_python("verl")).with_name("ray")
     except EngineEnvironmentError:
@@ -88,7 +87,6 @@ class RayCluster:
             time.sleep(0.2)
 
     def processes(self) -> list[psutil.Process]:
-        """Everything that lives of the cluster, its jobs' processes included."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -99,7 +97,6 @@ class RayCluster:
         return found
 
     def is_running(self, words: str) -> bool:
-        """Return whether a process of the cluster has the words in its command line."""
         for process in self.processes():
             try:
                 if words in " ".join(process.cmdline()):

@@ -53,7 +53,6 @@ def play(tmp_path: Path) -> Iterator[Play]:
 
 
 def keep(folder: Path, kind: ScriptKind, num_steps: int = 2, **verl: object) -> str:
-    """Write a script of a tiny run into a folder, and return the file's name."""
     content = run_content(num_steps=num_steps, name="tiny verl")
     content["verl"] |= verl
     script = write_script(parse_spec(content, "test"), folder / "elsewhere", kind)
@@ -67,7 +66,6 @@ def only_run(runs_root: Path) -> RunDirectory:
 
 
 def status_of(runs_root: Path) -> str | None:
-    """Return how the only run of a root has ended."""
     outcome = read_outcome(only_run(runs_root).attempt_path(1))
     return None if outcome is None else str(outcome.status)
 

@@ -182,7 +182,6 @@ def test_a_run_without_a_cluster_starts_a_ray_that_leaves_no_process_when_its_wo
 
 
 def names_of(worker: ProcessIdentity) -> set[str]:
-    """Names of living processes of the worker's session."""
     found = set()
     for pid in group_members(worker):
         with contextlib.suppress(psutil.Error):

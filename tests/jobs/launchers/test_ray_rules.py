@@ -80,7 +80,6 @@ def make_launcher(bench: RayBench, address: str) -> RayJobsLauncher:
 
 @pytest.fixture
 def launcher(ray_bench: RayBench) -> Iterator[RayJobsLauncher]:
-    """The launcher of an attempt on a cluster that is not there."""
     launcher = make_launcher(ray_bench, f"http://127.0.0.1:{free_port()}")
     yield launcher
     launcher.api.close()

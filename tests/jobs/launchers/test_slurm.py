@@ -102,7 +102,6 @@ class Slurm:
             )  # fmt: skip
 
     def ask(self, *words: str) -> str:
-        """Return what one of Slurm's commands prints, nothing while it fails."""
         asked = subprocess.run(words, env=self._environment, capture_output=True, text=True, check=False)
         return asked.stdout if asked.returncode == 0 else ""
 
@@ -115,7 +114,6 @@ class Slurm:
         ).stdout.strip()
 
     def states(self, job: str) -> list[str]:
-        """Return the state of a job, or of each task of an array."""
         return self.ask("squeue", "-h", "-r", "-t", "all", "-o", "%T", "-j", job).split()
 
     def kill_node(self, node: str, *, leaves_daemon: bool = False) -> None:
@@ -175,7 +173,6 @@ def wait_for_step(runs_root: Path, job: str, step: int, attempt: int = 1) -> Run
 
 
 def wait_for_end(slurm: Slurm, job: str) -> list[str]:
-    """Wait until a job and all tasks of an array have ended, and return how."""
     ended = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
 
     def are_over() -> bool:

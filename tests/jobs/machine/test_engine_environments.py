@@ -22,7 +22,6 @@ from tests.jobs.supervisor.toy_bench import TOY_WORKER
 
 @pytest.fixture
 def other_python(tmp_path, monkeypatch):
-    """An interpreter that prints who it is and then runs as this one."""
     path = tmp_path / "other-python"
     path.write_text(f'#!/bin/sh\necho "I am the other one"\nexec {sys.executable} "$@"\n')
     path.chmod(0o755)

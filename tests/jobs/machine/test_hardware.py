@@ -17,7 +17,6 @@ def test_a_machine_without_a_driver_has_no_gpus():
 
 @pytest.fixture
 def driver(monkeypatch):
-    """A driver of two GPUs, the second of which does not tell how busy it is."""
     is_open = []
 
     def utilization(index):

@@ -25,8 +25,6 @@ def no_environment(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fake_environment(tmp_path, monkeypatch):
-    """Return a function that makes an interpreter for verl which answers every check with one text."""
-
     def answer(text: str, exit_code: int = 0) -> None:
         path = tmp_path / "fake-python"
         path.write_text(f"#!/bin/sh\ncat > {tmp_path}/asked\ncat <<'END'\n{text}\nEND\nexit {exit_code}\n")

@@ -18,7 +18,6 @@ def preset(name: str = "paper-exgrpo", **verl: object) -> TrainSpec:
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
-    """Return a function that writes a script on a machine without GPUs and without an environment for verl."""
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
     return lambda spec, kind: write_script(spec, tmp_path / "runs", kind).text
 

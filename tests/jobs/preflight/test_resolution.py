@@ -28,7 +28,6 @@ BAD_SPECS = {
 
 @pytest.fixture
 def runs_root(tmp_path):
-    """A runs root with one run, which the pages read too."""
     root = tmp_path / "runs"
     settings.configure(settings.AppSettings(root))
     queue_job(root, TrainSpec(name="mine"))

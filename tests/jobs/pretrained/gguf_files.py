@@ -25,7 +25,6 @@ NAMES = {
 
 
 def write_gguf(model_folder: Path, path: Path, *, has_end_token: bool = True) -> Path:
-    """Write the model of a folder as a GGUF file and return its path."""
     model = AutoModelForCausalLM.from_pretrained(model_folder)
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     config = model.config

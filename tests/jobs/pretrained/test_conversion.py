@@ -130,7 +130,6 @@ def test_file_without_an_end_token_is_refused(model, tmp_path):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch, gguf_file):
-    """A wheel with the file in a folder where pip finds it, without an index, and its entry on the list."""
     folder = tmp_path / "index"
     folder.mkdir()
     wheel = folder / "tiny_llm-1.0-py3-none-any.whl"

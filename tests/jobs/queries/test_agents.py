@@ -24,8 +24,6 @@ def runs_root(tmp_path_factory):
 
 
 def ask_all(server, questions):
-    """Return the answers and whether each is an error, asked one after the other over one connection."""
-
     async def ask():
         async with Client(server) as client:
             results = [await client.call_tool(tool, values) for tool, values in questions]

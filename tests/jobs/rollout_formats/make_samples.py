@@ -80,7 +80,6 @@ def make_trl(folder):
 
 
 def make_lm_eval(folder):
-    """Two questions that are answered and two with choices."""
     from lm_eval import simple_evaluate
     from lm_eval.api.task import ConfigurableTask
     from lm_eval.loggers import EvaluationTracker
@@ -121,7 +120,6 @@ def make_lm_eval(folder):
 
 
 def make_inspect(folder):
-    """Two samples of a model that thinks, calls a tool and answers, one of them wrong."""
     from inspect_ai import Task, eval
     from inspect_ai.dataset import Sample
     from inspect_ai.log import read_eval_log_samples
@@ -234,7 +232,6 @@ def make_verifiers_results(folder):
     from verifiers.types import ClientConfig
 
     def add(first: int, second: int) -> int:
-        """Add two numbers."""
         return first + second
 
     def is_right(completion, answer, **_):
@@ -372,7 +369,6 @@ MAKERS = {
 
 
 def main():
-    """Make all samples, or with a name in this environment those of one package."""
     if len(sys.argv) == 2:
         folder = SAMPLES / sys.argv[1]
         shutil.rmtree(folder, ignore_errors=True)

@@ -27,7 +27,6 @@ def module_of(entry):
 
 
 def read(name):
-    """Return steps of a sample, read once, without bad rows."""
     source = RolloutSource(SAMPLES / name)
     steps = list(find_format(SAMPLES / name).read(source))
     assert (source.bad.sentences, list(find_format(SAMPLES / name).read(source))) == ([], [])

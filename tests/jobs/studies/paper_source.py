@@ -22,14 +22,12 @@ class SourceTable:
 
 
 def plain(text: str) -> str:
-    """Return a cell without markup."""
     text = _COMMANDS.sub("", _MULTIROW.sub("", text)).replace(r"\%", "%").replace(r"\#", "#")
     text = re.sub(r"\\(rho|mu|sigma)", r"\1", text)
     return " ".join(text.translate(str.maketrans("~", " ", "{}$")).split())
 
 
 def read_tables(source: str) -> list[SourceTable]:
-    """Return every tabular with its rows of numbers."""
     tables = []
     for match in _TABULAR.finditer(source):
         table = SourceTable(_environment(source, match.start(), match.end()))

@@ -36,6 +36,5 @@ def record_run(
 
 
 def record_seeds(runs_root: Path, study: str, cell: str, *counts: int, scale: Scale = Scale.CHAINS) -> list[str]:
-    """Record a finished run for each number of right answers, of one seed after the other."""
     keys = [RunKey(study, scale, cell, seed) for seed in range(len(counts))]
     return [record_run(runs_root, load_study(study), key, count) for key, count in zip(keys, counts, strict=True)]

@@ -46,14 +46,12 @@ def key(cell: str, seed: int) -> RunKey:
 
 
 def record(runs_root: Path, **counts: tuple[int, ...]) -> None:
-    """Record finished runs of the cells of the ablations, a number of right answers for each seed."""
     for cell, of_seeds in counts.items():
         record_seeds(runs_root, "ablations", cell.replace("_", "-"), *of_seeds)
 
 
 @pytest.fixture(scope="module")
 def runs_root(tmp_path_factory) -> Path:
-    """Runs of two cells with three seeds and one that failed, only read."""
     root = tmp_path_factory.mktemp("runs")
     record(root, on_policy=(4, 5, 6), exgrpo=(7, 8, 8))
     record_run(root, load_study("ablations"), key("rho-25", 0), 9, RunStatus.FAILED)

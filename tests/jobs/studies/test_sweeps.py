@@ -14,8 +14,6 @@ BASE = {"base": "chains-exgrpo", "over": {"num_steps": [2], "optim.learning_rate
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a sweep's file."""
-
     def written(**changes):
         path = tmp_path / "rates.yaml"
         path.write_text(json.dumps(BASE | changes), encoding="utf-8")

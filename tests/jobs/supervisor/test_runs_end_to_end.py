@@ -18,7 +18,6 @@ pytestmark = pytest.mark.slow
 
 
 def start(bench: Bench, spec, *statuses: RunStatus, **options) -> str:
-    """Queue a run, start a supervisor and look until the run is in a state."""
     run_id = bench.submit(spec)
     bench.start(**options)
     bench.look_until(run_id, *statuses)
@@ -26,7 +25,6 @@ def start(bench: Bench, spec, *statuses: RunStatus, **options) -> str:
 
 
 def shown(bench: Bench, run_id: str):
-    """Return the run's row, its steps, and how each attempt ended."""
     with closing(open_database(None, bench.runs_root)) as database:
         series = metrics.metric_series(database, run_id, ["reward/mean"])["reward/mean"]
         ends = [(attempt.attempt, attempt.status) for attempt in runs.list_attempts(database, run_id)]

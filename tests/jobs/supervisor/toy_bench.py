@@ -36,7 +36,6 @@ def wait_until(
 
 
 def processes_of(runs_root: Path) -> list[int]:
-    """Pids of workers of this runs root and of everything that their runs' folders are named to."""
     pids = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
         words = process.info["cmdline"] or []
@@ -77,7 +76,6 @@ class Bench:
         wait_until(lambda: supervisor.poll() or not condition(), what, timeout_seconds, self.poll_seconds)
 
     def status_of(self, run_id: str) -> RunStatus | None:
-        """The run's state at the supervisor's last poll."""
         state = self.supervisor.state_of(run_id)
         return state.status if state else None
 

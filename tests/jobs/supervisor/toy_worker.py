@@ -62,7 +62,6 @@ def run_toy(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
 
 
 def run_toy_evaluation(spec: EvalSpec, run: RunDirectory, _recorder: RunRecorder, control: Control) -> RunStatus:
-    """Do `spec.seed` pieces of work, each a line of a file."""
     path = run.path / "done.txt"
     while (num_done := len(path.read_text().split()) if path.exists() else 0) < spec.seed:
         if control.stop_requested():

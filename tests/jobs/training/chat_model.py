@@ -15,7 +15,6 @@ CHAT_TEMPLATE = (
 
 
 def make_chat_model(folder: Path) -> Path:
-    """Write the model and its tokenizer into `folder` and return it."""
     tokenizer = make_format_tokenizer([story.prompt for story in make_stories(60, 0)], vocabulary_size=600)
     tokenizer.chat_template = CHAT_TEMPLATE
     config = LlamaConfig(

@@ -21,7 +21,6 @@ SMALL = {
 
 @pytest.fixture(scope="package")
 def model(tmp_path_factory) -> Path:
-    """A tiny untrained model of chains, only read."""
     folder = tmp_path_factory.mktemp("model")
     policy = make_small_policy(make_tokenizer(), num_layers=1, width=16, num_heads=2, seed=0)
     policy.model.save_pretrained(folder)

@@ -63,7 +63,6 @@ def train(run, control=None):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, model):
-    """A finished run and what it recorded, only read."""
     run = new_run(tmp_path_factory.mktemp("finished"), model)
     status, recorder = train(run)
     assert status is RunStatus.FINISHED
@@ -72,7 +71,6 @@ def finished(tmp_path_factory, model):
 
 @pytest.fixture
 def copied(finished, tmp_path):
-    """A copy of the finished run, to damage."""
     return RunDirectory(Path(shutil.copytree(finished[0].path, tmp_path / finished[0].run_id)))
 
 
@@ -89,7 +87,6 @@ def test_benchmarks_are_scored_as_often_as_held_out_questions(tmp_path, model):
 
 
 def kept_generation_settings(run) -> dict[str, object]:
-    """Return the settings of the newest checkpoint that transformers refuses to save."""
     path = run.checkpoints_path / "step-00000004" / "policy" / "generation_config.json"
     return {name: value for name, value in json.loads(path.read_text()).items() if name in GENERATION}
 

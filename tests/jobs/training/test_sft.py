@@ -50,7 +50,6 @@ def weights(run, step):
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory, model):
-    """A finished run and what it recorded, only read."""
     run = new_run(tmp_path_factory.mktemp("tuned"), model)
     status, recorder = train(run)
     assert status is RunStatus.FINISHED

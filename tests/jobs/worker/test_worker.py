@@ -156,7 +156,6 @@ def toy_exit_code(run: RunDirectory, attempt: int) -> int:
 
 @pytest.fixture
 def first(tmp_path):
-    """A run with one checkpoint, at its last step."""
     run = RunDirectory.create(tmp_path, TrainSpec(num_steps=4))
 
     def write(checkpoint):

@@ -13,7 +13,6 @@ MAPPING = "prompt: $.q\nresponse: $.a\nreward: $.points\n"
 
 @pytest.fixture
 def form(recorded_runs, open_page, tmp_path):  # noqa: ARG001 - the page's runs
-    """The menu with the path of a file whose rows are of no known format."""
     rows = tmp_path / "rows.jsonl"
     rows.write_text(
         "".join(json.dumps({"q": "1 + 1?", "a": f"so {n}", "points": n}) + "\n" for n in range(3)) + "bad\n"

@@ -33,7 +33,6 @@ def train(engine, folder, num_steps=2):
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """The folder of the model that adapters belong to."""
     folder = tmp_path_factory.mktemp("base")
     build_model("llama").save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)

@@ -58,7 +58,6 @@ def test_rows_fork_by_hand():
 
 
 def carry_out(cache, copies):
-    """Do to a list of texts what is done to the cache's rows."""
     assert not set(copies.sources.tolist()) & set(copies.targets.tolist())
     grown = cache + (copies.num_prefixes - len(cache)) * [""]
     for source, target in zip(copies.sources, copies.targets, strict=True):

@@ -56,7 +56,6 @@ def save_tiny_model(folder: Path, architecture: str = "qwen2_tied") -> Path:
 def open_engine(
     folder: Path, num_ranks: int, *, architecture: str = "qwen2_tied", has_rollouts: bool = True, **changes: Any
 ) -> Iterator["WorkbenchVerlEngine"]:
-    """Give an engine on so many ranks, and end its Ray afterwards."""
     with warnings.catch_warnings():
         # verl and Ray warn of libraries that are not there and of what they themselves will change.
         warnings.simplefilter("ignore")

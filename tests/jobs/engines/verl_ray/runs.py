@@ -28,7 +28,6 @@ LEAVE_SECONDS = 210
 def run_content(
     num_ranks: int = 1, experience_ratio: float = 0.5, kl_coefficient: float = 0.0, **changes: Any
 ) -> dict[str, Any]:
-    """Return the content of a small run's specification."""
     return {
         "engine": "verl",
         "model": {"device": "cpu"},
@@ -78,7 +77,6 @@ def work(run: RunDirectory) -> str:
 
 
 def work_until(run: RunDirectory, step: int) -> str:
-    """Run an attempt, ask it to stop once it has done `step`, and return its status."""
     process, mark = start_worker(run)
     wait_for_step(process, run, step)
     run.request_stop()
@@ -88,7 +86,6 @@ def work_until(run: RunDirectory, step: int) -> str:
 
 
 def wait_for_step(process: subprocess.Popen, run: RunDirectory, step: int) -> None:
-    """Wait until the newest attempt has done `step`, or is over."""
     attempt_path = run.attempt_path(run.newest_attempt())
     until = time.monotonic() + RUN_SECONDS
     while process.poll() is None and time.monotonic() < until:
@@ -99,7 +96,6 @@ def wait_for_step(process: subprocess.Popen, run: RunDirectory, step: int) -> No
 
 
 def wait_for(process: subprocess.Popen, mark: str) -> None:
-    """Wait for a worker's end, kill it if that does not come, and see that nothing of it is left."""
     try:
         process.wait(timeout=RUN_SECONDS)
     finally:
@@ -109,7 +105,6 @@ def wait_for(process: subprocess.Popen, mark: str) -> None:
 
 
 def wait_for_rank(process: subprocess.Popen, mark: str, module: str) -> None:
-    """Wait until torchrun has started a process of `module`."""
     until = time.monotonic() + RUN_SECONDS
     while process.poll() is None and time.monotonic() < until:
         if any(module in line and "torch.distributed" not in line for line in marked(mark).values()):
@@ -127,7 +122,6 @@ def processes_left(mark: str) -> dict[int, str]:
 
 
 def marked(mark: str) -> dict[int, str]:
-    """Return the command lines of living processes that bear the mark, by pid."""
     found = {}
     for process in psutil.process_iter():
         try:
@@ -139,14 +133,12 @@ def marked(mark: str) -> dict[int, str]:
 
 
 def steps_of(run: RunDirectory) -> dict[int, dict]:
-    """Return the newest event of every step."""
     batch = EventReader(run).read(max_steps=1000)
     assert batch.faults == []
     return {event["step"]: event for event in batch.events if event["kind"] == "step"}
 
 
 def draws_of(event: dict) -> dict:
-    """Return what was drawn and chosen in a step."""
     rows = event["trajectories"]
     return {
         "questions": [row["question_index"] for row in rows],

@@ -48,7 +48,6 @@ def engine(running):
 
 
 def take_step(engine):
-    """Roll out, take an optimizer step, and return the results of both."""
     groups = engine.rollout([RolloutRequest(question, 4) for question in make_questions(6)])
     rows = training_rows(groups, [1.0, -0.5, -0.5, 0.0] * len(groups))
     metrics = engine.update([MiniBatch(rows, 0)], OBJECTIVE)

@@ -146,7 +146,6 @@ def test_rollouts_that_stay_in_transfer_queue_are_trained_as_those_that_are_sent
     make_blocks = trainer.make_blocks
 
     def three_steps(folder):
-        """Return the metrics of three steps, and the log-probs of the last."""
         engine.restore(running[1])
         state = ExGRPOState.create(folder, make_questions(8), config)
         reports = [exgrpo_step(state, engine, config) for _ in range(3)]

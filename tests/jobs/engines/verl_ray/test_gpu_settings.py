@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
 @pytest.fixture
 def read(tmp_path):
-    """Return a function that gives verl's objects of the parts of its configuration, for GPUs."""
     warnings.simplefilter("ignore")
     from verl.utils.config import omega_conf_to_dataclass
 

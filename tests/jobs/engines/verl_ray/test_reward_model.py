@@ -28,8 +28,6 @@ class Tokenizer:
 
 @pytest.fixture
 def server():
-    """A server of a reward model that answers with `server.answer` and keeps what it was asked."""
-
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
