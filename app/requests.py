@@ -16,10 +16,9 @@ from exgrpo_core.run_files import trajectory_file
 from jobs.actions import annotations, branching, evaluations, named_entries, progress, queueing, run_actions, run_bin
 from jobs.actions.import_process import format_file, import_in_process
 from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
-from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.rollout_import import skipped_rows
 from jobs.actions.token_texts import token_texts
-from jobs.analysis import evaluation_reads
+from jobs.analysis import score_curves as evaluated
 from jobs.analysis.score_curves import MEASURES, ScoreCurve
 from jobs.contamination import report
 from jobs.contamination.report import ContaminationReport
@@ -31,22 +30,15 @@ from jobs.machine.gpu_types import GPU_TYPES, GpuType, type_of
 from jobs.machine.hardware import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, package_versions, read_machine
 from jobs.playground import process
-from jobs.preflight import (
-    benchmark_look,
-    data_preview,
-    dry_run,
-    launch_scripts,
-    model_look,
-    resolution,
-    rollout_preview,
-)
+from jobs.playground.process import ProbeProcess
+from jobs.preflight import benchmark_look, data_preview, dry_run, launch_scripts, model_look, resolution
 from jobs.preflight.benchmark_look import BenchmarkLook
 from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
 from jobs.preflight.model_look import FirstLook
 from jobs.preflight.resolution import Preflight, RunRefusedError
-from jobs.queries import calls, openapi
+from jobs.queries import calls
 from jobs.queries.table import QUERIES
 from jobs.recording import rollout_reader
 from jobs.rollout_formats.own_format import load_own_format
@@ -218,7 +210,7 @@ def _preview_rollouts(_: Path, path: str, mapping: str) -> DataPreview:
         UserError: There are none, or the mapping is wrong.
     """
     with format_file(mapping) as file:
-        return rollout_preview.preview_rollouts(Path(path), None if file is None else load_own_format(file))
+        return data_preview.preview_rollouts(Path(path), None if file is None else load_own_format(file))
 
 
 def _launch_script(root: Path, spec: TrainSpec, kind: ScriptKind) -> LaunchScript:
@@ -336,7 +328,7 @@ first_look = _needs(Role.OPERATOR, model_look.first_look)
 chat = _operator(process.ask_models)
 
 # Programs
-openapi_document = openapi.openapi_document
+openapi_document = calls.openapi_document
 answer_query = partial(calls.call, QUERIES)
 read_facets = partial(calls.call, {"trajectories": TrajectoryFacets}, "trajectories")
 
@@ -375,10 +367,10 @@ find_cluster_fault = _read(RAY_CLUSTERS.find_fault)
 journal_entries = _read(_journal_entries)
 examine_machine = _read(_examine_machine)
 token_data = _read(_token_data)
-evaluation_answers = _read(evaluation_reads.evaluation_answers)
-evaluation_questions = _read(evaluation_reads.evaluation_questions)
-answer_damage = _read(evaluation_reads.answer_damage)
-score_curves = _read(evaluation_reads.score_curves)
-score_curves_by_difficulty = _read(evaluation_reads.score_curves_by_difficulty)
+evaluation_answers = _read(evaluated.evaluation_answers)
+evaluation_questions = _read(evaluated.evaluation_questions)
+answer_damage = _read(evaluated.answer_damage)
+score_curves = _read(evaluated.score_curves)
+score_curves_by_difficulty = _read(evaluated.score_curves_by_difficulty)
 user_benchmarks = _read(_user_benchmarks)
 benchmarks_folder = _read(declared_benchmarks.benchmarks_folder)

@@ -4,12 +4,44 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import analyses, settings
+from app import address, analyses, requests, settings
 from app.analyses import RunKey, Scale, Study
-from app.components.studies import study_matrix, study_results, sweep_form
+from app.components.studies import study_matrix, study_results
 from app.components.widgets import address_choice, notice, run_choice
 from app.formats import counted, with_code
 from app.queries.benchmarks import read_study_results, study_runs
+from app.requests import UserError
+
+_EXAMPLE = """\
+base: chains-exgrpo
+over:
+  optim.learning_rate: [1e-4, 2e-4]
+  seed: [0, 1, 2]
+"""
+_REFUSAL = "sweep-refusal"
+
+
+def _sweep_form() -> None:
+    with st.popover("New sweep", icon=":material/grid_on:", key="new-sweep"):
+        name = st.text_input("Name", "sweep", key="sweep-name", max_chars=31)
+        text = st.text_area(
+            "Base and values", _EXAMPLE, key="sweep-text", height=180,
+            help="`base` is a preset or the fields of a specification; all combinations of `over` are run. "
+            "`exgrpo sweep FILE` takes the same.",
+        )  # fmt: skip
+        st.button("Check and open", type="primary", key="sweep-keep", on_click=_keep, args=(name, text))
+        if (refusal := st.session_state.pop(_REFUSAL, None)) is not None:
+            notice.show("error", "Not a sweep yet", refusal)
+
+
+def _keep(name: str, text: str) -> None:
+    try:
+        kept = requests.keep_sweep(name.strip(), text)
+    except UserError as error:
+        st.session_state[_REFUSAL] = str(error)
+        return
+    address.put({"study": kept, "cells": None})
+
 
 VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
 VIEWS_WITHOUT_PAPER = ["Runs", "Results"]
@@ -90,7 +122,7 @@ def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
 with st.container(horizontal=True, vertical_alignment="center"):
     st.title("Studies", anchor=False, width="content")
     if not settings.current().is_view:
-        sweep_form.show()
+        _sweep_form()
 chosen, at, num_seeds = _choices()
 st.markdown(f"{chosen.question} :gray[{SCALES[at]}.]")
 if chosen.notes:

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
-from jobs.evaluation.recorded_answers import RecordedAnswer, RecordedQuestion, iterate_answers
+from exgrpo_core import faults
+from jobs.evaluation import recorded_answers
+from jobs.evaluation.recorded_answers import QuestionSummary, RecordedAnswer, RecordedQuestion, iterate_answers
 from jobs.grading.boxed_answers import last_boxed, plain_form
 from jobs.grading.reward_function import Grade
 from jobs.recording.event_reader import iterate_events
-from jobs.runs.directory import RunDirectory
+from jobs.runs.directory import RunDirectory, RunDirectoryError
 
 Curve = NDArray[np.float64]
 """Values for k = 1 to n, (n,)."""
@@ -179,3 +181,55 @@ def _mean(measure: str, curves: Sequence[Curve]) -> ScoreCurve:
     counts = np.random.default_rng(0).multinomial(num_questions, equal, NUM_RESAMPLES)
     low, high = np.percentile(counts @ values / num_questions, INTERVAL, axis=0)
     return ScoreCurve(measure, tuple(values.mean(axis=0).tolist()), tuple(low.tolist()), tuple(high.tolist()))
+
+
+def evaluation_answers(runs_root: Path, run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:
+    """Return what an evaluation recorded of one question, None if its folder is gone."""
+    try:
+        return recorded_answers.find_answers(RunDirectory.open(runs_root, run_id).path, benchmark, question_id)
+    except (RunDirectoryError, OSError, KeyError, ValueError):
+        return None
+
+
+def evaluation_questions(runs_root: Path, run_id: str, benchmark: str) -> list[QuestionSummary]:
+    """Return the finished questions of an evaluation's benchmark, none if its folder is gone."""
+    try:
+        return recorded_answers.list_questions(RunDirectory.open(runs_root, run_id).path, benchmark)
+    except (RunDirectoryError, OSError):
+        return []
+
+
+def answer_damage(runs_root: Path, run_id: str, benchmark: str) -> list[str]:
+    """Return a sentence on each damage of what an evaluation recorded of a benchmark."""
+    try:
+        damage = recorded_answers.find_answer_damage(RunDirectory.open(runs_root, run_id).path, benchmark)
+        return [faults.describe_fault(fault) for fault in damage]
+    except RunDirectoryError:
+        return []
+
+
+def score_curves(runs_root: Path, run_id: str, benchmark: str, scheme: str) -> list[ScoreCurve]:
+    """Return an evaluation's scores over the number of answers; none if its folder is gone."""
+    return mean_curves(_question_curves(runs_root, run_id, benchmark, scheme).values())
+
+
+def score_curves_by_difficulty(
+    runs_root: Path, run_ids: Sequence[str], benchmark: str, scheme: str
+) -> dict[Difficulty, tuple[int, list[list[ScoreCurve]]]]:
+    """Return the same of several evaluations for the questions of each difficulty, with the number of questions."""
+    answered = [_question_curves(runs_root, run_id, benchmark, scheme) for run_id in run_ids]
+    return {
+        difficulty: (
+            len(names),
+            [mean_curves([curves[name] for name in names]) for curves in answered],
+        )
+        for difficulty, names in by_difficulty(answered).items()
+    }
+
+
+def _question_curves(runs_root: Path, run_id: str, benchmark: str, scheme: str) -> QuestionCurves:
+    try:
+        path = RunDirectory.open(runs_root, run_id).path
+        return read_question_curves(path, benchmark, scheme)
+    except (RunDirectoryError, OSError, KeyError, ValueError):
+        return {}

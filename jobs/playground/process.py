@@ -1,6 +1,6 @@
-"""The playground of the workbench: `exgrpo chat` in a process that ends with its answers, or when they are not wanted.
+"""Models that pages ask: `exgrpo chat` and `exgrpo probe` in processes, which take the memory of a model with them.
 
-A model's memory goes with that process, and one at a time runs for all users of a server.
+One playground at a time runs for all users of a server.
 """
 
 import contextlib
@@ -17,6 +17,8 @@ from typing import IO, Any
 
 from exgrpo_core.errors import UserError
 from jobs.launchers.local import WITHHELD_VARIABLES, project_environment
+from jobs.specs.train import TrainSpec, dump_spec
+from jobs.training.probe_report import ProbeReport
 
 _TICK_SECONDS = 0.25
 _ONE_AT_A_TIME = Lock()
@@ -40,22 +42,19 @@ def ask_models(
         yield None
     try:
         with tempfile.TemporaryFile() as errors:
-            yield from _records(_start(runs_root, targets, options, errors), prompt, errors)
+            command = ["chat", *options, "--", *targets]
+            process = _start(runs_root, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+            yield from _records(process, prompt, errors)
     finally:
         _ONE_AT_A_TIME.release()
 
 
 def _start(
-    runs_root: Path, targets: Sequence[str], options: Sequence[str], errors: IO[bytes]
+    runs_root: Path, command: Sequence[str], *, stdin: int, stdout: int | IO[bytes], stderr: int | IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-m", "jobs.cli", "chat", "--json", "--runs-root", str(runs_root.absolute())]
-    return subprocess.Popen(
-        [*command, *options, "--", *targets],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        env=project_environment(dict.fromkeys(WITHHELD_VARIABLES, "")),
-    )
+    begin = [sys.executable, "-P", "-m", "jobs.cli", command[0], "--json", "--runs-root", str(runs_root.absolute())]
+    environment = project_environment(dict.fromkeys(WITHHELD_VARIABLES, ""))
+    return subprocess.Popen([*begin, *command[1:]], stdin=stdin, stdout=stdout, stderr=stderr, env=environment)
 
 
 def _records(process: subprocess.Popen[bytes], prompt: str, errors: IO[bytes]) -> Generator[dict[str, Any] | None]:
@@ -82,3 +81,38 @@ def _records(process: subprocess.Popen[bytes], prompt: str, errors: IO[bytes]) -
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+class ProbeProcess:
+    """Runs `exgrpo probe` with a specification; nothing is written to the runs root."""
+
+    def __init__(self, spec: TrainSpec, runs_root: Path) -> None:
+        """Start it."""
+        self._result: ProbeReport | str | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="exgrpo-probe-")
+        path = Path(self._folder.name)
+        (path / "spec.json").write_text(dump_spec(spec), encoding="utf-8")
+        command = ["probe", "--spec", str(path / "spec.json")]
+        with (path / "report.json").open("wb") as report:
+            self._process = _start(
+                runs_root, command, stdin=subprocess.DEVNULL, stdout=report, stderr=subprocess.DEVNULL
+            )
+
+    def result(self) -> ProbeReport | str | None:
+        """Return the report, one sentence on why there is none, or None while the probe is running."""
+        if self._result is None and self._process.poll() is not None:
+            self._result = self._read(Path(self._folder.name))
+            self._folder.cleanup()
+        return self._result
+
+    def stop(self) -> None:
+        """End the process if it is running."""
+        self._process.kill()
+        self._process.wait()
+        self.result()
+
+    def _read(self, path: Path) -> ProbeReport | str:
+        if not (content := (path / "report.json").read_text(encoding="utf-8")):
+            return f"The probe ended with code {self._process.returncode}."
+        answer = json.loads(content)
+        return str(answer["why"]) if "why" in answer else ProbeReport.from_json(answer)

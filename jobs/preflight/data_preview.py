@@ -1,4 +1,4 @@
-"""Preview of a specification's data before a run: first prompts and lengths of the questions."""
+"""What is seen before a run or an import: the first prompts of a specification's data, the first rows of rollouts."""
 
 import os
 from collections.abc import Sequence
@@ -8,10 +8,13 @@ from itertools import islice
 from pathlib import Path
 
 from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.recording.rows import RecordedTrajectory
 from jobs.grading.rewards import TASKS, BuiltInTask
 from jobs.preflight.chat_template import read_chat_template, read_tokenizer, render_chat_prompts
 from jobs.preflight.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
 from jobs.pretrained.chat_templates import ChatTemplateError
+from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
+from jobs.rollout_formats.source import RolloutSource
 from jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 from jobs.training.templates import Message, TemplateName, render_prompt
@@ -161,3 +164,25 @@ def _token_lengths(texts: Sequence[str], spec: TrainSpec) -> tuple[int, ...] | N
     if path is None:
         return None
     return tuple(len(encoded.ids) for encoded in read_tokenizer(path).encode_batch(list(texts)))
+
+
+def preview_rollouts(path: Path, own_format: RolloutFormat | None = None, num_shown: int = 3) -> DataPreview:
+    """Return the first trajectories as prompts with their responses; lengths are of prompts, in characters.
+
+    Raises:
+        UnknownRolloutsError: There is nothing at the path, its format is not known, or no row is a rollout.
+    """
+    reads, source = own_format or find_only_format(path), RolloutSource(path)
+    rows = [row for step in islice(reads.read(source), MAX_ROWS) for row in step.trajectories][:MAX_ROWS]
+    if not rows:
+        why = f"; the first bad row is {source.bad.sentences[0]}" if source.bad.num else "."
+        raise UnknownRolloutsError(f"{path}: {reads.title}: no row is a rollout{why}")
+    shown = tuple(_preview(row) for row in rows[:num_shown])
+    prompts = ("\n\n".join(part.text for part in row.messages if not part.is_generated) for row in rows)
+    skipped = f" Skipped: {source.bad.num:,} rows, first {source.bad.sentences[0]}" if source.bad.num else ""
+    return DataPreview(shown, tuple(map(len, prompts)), is_in_tokens=False, notice=f"Read as {reads.title}.{skipped}")
+
+
+def _preview(row: RecordedTrajectory) -> PromptPreview:
+    text = "\n\n".join(f"{message.role}: {message.text}" for message in row.messages)
+    return PromptPreview(text, row.answer or "", "unknown" if row.reward is None else f"reward {row.reward:g}")

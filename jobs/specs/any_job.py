@@ -3,18 +3,38 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from exgrpo_core.config import MAX_ROLLOUTS
 from exgrpo_core.errors import Mistake
-from jobs.specs.base import map_files
+from jobs.specs.base import Spec, map_files
 from jobs.specs.evaluation import EvalSpec, parse_eval_spec
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
-from jobs.specs.mistakes import wrong_types
-from jobs.specs.recorded import RecordedSpec, parse_recorded_spec
+from jobs.specs.mistakes import checked, wrong_types
 from jobs.specs.train import SpecError, TrainSpec, parse_spec
+
+
+class RecordedSpec(Spec):
+    """What `exgrpo_core.recording.start` writes."""
+
+    kind: Literal["recorded"]
+    name: str
+    """What people call the run."""
+    tags: tuple[str, ...] = ()
+    config: dict[str, Any]
+    """The settings of the loop, as it gave them."""
+
+
+def parse_recorded_spec(content: object, origin: str) -> RecordedSpec:
+    """Check the specification of a recorded run.
+
+    Raises:
+        SpecError: A field is wrong; one sentence names it and what was expected.
+    """
+    return checked(RecordedSpec, content, origin)
+
 
 JobSpec = TrainSpec | EvalSpec | JudgeSpec | RecordedSpec
 """A specification of any kind; all have `kind`, `name` and `tags`."""

@@ -1,36 +1,42 @@
 """The composition root of the embedded engine: a specification becomes model, data, grader and loop."""
 
 import gc
+import logging
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from exgrpo_core.errors import EngineError
 from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.first_look import MAX_GAP, open_model
 from jobs.engines.embedded.lora import LoraSettings
 from jobs.engines.embedded.model import PolicyModel, train_adapters
+from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.update import OptimSettings
 from jobs.engines.tokenizer import unknown_token
 from jobs.grading.reward_function import RewardFunction
-from jobs.runs.checkpoints import DamagedCheckpointError, open_newest
+from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.specs.base import ANSWER_ALONE, LoraSpec, OptimSpec
+from jobs.specs.base import ANSWER_ALONE, OptimSpec
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations, read_external
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
 from jobs.training.run_data import log_first_prompt, log_leaks, open_data, open_reward
-from jobs.training.sft_loop import SftLoop
-from jobs.training.training_loop import TrainingLoop
+from jobs.training.training_loop import AttemptLoop, TrainingLoop
+
+logger = logging.getLogger(__name__)
 
 
 def run_training(
@@ -129,7 +135,9 @@ def _load(
         base, run_path = source, checkpoints and checkpoints.resolve().parent
         if run_path and run_path in Path(source).parents:
             base = os.path.relpath(source, run_path / "checkpoints" / "step" / "policy")  # as seen from any adapters
-        train_adapters(policy, _lora_settings(spec.model.lora, base, spec.model.revision), spec.seed)
+        lora = spec.model.lora
+        settings = LoraSettings(lora.rank, lora.alpha, lora.target_modules, base, spec.model.revision)
+        train_adapters(policy, settings, spec.seed)
     questions, held_out = data.encode(policy.tokenizer)
     log_first_prompt(questions, policy.tokenizer)
     benchmarks = read_benchmarks(spec, policy.tokenizer)
@@ -172,10 +180,6 @@ def _engine(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded, optim: Opt
     return engine
 
 
-def _lora_settings(spec: LoraSpec, base: str, base_revision: str | None) -> LoraSettings:
-    return LoraSettings(spec.rank, spec.alpha, spec.target_modules, base, base_revision)
-
-
 def optim_settings(spec: OptimSpec) -> OptimSettings:
     """Return the engine's optimizer settings."""
     return OptimSettings(
@@ -186,3 +190,45 @@ def optim_settings(spec: OptimSpec) -> OptimSettings:
         warmup_steps=spec.warmup_steps,
         skips_non_finite=spec.non_finite == "skip",
     )
+
+
+class SftLoop(AttemptLoop):
+    """Demonstrations are shuffled again each epoch; the order follows from seed and epoch alone."""
+
+    demonstrations: Sequence[TokenSequence]
+    imitate: Callable[[Sequence[TokenSequence]], dict[str, float]]
+    """Takes one optimizer step and returns its metrics."""
+
+    def run(
+        self,
+        demonstrations: Sequence[TokenSequence],
+        imitate: Callable[[Sequence[TokenSequence]], dict[str, float]],
+    ) -> RunStatus:
+        """Train until the last step or until a stop is requested; return `finished` or `stopped`."""
+        self.demonstrations, self.imitate = demonstrations, imitate
+        self.components.record_start(self.recorder)
+        step = self.newest(lambda checkpoint: checkpoint.step)
+        return self.train(step or 0, is_new=step is None)
+
+    def take_step(self, step: int) -> None:
+        """Imitate the next batch."""
+        began_at = time.perf_counter()
+        indexes = batch_indexes(len(self.demonstrations), self.spec.algorithm.batch_size, step, self.spec.seed)
+        metrics = self.imitate([self.demonstrations[item] for item in indexes])
+        metrics["seconds/update"] = metrics["seconds/step"] = time.perf_counter() - began_at
+        self.record(StepReport(step, is_replay_open=False, groups=[], metrics=metrics))
+        logger.info("step %d/%d: loss %.4f", step, self.spec.num_steps, metrics["loss/sft"])
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Write the policy."""
+        self.components.engine.save(checkpoint.policy)
+
+
+def batch_indexes(num_demonstrations: int, batch_size: int, step: int, seed: int) -> list[int]:
+    """Return the demonstrations of step number `step` (from 1): the next ones of concatenated, shuffled epochs."""
+    positions = range((step - 1) * batch_size, step * batch_size)
+    epochs = {
+        number: np.random.default_rng([seed, number]).permutation(num_demonstrations)
+        for number in range(positions[0] // num_demonstrations, positions[-1] // num_demonstrations + 1)
+    }
+    return [int(epochs[position // num_demonstrations][position % num_demonstrations]) for position in positions]

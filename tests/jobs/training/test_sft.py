@@ -14,10 +14,9 @@ from jobs.specs.train import SpecError, load_preset, parse_spec
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
-from jobs.training.composition import run_sft
+from jobs.training.composition import batch_indexes, run_sft
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.run_data import open_data
-from jobs.training.sft_loop import batch_indexes
 from tests.faults.small_training import StepControl
 from tests.jobs.training.conftest import SMALL
 from tests.jobs.training.test_composition import MemoryRecorder
