@@ -20,7 +20,7 @@ from jobs.studies.numbers import disagreements, number_rows, printed, setting_ga
 from jobs.studies.running import PendingRun, estimate_hours
 from jobs.studies.study_report import render_report
 from jobs.studies.study_results import StudyResults, find_runs, read_results
-from jobs.studies.sweeps import find_study, sweep_names
+from jobs.studies.sweeps import find_study, read_sweeps
 
 __all__ = [
     "AVERAGES", "BENCHMARK_COLUMNS", "Calibration", "ComparedRow", "CorrectedRate", "Excerpt", "JudgePrompt",
@@ -28,9 +28,9 @@ __all__ = [
     "StudyResults", "ValidityLine", "as_latex", "as_markdown", "cases_as_json", "cohen_kappa",
     "compare", "correct_rate", "coverage", "differences_sentence", "disagreements", "estimate_hours", "excerpts_of",
     "find_runs", "find_study", "interval_text", "is_by_column", "load_judge_prompt", "load_protocols", "load_study",
-    "mean_interval", "number_of", "number_rows", "printed", "read_results", "read_wrong_answers", "reading",
-    "render_report", "rules_to_bits", "setting_gains", "study_names", "sweep_names", "tabulate_counts",
-    "tabulate_validity", "wanted_keys",
+    "mean_interval", "number_of", "number_rows", "printed", "read_results", "read_sweeps", "read_wrong_answers",
+    "reading", "render_report", "rules_to_bits", "setting_gains", "study_names", "tabulate_counts", "tabulate_validity",
+    "wanted_keys",
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from zlib import crc32
 
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import InputError, shown
 
 MAX_FILE_BYTES = 4 << 20
 """More than the size of any small file of a run."""
@@ -68,7 +68,7 @@ def read_json(path: Path, max_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
     except ValueError as error:
         raise UnreadableFileError(f"{path}: {error}") from None
     if not isinstance(value, dict):
-        raise UnreadableFileError(f"{path}: expected a mapping of fields, got {type(value).__name__}.")
+        raise UnreadableFileError(f"{path}: expected a mapping of fields, got {shown(value)}.")
     return value
 
 
@@ -134,7 +134,7 @@ def unseal(content: bytes) -> dict[str, Any]:
         raise UnreadableFileError("differs from what was written (checksum).")
     value = parse_json(body)
     if not isinstance(value, dict):
-        raise UnreadableFileError(f"expected a mapping of fields, got {type(value).__name__}.")
+        raise UnreadableFileError(f"expected a mapping of fields, got {shown(value)}.")
     if match is None:
         raise UnreadableFileError("differs from what was written (no checksum).")
     return value

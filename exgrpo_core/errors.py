@@ -54,6 +54,12 @@ class DamagedStateError(EngineError):
     """What an engine saved has changed since; the sentence names the file."""
 
 
+def shown(value: object) -> str:
+    """Return a value as messages show what they got."""
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error that another library raised, its type where it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

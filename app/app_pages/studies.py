@@ -56,12 +56,13 @@ DEFAULT_STUDY = "main-table"
 
 
 def _choices() -> tuple[Study, Scale, int]:
+    sweeps, faults = analyses.read_sweeps(settings.current().runs_root)
+    if faults:
+        notice.show("warning", "Sweeps are left out", "\n".join(faults))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        root = settings.current().runs_root
-        names = [*analyses.study_names(), *analyses.sweep_names(root)]
-        titles = {name: analyses.find_study(root, name).title for name in names}
-        name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)
-        study = analyses.find_study(root, name)
+        studies = {name: analyses.load_study(name) for name in analyses.study_names()} | sweeps
+        titles = {name: study.title for name, study in studies.items()}
+        study = studies[address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)]
         scales = [scale.value for scale in study.scales]
         scale = st.segmented_control(
             "Scale", scales, default=scales[0], required=True, key="scale",

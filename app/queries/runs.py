@@ -168,6 +168,8 @@ SUPERVISOR_LOST_SECONDS = 15.0
 _LOG_BYTES = 128 * 1024
 _LINE_BYTES = 4096
 """More of a line is not read."""
+_SEARCHED_SECONDS = 30
+"""A search reads the whole log, which may be gigabytes; a page that shows it refreshes each few seconds."""
 
 
 def current_runs_root() -> str:
@@ -197,6 +199,15 @@ def read_log(run_id: str, words: str, num_lines: int) -> LogLines:
     path = log_file(run_id)
     if path is None:
         return LogLines([], 0, 0)
+    return (_search_log if words else _read_lines)(path, words, num_lines)
+
+
+@st.cache_data(ttl=_SEARCHED_SECONDS, max_entries=20, show_spinner=False)
+def _search_log(path: Path, words: str, num_lines: int) -> LogLines:
+    return _read_lines(path, words, num_lines)
+
+
+def _read_lines(path: Path, words: str, num_lines: int) -> LogLines:
     matching: deque[tuple[int, str]] = deque(maxlen=num_lines)
     num_matching, wanted = 0, words.casefold()
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from exgrpo_core.errors import first_line
+from exgrpo_core.errors import first_line, shown
 from exgrpo_core.types import Question
 from jobs.evaluation.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
 from jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
@@ -131,8 +131,10 @@ class _Reading:
         has_label = kind == "choice" and row.options and reading is not None
         answer = (row.label(reading) or "") if has_label and reading else gold_text(row.gold)
         where = f"{self.origin}, row {row.number}"
-        if not row.question.strip() or not answer or (kind == "math" and answer.casefold() in NO_NUMBERS):
-            raise DataError(f"{where}: expected a question and its gold answer, got {row.gold!r:.60}.")
+        if not row.question.strip():
+            raise DataError(f"{where}, question: expected a text, got {shown(row.question)}.")
+        if not answer or (kind == "math" and answer.casefold() in NO_NUMBERS):
+            raise DataError(f"{where}, {row.gold_field}: expected a gold answer, got {shown(row.gold)}.")
         if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
             raise DataError(f"{where}: expected an option's label as gold answer, got {answer[:60]!r}.")
         if row.odd:

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from exgrpo_core.config import MAX_ROLLOUTS
-from exgrpo_core.errors import Mistake
+from exgrpo_core.errors import Mistake, shown
 from jobs.specs.base import Spec, map_files
 from jobs.specs.evaluation import EvalSpec, parse_eval_spec
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
@@ -70,7 +70,7 @@ def shape_mistakes(content: object) -> tuple[Mistake, ...]:
     Fields of other versions and most values out of range are no such mistakes: the run was made, and can be looked at.
     """
     if not isinstance(content, dict):
-        return (Mistake(f"expected a mapping of fields, got {type(content).__name__}"),)
+        return (Mistake(f"expected a mapping of fields, got {shown(content)}"),)
     kind = content.get("kind", "train")
     if not isinstance(kind, str) or kind not in _MODELS:
         return (Mistake(f"expected one of {', '.join(sorted(_MODELS))}, got {str(kind)[:40]!r}", "kind"),)

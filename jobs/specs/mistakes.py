@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from exgrpo_core.errors import FieldError, Mistake
+from exgrpo_core.errors import FieldError, Mistake, shown
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -128,19 +128,12 @@ def _explain(item: "ErrorDetails") -> list[Mistake]:
         return [Mistake(each.text, *(".".join((*place, field)) for field in each.fields)) for each in named]
     expected = _EXPECTED.get(item["type"])
     if expected is not None:
-        text = f"expected {expected.format_map(item.get('ctx', {}))}, got {_short(item.get('input'))}"
+        text = f"expected {expected.format_map(item.get('ctx', {}))}, got {shown(item.get('input'))}"
     elif item["type"] == "extra_forbidden":
         text = "there is no such field; remove it, or check its name"
     elif item["type"] == "missing":
         text = "expected a value, got none"
     else:
         message = item["msg"].removeprefix("Value error, ")
-        text = f"{message}, got {_short(item.get('input'))}" if place else message
+        text = f"{message}, got {shown(item.get('input'))}" if place else message
     return [Mistake(text, *([".".join(place)] if place else []))]
-
-
-def _short(value: object) -> str:
-    if value is None:
-        return "nothing"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

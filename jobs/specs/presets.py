@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 import yaml
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain
+from exgrpo_core.errors import shown
 from jobs.specs.mistakes import SpecError
 
 MAX_YAML_BYTES = 1 << 16
@@ -25,6 +26,13 @@ _GROUPS = {
 """What the presets of each folder are for, in the order in which they are offered."""
 
 
+_NOT_YAML = "is not YAML or JSON; look for an open bracket or quotation mark, a tab, a wrong indent, or `: ` in a text"
+
+
+class _RefusedError(yaml.MarkedYAMLError):
+    """YAML that is not read, in words of ours."""
+
+
 class _PlainLoader(yaml.SafeLoader):
     """Reads YAML without anchors: an alias repeats what it names, so a few of them make a text of any size.
 
@@ -36,9 +44,7 @@ class _PlainLoader(yaml.SafeLoader):
         """Return the next node, as the base class does."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None or event.tag is not None:
-            raise yaml.MarkedYAMLError(
-                problem="anchors, aliases and tags are not allowed", problem_mark=event.start_mark
-            )
+            raise _RefusedError(problem="anchors, aliases and tags are not allowed", problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -46,9 +52,9 @@ class _PlainLoader(yaml.SafeLoader):
         names: set[object] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(problem="expected a text as the name", problem_mark=key.start_mark)
+                raise _RefusedError(problem="expected a text as the name", problem_mark=key.start_mark)
             if key.value in names:
-                raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
+                raise _RefusedError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -77,8 +83,13 @@ def load_plain_yaml(text: str | bytes, origin: str) -> Any:  # noqa: ANN401 - an
         raise SpecError(f"{origin}: expected at most {MAX_YAML_BYTES:,} bytes of YAML, got {len(text):,}.")
     try:
         return _PlainLoader(text).get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SpecError(f"{origin}: is not YAML or JSON ({' '.join(str(error).split())}).") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{origin}: line {mark.line + 1}, column {mark.column + 1}" if mark else origin
+        problem = error.problem if isinstance(error, _RefusedError) else _NOT_YAML
+        raise SpecError(f"{place}: {problem}.") from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise SpecError(f"{origin}: {_NOT_YAML}.") from None
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -95,7 +106,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise SpecError(str(error)) from None
     content = load_plain_yaml(text, str(path))
     if not isinstance(content, dict):
-        raise SpecError(f"{path}: expected a mapping of fields at the top, got {type(content).__name__}.")
+        raise SpecError(f"{path}: expected a mapping of fields at the top, got {shown(content)}.")
     return content
 
 

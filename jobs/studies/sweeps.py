@@ -205,6 +205,18 @@ def sweep_names(runs_root: Path) -> list[str]:
     return sorted(path.stem for path in (runs_root / _FOLDER).glob("*.json"))
 
 
+def read_sweeps(runs_root: Path) -> tuple[dict[str, Study], list[str]]:
+    """Return all sweeps by name, and a sentence on each file that cannot be read."""
+    sweeps: dict[str, Study] = {}
+    faults: list[str] = []
+    for name in sweep_names(runs_root):
+        try:
+            sweeps[name] = _read(runs_root, name)
+        except SpecError as error:
+            faults.append(str(error))
+    return sweeps, faults
+
+
 def find_study(runs_root: Path, name: str) -> Study:
     """Return a study of the paper, or a sweep of this runs root, by its name.
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
-from exgrpo_core.errors import FieldsNamedError, InputError, first_line
+from exgrpo_core.errors import FieldsNamedError, InputError, first_line, shown
 from jobs.tasks.questions import hash_question
 from jobs.training.templates import Message
 
@@ -202,7 +202,7 @@ def _json_object(line: str, path: Path, number: int) -> RawRow:
     except UnreadableFileError as error:
         raise DataError(f"{path}, row {number}: {error}") from error
     if not isinstance(row, dict):
-        raise DataError(f"{path}, row {number}: expected a JSON object, got {type(row).__name__}.")
+        raise DataError(f"{path}, row {number}: expected a JSON object, got {shown(row)}.")
     return row
 
 
@@ -233,7 +233,7 @@ def _iterate_dataset(
 def _text(raw: RawRow, field: str, label: str) -> str:
     value = raw.get(field)
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{label}, {field}: expected a text, got {_short(value)}.")
+        raise DataError(f"{label}, {field}: expected a text, got {shown(value)}.")
     return check_text(value, f"{label}, {field}")
 
 
@@ -270,10 +270,10 @@ def response_text(value: object, label: str) -> str:
 
 def _messages(value: object, label: str) -> tuple[Message, ...]:
     if not isinstance(value, list) or not value:
-        raise DataError(f"{label}, prompt: expected a list of messages with content and role, got {_short(value)}.")
+        raise DataError(f"{label}, prompt: expected a list of messages with content and role, got {shown(value)}.")
     for message in value:
         if not isinstance(message, dict):
-            raise DataError(f"{label}, prompt: expected messages with content and role, got {_short(message)}.")
+            raise DataError(f"{label}, prompt: expected messages with content and role, got {shown(message)}.")
         for field in ("role", "content"):
             _text(message, field, f"{label}, prompt")
     roles = [message["role"] for message in value]
@@ -287,7 +287,7 @@ def _answer(reward_model: object, label: str) -> str:
     is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     answer = str(value).strip() if isinstance(value, str) or (is_number and not isinstance(value, bool)) else ""
     if not answer or answer.casefold() in NO_NUMBERS:
-        raise DataError(f"{label}, reward_model.ground_truth: expected a text or number, got {_short(value)}.")
+        raise DataError(f"{label}, reward_model.ground_truth: expected a text or number, got {shown(value)}.")
     return check_text(answer, f"{label}, reward_model.ground_truth")
 
 
@@ -295,8 +295,3 @@ def _answer_kind(declared: DeclaredKind, data_source: str) -> Literal["math", "c
     if declared != "auto":
         return declared
     return "choice" if data_source.lower().replace("-", "_") in CHOICE_SOURCES else "math"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

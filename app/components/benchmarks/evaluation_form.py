@@ -13,6 +13,7 @@ from app.requests import BenchmarkLook
 from db.rows.display_names import distinct_names
 
 GENERATORS = ("embedded", "vllm", "server")
+_LOOK = "evaluate-look"
 TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
 
 
@@ -34,7 +35,10 @@ def show() -> None:
             if missing:
                 st.caption(f":material/info: vllm: {with_code(missing.partition(': ')[2])}")
             with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
-                address = st.text_input("Address", key="evaluate-address", placeholder="http://HOST:8000/v1")
+                address = st.text_input(
+                    "Address", key="evaluate-address", placeholder="http://HOST:8000/v1",
+                    help="Its key is read from EXGRPO_API_KEY where the supervisor runs, never from here",
+                )  # fmt: skip
                 model = st.text_input("Name of the model there", key="evaluate-model")
             is_sent = st.form_submit_button("Start evaluation", type="primary", icon=":material/play_arrow:")
     if is_sent:
@@ -53,11 +57,17 @@ def _own_data(template: str) -> BenchmarkLook | None:
     )  # fmt: skip
     dropped = st.file_uploader("or a file from here", key="evaluate-file", label_visibility="collapsed")
     if dropped is None and not source.strip():
+        st.session_state.pop(_LOOK, None)
         return None
-    with notice.refusals("Not a benchmark"):
+    looked_at = (source.strip() if dropped is None else dropped.file_id), template
+    was: tuple[object, BenchmarkLook | None] = st.session_state.get(_LOOK, (None, None))
+    if was[0] == looked_at:
+        return was[1]  # a large file is not read again at each click
+    with notice.refusals("Not a benchmark"), st.spinner("Reading the file"):
         path = source.strip() if dropped is None else requests.keep_benchmark_file(dropped.name, dropped.getvalue())
-        with st.spinner("Reading the file"):
-            return requests.look_at_benchmark(path, template)
+        look = requests.look_at_benchmark(path, template)
+        st.session_state[_LOOK] = looked_at, look
+        return look
     return None
 
 
@@ -111,7 +121,7 @@ def _target() -> str | None:
     wanted = st.query_params.get("target")
     options = list(dict.fromkeys([*([wanted] if wanted else []), *offered]))
     return st.selectbox(
-        "Model", options, index=0 if wanted else None,
+        "Model", options, index=0 if wanted or names else None,
         format_func=lambda source: offered.get(source, escape_control_characters(source)),
         accept_new_options=True, placeholder="A run, RUN@STEP, a folder, or a hub name", key="evaluate-target",
         help="Choose a run for its newest checkpoint, or write RUN@best (highest held-out score), RUN@STEP, a model's "

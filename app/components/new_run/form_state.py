@@ -14,9 +14,10 @@ from app import requests
 from app.components.new_run import field_input
 from app.components.new_run.field_shapes import FieldShape, sections
 from app.components.widgets import notice
-from app.components.widgets.spec_text import differences, option_text
+from app.components.widgets.spec_text import option_text
 from app.formats import literal
 from app.requests import SpecError
+from db.rows.spec_differences import differences
 
 ADDRESS = "set"
 """Changed fields in the address, each as `path=value`: JSON, or text that is not JSON."""

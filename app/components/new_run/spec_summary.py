@@ -14,9 +14,10 @@ from app.components.new_run.form_state import FormState
 from app.components.new_run.starting_point import StartingPoint
 from app.components.replay_buffer import buffer_charts
 from app.components.widgets import notice, spec_text
-from app.components.widgets.spec_text import Difference, differences, shell_command
+from app.components.widgets.spec_text import shell_command
 from app.formats import byte_size, counted, duration, escape_control_characters, with_code
 from app.requests import Mistake, ResourceEstimate, RunRefusedError, SpecError, TrainSpec
+from db.rows.spec_differences import Difference, differences
 from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 

@@ -19,7 +19,7 @@ from app.components.runs import comparison, comparison_tables
 from app.components.runs.comparison import Group
 from app.components.widgets import curves, figures, grid, notice
 from app.components.widgets.curve_view import WHOLE
-from app.components.widgets.spec_text import flatten, option_text
+from app.components.widgets.spec_text import option_text
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
@@ -28,6 +28,7 @@ from app.requests import load_preset
 from db.queries import code_analysis, runs
 from db.queries.cases import find_cases
 from db.rows.runs import RunRow
+from db.rows.spec_differences import flatten
 
 _SCHEME = "paper"
 _PAPER_PRESET = "paper-exgrpo"

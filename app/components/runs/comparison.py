@@ -15,13 +15,13 @@ from app.components.widgets import curve_view, curves, figures, own_charts
 from app.components.widgets.curve_view import TITLES, CurveView, Line, paired
 from app.components.widgets.curves import Chart, Curve
 from app.components.widgets.own_charts import OwnChart
-from app.components.widgets.spec_text import flatten
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.runs import axis_points, metric_series
 from db.queries import metrics
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
+from db.rows.spec_differences import flatten
 from db.rows.spec_fields import is_unreadable
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 

@@ -14,9 +14,10 @@ from app.components.widgets import curves, data_table, figures, notice, own_char
 from app.components.widgets.curve_view import CurveView, Line, paired
 from app.components.widgets.curves import Series
 from app.components.widgets.own_charts import OwnChart
-from app.components.widgets.spec_text import as_yaml, difference_table, differences, show_download
+from app.components.widgets.spec_text import as_yaml, difference_table, show_download
 from app.formats import byte_size, counted, escape_control_characters, exact, literal
 from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
+from db.rows.spec_differences import differences
 
 MAX_DOWNLOAD_BYTES = 200_000_000
 """Larger checkpoints are copied by their path: a download is packed in memory."""

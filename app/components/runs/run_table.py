@@ -10,7 +10,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import analyses, requests
 from app.components.widgets import grid, run_state
-from app.components.widgets.spec_text import flatten, option_text
+from app.components.widgets.spec_text import option_text
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
 from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
@@ -18,6 +18,7 @@ from db.queries.run_filter import RunOrder, RunSortKey, list_specs
 from db.queries.run_values import list_values
 from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score, model_name
 from db.rows.runs import RunRow
+from db.rows.spec_differences import flatten
 from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
 DEFAULT_COLUMNS = (

@@ -211,9 +211,10 @@ def show_table(
         lambda trajectory: address.put({"trajectory": trajectory}),
         None if opened is None else str(opened),
     )
+    heads = SORT_KEYS if order is None else ("Id", *SORT_KEYS)
     sorting = grid.Sorting(
-        grid.Order(column, order is None or order.is_descending), dict.fromkeys(("Id", *SORT_KEYS), True), _take_order,
-        num_rows, on_end,
+        grid.Order(column, order is None or order.is_descending), dict.fromkeys(heads, True), _take_order, num_rows,
+        on_end,
     )  # fmt: skip
     grid.draw(
         _trajectory_table(rows), "trajectories-table",

@@ -16,9 +16,7 @@ from app.queries.runs import training_names
 from app.requests import SpecError, TrainSpec, load_plain_yaml
 from db.queries import runs
 from db.rows.display_names import distinct_names
-from db.rows.spec_differences import Difference as Difference
-from db.rows.spec_differences import differences as differences
-from db.rows.spec_differences import flatten as flatten
+from db.rows.spec_differences import Difference, differences
 
 MAX_OPTIONS_IN_COMMAND = 12
 

@@ -268,6 +268,9 @@ def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_pa
     page.text_area(key="sweep-text").set_value(text).run()
     page.button(key="sweep-keep").click().run()
     assert page.query_params["study"] == "rates"
+    (runs_root / "workbench" / "sweeps" / "cut.json").write_text('{"name":')
+    page.run()
+    assert has_text(page, "cut.json")
     assert page.button(key="launch").label == "Launch 2 missing runs"
     page.button(key="launch").click().run()
     tags = [key_from_tags(run.job_spec().tags) for run in list_run_directories(runs_root)]

@@ -191,6 +191,6 @@ def test_what_cannot_fit_into_the_models_context_is_refused_before_anything_is_w
 def test_wrong_row_of_ones_own_data_is_refused_before_anything_is_written(run, sums):
     sums.write_text(json.dumps(SUMS[0]) + '\n{"problem": "What is 1+1?"}\n')
     before = set(run.path.parent.iterdir())
-    with pytest.raises(DataError, match=r"sums.jsonl, row 2: expected a question and its gold answer, got None"):
+    with pytest.raises(DataError, match=r"sums.jsonl, row 2, answer: "):
         queue_job(run.path.parent, plan(run))
     assert set(run.path.parent.iterdir()) == before

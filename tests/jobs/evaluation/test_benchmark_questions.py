@@ -101,7 +101,7 @@ def test_questions_that_are_asked_again_under_another_id_are_counted(tmp_path, t
         ([ONE, verl_row("1+1 ", "3")], "row 2: gold '3' contradicts '2' of row 1"),
         ([ONE, verl_row("2+2", "")], "row 2, reward_model.ground_truth"),
         ([{"id": 1, "problem": "a", "answer": "1"}, {"id": 1, "problem": "b", "answer": "1"}], "row 2: id 1 .* row 1"),
-        ([{"problem": "a", "answer": "1"}, {"problem": "b", "answer": None}], "row 2: "),
+        ([{"problem": "a", "answer": "1"}, {"problem": "b", "answer": None}], "row 2, answer: "),
         ([{"text": "a"}], "row 1: .* text"),
     ],
 )

@@ -99,6 +99,7 @@ def test_odd_yaml_is_one_sentence(text):
     with pytest.raises(SpecError) as refused:
         load_plain_yaml(f"a: {text}\nb: [", "run.yaml")
     assert "\n" not in str(refused.value)
+    assert "string>" not in str(refused.value)  # the library's words
 
 
 @pytest.mark.parametrize("text", ["{[a]: 1}", "? {a: 1}\n: 2"])

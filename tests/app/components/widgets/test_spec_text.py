@@ -6,8 +6,9 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from app.components.widgets.spec_text import as_yaml, differences, option_text, shell_command
+from app.components.widgets.spec_text import as_yaml, option_text, shell_command
 from app.requests import check, load_preset, preset_names
+from db.rows.spec_differences import differences
 from jobs.specs.settings import apply_settings
 
 
