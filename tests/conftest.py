@@ -46,7 +46,10 @@ SLOW_FILES = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow or needs a PostgreSQL server, and put the longest files first: all workers end together."""
+    """Mark what is slow, needs a PostgreSQL server or gets a second try in CI, and put the longest files first.
+
+    All workers end together then.
+    """
     for item in items:
         room = item.path.relative_to(REPOSITORY / "tests").parent.as_posix()
         if room in SLOW_ROOMS or str(Path(room).parent) in SLOW_ROOMS or item.path.stem[5:] in SLOW_FILES:
@@ -55,6 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if "postgresql" in map(str, variants) or any(name.startswith("postgres") for name in fixtures):
             item.add_marker(pytest.mark.postgres)
+        if os.environ.get("CI") and item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     seconds: Counter[Path] = Counter()
     for item in items:
         seconds[item.path] += expected_seconds(item)

@@ -44,7 +44,7 @@ def _component() -> ComponentRenderer:
 
 def show(figure: go.Figure, key: str, alt: str, *, has_tools: bool = True) -> None:
     """Show a figure in the place of its height; `alt` says in words what it shows, to those who cannot see it."""
-    words = json.dumps({"key": key, "alt": alt, "hasTools": has_tools})
+    words = json.dumps({"key": key, "alt": alt, "hasTools": has_tools, "isDark": theme.palette() is theme.DARK})
     data = f'{words[:-1]},"figure":{figure.to_json()}}}'
     _component()(key=key, data=data.encode(), height=figure.layout.height)
 

@@ -8,6 +8,7 @@ const WHOLE_WINDOW = {
 };
 const PAPER = {width: 720, height: 420};
 const charts = new WeakMap(), byKey = new Map(), waiting = new Map();
+let themeAsked = null;
 const watcher = new IntersectionObserver((changes) => {
   for (const {isIntersecting, target} of changes) if (isIntersecting) waiting.get(target)?.draw();
 }, {rootMargin: NEAR, scrollMargin: NEAR});
@@ -21,6 +22,15 @@ const share = (window) => {
   history.pushState(history.state, "", url.href);
   dispatchEvent(new PopStateEvent("popstate"));
 };
+
+/** Ask for the page again where charts have colours of the other theme, which a reader may change at any time. */
+const followTheme = () => {
+  const isDark = getComputedStyle(document.querySelector(".stApp")).colorScheme === "dark";
+  const isOther = [...byKey.values()].some((chart) => chart.isDark !== isDark);
+  if (isOther && themeAsked !== isDark) dispatchEvent(new PopStateEvent("popstate"));
+  themeAsked = isOther ? isDark : null;
+};
+new MutationObserver(followTheme).observe(document.querySelector(".stApp"), {attributeFilter: ["class"]});
 
 /** Move the box of values into the window: with many curves it is higher than its chart. */
 const keepInside = (plot) => {
@@ -51,9 +61,10 @@ class Chart {
   update(text) {
     if (text === this.text) return;
     this.text = text;
-    const {key, alt, hasTools, figure} = JSON.parse(text);
-    Object.assign(this, {key, figure, hasTools});
+    const {key, alt, hasTools, isDark, figure} = JSON.parse(text);
+    Object.assign(this, {key, figure, hasTools, isDark});
     byKey.set(key, this);
+    followTheme();
     this.frame.ariaLabel = alt;
     if (this.isDrawn) this.draw();
   }
