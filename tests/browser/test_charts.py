@@ -24,7 +24,7 @@ START = """async (source) => {
         {data: new TextEncoder().encode(data), parentElement: document.getElementById(parent)});
     window.print = () => { window.isPrinted = true; };
 }"""
-BODY = "<body style='margin:0'><div id=files></div><div id=chart style='width:600px;height:250px'></div>"
+BODY = "<body class=stApp style='margin:0'><div id=files></div><div id=chart style='width:600px;height:250px'></div>"
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def drawn(page, num_steps, num_curves=3):
     steps = np.arange(num_steps, dtype=np.float64)
     for curve in range(num_curves):
         figures.add_line(figure, f"curve {curve}", Line(steps, steps + curve), Look(theme.DARK.replay))
-    given = {"key": "one", "alt": "Lines that rise", "hasTools": True, "figure": json.loads(figure.to_json())}
-    page.evaluate("data => show('chart', data)", json.dumps(given))
+    given = {"key": "one", "alt": "Lines that rise", "hasTools": True, "isDark": False}
+    page.evaluate("data => show('chart', data)", json.dumps(given | {"figure": json.loads(figure.to_json())}))
     page.locator(".js-plotly-plot .scatterlayer path").first.wait_for(state="attached")
     return page.locator(".js-plotly-plot")
 
@@ -66,6 +66,16 @@ def test_new_data_keeps_zoom_hidden_curves_and_what_is_under_the_pointer(page):
     assert plot.evaluate("plot => [plot.layout.xaxis.range, plot.data[0].visible]") == [[2, 12], "legendonly"]
     assert values_under_pointer(page) == before
     assert len(before) == 2
+
+
+def test_a_change_of_the_theme_asks_once_for_the_page_in_the_colours_of_the_new_one(page):
+    page.evaluate("numAsked = 0; addEventListener('popstate', () => { numAsked += 1; })")
+    drawn(page, 20)
+    assert page.evaluate("numAsked") == 0
+    page.evaluate("document.body.style.colorScheme = 'dark'; document.body.className = 'stApp dark'")
+    page.wait_for_function("numAsked === 1")
+    drawn(page, 21)
+    assert page.evaluate("numAsked") == 1
 
 
 def test_the_box_of_values_is_in_order_of_value_and_whole_in_the_window(page):
