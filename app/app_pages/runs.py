@@ -28,6 +28,18 @@ STATES: dict[str, tuple[str, ...]] = {
     "Stopped": ("stopped",),
 }
 ARCHIVED, BIN = "Archived", "Bin"
+_JOBS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
+    ("new_run", "Train", "model_training", "With experience replay, on a built-in task, your data or the paper's.", {}),
+    (
+        "benchmarks",
+        "Score a model",
+        "leaderboard",
+        "On the paper's benchmarks or questions of yours.",
+        {"start": "true"},
+    ),
+    ("studies", "Run a study", "science", "A table of the paper, or a sweep over values that you list.", {}),
+)
+"""What the page offers before there are runs: page, label, icon, what it does, and the page's address."""
 KINDS = {"All jobs": (), "Training": ("train",), "Evaluations": ("eval",), "Judges": ("judge",)}
 
 
@@ -69,8 +81,14 @@ def _show_none() -> None:
     if settings.current().is_view:
         notice.show_empty("hourglass_empty", "Reading", "The first rollouts appear in seconds.")
         return
-    text = "Set up your first one under **New run**, or let the demo train with ExGRPO and with on-policy Dr.GRPO."
-    notice.show_empty("replay", "No runs yet", text, "exgrpo demo")
+    st.subheader("What do you want to do?", anchor=False)
+    for column, (page, label, icon, text, address) in zip(st.columns(len(_JOBS)), _JOBS, strict=True):
+        with column.container(border=True, height="stretch"):
+            st.page_link(f"app_pages/{page}.py", label=f"**{label}**", icon=f":material/{icon}:", query_params=address)
+            st.caption(text)
+    notice.show_empty(
+        "replay", "No runs yet", "The demo trains with ExGRPO and with on-policy Dr.GRPO in minutes:", "exgrpo demo"
+    )
 
 
 def _list(was_live: bool) -> None:

@@ -92,8 +92,10 @@ if run is not None:
         st.stop()
     wanted = trajectory_search.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))
     trajectory = address.whole_number("trajectory")
-    _list(run, wanted, trajectory)
-    if trajectory is not None:
-        st.divider()
-        order = trajectory_search.order_of_address()
-        _detail(run.run_id, trajectory, ask(trajectory_list.neighbours, wanted, order, trajectory))
+    with st.container(key="trajectory-panels"):
+        with st.container():
+            _list(run, wanted, trajectory)
+        if trajectory is not None:
+            with st.container(border=True, key="trajectory-panel"):
+                order = trajectory_search.order_of_address()
+                _detail(run.run_id, trajectory, ask(trajectory_list.neighbours, wanted, order, trajectory))

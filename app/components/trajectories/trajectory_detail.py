@@ -13,7 +13,7 @@ from app.components.trajectories import (
     question_view,
     token_heatmap,
 )
-from app.components.widgets import address_choice, data_table, notice, shown_text
+from app.components.widgets import address_choice, copied_text, data_table, notice, shown_text
 from app.formats import NONE_SHOWN, escape_control_characters, literal, nats, number, token_count
 from app.queries.answers import ask
 from db.queries import lineage, trajectories
@@ -29,6 +29,7 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
     """Show the trajectory, with keys to its neighbours of the list; the part that is open is in the address."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(f"Trajectory {row.trajectory_id}", anchor=False, width="content")
+        copied_text.show(f"{row.run_id} {row.trajectory_id}", "Copy the IDs of run and trajectory", "copied-trajectory")
         st.space("stretch")
         _export(row)
         _moves(previous, following)
