@@ -3,12 +3,11 @@
 import re
 import signal
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tests.app import recorded, web_server
+from tests.http_server import Answer, answering
 from tests.tools import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -70,38 +69,26 @@ def test_a_lost_connection_is_said_and_the_page_comes_back_by_itself_or_says_wha
         served.stop()
 
 
-@contextmanager
+HTML = (("Content-Type", "text/html"),)
+
+
 def slow_to_sign_out(port):
     """Serve what is not ready before a sign-out is asked for, and answers that after some checks of the connection."""
     checks, is_leaving = threading.Semaphore(0), threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            status, text = 200, "Loaded again"
-            if self.path == "/_stcore/health":
-                status = 200 if is_leaving.is_set() else 503
-                if is_leaving.is_set():
-                    checks.release()
-            elif self.path == SIGN_OUT:
-                is_leaving.set()
-                for _ in range(NUM_CHECKS):
-                    checks.acquire()
-                text = "Signed out"
-            self.send_response(status)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(text.encode())
+    def answer(asked):
+        if asked.path == "/_stcore/health":
+            if not is_leaving.is_set():
+                return Answer("not ready", 503)
+            checks.release()
+        elif asked.path == SIGN_OUT:
+            is_leaving.set()
+            for _ in range(NUM_CHECKS):
+                checks.acquire()
+            return Answer("Signed out", headers=HTML)
+        return Answer("Loaded again", headers=HTML)
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    threading.Thread(target=server.serve_forever).start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
+    return answering(answer, port)
 
 
 def test_a_sign_out_that_takes_long_is_not_undone_by_loading_the_page_again(page, runs_root):

@@ -4,13 +4,14 @@ import base64
 import hashlib
 import json
 import secrets
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import RSAKey
+
+from tests.http_server import Answer, Asked, answering
 
 CLIENT_ID, CLIENT_SECRET = "workbench", "client-secret-of-the-test"
 
@@ -23,48 +24,22 @@ class OidcProvider:
         self.redirects: list[str] = []
         self._key = RSAKey.generate_key(2048, {"kid": "one"})
         self._granted: dict[str, dict[str, str]] = {}
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                parts = urlsplit(self.path)
-                if parts.path == "/authorize":
-                    self._redirect(outer.authorize({name: q[0] for name, q in parse_qs(parts.query).items()}))
-                else:
-                    self._answer(outer.keys() if parts.path == "/jwks" else outer.discovery())
-
-            def do_POST(self) -> None:
-                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                form = {name: value[0] for name, value in form.items()}
-                self._answer(outer.token(form, self.headers.get("Authorization", "")))
-
-            def _answer(self, content: dict[str, object]) -> None:
-                body = json.dumps(content).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def _redirect(self, target: str) -> None:
-                self.send_response(302)
-                self.send_header("Location", target)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_arguments: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.issuer = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
+        self._serving = ExitStack()
+        self.issuer = self._serving.enter_context(answering(self._answer))
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._serving.close()
+
+    def _answer(self, asked: Asked) -> Answer:
+        parts = urlsplit(asked.path)
+        fields = {name: value[0] for name, value in parse_qs(asked.body.decode() or parts.query).items()}
+        if parts.path == "/authorize":
+            return Answer("", 302, (("Location", self.authorize(fields)),))
+        if parts.path == "/token":
+            content = self.token(fields, asked.headers.get("Authorization", ""))
+        else:
+            content = self.keys() if parts.path == "/jwks" else self.discovery()
+        return Answer(json.dumps(content), headers=(("Content-Type", "application/json"),))
 
     def discovery(self) -> dict[str, object]:
         return {

@@ -1,9 +1,7 @@
 """Endpoints that users configure: judge, model server, Ray, data sets."""
 
-import http.server
 import json
 import socket
-import threading
 
 import pytest
 
@@ -25,6 +23,7 @@ from jobs.specs.judging import parse_judge_spec
 from jobs.specs.train import SpecError
 from jobs.specs.verl import VerlSpec
 from jobs.training.data_rows import DataError, iterate_raw_rows
+from tests.http_server import Answer, answering
 from tests.jobs.judging.chain_runs import new_job, record_chains, run_job, server_spec
 
 INSIDE = "http://169.254.169.254:8000/v1"
@@ -121,25 +120,15 @@ def test_what_is_no_plain_web_address_is_refused_in_every_specification(address)
 def test_an_evaluation_follows_no_redirect_to_elsewhere():
     asked = []
 
-    class Redirecting(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            asked.append(self.path)
-            self.send_response(307)
-            self.send_header("Location", "/elsewhere")
-            self.end_headers()
+    def redirect(request):
+        asked.append(request.path)
+        return Answer(status=307, headers=(("Location", "/elsewhere"),))
 
-        def log_message(self, *_):
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Redirecting) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        generator = open_server(f"http://localhost:{server.server_port}/v1")
+    with answering(redirect) as origin:
+        generator = open_server(f"{origin.replace('127.0.0.1', 'localhost')}/v1")
         with pytest.raises(TrainingError):
             list(generator.generate([PromptedQuestion("q", "1 + 1 =", (), 0.6)], frozenset({"q"}), 1, 0))
         generator.close()
-        server.shutdown()
-        thread.join()
     assert asked == ["/v1/completions"]
 
 

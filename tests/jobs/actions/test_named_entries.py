@@ -1,7 +1,5 @@
-import threading
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -21,6 +19,7 @@ from jobs.launchers.local import LaunchError
 from jobs.runs.journal import Journal, acting_as
 from jobs.specs.train import SpecError, load_spec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
+from tests.http_server import Answer, answering
 from tests.tools import free_port
 
 
@@ -123,20 +122,7 @@ def test_a_cluster_is_not_asked_elsewhere_without_a_token_or_at_a_link_local_add
 
 
 def test_a_server_that_is_no_ray_is_no_cluster(tmp_path):
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"<html>")
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Page) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        save_cluster(tmp_path, "ours", f"http://127.0.0.1:{server.server_port}")
+    with answering(lambda _: Answer("<html>")) as origin:
+        save_cluster(tmp_path, "ours", origin)
         with pytest.raises(LaunchError):
             ask_cluster(tmp_path, "ours")
-        server.shutdown()
-        thread.join()

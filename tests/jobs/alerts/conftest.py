@@ -1,11 +1,11 @@
 """A server that takes Apprise's JSON messages, or refuses them."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from tests.http_server import Answer, Asked, answering
 
 SECRET = "canary-7f3a91"
 
@@ -13,8 +13,8 @@ SECRET = "canary-7f3a91"
 class Receiver:
     """What came in so far; `refuses` makes it answer with 500."""
 
-    def __init__(self, port: int) -> None:
-        self.url = f"json://127.0.0.1:{port}/hook/{SECRET}"
+    def __init__(self) -> None:
+        self.url = ""
         self.messages: list[dict[str, str]] = []
         self.refuses = False
 
@@ -22,27 +22,16 @@ class Receiver:
     def titles(self) -> list[str]:
         return [message["title"] for message in self.messages]
 
+    def answer(self, asked: Asked) -> Answer:
+        if self.refuses:
+            return Answer(status=500)
+        self.messages.append(json.loads(asked.body))
+        return Answer()
+
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            content = self.rfile.read(int(self.headers["Content-Length"]))
-            if not received.refuses:
-                received.messages.append(json.loads(content))
-            self.send_response(500 if received.refuses else 200)
-            self.end_headers()
-
-        def log_message(self, *_arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    received = Receiver(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    received = Receiver()
+    with answering(received.answer) as origin:
+        received.url = f"json://{origin.removeprefix('http://')}/hook/{SECRET}"
         yield received
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

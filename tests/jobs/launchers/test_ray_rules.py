@@ -1,8 +1,6 @@
 """What is refused or judged without a cluster."""
 
-import http.server
 import os
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +18,7 @@ from jobs.runs.state import CONTACT_TIMEOUT_SECONDS, read_contact, read_state, w
 from jobs.specs.train import TrainSpec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
 from jobs.supervisor import ray_watch
+from tests.http_server import Answer, answering
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.tools import free_port
 
@@ -27,49 +26,30 @@ ELSEWHERE = "http://192.0.2.1:8265"
 """An address of the block for documentation, which nobody has."""
 
 
-class OpenServer(http.server.BaseHTTPRequestHandler):
+class OpenServer:
     """Answers as a Ray cluster that asks for no token, whose agent reports itself after `num_refused` submissions."""
 
     num_refused = num_submitted = 0
 
-    def do_GET(self):
-        if self.path == "/api/version":
-            self.answer(200, '{"ray_version": "2.60.0"}')
-        else:
-            self.answer(404, "no such job")
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
-        type(self).num_submitted += 1
+    def answer(self, asked):
+        if asked.path == "/api/version":
+            return Answer('{"ray_version": "2.60.0"}')
+        if not asked.body:
+            return Answer("no such job", 404)
+        self.num_submitted += 1
         is_refused = self.num_submitted <= self.num_refused
-        self.answer(
-            *((500, "No available agent to submit job, please try again later.") if is_refused else (200, "{}"))
-        )
-
-    def answer(self, status, text):
-        self.send_response(status)
-        self.send_header("content-length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_arguments):
-        pass
+        return Answer("No available agent to submit job, please try again later.", 500) if is_refused else Answer("{}")
 
 
 @pytest.fixture
-def handler() -> type[OpenServer]:
-    return type("Handler", (OpenServer,), {})
+def handler() -> OpenServer:
+    return OpenServer()
 
 
 @pytest.fixture
 def open_server(handler) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(handler.answer) as origin:
+        yield origin
 
 
 def make_launcher(bench: RayBench, address: str) -> RayJobsLauncher:

@@ -1,11 +1,10 @@
 import json
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 
 import pytest
 
 from exgrpo_core.errors import EngineError
 from jobs.engines.verl_ray.reward import conversation_text, score_by_model
+from tests.http_server import Answer, answering
 
 EXTRA_INFO = {"metadata": {"question": "Why?"}, "prompt_text": "templated: Why?"}
 
@@ -26,31 +25,29 @@ class Tokenizer:
         )
 
 
+class Scorer:
+    """A server of a reward model."""
+
+    def __init__(self):
+        self.answer = b'{"data": [{"probs": [-3.25]}]}'
+        self.address = ""
+        self.asked = None
+
+    def score(self, asked):
+        self.asked = (asked.path, json.loads(asked.body))
+        return Answer(self.answer)
+
+
 @pytest.fixture
 def server():
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.server.asked = (self.path, json.loads(body))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(self.server.answer)
-
-        def log_message(self, *_words):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as served:
-        served.answer = b'{"data": [{"probs": [-3.25]}]}'
-        thread = Thread(target=served.serve_forever, args=(0.01,))
-        thread.start()
-        yield served
-        served.shutdown()
-        thread.join()
+    scorer = Scorer()
+    with answering(scorer.score) as origin:
+        scorer.address = origin.removeprefix("http://")
+        yield scorer
 
 
 def score(server):
-    address = f"127.0.0.1:{server.server_address[1]}"
-    return score_by_model("exgrpo", "Because.", "none", EXTRA_INFO, "a/model", address, Tokenizer())
+    return score_by_model("exgrpo", "Because.", "none", EXTRA_INFO, "a/model", server.address, Tokenizer())
 
 
 def test_the_reward_models_score_is_the_reward_and_there_is_no_verdict(server):
@@ -73,8 +70,7 @@ def test_a_server_that_is_gone_is_an_error():
 
 
 def test_without_the_questions_own_text_the_prompt_is_scored(server):
-    address = f"127.0.0.1:{server.server_address[1]}"
-    score_by_model("exgrpo", "x", "", {"metadata": {}, "prompt_text": "p"}, "m", address, Tokenizer())
+    score_by_model("exgrpo", "x", "", {"metadata": {}, "prompt_text": "p"}, "m", server.address, Tokenizer())
     assert server.asked[1]["input"] == "user:p|assistant:x"
 
 
