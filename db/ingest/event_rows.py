@@ -118,16 +118,13 @@ class RowCollector:
                 event
             )
         elif kind == "benchmark":
-            self._add_benchmark(event)
+            for row in score_rows(self._run_key, event):
+                self._put(models.benchmark_scores, row)
         elif kind == "votes":
             for vote in event["votes"]:
                 self._put(models.judge_votes, judge_vote_row(self._run_key, vote))
         elif kind not in EVENTS_WITHOUT_ROWS:
             raise ValueError(f"unknown kind {kind!r}")
-
-    def _add_benchmark(self, event: Mapping[str, Any]) -> None:
-        for row in score_rows(self._run_key, event):
-            self._put(models.benchmark_scores, row)
 
     def _put(self, table: Table, row: Row) -> None:
         self.rows.setdefault(table, []).append(row)

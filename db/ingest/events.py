@@ -159,7 +159,8 @@ def ingest_events(
 
 def _ingest(connection: Connection, run_id: str, events: Sequence[Event], position: str | None) -> int:
     run_key = require_run_key(connection, run_id)
-    _lock_run(connection, run_key)
+    of_run = models.runs.c.run_key == run_key
+    connection.execute(select(models.runs.c.run_key).where(of_run).with_for_update())  # one writer of a run at a time
     new = _unseen(connection, run_key, events)
     if new:
         _ensure_attempts(connection, run_key, new)
@@ -196,10 +197,6 @@ def _end(table: Table, status: str, at: datetime | None) -> ColumnElement[dateti
     if status not in ENDED_STATUSES:
         return literal(None, UtcDateTime)
     return func.coalesce(table.c.ended_at, literal(at or datetime.now(UTC), UtcDateTime))
-
-
-def _lock_run(connection: Connection, run_key: int) -> None:
-    connection.execute(select(models.runs.c.run_key).where(models.runs.c.run_key == run_key).with_for_update())
 
 
 def _unseen(connection: Connection, run_key: int, events: Sequence[Event]) -> list[Event]:

@@ -95,19 +95,16 @@ class RunRecord:
 
 def _specification(config: Mapping[str, Any], algorithm: ExGRPOConfig) -> dict[str, object]:
     files, trainer = config["data"]["train_files"], config["trainer"]
+    model = str(config["actor_rollout_ref"]["model"]["path"])
     name = "".join(letter if letter.isalnum() or letter in " ._+@-" else "-" for letter in trainer["experiment_name"])
     return {
         "kind": "train",
         "name": name[:MAX_NAME].lstrip(" ._+@-") or "verl",
         "engine": "verl",
-        "model": {"source": os.path.abspath(path) if os.path.exists(path := _model(config)) else path},
+        "model": {"source": os.path.abspath(model) if os.path.exists(model) else model},
         "data": {"source": os.path.abspath(files if isinstance(files, str) else files[0])},
         "algorithm": dataclasses.asdict(algorithm),
         "optim": {"learning_rate": config["actor_rollout_ref"]["actor"]["optim"]["lr"]},
         "verl": {"num_nodes": trainer["nnodes"], "gpus_per_node": trainer["n_gpus_per_node"]},
         "num_steps": trainer["total_training_steps"],
     }
-
-
-def _model(config: Mapping[str, Any]) -> str:
-    return str(config["actor_rollout_ref"]["model"]["path"])

@@ -123,8 +123,9 @@ class RayJobsLauncher:
         Raises:
             LaunchError: Ray refused it.
         """
+        command = shell_command("python", "-P", "-m", self._worker_module, str(self._run_path), str(self._attempt))
         try:
-            self.api.submit(self.submission_id, self._entrypoint(), self._environment(is_worker=True))
+            self.api.submit(self.submission_id, command, self._environment(is_worker=True))
         except RayUnreachableError:
             return
         except RayJobsError as error:
@@ -140,9 +141,6 @@ class RayJobsLauncher:
         reports = self._probe("sweep", self.attempt_path, is_wanted)
         failed = [str(report["host"]) for report in reports if report.get("error") or report.get("num_left")]
         return f"Processes of it may be left on {', '.join(failed)}; check there." if failed else ""
-
-    def _entrypoint(self) -> str:
-        return shell_command("python", "-P", "-m", self._worker_module, str(self._run_path), str(self._attempt))
 
     def _id_of(self, attempt: int) -> str:
         return f"{self._run_id}-{attempt:04d}"

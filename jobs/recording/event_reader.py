@@ -64,7 +64,8 @@ class EventReader:
                 positions[name] = reading.read_recording(attempt, recording, positions.get(name, (0, 0, 0)))
             if reading.is_full:
                 break
-        return EventBatch(reading.events, _dump_position(positions), reading.is_full, reading.faults)
+        position = json.dumps({name: list(item) for name, item in sorted(positions.items())})
+        return EventBatch(reading.events, position, reading.is_full, reading.faults)
 
 
 def iterate_events(run: RunDirectory, kind: str) -> Iterator[dict[str, Any]]:
@@ -222,7 +223,3 @@ def last_number(position: str, attempt: int) -> int:
 def _parse_position(position: str | None) -> dict[str, _Position]:
     content = json.loads(position) if position else {}
     return {name: (int(segment), int(offset), int(last)) for name, (segment, offset, last) in content.items()}
-
-
-def _dump_position(positions: Mapping[str, _Position]) -> str:
-    return json.dumps({name: list(item) for name, item in sorted(positions.items())})

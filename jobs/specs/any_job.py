@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
@@ -27,15 +28,6 @@ class RecordedSpec(Spec):
     """The settings of the loop, as it gave them."""
 
 
-def parse_recorded_spec(content: object, origin: str) -> RecordedSpec:
-    """Check the specification of a recorded run.
-
-    Raises:
-        SpecError: A field is wrong; one sentence names it and what was expected.
-    """
-    return checked(RecordedSpec, content, origin)
-
-
 JobSpec = TrainSpec | EvalSpec | JudgeSpec | RecordedSpec
 """A specification of any kind; all have `kind`, `name` and `tags`."""
 
@@ -43,7 +35,7 @@ _PARSERS: dict[str, Callable[[object, str], JobSpec]] = {
     "train": parse_spec,
     "eval": parse_eval_spec,
     "judge": parse_judge_spec,
-    "recorded": parse_recorded_spec,
+    "recorded": partial(checked, RecordedSpec),
 }
 
 _MODELS: dict[str, type[JobSpec]] = {

@@ -54,7 +54,8 @@ class SystemSampler:
         gib = 2**30
         sample = {
             "system/process_cores": self._process.cpu_percent() / 100.0,
-            "system/process_memory_gib": sum(map(_resident, self._tree())) / gib,
+            "system/process_memory_gib": sum(map(_resident, [self._process, *self._process.children(recursive=True)]))
+            / gib,
         }
         gpus = list_gpus()
         used = [gpu.busy_percent / 100.0 for gpu in gpus if gpu.busy_percent is not None]
@@ -63,9 +64,6 @@ class SystemSampler:
         if gpus:
             sample["system/gpu_memory_gib"] = sum(gpu.used_bytes for gpu in gpus) / gib
         return sample
-
-    def _tree(self) -> list[psutil.Process]:
-        return [self._process, *self._process.children(recursive=True)]
 
 
 def summarize(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:

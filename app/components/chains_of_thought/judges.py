@@ -127,7 +127,8 @@ def show_form(run_id: str, *, has_oracle: bool) -> None:
         content["judged"] = {"run_id": run_id} | _judged_fields()
         is_sent = st.form_submit_button("Start judge job", type="primary", icon=":material/gavel:")
     if is_sent:
-        _submit(content)
+        with notice.refusals("Not started"):
+            st.success(f"Queued as {requests.submit_judge(content)}.", icon=":material/check:")
 
 
 def _server_fields() -> dict[str, object]:
@@ -164,11 +165,6 @@ def _judged_fields() -> dict[str, object]:
             "At most", 1, value=None, placeholder="all", key="judge-limit", help="Drawn evenly over the steps"
         ),
     }
-
-
-def _submit(content: dict[str, object]) -> None:
-    with notice.refusals("Not started"):
-        st.success(f"Queued as {requests.submit_judge(content)}.", icon=":material/check:")
 
 
 def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:

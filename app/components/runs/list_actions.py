@@ -55,7 +55,7 @@ def show_bin() -> None:
         return
     with st.popover("Empty bin", icon=":material/delete_forever:", key="empty-bin"):
         st.markdown(f"This removes {counted(len(deleted), 'run')} with all their files. It cannot be undone.")
-        st.button("Remove for good", type="primary", key="empty-bin-now", on_click=_empty)
+        st.button("Remove for good", type="primary", key="empty-bin-now", on_click=_undo, args=([requests.empty_bin],))
     for run_id, name in deleted.items():
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(escape_control_characters(f"{name}  ·  {run_id}"), width="stretch")
@@ -73,10 +73,6 @@ def _undo(calls: Sequence[Call]) -> None:
 
 def _forget() -> None:
     st.session_state.pop(_LAST, None)
-
-
-def _empty() -> None:
-    _undo([requests.empty_bin])
 
 
 def show_compare(rows: Sequence[RunRow]) -> None:

@@ -131,8 +131,8 @@ def _member(member: GroupMemberRow, reference: GroupMemberRow) -> None:
                 st.badge("open", icon=":material/visibility:", color="gray")
             else:
                 st.button(
-                    "Open", key=f"open-{member.trajectory_id}", type="tertiary", on_click=_open,
-                    args=(member.trajectory_id,), help="Open this trajectory instead of the other",
+                    "Open", key=f"open-{member.trajectory_id}", type="tertiary", on_click=address.put,
+                    args=({"trajectory": str(member.trajectory_id)},), help="Open this trajectory instead of the other",
                 )  # fmt: skip
         st.caption(
             f"{token_count(member.num_tokens)} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
@@ -145,7 +145,3 @@ def _member(member: GroupMemberRow, reference: GroupMemberRow) -> None:
                 [Part(member.text)] if is_reference else compare(member.text, reference.text or member.text)
             )
             shown_text.show_bound(member.num_characters)
-
-
-def _open(trajectory_id: int) -> None:
-    address.put({"trajectory": str(trajectory_id)})

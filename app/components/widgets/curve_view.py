@@ -149,8 +149,8 @@ def show_zoom(view: CurveView) -> None:
     if view.zoom is not None:
         first, last = view.zoom
         st.button(
-            f"{first:,.4g} to {last:,.4g}", icon=":material/zoom_out_map:", key="curves-zoom", on_click=_show_all,
-            help="Show all; a double click on a chart does the same",
+            f"{first:,.4g} to {last:,.4g}", icon=":material/zoom_out_map:", key="curves-zoom",
+            on_click=address.put, args=({"zoom": None},), help="Show all; a double click on a chart does the same",
         )  # fmt: skip
 
 
@@ -222,7 +222,3 @@ def _take_smoothing() -> None:
 
 def _take_log() -> None:
     address.put({"log": "true" if st.session_state["curves-log"] else None})
-
-
-def _show_all() -> None:
-    address.put({"zoom": None})

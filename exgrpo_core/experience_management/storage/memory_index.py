@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from exgrpo_core.types import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
 
 ABSENT = -1
+_COLUMNS = ("_previous_rows", "_token_checksums", "_entropies", "_num_replays", "_is_replaced")
 
 
 class BucketMembership:
@@ -64,9 +65,10 @@ class BucketMembership:
             return
         self.remove(question_index)
         position = self._sizes[bucket]
-        if position == self._members[bucket].size:
-            self._grow(bucket)
-        self._members[bucket][position] = question_index
+        members = self._members[bucket]
+        if position == members.size:
+            members = self._members[bucket] = np.concatenate((members, np.empty_like(members)))
+        members[position] = question_index
         self._positions[question_index] = position
         self._buckets[question_index] = bucket
         self._sizes[bucket] = position + 1
@@ -94,9 +96,6 @@ class BucketMembership:
             self._sizes[bucket] = questions.size
             self._positions[questions] = np.arange(questions.size, dtype=np.int32)
             self._buckets[questions] = bucket
-
-    def _grow(self, bucket: int) -> None:
-        self._members[bucket] = np.concatenate((self._members[bucket], np.empty_like(self._members[bucket])))
 
 
 def narrow(numbers: NDArray[np.int32]) -> NDArray[Any]:
@@ -215,7 +214,7 @@ class RowIndex:
     @property
     def num_bytes(self) -> int:
         """Bytes of the index in memory, without the room reserved for more rows."""
-        by_row = sum(column.itemsize for column in self._columns())
+        by_row: int = sum(getattr(self, name).itemsize for name in _COLUMNS)
         return self.newest_rows.nbytes + self.newest_rollout_steps.nbytes + self.num_rows * by_row
 
     def rows_of(self, question_index: int) -> list[int]:
@@ -345,11 +344,8 @@ class RowIndex:
         self.newest_rows[~is_buffered] = NO_ROW
         self.newest_rollout_steps[is_buffered] = rollout_steps[self.newest_rows[is_buffered]]
 
-    def _columns(self) -> tuple[NDArray[Any], ...]:
-        return self._previous_rows, self._token_checksums, self._entropies, self._num_replays, self._is_replaced
-
     def _reserve(self, capacity: int) -> None:
-        for name in ("_previous_rows", "_token_checksums", "_entropies", "_num_replays", "_is_replaced"):
+        for name in _COLUMNS:
             old = getattr(self, name)
             new = np.empty(capacity, dtype=old.dtype)
             new[: old.size] = old
