@@ -3,12 +3,14 @@
 import re
 from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 import streamlit
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from app import theme
 from app.components.widgets import chart
 from app.page_list import PATHS
 from app.queries.runs import names_for_keyboard
@@ -36,10 +38,12 @@ def html(path: str = "/") -> str:
     """Return the shell with the server's address, which may end in a path that a proxy takes away.
 
     A page with charts or tables loads their scripts at once, not after its script has run. The rules of style.css
-    hold from the first picture on; in the body they come after Streamlit's.
+    hold from the first picture on; in the body they come after Streamlit's. Of a page's requests 64 are this shell's,
+    nearly all for parts of Streamlit's own script.
     """
     text = (_STATIC / "index.html").read_text(encoding="utf-8")
     text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_scripts()}", 1)
+    text = text.replace('href="./favicon.png"', f'href="data:image/svg+xml,{quote(theme.ICON)}"', 1)
     text = text.replace("</head>", f"{_preloads(path)}</head>", 1)
     text = text.replace("</body>", f"<style>{_STYLE.read_text(encoding='utf-8')}</style></body>", 1)
     return text.replace("<title>Streamlit<", f"<title>{TITLE}<", 1)

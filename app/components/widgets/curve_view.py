@@ -135,13 +135,20 @@ def choose() -> CurveView:
             "Against", list(AXES), required=True, key="curves-x", on_change=_take_axis, label_visibility="collapsed"
         )
         st.session_state["curves-smooth"] = wanted.smoothing
-        st.slider(
-            "Smoothing", 0.0, MAX_SMOOTHING, step=0.01, key="curves-smooth", on_change=_take_smoothing, width=120,
-            help="Weight of the past in an exponential moving average; the values as recorded stay faint behind it",
-        )  # fmt: skip
         st.session_state["curves-log"] = wanted.has_log_axis
-        st.toggle("Log axis", key="curves-log", on_change=_take_log)
+        # In a menu the browser loads a slider's and a switch's ten scripts when they are wanted.
+        with st.popover(_look(wanted), icon=":material/show_chart:", type="tertiary", wrap=False, key="curves-look"):
+            st.slider(
+                "Smoothing", 0.0, MAX_SMOOTHING, step=0.01, key="curves-smooth", on_change=_take_smoothing, width=200,
+                help="Weight of the past in an exponential moving average; the values as recorded stay faint behind it",
+            )  # fmt: skip
+            st.toggle("Log axis", key="curves-log", on_change=_take_log)
     return wanted
+
+
+def _look(view: CurveView) -> str:
+    chosen = [f"smoothed by {view.smoothing:g}"] * bool(view.smoothing) + ["log axis"] * view.has_log_axis
+    return ", ".join(chosen).capitalize() or "Smoothing, log axis"
 
 
 def show_zoom(view: CurveView) -> None:
