@@ -270,7 +270,7 @@ def _train(runs_root: Path, database_url: str | None, print_status: Callable[[st
     try:
         while not (state := follower.poll()).is_ended:
             time.sleep(POLL_SECONDS)
-        follower.finish()
+        follower.finish(state)
     finally:
         follower.close()
     if state.status is not RunStatus.FINISHED:

@@ -5,10 +5,9 @@ A file holds all trajectories that match, however many.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import cast
 
-import pandas as pd
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -65,10 +64,14 @@ def _stream(request: Request) -> Response:
 
 def _csv(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[str]:
     """Yield rows with a head; what else was recorded of a trajectory is JSON."""
-    for number, batch in enumerate(batches):
-        rows = [asdict(row) | {"extra": row.extra and json.dumps(row.extra)} for row in batch]
-        text = data_table.as_csv(pd.DataFrame(rows))
-        yield text.partition("\n")[2] if number else text
+    names = [field.name for field in fields(SnippetRow)]
+    yield data_table.csv_lines([names])
+    for batch in batches:
+        yield data_table.csv_lines([[_cell(getattr(row, name)) for name in names] for row in batch])
+
+
+def _cell(value: object) -> object:
+    return json.dumps(value) if isinstance(value, dict) else value
 
 
 def _lines(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[bytes]:
@@ -81,7 +84,7 @@ def _refuse(error: UserError) -> Response:
 
 
 def _describe(_: Request) -> Response:
-    return _json(requests.openapi_document(PATH))
+    return _json(requests.openapi_document(PATH, _FILES))
 
 
 def _json(content: object, status: int = 200) -> Response:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 
 from db.connections.session import Database
+from db.rows.trajectories import TrajectoryFacets, TrajectorySortKey
 from jobs.queries.table import QUERIES
 from jobs.runs.lookup import NotFoundError, find_judge_id, find_run_id
 from jobs.specs.mistakes import checked
@@ -108,10 +109,14 @@ def _needs(function: Callable[..., object]) -> set[str]:
 _REFERENCE = "#/components/schemas/{model}"
 
 
-def openapi_document(prefix: str) -> dict[str, Any]:
-    """Return the document of all queries at `PREFIX/NAME`, each a GET with its values in the address."""
+def openapi_document(prefix: str, files: Mapping[str, str]) -> dict[str, Any]:
+    """Return the document of all queries at `PREFIX/NAME`, each a GET with its values in the address.
+
+    `files` has the path and media type of each file of trajectories.
+    """
     schemas: dict[str, Any] = {}
-    paths = {f"{prefix}/{name}": {"get": _operation(name, schemas)} for name in QUERIES}
+    paths = {f"{prefix}/{name}": {"get": _query(name, schemas)} for name in QUERIES}
+    paths |= {path: {"get": _file(path, media)} for path, media in files.items()}
     token = {"type": "http", "scheme": "bearer", "description": "The token of the link that `exgrpo up` prints."}
     return {
         "openapi": "3.1.0",
@@ -122,21 +127,35 @@ def openapi_document(prefix: str) -> dict[str, Any]:
     }
 
 
-def _operation(name: str, schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return one operation; the types that it names are added to `schemas`."""
+def _query(name: str, schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return the operation of a query; the types that it names are added to `schemas`."""
     values = values_model(QUERIES[name]).model_json_schema(ref_template=_REFERENCE)
     answer = answer_schema(QUERIES[name], _REFERENCE)
     schemas |= {**values.pop("$defs", {}), **answer.pop("$defs", {})}
+    return _operation(name, describe(QUERIES[name]), values, {"application/json": {"schema": answer}})
+
+
+def _file(path: str, media: str) -> dict[str, Any]:
+    """Return the operation of a file of all trajectories that match."""
+    values = values_model(TrajectoryFacets).model_json_schema()
+    orders = ["", *(f"{sign}{key}" for key in TrajectorySortKey for sign in ("", "-"))]
+    values["properties"]["sort"] = {"enum": orders, "default": "", "description": "Newest first where it is empty."}
+    name = path.rpartition("/")[2]
+    summary = "All trajectories of a run that match, with whole texts."
+    return _operation(name, summary, values | {"required": ["run_id"]}, {media: {"schema": {"type": "string"}}})
+
+
+def _operation(name: str, summary: str, values: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     required = values.get("required", ())
     return {
         "operationId": name,
-        "summary": describe(QUERIES[name]),
+        "summary": summary,
         "parameters": [
             {"name": key, "in": "query", "required": key in required, "schema": schema}
             for key, schema in values["properties"].items()
         ],
         "responses": {
-            "200": {"description": "The rows.", "content": {"application/json": {"schema": answer}}},
+            "200": {"description": "The rows.", "content": content},
             "400": {"description": "A value is wrong: `error` is one sentence."},
             "403": {"description": "The token is missing or wrong."},
             "404": {"description": "Nothing has the name or id that was asked for."},

@@ -1,10 +1,12 @@
 """Tables, their downloads as CSV, JSON, Markdown or LaTeX, and tables with rows that open something on a click."""
 
+import csv
 import hashlib
+import io
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from numbers import Real
 from typing import Any
@@ -22,7 +24,10 @@ Rows = Sequence[Mapping[str, object]] | pd.DataFrame
 Formats = Mapping[str, tuple[str, str, Callable[[Any], str]]]
 """File ending, MIME type and writer of each format, by its displayed name."""
 
-_FORMULA_START = re.compile(r"\A(?=[=+\-@\t\r\n＝＋－＠])|(?<=[;\t\r\n])(?=[=+\-@＝＋－＠])")  # noqa: RUF001
+_FORMULA_MARKS = r"=+\-@＝＋－＠"  # noqa: RUF001
+_FORMULA_START, _FORMULA_WITHIN = (
+    re.compile(pattern) for pattern in (rf"[{_FORMULA_MARKS}\t\r\n]", rf"[;\t\r\n](?=[{_FORMULA_MARKS}])")
+)
 """Where a cell may start, in a spreadsheet whose language separates cells by semicolons too."""
 _MARKDOWN_MARKS = r"\`*_[]<>|$#~&"
 
@@ -32,8 +37,15 @@ def as_csv(rows: Rows) -> str:
 
     Text that a spreadsheet would run as a formula begins with an apostrophe.
     """
-    frame = _plain(rows).map(lambda value: "" if value is None else str(value))
-    return frame.map(_without_formula).rename(columns=_without_formula).to_csv(index=False, lineterminator="\n")
+    frame = pd.DataFrame(rows, dtype=object)
+    return csv_lines([list(frame), *frame.itertuples(index=False, name=None)])
+
+
+def csv_lines(rows: Iterable[Iterable[object]]) -> str:
+    """Return rows of cells, of which the first may be the head, as lines of CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(_csv_cell, row) for row in rows)
+    return text.getvalue()
 
 
 def as_markdown(rows: Rows) -> str:
@@ -148,6 +160,8 @@ def _plain(rows: Rows) -> pd.DataFrame:
 
 def _value(value: object) -> object:
     """Return a number, a bool, a text, or None where there is no value; lists become text."""
+    if type(value) is str:
+        return escape_control_characters(value)
     if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, list | tuple | set):
@@ -157,11 +171,17 @@ def _value(value: object) -> object:
     return value if isinstance(value, Real) else escape_control_characters(str(value))
 
 
-def _without_formula(text: str) -> str:
+def _csv_cell(value: object) -> str:
+    plain = _value(value)
+    if not isinstance(plain, str):
+        return "" if plain is None else str(plain)
+    text = _FORMULA_WITHIN.sub(r"\g<0>'", plain)
+    if not _FORMULA_START.match(text):
+        return text
     try:
         float(text)
     except ValueError:
-        return _FORMULA_START.sub("'", text)
+        return f"'{text}"
     return text
 
 

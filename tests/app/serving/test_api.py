@@ -80,7 +80,13 @@ def test_what_is_wrong_is_a_sentence_that_names_it(served, path, named, status):
 
 def test_the_document_describes_every_query_and_each_type_that_it_names(served):
     document = get(served, "openapi.json", served.token).json()
-    assert set(document["paths"]) == {f"/api/{name}" for name in QUERIES}
+    files = {"trajectories.csv": "text/csv", "trajectories.jsonl": "application/x-ndjson"}
+    assert set(document["paths"]) == {f"/api/{name}" for name in (*QUERIES, *files)}
+    for name, media in files.items():
+        described = document["paths"][f"/api/{name}"]["get"]
+        assert [*described["responses"]["200"]["content"]] == [media]
+        assert [item["name"] for item in described["parameters"] if item["required"]] == ["run_id"]
+        assert "-replays" in described["parameters"][-1]["schema"]["enum"]
     schemas = document["components"]["schemas"]
 
     def references(node):
