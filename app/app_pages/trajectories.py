@@ -4,15 +4,13 @@ import streamlit as st
 
 from app import address
 from app.components.trajectories import trajectory_detail, trajectory_search
-from app.components.widgets import notice, run_choice, run_state
+from app.components.widgets import long_lists, notice, run_choice, run_state
 from app.queries.answers import ask, ask_pages
 from db.queries import runs, trajectories, trajectory_list
 from db.rows.runs import RunRow
-from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder
+from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
 
 REFRESH_SECONDS = 4
-PAGE_SIZE = 50
-_Listed = tuple[TrajectoryFacets, TrajectoryOrder | None]
 
 
 def _list_snippets(
@@ -20,22 +18,13 @@ def _list_snippets(
 ) -> list[SnippetRow]:
     """Return the first pages of matching trajectories, newest first without an order."""
     if order is not None:
-        return ask(trajectory_list.list_snippets, facets, limit=PAGE_SIZE * num_pages, order=order)
+        return ask(trajectory_list.list_snippets, facets, limit=long_lists.PAGE_SIZE * num_pages, order=order)
 
     def page_after(last: SnippetRow | None) -> list[SnippetRow]:
         before = last.trajectory_key if last else None
-        return ask(trajectory_list.list_snippets, facets, before=before, limit=PAGE_SIZE)
+        return ask(trajectory_list.list_snippets, facets, before=before, limit=long_lists.PAGE_SIZE)
 
-    return ask_pages(page_after, PAGE_SIZE, num_pages)
-
-
-def _pages() -> dict[_Listed, int]:
-    pages: dict[_Listed, int] = st.session_state.setdefault("trajectory-pages", {})
-    return pages
-
-
-def _show_more(listed: _Listed) -> None:
-    _pages()[listed] = _pages().get(listed, 1) + 1
+    return ask_pages(page_after, long_lists.PAGE_SIZE, num_pages)
 
 
 def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None:
@@ -56,9 +45,8 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
 
 
 def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
-    order = trajectory_search.order_of_address()
-    listed = where, order
-    rows = _list_snippets(where, _pages().get(listed, 1), order)
+    order = long_lists.order_of_address(TrajectorySortKey)
+    rows = _list_snippets(where, long_lists.num_pages((where, order)), order)
     if not rows:
         if where == TrajectoryFacets(run_id=row.run_id):
             notice.show_empty("article", "No trajectories yet", "They appear after the first step of the run.")
@@ -68,7 +56,7 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
     refresh = REFRESH_SECONDS if run_state.is_live(row) else None
     st.fragment(_count, run_every=refresh)(where, len(rows), None if order else rows[0].trajectory_key)
     num_rows = max(len(rows), ask(trajectory_list.count_trajectories, where))
-    trajectory_search.show_table(rows, opened, where, order, num_rows, lambda: _show_more(listed))
+    trajectory_search.show_table(rows, opened, where, order, num_rows)
 
 
 def _detail(run_id: str, trajectory_id: int, neighbours: tuple[int | None, int | None]) -> None:
@@ -97,5 +85,5 @@ if run is not None:
             _list(run, wanted, trajectory)
         if trajectory is not None:
             with st.container(border=True, key="trajectory-panel"):
-                order = trajectory_search.order_of_address()
+                order = long_lists.order_of_address(TrajectorySortKey)
                 _detail(run.run_id, trajectory, ask(trajectory_list.neighbours, wanted, order, trajectory))

@@ -17,7 +17,8 @@ from app import requests, settings
 from app.components.widgets import data_table
 from app.queries.answers import UnavailableError, ask_outside_pages
 from app.queries.runs import whole_trajectories
-from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder
+from db.rows.sort_order import SortOrder
+from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectorySortKey
 from exgrpo_core.errors import UserError
 
 PATH = "/api"
@@ -54,7 +55,7 @@ def _stream(request: Request) -> Response:
     values = {key: query.getlist(key) for key in ("run_id", *query) if key != "sort"}
     try:
         where = cast("TrajectoryFacets", requests.read_facets(values, None, settings.current().runs_root))
-        batches = whole_trajectories(where, TrajectoryOrder.read(query.get("sort", "")))
+        batches = whole_trajectories(where, SortOrder.read(query.get("sort", ""), TrajectorySortKey))
     except UserError as error:
         return _refuse(error)
     rows = _csv(batches) if path.endswith("csv") else _lines(batches)

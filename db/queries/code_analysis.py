@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select
 
 from db.connections.session import Database
 from db.queries.buffer import ancestry
-from db.queries.verdicts import JudgedTrajectories, difficulty_column, judged_by_oracle, judged_trajectories
+from db.queries.verdicts import JudgedTrajectories, difficulty_column, in_order, judged_by_oracle, judged_trajectories
 from db.rows.chains_of_thought import (
     ALL,
     CodeLine,
@@ -21,6 +21,7 @@ from db.rows.chains_of_thought import (
     ShareLine,
 )
 from db.rows.display_names import SNIPPET_CHARACTERS, shorten
+from db.rows.judging import JudgedOrder
 from db.tables import models
 from db.tables.correctness import is_correct_column
 
@@ -90,8 +91,10 @@ def rule_counts(database: Database, run_id: str) -> list[RuleCount]:
         return [RuleCount(*row) for row in connection.execute(query)]
 
 
-def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, limit: int | None = 50) -> list[RuleHit]:
-    """Return trajectories that fit a rule, newest first; without a bit those with a Python block."""
+def list_rule_hits(
+    database: Database, run_id: str, rule_bit: int | None, *, limit: int | None = 50, order: JudgedOrder | None = None
+) -> list[RuleHit]:
+    """Return trajectories that fit a rule, without a bit those with a Python block: newest first without an order."""
     trajectories, texts = models.trajectories, models.trajectory_texts
     fits = trajectories.c.has_python_block if rule_bit is None else trajectories.c.code_rules.bitwise_and(rule_bit) != 0
     with database.read() as connection:
@@ -109,7 +112,7 @@ def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, lim
             )
             .select_from(judged.source.join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key))
             .where(*judged.conditions, fits)
-            .order_by(trajectories.c.trajectory_key.desc())
+            .order_by(*in_order(judged, order))
             .limit(limit)
         )
         rows = connection.execute(query).mappings().all()

@@ -22,9 +22,9 @@ from sqlalchemy import (
 )
 
 from db.connections.session import Database
-from db.queries.verdicts import JudgedTrajectories, judged_trajectories
+from db.queries.verdicts import JudgedTrajectories, in_order, judged_trajectories
 from db.rows.chains_of_thought import AgreementRow
-from db.rows.judging import JudgedRow, JudgeJobRow, JudgeRow, LabelledVoteRow, VerdictFilter, VoteRow
+from db.rows.judging import JudgedOrder, JudgedRow, JudgeJobRow, JudgeRow, LabelledVoteRow, VerdictFilter, VoteRow
 from db.tables import models
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
@@ -202,17 +202,14 @@ def list_verdicts(
     judge_run_id: str | None = None,
     which: VerdictFilter = VerdictFilter.ALL,
     *,
-    before: int | None = None,
     limit: int | None = 50,
+    order: JudgedOrder | None = None,
 ) -> list[JudgedRow]:
-    """Return a page of correct trajectories with their verdicts, newest first; `before` is the last row's key."""
+    """Return correct trajectories with their verdicts: the first of all by an order, newest first without one."""
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         query = _rows(judged).where(*_conditions(connection, judged, run_id, judge_run_id, which))
-        key = models.trajectories.c.trajectory_key
-        if before is not None:
-            query = query.where(key < before)
-        rows = connection.execute(query.order_by(key.desc()).limit(limit))
+        rows = connection.execute(query.order_by(*in_order(judged, order)).limit(limit))
         return [_judged_row(run_id, row._mapping) for row in rows]
 
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     Boolean,
@@ -20,6 +21,7 @@ from sqlalchemy import (
 from db.connections.session import Database
 from db.queries.trajectories import IS_ITS_QUESTION
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty, OutcomeCell, WrongAnswer
+from db.rows.judging import JudgedOrder, JudgedSortKey
 from db.tables import models
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
@@ -81,6 +83,27 @@ def votes_by_trajectory(judge_key: int, run_id: str) -> Subquery:
 def verdict_of(balance: ColumnElement[int]) -> ColumnElement[bool | None]:
     """Return the majority's verdict, null for a tie and without a decided vote."""
     return case((balance > 0, literal(True, Boolean)), (balance < 0, literal(False, Boolean)), else_=null())
+
+
+def in_order(judged: JudgedTrajectories, order: JudgedOrder | None) -> list[ColumnElement[Any]]:
+    """Return what sorts trajectories: newest first without an order."""
+    trajectories = models.trajectories
+    newest = trajectories.c.trajectory_key.desc()
+    if order is None:
+        return [newest]
+    columns: dict[JudgedSortKey, ColumnElement[Any]] = {
+        JudgedSortKey.STEP: trajectories.c.step,
+        JudgedSortKey.QUESTION: trajectories.c.question_index,
+        JudgedSortKey.ENTROPY: trajectories.c.mean_entropy,
+        JudgedSortKey.CODE: trajectories.c.has_code,
+        JudgedSortKey.ANSWER: is_correct_column(),
+        JudgedSortKey.VERDICT: judged.verdict,
+        JudgedSortKey.JUDGE: judged.by_judge,
+        JudgedSortKey.ORACLE: trajectories.c.is_valid,
+        JudgedSortKey.USER: judged.user,
+    }
+    column = columns[order.key]
+    return [(column.desc() if order.is_descending else column.asc()).nulls_last(), newest]
 
 
 def difficulty_column() -> ColumnElement[str | None]:

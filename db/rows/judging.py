@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from db.rows.sort_order import SortOrder
+
 
 @dataclass(frozen=True, slots=True)
 class JudgeRow:
@@ -73,6 +75,24 @@ class JudgeJobRow:
     num_tokens: int
     max_requests: int | None
     max_total_tokens: int | None
+
+
+class JudgedSortKey(StrEnum):
+    """What lists of judged trajectories may be sorted by."""
+
+    STEP = "step"
+    QUESTION = "question"
+    ENTROPY = "entropy"
+    CODE = "code"
+    ANSWER = "answer"
+    VERDICT = "verdict"
+    """The one that counts."""
+    JUDGE = "judge"
+    ORACLE = "oracle"
+    USER = "user"
+
+
+JudgedOrder = SortOrder[JudgedSortKey]
 
 
 class VerdictFilter(StrEnum):

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from db.rows.sort_order import SortOrder
+
 MAX_MEMBERS = 64
 """Of a larger group only the first are read, since each comes with its text."""
 MAX_CHARACTERS = 100_000
@@ -59,18 +61,7 @@ class TrajectorySortKey(StrEnum):
     TURNS = "turns"
 
 
-@dataclass(frozen=True, slots=True)
-class TrajectoryOrder:
-    """Equal trajectories are newest first, and those without a value come last."""
-
-    key: TrajectorySortKey
-    is_descending: bool = True
-
-    @classmethod
-    def read(cls, text: str) -> "TrajectoryOrder | None":
-        """Return the order of an address: a key, descending after `-`; None, newest first, of any other text."""
-        key = text.removeprefix("-")
-        return cls(TrajectorySortKey(key), text.startswith("-")) if key in {*TrajectorySortKey} else None
+TrajectoryOrder = SortOrder[TrajectorySortKey]
 
 
 @dataclass(frozen=True, slots=True)

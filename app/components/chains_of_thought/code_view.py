@@ -8,11 +8,12 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, analyses
 from app.analyses import Calibration, RuleTable
-from app.components.widgets import address_choice, data_table, grid, notice
+from app.components.widgets import address_choice, data_table, grid, long_lists, notice
 from app.formats import VALIDITY, counted, escape_control_characters, known, share
 from app.queries.answers import ask
 from db.queries import code_analysis
 from db.rows.chains_of_thought import CodeLine, RuleHit
+from db.rows.judging import JudgedSortKey
 from db.rows.runs import RunRow
 from db.statistics.intervals import Rate, wilson
 
@@ -146,7 +147,8 @@ def show_rules(row: RunRow, _judge: str | None) -> None:
     grid.draw(frame, "rule-table", alt, columns, clicks=clicks)
     data_table.export(frame, "code-rules")
     if wanted in names:
-        _hits(row.run_id, wanted)
+        every = analyses.tabulate_counts(counts, only_correct=False)
+        _hits(row.run_id, wanted, dict(zip(names, rule_table(every)["Trajectories"], strict=True))[wanted])
 
 
 def rule_table(rules: RuleTable) -> pd.DataFrame:
@@ -158,6 +160,13 @@ def rule_table(rules: RuleTable) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Applied as"])
 
 
+_SORT_KEYS = {
+    "Step": JudgedSortKey.STEP,
+    "Question": JudgedSortKey.QUESTION,
+    "Answer": JudgedSortKey.ANSWER,
+    "Chain": JudgedSortKey.VERDICT,
+    "Entropy": JudgedSortKey.ENTROPY,
+}
 _ANSWERS = {True: "correct", False: "not correct", None: "unknown"}
 
 
@@ -183,26 +192,31 @@ def _show_counts(rules: RuleTable) -> None:
     )
 
 
-def _hits(run_id: str, wanted: str) -> None:
+def _hits(run_id: str, wanted: str, num_rows: int) -> None:
     bits = None if wanted == PARSER else analyses.rules_to_bits([wanted])
-    rows = ask(code_analysis.list_rule_hits, run_id, bits)
+    order = long_lists.order_of_address(JudgedSortKey)
+    listed = run_id, wanted, order
+    most = long_lists.PAGE_SIZE * long_lists.num_pages(listed)
+    rows = ask(code_analysis.list_rule_hits, run_id, bits, limit=most, order=order)
     st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
     if not rows:
         notice.show_empty("search_off", "No trajectory matches", "Choose another rule.")
         return
-    st.caption(f"The newest {len(rows):,}; a click opens one")
-    frame = _hit_table(rows)
+    st.caption(f"{counted(num_rows, 'trajectory')}; a click opens one")
     columns = {
         "Text": st.column_config.TextColumn(width="large"),
         "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
     }
-    picked = data_table.pick(
-        frame, f"rule-hits-{run_id}-{wanted}", "Trajectories that fit the rule, newest first",
-        [str(row.trajectory_id) for row in rows], columns,
-    )  # fmt: skip
+    click = grid.draw(
+        _hit_table(rows), f"rule-hits-{run_id}-{wanted}", "Trajectories that fit the rule", columns, 12,
+        grid.Clicks([str(row.trajectory_id) for row in rows]),
+        long_lists.sorting(_SORT_KEYS, order, listed, num_rows),
+    ).click  # fmt: skip
     data_table.export(
-        lambda: _hit_table(ask(code_analysis.list_rule_hits, run_id, bits, limit=None)).assign(**{"Run id": run_id}),
+        lambda: _hit_table(ask(code_analysis.list_rule_hits, run_id, bits, limit=None, order=order)).assign(
+            **{"Run id": run_id}
+        ),
         f"code-rule-{wanted}".lower(), "code-rule-hits", formats=data_table.WHOLE_FORMATS,
     )  # fmt: skip
-    if picked is not None:
-        address_choice.open_trajectory(run_id, rows[picked].trajectory_id)
+    if click is not None:
+        address_choice.open_trajectory(run_id, rows[click.row].trajectory_id)

@@ -8,24 +8,34 @@ import streamlit as st
 from app import address, analyses, requests
 from app.analyses import Calibration
 from app.components.chains_of_thought import case_view, judges
-from app.components.widgets import address_choice, data_table, grid, notice, shown_text
+from app.components.widgets import address_choice, data_table, grid, long_lists, notice, shown_text
 from app.formats import NONE_SHOWN, VALIDITY, counted, escape_control_characters, nats, share
-from app.queries.answers import ask, ask_pages
+from app.queries.answers import ask
 from db.queries import judging, lineage, runs, trajectories
 from db.rows.chains_of_thought import ALL, CodeLine
 from db.rows.display_names import id_end
-from db.rows.judging import JudgedRow, JudgeJobRow, VerdictFilter, VoteRow
+from db.rows.judging import JudgedRow, JudgedSortKey, JudgeJobRow, VerdictFilter, VoteRow
 from db.rows.runs import RunRow
 from db.statistics.intervals import wilson
 
 ORACLE = "oracle"
 MAX_COUNT = 10_000
-VERDICTS_PAGE_SIZE = 50
 _NAMES = {
     VerdictFilter.ALL: "All",
     VerdictFilter.JUDGED: "Judged",
     VerdictFilter.UNJUDGED: "Unjudged",
     VerdictFilter.DISPUTED: "Disputed",
+}
+
+
+_SORT_KEYS = {
+    "Step": JudgedSortKey.STEP,
+    "Question": JudgedSortKey.QUESTION,
+    "Entropy": JudgedSortKey.ENTROPY,
+    "Code": JudgedSortKey.CODE,
+    "Judge": JudgedSortKey.JUDGE,
+    "Oracle": JudgedSortKey.ORACLE,
+    "User": JudgedSortKey.USER,
 }
 
 
@@ -90,15 +100,10 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
     """Show the choice, which is in the address, and the list; a click writes the trajectory into the address."""
     counts = ask(judging.count_verdicts, run_id, judge_run_id)
     which = _choose_filter(counts)
-    pages = st.session_state.setdefault("verdict-pages", {})
-    page_key = (run_id, judge_run_id, which)
-    rows: list[JudgedRow] = ask_pages(
-        lambda last: ask(
-            judging.list_verdicts, run_id, judge_run_id, which, before=last.trajectory_key if last else None,
-            limit=VERDICTS_PAGE_SIZE,
-        ),
-        VERDICTS_PAGE_SIZE, pages.get(page_key, 1),
-    )  # fmt: skip
+    order = long_lists.order_of_address(JudgedSortKey)
+    listed = run_id, judge_run_id, which, order
+    most = long_lists.PAGE_SIZE * long_lists.num_pages(listed)
+    rows = ask(judging.list_verdicts, run_id, judge_run_id, which, limit=most, order=order)
     if not rows:
         title = "No correct answer yet" if which is VerdictFilter.ALL else f"None {_NAMES[which].lower()}"
         notice.show_empty("gavel", title, _why(which))
@@ -117,19 +122,15 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
         None if opened is None else str(opened),
     )  # fmt: skip
     alt = "Correct answers with the verdicts of judge, oracle and users"
-    grid.draw(frame, "verdicts", alt, columns, 14 if opened is None else 6, clicks)
-    with st.container(horizontal=True, gap="small"):
-        data_table.export(
-            lambda: verdict_table(ask(judging.list_verdicts, run_id, judge_run_id, which, limit=None)).assign(
-                **{"Run id": run_id, "Judge's job": judge_run_id}
-            ),
-            "verdicts", formats=data_table.WHOLE_FORMATS,
-        )  # fmt: skip
-        if len(rows) >= VERDICTS_PAGE_SIZE * pages.get(page_key, 1) and st.button(
-            "Show more", icon=":material/expand_more:", key="more-verdicts", type="tertiary"
-        ):
-            pages[page_key] = pages.get(page_key, 1) + 1
-            st.rerun()
+    num_rows = max(len(rows), counts[which])
+    sorting = long_lists.sorting(_SORT_KEYS, order, listed, num_rows)
+    grid.draw(frame, "verdicts", alt, columns, 14 if opened is None else 6, clicks, sorting)
+    data_table.export(
+        lambda: verdict_table(ask(judging.list_verdicts, run_id, judge_run_id, which, limit=None, order=order)).assign(
+            **{"Run id": run_id, "Judge's job": judge_run_id}
+        ),
+        "verdicts", formats=data_table.WHOLE_FORMATS,
+    )  # fmt: skip
 
 
 def verdict_table(rows: Sequence[JudgedRow]) -> pd.DataFrame:

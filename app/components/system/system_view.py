@@ -1,13 +1,14 @@
 """What this machine can run and how busy it is, and what users did, as recorded in the journal."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 
 import pandas as pd
 import streamlit as st
 
 from app import requests
-from app.components.widgets import data_table, grid, notice, run_state
+from app.components.widgets import data_table, grid, long_lists, notice, run_state
 from app.formats import NONE_SHOWN, byte_size, escape_control_characters, literal
 from app.queries.runs import list_runs
 from app.requests import Finding, Gpu, JournalEntry
@@ -93,7 +94,7 @@ def _gpus() -> list[requests.Gpu]:
     return requests.list_gpus()
 
 
-PAGE_SIZE = 50
+_LOG_ROWS = 18
 WORDS = {
     "submitted": "queued a job",
     "resume_asked": "requested resume",
@@ -120,20 +121,36 @@ WORDS = {
 }
 
 
+class _LogKey(StrEnum):
+    TIME = "time"
+    USER = "user"
+    ACTION = "action"
+    RUN = "run"
+
+
+_LOG_HEADS = {"When, UTC": _LogKey.TIME, "Who": _LogKey.USER, "What": _LogKey.ACTION, "Run": _LogKey.RUN}
+_LOG_VALUES: dict[_LogKey, Callable[[JournalEntry, Mapping[str, str]], str]] = {
+    _LogKey.TIME: lambda entry, _: entry.at,
+    _LogKey.USER: lambda entry, _: entry.by.lower(),
+    _LogKey.ACTION: lambda entry, _: _what(entry),
+    _LogKey.RUN: lambda entry, names: names.get(entry.run_id, entry.run_id).lower(),
+}
+
+
 def show_log(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> None:
-    """Show a page of the entries, given oldest first; the page's number is in the address."""
+    """Show the entries, given oldest first, in the order of the address."""
     if not entries:
         notice.show_empty("history", "No entries yet", "Every launch, stop, tag and note is recorded here.")
         return
-    num_pages = -(-len(entries) // PAGE_SIZE)
-    page = 1
-    if num_pages > 1:
-        page = int(
-            st.number_input(f"Page of {num_pages:,}", 1, num_pages, key="log-page", bind="query-params", width=140)
-        )
     newest_first = list(reversed(entries))
-    frame = table(newest_first[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], names)
-    grid.draw(frame, "audit-log", "What users did, newest first")
+    order = long_lists.order_of_address(_LogKey)
+    shown = newest_first
+    if order is not None:
+        by = _LOG_VALUES[order.key]
+        shown = sorted(entries, key=lambda entry: by(entry, names))[:: -1 if order.is_descending else 1]
+    frame = table(shown[: long_lists.PAGE_SIZE * long_lists.num_pages(order)], names)
+    sorting = long_lists.sorting(_LOG_HEADS, order, order, len(entries), "When, UTC", [*_LOG_HEADS][1:])
+    grid.draw(frame, "audit-log", "What users did", most=_LOG_ROWS, sorting=sorting)
     data_table.export(
         lambda: table(newest_first, names).assign(**{"When, UTC": [entry.at for entry in newest_first]}), "audit-log"
     )
@@ -145,12 +162,16 @@ def table(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> pd.DataF
         {
             "When, UTC": [entry.at[:19].replace("T", " ") for entry in entries],
             "Who": [escape_control_characters(entry.by) for entry in entries],
-            "What": [WORDS.get(str(entry.kind), str(entry.kind).replace("_", " ")) for entry in entries],
+            "What": [_what(entry) for entry in entries],
             "Run": [escape_control_characters(names.get(entry.run_id, entry.run_id)) for entry in entries],
             "Run id": [escape_control_characters(entry.run_id) for entry in entries],
             "Details": [escape_control_characters(_in_words(entry.data)) for entry in entries],
         }
     )
+
+
+def _what(entry: JournalEntry) -> str:
+    return WORDS.get(str(entry.kind), str(entry.kind).replace("_", " "))
 
 
 def _in_words(data: Mapping[str, object]) -> str:

@@ -1,6 +1,6 @@
 """Search and facets of trajectories, all in the address, and the list of matches that opens one on a click."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address
-from app.components.widgets import grid
+from app.components.widgets import grid, long_lists
 from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import trajectory_list
@@ -29,7 +29,6 @@ _VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
 _RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to", "turns_from", "turns_to")
 _CHOICES = (*_FLAGS, "verdict", "bucket", "tool")
 _KEYS = (*_CHOICES, *_RANGES, "question-index")
-_SORT = "sort"
 SORT_KEYS = {
     "Step": TrajectorySortKey.STEP,
     "Question": TrajectorySortKey.QUESTION,
@@ -187,35 +186,20 @@ def _clear() -> None:
         st.session_state[key] = ANY if key in _CHOICES else None
 
 
-def order_of_address() -> TrajectoryOrder | None:
-    """Return the order in the address; None, newest first, where there is none."""
-    return TrajectoryOrder.read(st.query_params.get(_SORT, ""))
-
-
-def _take_order(order: grid.Order) -> None:
-    key = SORT_KEYS.get(order.column)
-    address.put({_SORT: key and f"{'-' if order.is_descending else ''}{key}"})
-
-
 def show_table(
     rows: Sequence[SnippetRow], opened: int | None, where: TrajectoryFacets, order: TrajectoryOrder | None,
-    num_rows: int, on_end: Callable[[], None],
+    num_rows: int,
 ) -> None:  # fmt: skip
     """Show rows of the `num_rows` that fit; a click writes one into the address, one on a head the order of all.
 
-    At the last row `on_end` brings more. An open trajectory below makes the table lower.
+    An open trajectory below makes the table lower.
     """
-    column = next((name for name, key in SORT_KEYS.items() if order and key is order.key), "Id")
     clicks = grid.Clicks(
         [str(row.trajectory_id) for row in rows],
         lambda trajectory: address.put({"trajectory": trajectory}),
         None if opened is None else str(opened),
     )
-    heads = SORT_KEYS if order is None else ("Id", *SORT_KEYS)
-    sorting = grid.Sorting(
-        grid.Order(column, order is None or order.is_descending), dict.fromkeys(heads, True), _take_order, num_rows,
-        on_end,
-    )  # fmt: skip
+    sorting = long_lists.sorting(SORT_KEYS, order, (where, order), num_rows)
     grid.draw(
         _trajectory_table(rows), "trajectories-table",
         "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
@@ -226,7 +210,7 @@ def show_table(
 
 def _export(where: TrajectoryFacets, num_rows: int) -> None:
     values = {name: value for name, value in asdict(where).items() if value not in {None, ""}}
-    query = urlencode(values | {"sort": st.query_params.get(_SORT, "")})
+    query = urlencode(values | {"sort": st.query_params.get(long_lists.ADDRESS, "")})
     menu = st.popover(
         "Export", icon=":material/download:", type="tertiary", wrap=False, key="export-trajectories",
         help="Download all that match as CSV or JSON lines",

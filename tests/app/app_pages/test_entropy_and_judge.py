@@ -1,7 +1,7 @@
 import pytest
 import streamlit as st
 
-from app.components.chains_of_thought import verdicts
+from app.components.widgets import long_lists
 from db.connections.opening import open_database
 from db.queries.judging import get_verdicts, list_judge_jobs
 from jobs.judging.verdicts import PROMPT_FILE
@@ -47,15 +47,18 @@ def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
 
 
 @pytest.mark.usefixtures("judged_shared")
-def test_more_verdicts_are_shown_on_request_and_a_file_holds_all(open_page, monkeypatch, exported):
-    monkeypatch.setattr(verdicts, "VERDICTS_PAGE_SIZE", 15)
+def test_more_verdicts_are_shown_at_the_end_all_are_sorted_and_a_file_holds_all(open_page, monkeypatch, exported):
+    monkeypatch.setattr(long_lists, "PAGE_SIZE", 15)
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
     assert len({row["Id"] for row in exported(page, "verdicts")}) > 15
     st.cache_data.clear()  # answers are shared for a second
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
     assert len(tables(page)[0].value) == 15
-    page.button(key="more-verdicts").click().run()
+    tables(page)[0].send(page, "more", 15)
     assert len(tables(page)[0].value) == 30
+    tables(page)[0].send(page, "sorted", {"name": "Step", "isDescending": False})
+    assert page.query_params["sort"] == "step"
+    assert list(tables(page)[0].value["Step"]) == sorted(row["Step"] for row in exported(page, "verdicts"))[:15]
     st.cache_data.clear()
 
 

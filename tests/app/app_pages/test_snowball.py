@@ -92,6 +92,8 @@ def test_rules_are_counted_and_their_trajectories_listed(open_page):
     assert (table["R1"], table["R7"], table["parser"], table["R12"]) == (12, 12, 12, 0)
     assert set(tables(page)[1].value["Answer"]) == {"correct"}
     assert has_text(page, "Rule R7")
+    tables(page)[1].send(page, "sorted", {"name": "Step", "isDescending": False})
+    assert list(tables(page)[1].value["Step"]) == sorted(tables(page)[1].value["Step"])
     page.session_state["export-code-rule-hits"] = True
     page.run()
     assert page.download_button(key="export-code-rule-hits-csv").label == "CSV"

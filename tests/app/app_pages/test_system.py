@@ -4,6 +4,7 @@ import pytest
 
 from app import requests
 from app.components.system import system_view
+from app.components.widgets import long_lists
 from app.requests import RayClusterState
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.hardware import Gpu
@@ -70,15 +71,18 @@ def test_every_kind_of_entry_has_words():
     assert set(system_view.WORDS) == {kind.value for kind in JournalKind}
 
 
-def test_long_log_is_paged(runs_root, open_page):
+def test_a_long_log_comes_as_it_is_scrolled_and_is_sorted_as_a_whole(runs_root, open_page):
     assert "No entries yet" in texts(open_page("system", view="Audit log"))
     journal = Journal(runs_root)
-    for number in range(system_view.PAGE_SIZE + 3):
+    for number in range(long_lists.PAGE_SIZE + 3):
         journal.append(JournalKind.NOTED, "run", text=str(number))
     page = open_page("system", view="Audit log")
-    assert len(tables(page)[0].value) == system_view.PAGE_SIZE
-    page.number_input(key="log-page").set_value(2).run()
-    assert list(tables(page)[0].value["Details"]) == [f"text {number}" for number in (2, 1, 0)]
+    assert len(tables(page)[0].value) == long_lists.PAGE_SIZE
+    tables(page)[0].send(page, "more", long_lists.PAGE_SIZE)
+    newest_first = list(tables(page)[0].value["Details"])
+    assert newest_first == [f"text {number}" for number in reversed(range(long_lists.PAGE_SIZE + 3))]
+    tables(page)[0].send(page, "sorted", {"name": "When, UTC", "isDescending": False})
+    assert list(tables(page)[0].value["Details"]) == newest_first[::-1][: long_lists.PAGE_SIZE]
 
 
 def test_ray_clusters_are_added_tested_and_removed(open_page, runs_root):

@@ -12,6 +12,7 @@ from db.queries.code_analysis import (
     share_timeline,
 )
 from db.rows.chains_of_thought import Difficulty
+from db.rows.judging import JudgedOrder, JudgedSortKey
 from jobs.grading.code_rules import bits_to_rules, rules_to_bits
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
@@ -108,6 +109,8 @@ def test_the_trajectories_of_a_rule_and_of_the_parser_are_listed_newest_first(da
     assert hits[0].snippet == ("print(3) " * 50)[:200] + "…"
     assert hits[1].snippet == "```python print(9) ``` \\boxed{9}"
     assert list_rule_hits(database, "trained", rules_to_bits(["R7"]), limit=1) == hits[:1]
+    lowest = list_rule_hits(database, "trained", rules_to_bits(["R7"]), order=JudgedOrder(JudgedSortKey.ENTROPY, False))
+    assert lowest == sorted(hits, key=lambda row: row.mean_entropy)
     assert [row.trajectory_id for row in list_rule_hits(database, "trained", None)] == [0]
     assert list_rule_hits(database, "trained", rules_to_bits(["R12"])) == []
 

@@ -1,3 +1,4 @@
+import itertools
 from datetime import UTC, datetime
 
 import pytest
@@ -21,7 +22,7 @@ from db.queries.judging import (
 )
 from db.queries.verdicts import judged_trajectories
 from db.rows.chains_of_thought import AgreementRow
-from db.rows.judging import LabelledVoteRow, VerdictFilter
+from db.rows.judging import JudgedOrder, JudgedSortKey, LabelledVoteRow, VerdictFilter
 from db.tables import models
 from exgrpo_core.run_files.event_codec import EventWriter
 from jobs.judging.votes import VOTES_EVENT
@@ -143,10 +144,19 @@ def test_a_row_shows_every_verdict_beside_the_others(judged):
     assert get_verdicts(judged, "trained", 99) is None
 
 
-def test_pages_continue_below_the_last_row_and_a_verdict_of_another_judge_is_a_dispute(judged, tmp_path):
-    first = list_verdicts(judged, "trained", "voted", limit=3)
-    rest = list_verdicts(judged, "trained", "voted", before=first[-1].trajectory_key, limit=3)
-    assert [row.trajectory_id for row in first + rest] == [3, 2, 1, 0]
+def test_an_order_is_over_all_verdicts_equal_ones_newest_first_and_unknown_ones_last(judged):
+    names = {"question": "question_index", "entropy": "mean_entropy", "code": "has_code", "verdict": "by_judge",
+             "judge": "by_judge"}  # fmt: skip
+    rows = list_verdicts(judged, "trained", "voted")
+    for key, sign in itertools.product(JudgedSortKey, (1, -1)):
+        # Each of them has the right answer.
+        values = {row.trajectory_id: getattr(row, names.get(key, key), True) for row in rows}
+        expected = sorted(values, key=lambda one, of=values, by=sign: (of[one] is None, by * (of[one] or 0)))
+        found = list_verdicts(judged, "trained", "voted", limit=3, order=JudgedOrder(key, sign < 0))
+        assert [row.trajectory_id for row in found] == expected[:3]
+
+
+def test_a_verdict_of_another_judge_is_a_dispute(judged, tmp_path):
     ingest_job(judged, job_of_votes(tmp_path, [("1/0", 0, "invalid", None)], run_id="other"))
     assert ids(judged, VerdictFilter.DISPUTED) == [2, 1, 0]
 
