@@ -96,11 +96,7 @@ def _is_facet(name: str) -> bool:
 
 
 def _fulfils(connection: Connection, name: str, sign: str, wanted: str) -> ColumnElement[bool]:
-    """Return whether the value of this name fulfils a condition.
-
-    Raises:
-        SearchError: No run has such a value, or it cannot be compared with what is wanted.
-    """
+    """Return whether the value of this name fulfils a condition, which has to be one that it can be compared with."""
     if name == "tag":
         if sign not in {"=", "!=", ":"}:
             raise SearchError("is text; look for it with tag:NAME", "tag")

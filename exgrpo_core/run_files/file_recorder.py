@@ -221,11 +221,7 @@ class FileRecorder:
 
 
 def _refuse_changes(path: Path, questions: Sequence[Question], question_set: str) -> None:
-    """Refuse questions that are not those of an earlier attempt; a damaged file, which `verify` names, compares none.
-
-    Raises:
-        InputError: Prompts or gold answers changed.
-    """
+    """Refuse other questions than those of an earlier attempt; a damaged file, which `verify` names, compares none."""
     try:
         recorded = [_content(row) for row in read_questions(path)["questions"]]
     except UnreadableFileError as error:

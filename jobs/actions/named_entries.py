@@ -224,11 +224,6 @@ def ask_cluster(runs_root: Path, name: str) -> RayClusterState:
 
 
 def _record(runs_root: Path, kind: JournalKind, name: str, address: str) -> None:
-    """Write the action into the journal.
-
-    Raises:
-        CommandError: The journal cannot be written.
-    """
     try:
         Journal(runs_root).append(kind, "", cluster=name, address=address)
     except OSError as error:

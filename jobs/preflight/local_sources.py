@@ -121,11 +121,7 @@ def _check_chains(data: DataSpec) -> None:
 def _check_responses(
     source: DataSource, column: str, is_sft: bool, num_wanted: int, is_cached: bool, modified_at: int, size: int
 ) -> None:
-    """Refuse a column of demonstrations or off-policy trajectories that lacks one for a question to train on.
-
-    Raises:
-        DataError: It does; of off-policy trajectories one is enough.
-    """
+    """Refuse a column that lacks demonstrations for the questions to train on, or has no off-policy trajectory."""
     rows = _read_once(source, is_cached, modified_at, size).rows[:num_wanted]
     wanted, num_found, name = {row.number for row in rows}, 0, Path(source.source).name
     last = max(wanted, default=0)

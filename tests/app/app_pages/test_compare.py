@@ -1,7 +1,6 @@
 import pytest
 
 from app import theme
-from app.formats import literal
 from tests.app import recorded, scored
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables
@@ -66,14 +65,6 @@ def test_runs_and_metrics_are_chosen_and_what_is_not_there_is_named_and_left_out
     assert page.query_params["runs"] == "run-finished,run-failed"
     assert list(frame(page, "Steps")["Run"]) == ["exgrpo whole", "too fast"]
     assert has_text(page, "have the same settings")
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_hostile_name_reaches_no_markup(open_page):
-    page = open_page("compare", runs="run-finished,run-hostile")
-    legend = next(element.proto.body for element in page.get("html") if "border-top" in element.proto.body)
-    assert "<img" not in legend
-    assert page.button(key="legend-1").label.startswith(literal("<img src=x"))
 
 
 def test_scores_of_the_runs_checkpoints_are_drawn_over_the_number_of_answers(runs_root, open_page):

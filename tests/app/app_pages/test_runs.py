@@ -181,14 +181,6 @@ def test_file_that_was_made_anew_is_read_though_the_earlier_one_is_still_open(re
     assert "No runs yet" in texts(page)
 
 
-@pytest.mark.usefixtures("recorded_shared")
-def test_hostile_name_is_plain_text_in_the_table(open_page):
-    (name,) = column(open_page("runs", q="run-hostile"), "Run")
-    assert name.startswith("<img src=x onerror=alert(1)> **b**")
-    assert "\x1b" not in name
-    assert "\u202e" not in name
-
-
 def test_supervisor_that_is_away_is_reported_with_its_age(runs_root, open_page):
     assert not has_text(open_page("runs"), "upervisor")
     recorded.beat(runs_root, datetime.now(UTC) - timedelta(seconds=40))

@@ -28,10 +28,6 @@ def submit(runs_root: Path, name: str = "toy", **fields: object) -> str:
     return queue_job(runs_root, TrainSpec(name=name, num_steps=2, **fields))
 
 
-def status_of(runs_root: Path, run_id: str) -> str:
-    return printed_json(runs_root, "show", run_id)["run"]["status"]
-
-
 def test_runs_are_listed_with_their_state_and_an_empty_root_says_how_to_start(runs_root):
     assert "exgrpo train" in exgrpo(runs_root, "runs")
     run_id = submit(runs_root, tags=("paper",))
@@ -64,15 +60,6 @@ def test_a_run_is_named_by_a_part_of_its_id_or_its_name_unless_two_have_it(runs_
     lines = [line for line in exgrpo(runs_root, "runs").splitlines() if "same name" in line]
     assert all(any(run_id in line for line in lines) for run_id in (first, second))
     assert "'nothing'" in exgrpo(runs_root, "stop", "nothing", code=2)
-
-
-def test_stop_and_resume_of_a_queued_run(runs_root):
-    run_id = submit(runs_root)
-    assert "queued" in exgrpo(runs_root, "resume", run_id, code=2)
-    exgrpo(runs_root, "stop", run_id)
-    assert status_of(runs_root, run_id) == "stopped"
-    exgrpo(runs_root, "resume", run_id)
-    assert status_of(runs_root, run_id) == "queued"
 
 
 def test_resume_says_which_later_experience_is_dropped(runs_root):
@@ -124,12 +111,6 @@ def test_list_of_nothing_but_archived_runs_says_so(runs_root):
     exgrpo(runs_root, "stop", run_id)
     exgrpo(runs_root, "annotate", "archive", run_id)
     assert "All 1 runs" in exgrpo(runs_root, "runs")
-
-
-def test_import_of_something_that_is_no_run_is_one_sentence(runs_root, tmp_path):
-    (tmp_path / "notes.txt").write_text("hello")
-    for source in (tmp_path / "notes.txt", tmp_path / "nowhere", tmp_path):
-        assert exgrpo(runs_root, "import", source, code=2).startswith(f"{source}: ")
 
 
 def test_a_file_is_overwritten_only_by_force_and_damage_is_said_at_export_and_import(runs_root, tmp_path):
