@@ -48,22 +48,13 @@ JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
 """Runs or resumes a job of one kind and returns how it ended: `finished` or `stopped`."""
 
 
-def load_embedded_loop() -> JobLoop:
-    """Return the loop of the embedded engine, with torch limited to the number of threads that the user allows."""
+def load_embedded_loop(*, is_sft: bool = False) -> JobLoop:
+    """Return a loop of the embedded engine, with torch limited to the number of threads that the user allows."""
     _limit_threads(keeps_memory=True)
     from jobs.evaluation.benchmark_questions import read_validation_questions
-    from jobs.training.composition import run_training
+    from jobs.training.composition import run_sft, run_training
 
-    return partial(run_training, read_benchmarks=read_validation_questions)
-
-
-def load_embedded_sft_loop() -> JobLoop:
-    """Return the loop of supervised fine-tuning by the embedded engine."""
-    _limit_threads(keeps_memory=True)
-    from jobs.evaluation.benchmark_questions import read_validation_questions
-    from jobs.training.composition import run_sft
-
-    return partial(run_sft, read_benchmarks=read_validation_questions)
+    return partial(run_sft if is_sft else run_training, read_benchmarks=read_validation_questions)
 
 
 def load_evaluation_loop() -> JobLoop:
@@ -114,7 +105,7 @@ def load_judge_loop() -> JobLoop:
 
 LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
     "embedded": load_embedded_loop,
-    "embedded sft": load_embedded_sft_loop,
+    "embedded sft": partial(load_embedded_loop, is_sft=True),
     "verl": load_verl_loop,
     "verl sft": load_verl_sft_loop,
     "eval": load_evaluation_loop,
