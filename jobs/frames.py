@@ -6,7 +6,6 @@ from pathlib import Path
 import pandas as pd
 
 from db.queries.whole_tables import whole_table
-from db.rows.trajectories import extra_names, spread_extra
 from jobs.runs.directory import RunDirectory
 from jobs.supervisor.open_index import open_fresh_index
 
@@ -49,8 +48,7 @@ class RunFrames:
 
     def _frame(self, table: str) -> pd.DataFrame:
         with open_fresh_index(self.path.parent, self.database_url) as database:
-            rows = whole_table(database, self.path.name, table)
-        return pd.DataFrame.from_records(spread_extra(rows, extra_names(rows)))
+            return pd.DataFrame.from_records(whole_table(database, self.path.name, table))
 
 
 def open_run(path: str | Path, database_url: str | None = None) -> RunFrames:

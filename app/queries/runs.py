@@ -213,8 +213,10 @@ def _read_lines(path: Path, words: str, num_lines: int) -> LogLines:
     try:
         with open_plain(path) as file:
             num_bytes = path.stat().st_size
-            if not words:
-                file.seek(max(0, num_bytes - _LOG_BYTES))
+            if not words and num_bytes > _LOG_BYTES:
+                file.seek(num_bytes - _LOG_BYTES)
+                file.readline()
+                num_matching = 1  # what comes before
             for number, line in enumerate(file, 1):
                 text = line[:_LINE_BYTES].decode("utf-8", errors="replace").rstrip()
                 if wanted in text.casefold():

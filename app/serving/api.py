@@ -6,7 +6,6 @@ A file holds all trajectories that match, however many.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from itertools import chain
 from typing import cast
 
 from pydantic_core import to_json
@@ -19,7 +18,7 @@ from app.components.widgets import data_table
 from app.queries.answers import UnavailableError, ask_outside_pages
 from app.queries.runs import whole_trajectories
 from db.rows.sort_order import SortOrder
-from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectorySortKey, extra_names, spread_extra
+from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectorySortKey
 from exgrpo_core.errors import UserError
 
 PATH = "/api"
@@ -65,14 +64,11 @@ def _stream(request: Request) -> Response:
 
 
 def _csv(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[str]:
-    """Yield rows with a head; what else was recorded is in columns, as JSON where the first batch lacks the name."""
+    """Yield rows with a head; what else was recorded of a trajectory is JSON."""
     names = [field.name for field in fields(SnippetRow)]
-    first = next(batches, ())
-    extra = extra_names({"extra": row.extra} for row in first)
-    yield data_table.csv_lines([[*names, *(f"extra.{name}" for name in extra)]])
-    for batch in chain([first], batches):
-        plain = ({name: getattr(row, name) for name in names} for row in batch)
-        yield data_table.csv_lines([[_cell(value) for value in row.values()] for row in spread_extra(plain, extra)])
+    yield data_table.csv_lines([names])
+    for batch in batches:
+        yield data_table.csv_lines([[_cell(getattr(row, name)) for name in names] for row in batch])
 
 
 def _cell(value: object) -> object:

@@ -92,8 +92,9 @@ def rule_counts(database: Database, run_id: str) -> list[RuleCount]:
 
 
 def list_rule_hits(
-    database: Database, run_id: str, rule_bit: int | None, *, limit: int | None = 50, order: JudgedOrder | None = None
-) -> list[RuleHit]:
+    database: Database, run_id: str, rule_bit: int | None, *, only_correct: bool = False, limit: int | None = 50,
+    order: JudgedOrder | None = None,
+) -> list[RuleHit]:  # fmt: skip
     """Return trajectories that fit a rule, without a bit those with a Python block: newest first without an order."""
     trajectories, texts = models.trajectories, models.trajectory_texts
     fits = trajectories.c.has_python_block if rule_bit is None else trajectories.c.code_rules.bitwise_and(rule_bit) != 0
@@ -111,7 +112,7 @@ def list_rule_hits(
                 func.substr(texts.c.text, 1, _READ_CHARACTERS).label("text"),
             )
             .select_from(judged.source.join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key))
-            .where(*judged.conditions, fits)
+            .where(*judged.conditions, fits, *([is_correct_column()] if only_correct else []))
             .order_by(*in_order(judged, order))
             .limit(limit)
         )

@@ -15,7 +15,6 @@ from db.connections.session import Database
 from db.queries.run_values import NUMBER, UNDERSTOOD, RunValue, facets, method_expression, value_of
 from db.queries.text_search import SearchError, check_search
 from db.tables import models
-from db.tables.column_types import one_of
 
 _CONDITION = re.compile(r"([A-Za-z_][\w@./-]*)(!=|>=|<=|=|>|<|:)(.+)")
 _TERM = re.compile(r'(-?)((?:[^\s"]|"[^"]*")+)')
@@ -24,6 +23,7 @@ _KINDS = {
     "train": "train", "training": "train", "eval": "eval", "evaluation": "eval", "evaluations": "eval",
     "judge": "judge", "judges": "judge", "judging": "judge",
 }  # fmt: skip
+_FACETS = f"{', '.join([*facets()][:-1])} or {[*facets()][-1]}"
 _STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "stopped", "finished")
 """States from live to ended."""
 
@@ -78,10 +78,10 @@ def _holds(connection: Connection, minus: str, term: str) -> ColumnElement[bool]
     match = None if term.startswith('"') else _CONDITION.fullmatch(term)
     name = match.group(1) if match else ""
     if match is not None and match.group(2) == ":" and not _is_facet(name):
-        match = None  # a word with a colon, such as a model's source
+        match = None  # a word with a colon, such as a tag
         near = difflib.get_close_matches(name, [*facets(), "tag"], n=1, cutoff=0.8)
-        if near:
-            raise SearchError(f"expected {near[0]}:, or the whole in quotation marks to look for it as a word", name)
+        if near or not (minus or _is_found(connection, term)):
+            raise SearchError(_unknown_name(near), name)
     if match is None:
         if not term.startswith('"') and set(term) & set("<>="):
             raise SearchError(f"cannot be read; understood are {UNDERSTOOD}", term)
@@ -89,6 +89,16 @@ def _holds(connection: Connection, minus: str, term: str) -> ColumnElement[bool]
     else:
         held = _fulfils(connection, _SPELLINGS.get(name, name), match.group(2), match.group(3).replace('"', ""))
     return ~func.coalesce(held, False) if minus else held
+
+
+def _is_found(connection: Connection, word: str) -> bool:
+    has_it = select(models.runs.c.run_key).where(_holds_word(word.replace('"', "").lower()))
+    return connection.scalar(has_it.limit(1)) is not None
+
+
+def _unknown_name(near: Sequence[str]) -> str:
+    expected = f"expected {near[0]}:" if near else f"no run has this word, and before a colon stands tag, {_FACETS}"
+    return f"{expected}; quotation marks look for the whole as a word"
 
 
 def _is_facet(name: str) -> bool:
@@ -154,7 +164,7 @@ def list_specs(database: Database, run_ids: Sequence[str]) -> dict[str, dict[str
     """Return the specification of each of these runs by its id."""
     runs = models.runs
     with database.read() as connection:
-        rows = connection.execute(select(runs.c.run_id, runs.c.spec).where(one_of(runs.c.run_id, run_ids)))
+        rows = connection.execute(select(runs.c.run_id, runs.c.spec).where(runs.c.run_id.in_(run_ids)))
         return {row.run_id: row.spec for row in rows}
 
 

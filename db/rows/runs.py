@@ -69,6 +69,11 @@ class RunRow:
     not_shown: str = ""
     """Why the program or the database could not show all of it, and the remedy; empty if all is shown."""
 
+    @property
+    def is_fine_tuning(self) -> bool:
+        """Whether it imitates demonstrations: it has no rollouts, no replay buffer and no rewards."""
+        return self.method == "SFT"
+
 
 class StepNotice(NamedTuple):
     """What a step said about itself, such as questions that it left out."""

@@ -11,7 +11,6 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from db.rows.trajectories import extra_names, spread_extra
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -118,8 +117,7 @@ def _print(answer: object, shape: Shape) -> None:
         for row in answer:
             print_result(to_json(row, inf_nan_mode="null", fallback=str).decode())
     elif shape in {Shape.CSV, Shape.PARQUET}:
-        plain = to_jsonable_python(answer, inf_nan_mode="constants", fallback=str)
-        rows = [_flat(row) for row in spread_extra(plain, extra_names(plain))]
+        rows = [_flat(row) for row in to_jsonable_python(answer, inf_nan_mode="constants", fallback=str)]
         (_write_csv if shape is Shape.CSV else _write_parquet)(rows)
     elif not answer:
         print_status("No rows.")

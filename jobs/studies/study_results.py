@@ -99,7 +99,7 @@ class StudyResults:
 def find_runs(database: Database, study: Study) -> dict[RunKey, RunRow]:
     """Return the newest run of each scale, cell and seed of a study; archived runs do not count."""
     newest: dict[RunKey, RunRow] = {}
-    for row in list_runs(database, RunFilter(words=study_tag(study)), limit=None):
+    for row in list_runs(database, RunFilter(words=f'tag="{study_tag(study)}"'), limit=None):
         key = key_from_tags(row.tags)
         if key is not None and key.study == study.name and row.kind == "train" and row.has_settings:
             newest.setdefault(key, row)

@@ -38,7 +38,10 @@ class _Row:
     question: QuestionSummary
     first: float
     second: float | None
-    is_truncated: bool
+    num_samples: int
+    """Of both sides, as in what follows."""
+    mean_tokens: float
+    num_truncated: int
 
 
 _Rule = Callable[[_Row], bool]
@@ -47,14 +50,14 @@ _OF_ONE: Mapping[str, _Rule] = {
     "Right": lambda row: row.first == 1,
     "Sometimes right": lambda row: 0 < row.first < 1,
     "Wrong": lambda row: row.first == 0,
-    "Truncated": lambda row: row.is_truncated,
+    "Truncated": lambda row: row.num_truncated > 0,
 }
 _OF_TWO: Mapping[str, _Rule] = {
     "A right, B wrong": lambda row: row.second is not None and row.first > row.second,
     "A wrong, B right": lambda row: row.second is not None and row.first < row.second,
     "Both right": lambda row: row.first == 1 == row.second,
     "Both wrong": lambda row: row.first == 0 == row.second,
-    "Truncated": lambda row: row.is_truncated,
+    "Truncated": lambda row: row.num_truncated > 0,
     "All": lambda _: True,
 }
 
@@ -99,19 +102,22 @@ def _others(run_id: str, benchmark: str) -> dict[str, str]:
 
 
 def _rows(run_id: str, second: str | None, benchmark: str, scheme: str) -> list[_Row]:
+    first = requests.evaluation_questions(run_id, benchmark)
     if second is None:
-        return [
-            _Row(item, _rate(item, scheme), None, item.num_truncated > 0)
-            for item in requests.evaluation_questions(run_id, benchmark)
-        ]
+        return [_row([item], scheme) for item in first]
     of_second = {item.question_id: item for item in requests.evaluation_questions(second, benchmark)}
-    rows = [
-        _Row(item, _rate(item, scheme), _rate(of_second[item.question_id], scheme),
-             item.num_truncated + of_second[item.question_id].num_truncated > 0)
-        for item in requests.evaluation_questions(run_id, benchmark)
-        if item.question_id in of_second
-    ]  # fmt: skip
+    rows = [_row([item, of_second[item.question_id]], scheme) for item in first if item.question_id in of_second]
     return sorted(rows, key=lambda row: (row.second or 0.0) - row.first)
+
+
+def _row(sides: Sequence[QuestionSummary], scheme: str) -> _Row:
+    num_samples = sum(item.num_samples for item in sides)
+    num_tokens = sum(item.mean_tokens * item.num_samples for item in sides)
+    rates = [_rate(item, scheme) for item in sides]
+    return _Row(
+        sides[0], rates[0], rates[1] if len(rates) > 1 else None, num_samples, num_tokens / num_samples,
+        sum(item.num_truncated for item in sides),
+    )  # fmt: skip
 
 
 def _rate(question: QuestionSummary, scheme: str) -> float:
@@ -145,9 +151,9 @@ def _list(rows: Sequence[_Row], names: Mapping[str, str], key: str) -> None:
             "Gold answer": [escape_control_characters(row.question.gold) for row in rows],
             columns[0]: [100 * row.first for row in rows],
             **({columns[1]: [100 * (row.second or 0.0) for row in rows]} if len(names) > 1 else {}),
-            "Samples": [row.question.num_samples for row in rows],
-            "Tokens": [row.question.mean_tokens for row in rows],
-            "Truncated": [row.question.num_truncated for row in rows],
+            "Samples": [row.num_samples for row in rows],
+            "Tokens": [row.mean_tokens for row in rows],
+            "Truncated": [row.num_truncated for row in rows],
         }
     )
     data_table.show_caption(f"{counted(len(rows), 'question')}; click one for its answers", frame, "samples")
@@ -156,7 +162,7 @@ def _list(rows: Sequence[_Row], names: Mapping[str, str], key: str) -> None:
     percent = number(format="%.0f%%", help="Share of its samples that are correct")
     grid.draw(
         frame, f"samples-{key}", "Questions of the benchmark with their grades",
-        {"Tokens": number(format="%.0f", help="Mean of its answers"), **dict.fromkeys(columns, percent)},
+        {"Tokens": number(format="%.0f", help="Mean of the answers"), **dict.fromkeys(columns, percent)},
         5 if opened in ids else 10, grid.Clicks(ids, _open, opened),
     )  # fmt: skip
 

@@ -147,8 +147,8 @@ def show_rules(row: RunRow, _judge: str | None) -> None:
     grid.draw(frame, "rule-table", alt, columns, clicks=clicks)
     data_table.export(frame, "code-rules")
     if wanted in names:
-        every = analyses.tabulate_counts(counts, only_correct=False)
-        _hits(row.run_id, wanted, dict(zip(names, rule_table(every)["Trajectories"], strict=True))[wanted])
+        num_hits = int(frame["Trajectories"].iloc[names.index(wanted)])
+        _hits(row.run_id, wanted, num_hits, only_correct=only_correct)
 
 
 def rule_table(rules: RuleTable) -> pd.DataFrame:
@@ -192,12 +192,17 @@ def _show_counts(rules: RuleTable) -> None:
     )
 
 
-def _hits(run_id: str, wanted: str, num_rows: int) -> None:
-    bits = None if wanted == PARSER else analyses.rules_to_bits([wanted])
+def _hits(run_id: str, wanted: str, num_rows: int, *, only_correct: bool) -> None:
     order = long_lists.order_of_address(JudgedSortKey)
-    listed = run_id, wanted, order
-    most = long_lists.PAGE_SIZE * long_lists.num_pages(listed)
-    rows = ask(code_analysis.list_rule_hits, run_id, bits, limit=most, order=order)
+    listed = run_id, wanted, only_correct, order
+    bits = None if wanted == PARSER else analyses.rules_to_bits([wanted])
+
+    def hits(limit: int | None) -> list[RuleHit]:
+        return ask(
+            code_analysis.list_rule_hits, run_id, bits, only_correct=only_correct, limit=limit, order=order
+        )  # fmt: skip
+
+    rows = hits(long_lists.PAGE_SIZE * long_lists.num_pages(listed))
     st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
     if not rows:
         notice.show_empty("search_off", "No trajectory matches", "Choose another rule.")
@@ -213,9 +218,7 @@ def _hits(run_id: str, wanted: str, num_rows: int) -> None:
         long_lists.sorting(_SORT_KEYS, order, listed, num_rows),
     ).click  # fmt: skip
     data_table.export(
-        lambda: _hit_table(ask(code_analysis.list_rule_hits, run_id, bits, limit=None, order=order)).assign(
-            **{"Run id": run_id}
-        ),
+        lambda: _hit_table(hits(None)).assign(**{"Run id": run_id}),
         f"code-rule-{wanted}".lower(), "code-rule-hits", formats=data_table.WHOLE_FORMATS,
     )  # fmt: skip
     if click is not None:

@@ -39,7 +39,9 @@ def show_curves(
     scores = [MetricPoint(row.step, row.avg_at_n) for row in evaluations]
     view = view.spanning([view.line([points[0], points[-1]]) for points in [*series.values(), scores] if points])
     scores_figure = curves.pass_rates(series, evaluations, view, titles)
-    first: list[Callable[[], None]] = [partial(curves.show_figure, curves.PASS_RATES, scores_figure, key)]
+    first: list[Callable[[], None]] = []
+    if is_live or scores_figure is not None:
+        first.append(partial(curves.show_figure, curves.PASS_RATES, scores_figure, key))
     folded: dict[str, list[Callable[[], None]]] = {}
     for title, charts in curves.GROUPS.items():
         if ratios is None and title in curves.REPLAY_GROUPS:

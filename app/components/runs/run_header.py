@@ -106,6 +106,9 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
             st.progress(run_state.fraction(row), text=_progress_text(row))
         else:
             st.caption(_progress_text(row))
+        if row.is_fine_tuning:
+            _fine_tuning_tiles(row, last, evaluations)
+            return
         # Of a run that others recorded only what is known has a tile.
         shows_pass_rate = not row.is_recorded or row.last_pass_at_1 is not None
         shows_time = not row.is_recorded or _seconds_taken(row) is not None
@@ -129,6 +132,17 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
             next(tiles), "Retired", _count(last, "buffer/num_retired"),
             explanation="Questions that were solved in all K rollouts, which an on-policy run counts and keeps drawing",
         )  # fmt: skip
+
+
+def _fine_tuning_tiles(row: RunRow, last: Mapping[str, float], evaluations: Sequence[EvaluationRow]) -> None:
+    """Show what supervised fine-tuning has: pace, loss, gradient, and a held-out score where there is one."""
+    pace, loss, norm, *rest = st.columns(3 + bool(evaluations), gap="small")
+    _pace_tile(pace, row)
+    meaning = "Mean -log probability of the demonstrations' tokens in the newest batch, nats"
+    figures.show_tile(loss, "SFT loss", _count(last, "loss/sft"), f"step {row.step:,}" if last else None, meaning)
+    figures.show_tile(norm, "Gradient norm", _count(last, "optim/gradient_norm"), None, "Before clipping")
+    for tile in rest:
+        _held_out_tile(tile, row, evaluations)
 
 
 def show_job_progress(row: RunRow) -> None:

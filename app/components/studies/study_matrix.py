@@ -128,10 +128,10 @@ def table(cells: Sequence[CellState]) -> pd.DataFrame:
 
 def _open(cell: CellState, column: str) -> None:
     seeds = {f"Seed {key.seed}": run for key, run in zip(cell.keys, cell.runs, strict=True)}
-    if column not in seeds:
+    if column not in seeds and any(cell.runs):
         tags = [tag for tag in cell.keys[0].tags if not tag.startswith("seed:")]
         st.switch_page("app_pages/runs.py", query_params={"q": " ".join(tags)})
-    run = seeds[column]
+    run = seeds.get(column)
     if run is not None:
         st.switch_page("app_pages/run.py", query_params={"run": run.run_id})
 

@@ -26,10 +26,11 @@ def show_banner(wrong: Sequence[WrongChoiceRow]) -> None:
     """Show the banner where any selection contradicts its scores, nothing otherwise."""
     if wrong:
         named = ", ".join(f"step {row.step} question {row.question_index}" for row in wrong[:MAX_WRONG_NAMED])
+        least = "At least " if len(wrong) >= selections.MAX_WRONG else ""
         notice.show(
             "error",
             "This run has choices that contradict their scores",
-            f"{len(wrong)} selections, first {named}. Later results of this run rest on them.",
+            f"{least}{len(wrong)} selections, first {named}. Later results of this run rest on them.",
         )
 
 

@@ -11,6 +11,7 @@ import streamlit as st
 from app import theme
 from app.components.widgets import data_table, figures, notice
 from app.formats import NONE_SHOWN
+from db.queries import selections
 from db.rows.replays import Difference, DrawEffect, WeightLine
 from db.statistics.intervals import half_interval_95
 
@@ -131,8 +132,10 @@ def show_weights(lines: Sequence[WeightLine]) -> None:
         }
     )
     number = st.column_config.NumberColumn
+    is_sample = frame["Number"][:2].sum() >= selections.MAX_CANDIDATES
+    sample = f" Of the newest {selections.MAX_CANDIDATES:,} candidates." if is_sample else ""
     data_table.show_card(
         "Weights by age and entropy", frame, "trajectory-weights",
         "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
-        dict.fromkeys(_WEIGHT_FIELDS, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS,
+        dict.fromkeys(_WEIGHT_FIELDS, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS + sample,
     )  # fmt: skip

@@ -93,6 +93,8 @@ def test_what_a_later_attempt_did_again_does_not_count(database, tmp_path):
 def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
     group = [Response(has_code=None, text="print(3)"), Response(is_correct=False, has_code=True), Response()]
     ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
+    right = list_rule_hits(database, "trained", rules_to_bits(["R7"]), only_correct=True)
+    assert [row.trajectory_id for row in right] == [0]
     by_rules = {bits_to_rules(row.code_rules): row for row in rule_counts(database, "trained")}
     plain = by_rules["R7",]
     assert (plain.num_trajectories, plain.num_correct, plain.has_python_block) == (1, 1, False)

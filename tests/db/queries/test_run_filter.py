@@ -199,7 +199,7 @@ def test_sql_and_python_name_every_method_alike(database):
         ("replay/num_replayed>=10", ["three"]),
         ("replay/num_replayed!=12", ["seven"]),
         ("math500>0.5", ["seven"]),
-        ("pip:llm", []),
+        ('"pip:llm"', []),
     ],
 )
 def test_a_word_may_be_a_condition_on_a_field_score_or_metric(compared, words, wanted):
@@ -218,6 +218,7 @@ def test_a_word_may_be_a_condition_on_a_field_score_or_metric(compared, words, w
         ("kind:evals", "kind:evals"),
         ("tag>5", "tag"),
         ("statsu:failed", "statsu"),
+        ("nonsense:1", "nonsense"),
         ("avg@8=good", "avg@8"),
         ("lr<", "lr<"),
         ("<1e-5", "<1e-5"),
