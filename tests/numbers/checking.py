@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,13 +45,13 @@ QUOTED = frozenset({"Response", "Text"})
 class Expected:
     """What is derived: by label of a tile, description of a table, title of a figure and name of a trace in it.
 
-    Texts are patterns; one that fits a text accounts for all numbers in it.
+    Texts are patterns, or say of a text whether it is theirs; one that fits accounts for all numbers in it.
     """
 
     tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     figures: dict[str, dict[str, Columns]] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
+    texts: list[str | Callable[[str], bool]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,20 @@ def check(page: str, shown: Shown, expected: Expected) -> Tally:
     for text in filter(_DIGIT.search, shown.texts):
         if any(re.fullmatch(pattern, text, re.DOTALL) for pattern in FIXED):
             continue
-        if any(re.fullmatch(pattern, text, re.DOTALL) for pattern in expected.texts):
+        if any(_fits(pattern, text) for pattern in expected.texts):
             tally.add(f"{page}, text", text, text)
         else:
             tally.leave(f"{page}, text {text[:90]!r}", 1)
     return tally
+
+
+def _fits(wanted: str | Callable[[str], bool], text: str) -> bool:
+    return wanted(text) if callable(wanted) else re.fullmatch(wanted, text, re.DOTALL) is not None
+
+
+def quoted(text: str) -> str:
+    """Return the pattern of a text of a model, whose control characters pages make visible."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", ".", re.escape(text.rstrip())) + r"\s*"
 
 
 def _check_table(where: str, frame: pd.DataFrame, derived: pd.DataFrame | None, tally: Tally) -> None:

@@ -1,19 +1,13 @@
 import pytest
 
 from app import settings
-from jobs.supervisor.open_index import rebuild_index
-from tests.numbers import record
-from tests.numbers.derived import Root
-from tests.numbers.pages import PAGES, check_page
+from tests.numbers.pages import PAGES, check_page, prepare
 
 
 @pytest.fixture(scope="session")
 def recorded_root(tmp_path_factory):
     """The recorded runs, ingested."""
-    path = tmp_path_factory.mktemp("numbers") / "runs"
-    record.record(path)
-    rebuild_index(path, None)
-    return Root(path)
+    return prepare(tmp_path_factory.mktemp("numbers") / "runs")
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ class Recorded:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run_id = path.name
-        self.spec = json.loads((path / "spec.json").read_text())
+        self.spec = json.loads((path / "spec.json").read_text().replace('"../', f'"{path.parent}/'))
         self.info = json.loads((path / "run.json").read_text())
         lines = [
             line for file in sorted(path.glob("attempts/*/events-*.jsonl")) for line in file.read_text().splitlines()
@@ -60,6 +60,10 @@ class Recorded:
     @property
     def k(self) -> int:
         return int(self.spec["algorithm"]["rollouts_per_question"])
+
+    @cached_property
+    def log(self) -> list[str]:
+        return [line.rstrip() for line in (self.path / "log.txt").read_text().splitlines()]
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
@@ -162,8 +166,15 @@ class Recorded:
         return max(event["step"] for event in self.of_kind("step"))
 
     @cached_property
+    def questions(self) -> pd.DataFrame:
+        """The training questions by their number."""
+        return pd.read_parquet(next(self.path.glob("attempts/*/questions-training.parquet"))).set_index(
+            "question_index"
+        )
+
+    @property
     def num_data(self) -> int:
-        return len(pd.read_parquet(next(self.path.glob("attempts/*/questions-training.parquet"))))
+        return len(self.questions)
 
     @property
     def is_training(self) -> bool:

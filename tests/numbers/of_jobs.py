@@ -1,12 +1,20 @@
 """What the pages of evaluations and judges and Benchmarks should show."""
 
+import json
+import re
+from functools import partial
+from html import escape
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from tests.numbers.checking import Columns, Expected, Near
-from tests.numbers.derived import Recorded, Score
+from tests.numbers import record
+from tests.numbers.checking import Columns, Expected, Near, quoted
+from tests.numbers.derived import Recorded, Root, Score
+from tests.numbers.of_runs import attempts, files, run_page
 from tests.numbers.of_thoughts import counts_of, votes_of
-from tests.numbers.words import long, number, share
+from tests.numbers.words import long, nats, number, share
 
 
 def scores_of(job: Recorded) -> dict[str, Score]:
@@ -27,9 +35,57 @@ def evaluation_page(job: Recorded) -> Expected:
         "Questions": [scores[scheme].num_questions for scheme in schemes],
         "Mean tokens": [event["mean_tokens"]] * num, "Truncated": [100 * event["truncated_share"]] * num,
     })  # fmt: skip
-    num_questions = len(event["question_ids"])
-    texts = [rf"{num_questions} of {num_questions} questions · took {long(job.seconds)}", *_identity(job)]
-    return Expected({}, {"Scores of the evaluation by benchmark and scheme": table}, {}, texts)
+    tables = {"Scores of the evaluation by benchmark and scheme": table} | attempts(job)
+    return Expected({}, tables, {}, header(job))
+
+
+def samples_page(job: Recorded, beside: Recorded | None = None, opened: int | None = None) -> Expected:
+    """Return the questions of an evaluation's only benchmark with their grades; `opened` is the row with answers.
+
+    Beside another evaluation they are those that the first one answers better.
+    """
+    sides = [answers_of(side) for side in (job, beside) if side is not None]
+    frame, schemes = sides[0].copy(), list(job.of_kind("benchmark")[0]["num_correct"])
+    for name, column in (("num", "Samples"), ("tokens", "tokens"), ("cut", "Truncated")):
+        frame[column] = sum(side[name] for side in sides)
+    frame["Tokens"] = frame["tokens"] / frame["Samples"]
+    rates = [100 * side["right"] / side["num"] for side in sides]
+    for name, rate in zip(("Right",) if beside is None else ("A right", "B right"), rates, strict=True):
+        frame[name] = rate
+    if beside is not None:
+        frame = frame[rates[0] > rates[1]]
+        frame = frame.loc[(rates[1] - rates[0])[frame.index].sort_values(kind="stable").index]
+    table = frame.rename(columns={"question": "Question", "gold": "Gold answer"})
+    texts = [rf"{len(table)} questions?; click one for its answers"]
+    if opened is not None:
+        row = frame.iloc[opened]
+        texts += [rf"Question {row.name}", quoted(row["question"]), rf"Gold answer: {re.escape(row['gold'])}"]
+        for side, rate in zip(sides, rates, strict=True):
+            first, *_ = side.loc[row.name, "samples"]
+            grades = zip(schemes, side.loc[row.name, "outcomes"][0], strict=True)
+            said = ", ".join(f"{scheme} {grade}" for scheme, grade in grades)
+            cut = ", truncated" if first["is_truncated"] else ""
+            texts += [rf"{said} · {first['num_tokens']} tokens{cut}", quoted(first["text"])]
+            texts.append(rf"(A: |B: )?ExGRPO: .*: {rate[row.name]:.1f}% correct")
+    return Expected({}, {"Questions of the benchmark with their grades": table}, {}, [*texts, *header(job)])
+
+
+def answers_of(job: Recorded) -> pd.DataFrame:
+    """Return a row a question by its id: samples, how many are right by the paper's scheme, cut, and their tokens."""
+    [path] = job.path.glob("evaluation/*.jsonl")
+    rows = pd.DataFrame([json.loads(line) for line in path.read_text().splitlines()]).set_index("question_id")
+    place = list(job.of_kind("benchmark")[0]["num_correct"]).index("paper")
+    rows["num"] = rows["samples"].map(len)
+    rows["right"] = rows["outcomes"].map(lambda grades: sum(grade[place] == "correct" for grade in grades))
+    rows["cut"] = rows["samples"].map(lambda samples: sum(sample["is_truncated"] for sample in samples))
+    rows["tokens"] = rows["samples"].map(lambda samples: sum(sample["num_tokens"] for sample in samples))
+    return rows
+
+
+def header(job: Recorded) -> list[Any]:
+    """Return the words at the top of an evaluation's page, and those of its files."""
+    num = len(job.of_kind("benchmark")[0]["question_ids"])
+    return [rf"{num} of {num} questions · took {long(job.seconds)}", *_identity(job), *files(job)]
 
 
 def _identity(job: Recorded) -> list[str]:
@@ -46,8 +102,33 @@ def judge_page(job: Recorded) -> Expected:
     tiles["Tokens"] = number(counts["Tokens"]), f"{len(votes)} votes"
     reasons = pd.Series([vote["reason"] for vote in votes if vote["outcome"] == "unjudged"], dtype=str).value_counts()
     table = pd.DataFrame({"Why a vote gave no verdict": list(reasons.index), "Votes": reasons.tolist()})
-    texts = [rf"{len(votes)} of {len(votes)} votes · took {long(job.seconds)}", *_identity(job)]
+    texts = [rf"{len(votes)} of {len(votes)} votes · took {long(job.seconds)}", *_identity(job), *files(job)]
     return Expected(tiles, {"Reasons of votes without a verdict": table}, {}, texts)
+
+
+def playground(root: Root, run: Recorded) -> tuple[dict[str, Any], Expected]:
+    """Return the answers that two models gave, as the page's session keeps them, and what it shows of them."""
+    records = json.loads(record.answers_path(root.path).read_text())
+    expected = run_page(run)
+    expected.texts.append(re.escape(record.ASKED))
+    for answer in records:
+        if "derived" in answer:
+            mean = nats(float(np.mean(answer["derived"])))
+            cut = " · cut at the length limit" if answer["is_truncated"] else ""
+            expected.texts.append(rf"{len(answer['derived'])} tokens · mean entropy {mean}{cut}")
+            expected.texts.append(partial(_colours, answer))
+    expected.texts.append(rf"\*\*Step {run.last_step}\*\*")
+    state = {f"playground-answers-{run.run_id}": (record.ASKED_STEPS, records)}
+    return state, expected
+
+
+def _colours(answer: dict[str, Any], html: str) -> bool:
+    """Whether a text in colours is that of an answer, each token with its entropy on hover."""
+    tokens = re.findall(r'<span[^>]*title="([^"]*)"[^>]*>(.*?)</span>', html, re.DOTALL)
+    values = [re.search(r"[Ee]ntropy ([-+.e\d]+)", title) for title, _ in tokens]
+    if "".join(text for _, text in tokens) != "".join(map(escape, answer["texts"])) or not all(values):
+        return False
+    return np.allclose([float(value[1]) for value in values if value], answer["derived"], rtol=6e-3, atol=6e-4)
 
 
 def comparison(first: Recorded, second: Recorded) -> Expected:

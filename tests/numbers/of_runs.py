@@ -1,14 +1,19 @@
 """What Runs, a run's page and Compare should show."""
 
+import json
 import re
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 import pandas as pd
+import yaml
 
-from tests.numbers.checking import Columns, Expected
+from jobs.specs.train import TrainSpec
+from tests.numbers import record
+from tests.numbers.checking import Columns, Expected, quoted
 from tests.numbers.derived import Recorded, Root, Score
-from tests.numbers.words import NONE, long, number, pace, share
+from tests.numbers.words import long, number, pace, share
 
 CURVES = {
     "Scores": {
@@ -70,6 +75,8 @@ CURVES = {
     "Processor use": {"system/process_cores": "of the worker"},
 }  # fmt: skip
 """Metric and name of each curve, by the title of its chart."""
+NUM_LINES = 200
+"""Lines of a log that are shown."""
 COMPARED = {
     "Pass@1 of fresh questions": "reward/pass_at_1_fresh", "Entropy": "policy/entropy",
     "Replay buffer": "buffer/num_questions", "Gradient norm": "optim/gradient_norm",
@@ -104,10 +111,13 @@ def run_page(run: Recorded) -> Expected:
     is_scored = bool(scores)
     of_last = list(scores.values())[-1] if is_scored else None
     first = next(iter(scores.values())) if is_scored else None
-    tiles = {
-        "Time taken": (long(run.seconds), f"{pace(run.metrics['seconds/step'].mean())} per step"),
-        "Retired": (number(last["buffer/num_retired"]) if "buffer/num_retired" in last else NONE, ""),
-    }
+    tiles = {"Time taken": (long(run.seconds), f"{pace(run.metrics['seconds/step'].mean())} per step")}
+    if "loss/sft" in run.metrics:
+        newest = run.metrics.iloc[-1]
+        tiles["SFT loss"] = number(newest["loss/sft"]), f"step {run.last_step}"
+        tiles["Gradient norm"] = number(newest["optim/gradient_norm"]), ""
+    if "buffer/num_retired" in last:
+        tiles["Retired"] = number(last["buffer/num_retired"]), ""
     if "reward/pass_at_1" in last:
         num_rollouts = int((run.fresh["step"] == run.last_step).sum())
         tiles["Batch Pass@1"] = share(last["reward/pass_at_1"]), f"step {run.last_step}, {num_rollouts} rollouts"
@@ -125,9 +135,26 @@ def run_page(run: Recorded) -> Expected:
         figures["Buckets"] = {"": heatmap(run)}
     kept = rf".*/{run.run_id}/checkpoints/step-{run.last_step:08d}"
     progress = rf"Step {run.last_step} of {run.spec['num_steps']} · 100% · last data .* ago"
-    return Expected(
-        tiles, attempts(run), figures, [progress, rf"exgrpo export {run.run_id}@{run.last_step} FOLDER", kept]
-    )
+    texts = [progress, rf"exgrpo export {run.run_id}@{run.last_step} FOLDER", kept, r":blue-badge\[.* seed.*]"]
+    return Expected(tiles, attempts(run) | changes(run), figures, [*texts, *files(run)])
+
+
+def files(run: Recorded, words: str = "") -> list[Any]:
+    """Return the texts of a job's specification and of the end of its log, or of its lines with these words."""
+    lines = [(number, text) for number, text in enumerate(run.log, 1) if words in text.lower()]
+    shown = [f"{number:>6,}  {text}" if words else text for number, text in lines[-NUM_LINES:]]
+    num = f"Last {NUM_LINES}" if len(lines) > NUM_LINES else str(len(lines))
+    of = f" of {len(lines):,}" if words and len(lines) > NUM_LINES else ""
+    return [
+        quoted(yaml.safe_dump(run.spec, sort_keys=False, allow_unicode=True)), quoted("\n".join(shown)),
+        rf"{num}{of} lines of `log.txt`" + (" with these words" if words else ""),
+    ]  # fmt: skip
+
+
+def changes(run: Recorded) -> dict[str, pd.DataFrame]:
+    """Return the fields that are not as a specification has them that says nothing."""
+    rows = differing([TrainSpec().model_dump(mode="json"), run.spec], ("Before", "This run"), frozenset({"kind"}))
+    return {"Fields that differ from the defaults": rows}
 
 
 def ratio_bands(run: Recorded) -> dict[str, Columns]:
@@ -188,6 +215,7 @@ def runs_page(root: Root) -> Expected:
         ],
         "Held-out Avg@n": [100 * item[-1].mean if item else None for item in scores],
         "Model": [root.model_of(run) for run in rows],
+        "Tags": [record.tags_of(run.run_id) for run in rows],
         "Created": [re.compile(r"\d+ (s|min|h) ago|just now")] * len(rows),
         "Started": [re.compile(r"\d+ (s|min|h) ago|just now")] * len(rows),
     })  # fmt: skip
@@ -209,7 +237,7 @@ def compare_page(runs: list[Recorded]) -> Expected:
     return Expected({}, {
         "Newest scores and figures of every run": pd.DataFrame(list(map(_final, runs))),
         "Memory of the replay buffer, seconds per step and fresh rollouts of every run": costs(runs),
-        "Settings in which the runs differ": differing(runs),
+        "Settings in which the runs differ": differing([run.spec for run in runs], [run.name for run in runs]),
     }, figures)  # fmt: skip
 
 
@@ -252,12 +280,29 @@ def costs(runs: list[Recorded]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def differing(runs: list[Recorded]) -> pd.DataFrame:
-    flat = [pd.json_normalize(run.spec).iloc[0] for run in runs]
-    paths = dict.fromkeys(path for fields in flat for path in fields.index)
+NOT_COMPARED = frozenset({"name", "tags", "preset", "kind"})
+
+
+def differing(
+    specs: list[dict[str, Any]], names: Sequence[str], left_out: frozenset[str] = NOT_COMPARED
+) -> pd.DataFrame:
+    flat = [dict(_fields(spec)) for spec in specs]
+    paths = dict.fromkeys(path for fields in flat for path in fields)
     rows = []
     for path in paths:
         values = [fields.get(path) for fields in flat]
-        if path not in {"name", "tags", "preset", "kind"} and len({repr(value) for value in values}) > 1:
-            rows.append({"Field": path} | {run.name: str(value) for run, value in zip(runs, values, strict=True)})
+        if path not in left_out and len({repr(value) for value in values}) > 1:
+            rows.append({"Field": path} | {name: _option(value) for name, value in zip(names, values, strict=True)})
     return pd.DataFrame(rows)
+
+
+def _fields(spec: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in spec.items():
+        if isinstance(value, dict) and name != "sft":
+            yield from _fields(value, f"{before}{name}.")
+        else:
+            yield before + name, value
+
+
+def _option(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

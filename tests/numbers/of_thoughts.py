@@ -1,8 +1,10 @@
 """What Snowball and Entropy and judge should show, by the verdicts of the task's oracle."""
 
 import json
+import operator
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,10 @@ from scipy.stats import gaussian_kde, mannwhitneyu
 
 from jobs.tasks.word_problems.oracle import judge_response
 from jobs.tasks.word_problems.story import Story
-from tests.numbers.checking import Columns, Expected, Near
+from tests.numbers.checking import Columns, Expected, Near, quoted
 from tests.numbers.derived import Recorded, Root, Z, wilson
 from tests.numbers.of_runs import line
-from tests.numbers.words import NONE, share
+from tests.numbers.words import NONE, nats, share
 
 LEVELS = ("easy", "medium", "hard")
 _DENSITY_TOLERANCE = 0.06
@@ -320,3 +322,69 @@ def _spreading(run: Recorded, column: str, wanted: bool) -> dict[str, Columns]:
     means = has.loc[replayed["trajectory_id"]].groupby(replayed["step"].to_numpy()).mean()
     lines["replays"] = {"x": means.index.tolist(), "y": means.tolist()}
     return lines
+
+
+def cases_of(run: Recorded) -> list[tuple[Any, Any]]:
+    """Return a pair of correct answers a question, of low and of high entropy, the best first.
+
+    Of the ends of each step, and the surest valid chain against the least sure invalid one: a valid beside an invalid
+    one is best, then code in the unsure one alone, then a wide gap.
+    """
+    rows, pairs = correct_answers(run).sort_values(["mean_entropy", "trajectory_id"]), []
+    for _, part in rows.groupby(["question_index", "step"]):
+        if len(part) > 1:
+            pairs.append((part.iloc[0], part.iloc[-1]))
+    for _, part in rows.groupby("question_index"):
+        valid, invalid = part[part["is_valid"].eq(True)], part[part["is_valid"].eq(False)]
+        if len(valid) and len(invalid) and valid.iloc[0]["mean_entropy"] < invalid.iloc[-1]["mean_entropy"]:
+            pairs.append((valid.iloc[0], invalid.iloc[-1]))
+    best: dict[int, tuple[Any, Any]] = {}
+    for low, high in sorted(pairs, key=_rank):
+        best.setdefault(low["question_index"], (low, high))
+    return list(best.values())
+
+
+def _rank(pair: tuple[Any, Any]) -> tuple[bool, bool, float, int]:
+    low, high = pair
+    is_telling = low["is_valid"] is True and high["is_valid"] is False
+    has_code = bool(high["has_code"]) and not low["has_code"]
+    return not is_telling, not has_code, low["mean_entropy"] - high["mean_entropy"], low["trajectory_id"]
+
+
+def cases_page(run: Recorded, cases: list[tuple[Any, Any]]) -> Expected:
+    """Return what Cases, or a set of them, shows."""
+    texts: list[Any] = [rf"{len(cases)} cases? of 1 run"]
+    for low, high in cases:
+        steps = f"step {low['step']}"
+        if low["step"] != high["step"]:
+            steps = f"steps {low['step']} \\(low\\) and {high['step']} \\(high\\)"
+        texts.append(rf"\*\*Question {low['question_index']}\*\*, {steps}")
+        question = run.questions.loc[low["question_index"]]
+        texts += [partial(operator.contains, str(question["prompt_text"])), quoted(str(question["answer"]))]
+        for end, row in (("Low", low), ("High", high)):
+            texts += [rf"\*\*{end} entropy\*\* &nbsp; {nats(row['mean_entropy'])} nats", quoted(row["text"])]
+    return Expected({}, {}, {}, texts)
+
+
+RULES = {"parser": r"(?m)^```python", "R1": r"```python", "R7": r"\bprint\("}
+"""The patterns of the rules that recorded answers fit, of 17 and the parser."""
+
+
+def rules_page(run: Recorded, opened: str, *, only_correct: bool) -> Expected:
+    """Return how many answers fit each rule of code, and the newest that fit one."""
+    rows = run.fresh[run.fresh["is_correct"]] if only_correct else run.fresh
+    fits = pd.DataFrame({name: rows["text"].str.contains(pattern) for name, pattern in RULES.items()})
+    names = ["parser", *(f"R{number}" for number in range(1, 18))]
+    counts = [int(fits[name].sum()) if name in fits else 0 for name in names]
+    table = pd.DataFrame({"Rule": names, "Trajectories": counts, "Share": [100 * num / len(rows) for num in counts]})
+    hits = rows[fits[opened]].sort_values("trajectory_id", ascending=False)
+    num_any, num_parsed = int(fits[["R1", "R7"]].any(axis=1).sum()), counts[0]
+    alt = "The paper's rules for code with the number and share of trajectories that fit each"
+    columns = {"Id": "trajectory_id", "Step": "step", "Question": "question_index", "Entropy": "mean_entropy"}
+    shown = pd.DataFrame({name: hits[column].head(50).tolist() for name, column in columns.items()})
+    texts: list[Any] = [
+        rf"\*\*{num_any}\*\* of {len(rows):,} trajectories fit at least one rule \({share(num_any / len(rows))}\), "
+        rf"\*\*{num_parsed}\*\* hold a Python block by the parser \({share(num_parsed / len(rows))}\)\.",
+        rf"Rule {opened}", rf"{len(hits)} trajectories; a click opens one",
+    ]  # fmt: skip
+    return Expected({}, {alt: table, "Trajectories that fit the rule": shown}, {}, texts)

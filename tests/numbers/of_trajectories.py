@@ -1,6 +1,7 @@
 """What the list of trajectories and the page of one should show."""
 
 import re
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,36 @@ def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
     return expected
 
 
+def difference_page(root: Root, run: Recorded, trajectory: int) -> Expected:
+    """Return what the page shows of a trajectory beside the next one of its group: the question folded, two texts."""
+    expected = detail_page(root, run, trajectory)
+    rows = run.fresh.set_index("trajectory_id")
+    here = rows.loc[trajectory]
+    group = rows[(rows["step"] == here["step"]) & (rows["question_index"] == here["question_index"])]
+    others = [other for other in group.index if other != trajectory]
+    other = next((item for item in others if item > trajectory), others[0])
+
+    def is_beside(html: str) -> bool:
+        words = re.sub(r"<[^>]*>", "\0", html)
+        parts = [part for part in unescape(words).split("\0") if part.strip()]
+        [question] = run.questions.loc[[here["question_index"]], "prompt_text"]
+        texts = [here["text"], rows.loc[other, "text"]]
+        heads = [f"Trajectory {trajectory}, open", f"Trajectory {other}"]
+        said = unescape(re.sub(r"<[^>]*>", "", html))
+        if texts[0] == texts[1]:
+            return parts[:3] == [*heads, "2 equal messages"] and texts[0] in said
+        return (
+            parts[:3] == [*heads, "1 equal message"]
+            and question in said
+            and all(text.strip() in said for text in texts)
+        )
+
+    expected.texts = [words for words in expected.texts if words != r"<div .*"] + [is_beside]
+    return expected
+
+
 def _question_texts(run: Recorded, question: int) -> list[str]:
-    rows = pd.read_parquet(next(run.path.glob("attempts/*/questions-training.parquet"))).set_index("question_index")
+    rows = run.questions
     return [re.escape(str(rows.loc[question, name]).strip()) + r"\s*" for name in ("prompt_text", "answer")]
 
 

@@ -7,13 +7,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from tests.numbers import of_buffer, of_jobs, of_runs, of_thoughts, of_trajectories, record, shown
+from tests.numbers import of_buffer, of_jobs, of_paper, of_runs, of_thoughts, of_trajectories, record, shown
 from tests.numbers.checking import Expected, Tally, check
-from tests.numbers.derived import Root
+from tests.numbers.derived import Recorded, Root
 
-View = tuple[str, dict[str, str], Expected]
-"""Page, address and what it should show."""
+View = tuple[str, dict[str, str], Expected] | tuple[str, dict[str, str], Expected, dict[str, Any]]
+"""Page, address and what it should show, if need be with a state of the session."""
 
 
 def _runs(root: Root) -> Iterator[View]:
@@ -23,8 +24,14 @@ def _runs(root: Root) -> Iterator[View]:
 def _run(root: Root) -> Iterator[View]:
     for run_id in (record.CHAINS, record.ON_POLICY, record.STORIES, record.LEARNED):
         expected = of_runs.run_page(root.by_name[run_id])
-        for view in ("Curves", "Replay buffer", "Attempts"):
+        for view in ("Curves", "Replay buffer", "Attempts", "Configuration", "Log"):
             yield "run", {"run": run_id, "view": view}, expected
+    run = root.by_name[record.CHAINS]
+    found = Expected(expected.tiles, texts=of_runs.files(run, "checkpoint"))
+    found.tiles, found.texts = of_runs.run_page(run).tiles, [*of_runs.run_page(run).texts, *found.texts]
+    yield "run", {"run": run.run_id, "view": "Log", "log": "Checkpoint"}, found
+    state, expected = of_jobs.playground(root, run)
+    yield "run", {"run": run.run_id, "view": "Playground"}, expected, state
 
 
 def _compare(root: Root) -> Iterator[View]:
@@ -59,15 +66,32 @@ def _snowball(root: Root) -> Iterator[View]:
         expected = of_thoughts.snowball_page(root.by_name[run_id])
         yield "snowball", {"run": run_id, "view": "Code and entropy"}, expected
         yield "snowball", {"run": run_id, "view": "Over steps", "window": "1"}, expected
+        run = root.by_name[run_id]
+        cases = of_thoughts.cases_of(run)
+        yield "snowball", {"run": run_id, "view": "Cases"}, of_thoughts.cases_page(run, cases[:5])
+    run = root.by_name[record.CHAINS]
+    yield "snowball", {"run": run.run_id, "view": "Saved cases"}, saved_page(run)
+    for toggle in ({}, {"only-correct": "true"}):
+        expected = of_thoughts.rules_page(run, "R7", only_correct=bool(toggle))
+        yield "snowball", {"run": run.run_id, "view": "Code rules", "rule": "R7"} | toggle, expected
 
 
 def _jobs(root: Root) -> Iterator[View]:
     for name in record.EVALUATIONS:
         job = root.by_name[name]
-        yield "run", {"run": job.run_id, "view": "Results"}, of_jobs.evaluation_page(job)
+        for view in ("Results", "Attempts", "Configuration", "Log"):
+            yield "run", {"run": job.run_id, "view": view}, of_jobs.evaluation_page(job)
     for name in (record.JUDGE, record.STORIES_JUDGE):
         job = root.by_name[name]
         yield "run", {"run": job.run_id, "view": "Results"}, of_jobs.judge_page(job)
+    first, second = (root.by_name[name] for name in record.EVALUATIONS)
+    for item, other in ((2, None), (0, first)):
+        job, of_two = (first, {}) if other is None else (second, {"beside": first.run_id})
+        query = {"run": job.run_id, "view": "Samples"} | of_two
+        yield "run", query, of_jobs.samples_page(job, other)
+        opened = of_jobs.samples_page(job, other, item)
+        [(_, table)] = opened.tables.items()
+        yield "run", query | {"item": table.index[item]}, opened
 
 
 def _benchmarks(root: Root) -> Iterator[View]:
@@ -82,21 +106,67 @@ def _trajectories(root: Root) -> Iterator[View]:
         expected = of_trajectories.detail_page(root, run, trajectory)
         for part in ("Text", "Tokens", "Lineage", "Group", "Question"):
             yield "trajectories", {"run": run_id, "trajectory": str(trajectory), "part": part}, expected
+        expected = of_trajectories.difference_page(root, run, trajectory)
+        yield "trajectories", {"run": run_id, "trajectory": str(trajectory), "part": "Difference"}, expected
+
+
+def _studies(root: Root) -> Iterator[View]:
+    for name in of_paper.PRINTING:
+        yield "studies", {"study": name, "view": "What the paper prints"}, of_paper.printed_page(name)
+    matrix, beside = of_paper.study_pages(root)
+    yield "studies", {"study": record.STUDY}, matrix
+    yield "studies", {"study": record.STUDY, "view": "Beside the paper"}, beside
+
+
+def _system(root: Root) -> Iterator[View]:
+    overview, log = of_paper.system_pages(root)
+    yield "system", {}, overview
+    yield "system", {"view": "Audit log"}, log
+
+
+def saved_page(run: Recorded) -> Expected:
+    """Return what the set of saved cases shows: the second and the first, as they were saved."""
+    return of_thoughts.cases_page(run, saved_cases(run))
+
+
+def saved_cases(run: Recorded) -> list[Any]:
+    return of_thoughts.cases_of(run)[1::-1]
+
+
+def prepare(path: Path) -> Root:
+    """Record, keep two cases, tag the runs as those of a study, and ingest."""
+    from db.rows.chains_of_thought import SavedCase
+    from jobs.actions.annotations import mark_case
+    from jobs.actions.run_actions import tag
+    from jobs.supervisor.open_index import rebuild_index
+
+    if not any(path.glob("*/run.json")):
+        record.record(path)
+    if not (path / "workbench" / "workbench.db").exists():
+        run = Root(path).by_name[record.CHAINS]
+        for low, high in saved_cases(run):
+            case = SavedCase(run.run_id, 1, int(low["trajectory_id"]), int(high["trajectory_id"]))
+            mark_case(path, record.CASES, case)
+        for run_id in record.SEEDS:
+            for name in record.tags_of(run_id):
+                tag(path, run_id, name)
+    rebuild_index(path, None)
+    return Root(path)
 
 
 PAGES: dict[str, Callable[[Root], Iterator[View]]] = {
     "runs": _runs, "run": _run, "compare": _compare, "replay_buffer": _replay_buffer,
     "selection_audit": _selection_audit, "snowball": _snowball, "entropy_and_judge": _entropy_and_judge,
-    "jobs": _jobs, "benchmarks": _benchmarks, "trajectories": _trajectories,
+    "jobs": _jobs, "benchmarks": _benchmarks, "trajectories": _trajectories, "studies": _studies, "system": _system,
 }  # fmt: skip
 
 
 def check_page(root: Root, views: Callable[[Root], Iterator[View]]) -> Tally:
     """Open all views of a page and return the tally of them together."""
     tally = Tally()
-    for page, query, expected in views(root):
+    for page, query, expected, *state in views(root):
         where = " ".join([page, *query.values()])
-        tally += check(where, shown.open_page(root.path, page, **query), expected)
+        tally += check(where, shown.open_page(root.path, page, *state, **query), expected)
     return tally
 
 
@@ -106,12 +176,7 @@ def _say(name: str, tally: Tally) -> None:
 
 
 def _main(path: Path) -> int:
-    from jobs.supervisor.open_index import rebuild_index
-
-    if not any(path.glob("*/run.json")):
-        record.record(path)
-    rebuild_index(path, None)
-    root, whole = Root(path), Tally()
+    root, whole = prepare(path), Tally()
     for name, views in PAGES.items():
         tally = check_page(root, views)
         whole += tally

@@ -5,6 +5,7 @@ by ExGRPO and on-policy, a judge of the former, word problems by a model that le
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,14 @@ JUDGE, STORIES_JUDGE = "judge of chains", "judge of stories"
 EVALUATIONS = {"first third": f"{CHAINS}@7", "at the end": f"{CHAINS}@last"}
 """Scored checkpoint of each evaluation by its name, on a benchmark of the user's own, `sums`, of chains."""
 BENCHMARK, NUM_SUMS = "sums", 20
+STUDY = "main-table"
+"""The study whose cells the training runs are said to be by their tags."""
+SEEDS = {CHAINS: ("exgrpo", 0), ON_POLICY: ("on-policy", 0), STORIES: ("exgrpo", 1), LEARNED: ("on-policy", 1)}
+CASES = "kept"
+"""Name of a set of saved cases."""
+ASKED = "Q2a+3b*4:"
+ASKED_STEPS = ("start", "21")
+"""What the playground asked which models of `CHAINS`."""
 _CHAINS: dict[str, Any] = {
     "name": "chains ExGRPO", "num_steps": 21,
     "data": {"num_questions": 40, "num_held_out": 16},
@@ -31,6 +40,12 @@ _STORIES: dict[str, Any] = {
     "data": {"source": "word_problems", "num_questions": 24, "max_operations": 1, "number_size": "tiny", "seed": 7},
     "algorithm": {"max_prompt_tokens": 400, "max_response_tokens": 100, "entropy_coefficient": 0.0},
 }
+
+
+def tags_of(run_id: str) -> list[str]:
+    """Return the tags of a run, in order."""
+    cell, seed = SEEDS.get(run_id, ("", 0))
+    return [f"cell:{cell}", "scale:chains", f"seed:{seed}", f"study:{STUDY}"] if cell else []
 
 
 def record(runs_root: Path) -> None:
@@ -56,6 +71,9 @@ def _work(run: Any) -> None:
 
     run.request_attempt(1)
     run.claim_attempt(1)
+    with run.log_path.open("wb") as log:
+        for number in (1, 2):
+            os.dup2(log.fileno(), number)
     assert main([str(run.path), "1"]) == 0, run.log_path.read_text()
 
 
@@ -79,10 +97,10 @@ def _train_on_stories(runs_root: Path) -> None:
     tokenizer.save_pretrained(folder)
     _train(runs_root, LEARNED, _STORIES | {
         "name": "stories by heart", "model": {"source": str(folder), "device": "cpu"}, "sft": {"num_facts": 0},
-        "data": _STORIES["data"] | {"num_held_out": 0}, "num_steps": 100, "checkpoint_interval": 100,
+        "data": _STORIES["data"] | {"num_held_out": 8}, "num_steps": 100, "checkpoint_interval": 100,
         "algorithm": _STORIES["algorithm"] | {"experience_ratio": 0.0, "batch_size": 24, "mini_batch_size": 24},
         "optim": {"learning_rate": 5e-3, "warmup_steps": 6},
-        "validation": {"interval": None, "num_training_questions": 0},
+        "validation": {"interval": 100, "samples_per_question": 4, "num_training_questions": 0},
     })  # fmt: skip
     policy = runs_root / LEARNED / "checkpoints" / "step-00000100" / "policy"
     _train(runs_root, STORIES, _STORIES | {
@@ -91,7 +109,7 @@ def _train_on_stories(runs_root: Path) -> None:
         "algorithm": _STORIES["algorithm"]
         | {"batch_size": 4, "mini_batch_size": 2, "rollouts_per_question": 4, "start_pass_rate": 0.0},
         "optim": {"learning_rate": 1e-4},
-        "validation": {"interval": 4, "samples_per_question": 2, "num_training_questions": 4},
+        "validation": {"interval": 4, "samples_per_question": 4, "num_training_questions": 4},
     })  # fmt: skip
 
 
@@ -123,6 +141,31 @@ def _evaluate(runs_root: Path) -> None:
         _queue(runs_root, plan_evaluation(runs_root, target, {"benchmarks": [choice], "name": name}, "test"))
 
 
+def answers_path(runs_root: Path) -> Path:
+    """Return the file of what the playground's models answered, each with entropies by another library."""
+    return runs_root.parent / "answers.json"
+
+
+def _ask(runs_root: Path) -> None:
+    """Let a checkpoint and the model before training answer as the playground does; add entropies by transformers."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from jobs.playground.answering import ChatRequest, answer, find_model
+
+    records: list[dict[str, Any]] = []
+    for step in ASKED_STEPS:
+        chat = find_model(runs_root, f"{CHAINS}@{step}")
+        model = AutoModelForCausalLM.from_pretrained(chat.source)
+        prompt, *answers = (dict(record) | {"step": step} for record in answer(chat, ChatRequest(ASKED, 2, 1.0, 60)))
+        start = AutoTokenizer.from_pretrained(chat.source)(prompt["prompt"])["input_ids"]
+        for record in answers:
+            logits = model(torch.tensor([start + record["token_ids"]])).logits[0, len(start) - 1 : -1]
+            record["derived"] = torch.distributions.Categorical(logits=logits).entropy().tolist()
+        records += [prompt, *answers]
+    answers_path(runs_root).write_text(json.dumps(records))
+
+
 def _record(runs_root: Path) -> None:
     runs_root.mkdir(parents=True, exist_ok=True)
     _train(runs_root, CHAINS, _CHAINS)
@@ -130,6 +173,7 @@ def _record(runs_root: Path) -> None:
     _train(runs_root, ON_POLICY, _CHAINS | on_policy | {"algorithm": _CHAINS["algorithm"] | {"experience_ratio": 0.0}})
     _judge(runs_root, JUDGE, CHAINS)
     _evaluate(runs_root)
+    _ask(runs_root)
     _train_on_stories(runs_root)
     _judge(runs_root, STORIES_JUDGE, STORIES)
 

@@ -44,3 +44,11 @@ def test_benchmarks(derive):
 
 def test_trajectories(derive):
     derive("trajectories", 3000)
+
+
+def test_studies(derive):
+    derive("studies", 600)
+
+
+def test_system(derive):
+    derive("system", 20)

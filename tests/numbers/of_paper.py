@@ -1,0 +1,166 @@
+"""What Studies, Paper and System should show: printed numbers by the files of studies, the others by runs."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from scipy import stats
+
+import jobs.studies
+from db import migrations
+from tests.numbers import record
+from tests.numbers.checking import Columns, Expected
+from tests.numbers.derived import Root
+from tests.numbers.of_runs import size
+
+_FOLDER = Path(jobs.studies.__file__).parent
+
+
+@cache
+def study(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((_FOLDER / f"{name}.yaml").read_text()))
+
+
+PRINTING = sorted(path.stem for path in _FOLDER.glob("*.yaml") if {"tables", "gains"} & {*study(path.stem)})
+"""Names of the studies for which the paper prints numbers."""
+
+
+def printed_table(table: dict[str, Any]) -> pd.DataFrame:
+    rows = [
+        {"Group": row.get("group", ""), "Row": row["row"], "Cells here": ", ".join(row.get("cells", [])) or "none"}
+        | dict(zip(table["columns"], map(str, row["values"]), strict=True))
+        for row in table["rows"]
+    ]
+    return pd.DataFrame(rows)
+
+
+def printed_page(name: str) -> Expected:
+    """Return what the view of the paper's numbers shows of a study; two tables of one study have one name."""
+    content = study(name)
+    tables = {"The paper's table": pd.concat([pd.DataFrame(), *map(printed_table, content.get("tables", []))])}
+    claims = [claim for claim in content.get("claims", []) if "table" not in claim]
+    tables["Numbers in the paper's text"] = pd.DataFrame(
+        [{"What": claim["row"], "Column": claim["column"], "Number": str(claim["value"])} for claim in claims]
+    )
+    tables["Gains in each setting, from the printed tables"] = pd.DataFrame(_gains(content))
+    return Expected({}, tables, {}, _words(content))
+
+
+def _words(content: dict[str, Any]) -> list[Any]:
+    return [re.escape(content["question"]) + r".*", r"- .*", r".*: the paper (prints|says) .*"]
+
+
+def _gains(content: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the difference of two printed rows in each setting, and the means."""
+    rows, numbers = [], []
+    for gain in content.get("gains", []):
+        [table] = [table for table in study(gain["study"])["tables"] if table["name"] == gain["table"]]
+        values = [
+            dict(zip(table["columns"], row["values"], strict=True))
+            for cell in gain["cells"]
+            for row in table["rows"]
+            if cell in row.get("cells", []) and row.get("group", "") == gain["group"]
+        ]
+        numbers.append([values[0][column] - values[1][column] for column in content["gain_columns"].values()])
+        rows.append(
+            {"Setting": gain["setting"]}
+            | dict(zip(content["gain_columns"], map("{:+.1f}".format, numbers[-1]), strict=True))
+        )
+    if not rows:
+        return []
+    means = map("{:+.2f}".format, np.mean(numbers, axis=0))
+    return [*rows, {"Setting": "Mean"} | dict(zip(content["gain_columns"], means, strict=True))]
+
+
+def study_pages(root: Root) -> tuple[Expected, Expected]:
+    """Return the matrix of the recorded runs' study on chains, and their results beside the paper's."""
+    content = study(record.STUDY)
+    names = [cell["name"] for cell in content["cells"] if "chains" in cell]
+    scores: dict[str, dict[int, float]] = {}
+    for run_id, (cell, seed) in record.SEEDS.items():
+        scores.setdefault(cell, {})[seed] = 100 * list(root.by_name[run_id].scores().values())[-1].mean
+    done, num = sum(map(len, scores.values())), NUM_SEEDS * len(names)
+    states = [f"missing, {len(scores[name])}/{NUM_SEEDS} seeds" if name in scores else "missing" for name in names]
+    cells = pd.DataFrame({"Cell": names, "State": states})
+    progress = rf"{done} of {num} runs finished · {num - done} missing"
+    matrix = Expected({}, {"Cells of the study with the state of each seed": cells}, {}, [progress, *_words(content)])
+    [table], baseline = content["tables"], content["baseline"]
+    figure = "Held-out Avg@4 (%)"
+    order = [name for name in names if name in scores]
+    pairs = {cell: [scores[cell][seed] - scores[baseline][seed] for seed in sorted(scores[cell])] for cell in order}
+    values = {cell: [scores[cell][seed] for seed in sorted(scores[cell])] for cell in order}
+    main = table["columns"].index("ID Avg.")
+    printed = {cell: row["values"][main] for row in table["rows"] for cell in row.get("cells", [])}
+    lines = []
+    for row in table["rows"]:
+        for cell in (cell for cell in row.get("cells", []) if cell in scores):
+            is_other = cell != baseline
+            lines.append({
+                "Paper's row": row["row"], "Cell": cell, "Paper, ID Avg.": str(row["values"][main]),
+                "Paper, difference": f"{printed[cell] - printed[baseline]:+.1f}" if is_other else None,
+                "Yours": _interval(values[cell]),
+                "Yours, difference": _interval(pairs[cell], is_signed=True) if is_other else None,
+                "Lowest seed": f"{min(values[cell]):.1f}",
+                "Seeds": len(values[cell]),
+            })  # fmt: skip
+    own = pd.DataFrame([
+        {"Cell": cell, figure: _interval(values[cell]), "Seeds": len(values[cell]),
+         "Difference": _interval(pairs[cell], is_signed=True) if cell != baseline else None}
+        for cell in order
+    ])  # fmt: skip
+    drawn = [(cell, value) for cell in order[::-1] for value in values[cell]]
+    figures: dict[str, dict[str, Columns]] = {figure: {
+        "mean": {
+            "y": order[::-1], "x": [np.mean(values[cell]) for cell in order[::-1]],
+            "error_x.array": [_half(values[cell]) for cell in order[::-1]],
+        },
+        "seed": {"y": [cell for cell, _ in drawn], "x": [value for _, value in drawn]},
+    }}  # fmt: skip
+    is_chance = stats.ttest_1samp(pairs["exgrpo"], 0.0).pvalue >= 0.05
+    side = "Higher than the baseline" if np.mean(pairs["exgrpo"]) > 0 else "Lower"
+    verdict = "Not distinguishable from it" if is_chance else side
+    text = rf"Differences are to the cell {baseline}.*{verdict}: exgrpo\..* 5%.*cells compared: 1.*95% intervals.*"
+    tables = {"The paper's numbers beside yours": pd.DataFrame(lines), "Every figure of every cell": own}
+    return matrix, Expected({}, tables, figures, [text, rf"\*\*{re.escape(figure)}\*\* &nbsp; .*", *_words(content)])
+
+
+NUM_SEEDS = 8
+"""Seeds of a cell that a study wants which does not say how many."""
+
+
+def _half(values: list[float]) -> float:
+    """Return half of Student's 95% interval of a mean."""
+    return float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def _interval(values: list[float], *, is_signed: bool = False) -> str:
+    mean, half = float(np.mean(values)), _half(values)
+    decimals = 1 if max(abs(mean), half) >= 10 else 2
+    return f"{'+' if is_signed and mean > 0 else ''}{mean:.{decimals}f} ± {half:.{decimals}f}"
+
+
+def system_pages(root: Root) -> tuple[Expected, Expected]:
+    """Return what System shows of database and queue, and of what users did; the machine's view is of no run."""
+    folder = root.path / "workbench"
+    revisions = Path(migrations.__file__).parent.glob("versions/*.py")
+    tiles = {
+        "Supervisor": ("running", re.compile(r"heartbeat \d+ s ago")),
+        "Database": ("SQLite", size((folder / "workbench.db").stat().st_size)),
+        "Schema": (max(path.stem for path in revisions)[:4], "up to date"),
+        "Queue": ("0 queued", "0 running"),
+    }
+    entries = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()][::-1]
+    times = [entry["at"][:19].replace("T", " ") for entry in entries]
+    log = pd.DataFrame({
+        "When, UTC": times, "Run": [root.by_name[entry["run_id"]].name for entry in entries],
+        "Run id": [entry["run_id"] for entry in entries],
+        "Details": [", ".join(f"{key.replace('_', ' ')} {value}" for key, value in entry["data"].items())
+                    for entry in entries],
+    })  # fmt: skip
+    where = rf"Runs root {re.escape(str(root.path))}, database .*"
+    return Expected(tiles, texts=[where]), Expected(tables={"What users did": log})
