@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import yaml
 from scipy import stats
 
 import jobs.studies
+from app.components.paper.entries import ENTRIES, Entry
 from db import migrations
-from tests.numbers import record
+from tests.numbers import of_runs, of_thoughts, record
 from tests.numbers.checking import Columns, Expected
 from tests.numbers.derived import Root
 from tests.numbers.of_runs import size
@@ -164,3 +166,80 @@ def system_pages(root: Root) -> tuple[Expected, Expected]:
     })  # fmt: skip
     where = rf"Runs root {re.escape(str(root.path))}, database .*"
     return Expected(tiles, texts=[where]), Expected(tables={"What users did": log})
+
+
+def paper_page(entry: Entry, expected: Expected) -> Expected:
+    """Return what an entry shows of the paper, beside what its runs show as `expected` of other pages."""
+    tables = [
+        table
+        for name in (entry.study, *entry.others)
+        for table in (study(name).get("tables", []) if entry.table else [])
+        if table["name"] == entry.table
+    ]
+    frames = {f"The paper's {entry.label}": printed_table(table) for table in tables}
+    rows: dict[tuple[str, str, str], float] = {}
+    for table in tables:
+        for row in table["rows"]:
+            text = str(row["values"][table["columns"].index(entry.column)])
+            if re.fullmatch(r"-?[\d.]+", text):
+                rows.setdefault(("", row["row"], text), float(text))
+    figures: dict[str, dict[str, Columns]] = {
+        "As the paper prints it": {
+            entry.column: {
+                "x": (values := list(rows.values())[::-1]),
+                "text": [text for _, _, text in rows][::-1],
+                "y": lambda columns: columns["y"] if len(columns["y"]) == len(values) else [],
+            }
+        }
+    }
+    words = [re.escape(f"{entry.label}: {entry.title}"), re.escape(entry.finding), r"- Case 1 lowest entropy: .*"]
+    return Expected({}, expected.tables | frames, expected.figures | figures, [*expected.texts, *words])
+
+
+def _is_without_scores(html: str) -> bool:
+    """Whether it is the table of benchmarks without any score, since these runs answered none that the paper has."""
+    return "Scores by model and benchmark" in html and not re.search(r">[^<]*\d\.\d[^<]*<", html)
+
+
+LEFT = frozenset({"backbones", "settings", "ablations"})
+"""Entries without a rule of their own: bars of backbones, hyperparameters, two tables under one name."""
+
+
+def paper_views(root: Root) -> Iterator[tuple[dict[str, str], Expected]]:
+    """Yield the address of each entry beside two runs, and what it shows: as the pages where it lives do."""
+    runs = [root.by_name[run_id] for run_id in (record.CHAINS, record.ON_POLICY)]
+    run, whole = runs[0], Expected()
+    cases, rules = of_thoughts.cases_of(run)[:1], of_thoughts.rules_page(run, "R7", only_correct=False)
+    parts = (
+        of_runs.run_page(run), of_thoughts.entropy_page(root, run), of_thoughts.snowball_page(run),
+        of_thoughts.cases_page(run, cases), of_runs.compare_page(runs), rules,
+    )  # fmt: skip
+    for part in parts:
+        whole.tables |= part.tables
+        whole.figures |= part.figures
+        whole.texts += part.texts
+    last = [list(item.scores().values())[-1] for item in runs[::-1]]
+    left = [item.metrics["batch/questions_left"] for item in runs]
+    whole.figures |= {
+        "Held-out questions": {"": {
+            "x": [score.mean for score in last], "error_x.array": [score.high - score.mean for score in last],
+            "error_x.arrayminus": [score.mean - score.low for score in last],
+        }},
+        "Entropy of valid and invalid reasoning": whole.figures["Entropy by validity"],
+        "Entropy of valid chains by difficulty": whole.figures["Entropy of valid chains"],
+        "Mean reward": {item.name: of_runs.line(item, "reward/mean") for item in runs},
+        "Questions left in a mini-batch: mean of the step's mini-batches": {
+            item.name: of_runs.line(item, "batch/questions_left") for item in runs
+        },
+    }  # fmt: skip
+    whole.tables["Mean number of questions per mini-batch"] = pd.DataFrame(
+        {"Run": [item.name for item in runs], "# Avg. Mini-Batch": [values.mean() for values in left]}
+    )
+    whole.texts += [
+        _is_without_scores, r"\*\*Held-out questions\*\* &nbsp; .*",
+        r"\*\*M\*\* bounds every weight W \(assumption A3\)\..*", r"<div .*<img src=.*",
+    ]  # fmt: skip
+    for entry in ENTRIES:
+        if entry.key not in LEFT:
+            query = {"figure": entry.key, "beside": "Chosen runs", "runs": ",".join(item.run_id for item in runs)}
+            yield query, paper_page(entry, whole)

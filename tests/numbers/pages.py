@@ -118,6 +118,11 @@ def _studies(root: Root) -> Iterator[View]:
     yield "studies", {"study": record.STUDY, "view": "Beside the paper"}, beside
 
 
+def _paper(root: Root) -> Iterator[View]:
+    for query, expected in of_paper.paper_views(root):
+        yield "paper", query, expected
+
+
 def _system(root: Root) -> Iterator[View]:
     overview, log = of_paper.system_pages(root)
     yield "system", {}, overview
@@ -158,6 +163,7 @@ PAGES: dict[str, Callable[[Root], Iterator[View]]] = {
     "runs": _runs, "run": _run, "compare": _compare, "replay_buffer": _replay_buffer,
     "selection_audit": _selection_audit, "snowball": _snowball, "entropy_and_judge": _entropy_and_judge,
     "jobs": _jobs, "benchmarks": _benchmarks, "trajectories": _trajectories, "studies": _studies, "system": _system,
+    "paper": _paper,
 }  # fmt: skip
 
 

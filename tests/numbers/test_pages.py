@@ -52,3 +52,7 @@ def test_studies(derive):
 
 def test_system(derive):
     derive("system", 20)
+
+
+def test_paper(derive):
+    derive("paper", 1500)
