@@ -17,6 +17,13 @@ def open_row(page, address, row=0, table=0):
     page.wait_for_url(re.compile(address))
 
 
+def wait_for_value(field, value: str) -> None:
+    """Wait until a field holds a value, which the server may send after the page's address has changed."""
+    from playwright.sync_api import expect
+
+    expect(field).to_have_value(value, timeout=60_000)
+
+
 def download(page, label: str) -> tuple[str, str]:
     with page.expect_download() as started:
         page.get_by_role("button", name=re.compile(rf"(^|\W|_){label}$")).click()

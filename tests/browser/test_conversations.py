@@ -8,6 +8,7 @@ import pytest
 
 from db.connections.opening import open_database
 from tests.app import recorded, web_server
+from tests.browser.clicks import wait_for_value
 from tests.browser.conftest import Watched
 from tests.db.conversations import HOSTILE, HOSTILE_CALL, RUN_CODE, SEARCHED, ingest
 
@@ -57,7 +58,7 @@ def test_turns_fold_and_keys_move_group_and_mark_but_not_while_typing(talks):
     assert '"look again"' in (runs_root / "workbench" / "journal.jsonl").read_text(encoding="utf-8")
     page.keyboard.press("/")
     page.keyboard.type("jkgm")
-    assert page.get_by_placeholder(re.compile("^Search")).input_value() == "jkgm"
+    wait_for_value(page.get_by_placeholder(re.compile("^Search")), "jkgm")
     page.get_by_role("heading", name="Trajectory 1", exact=True).wait_for()
     assert watched.errors == []
 

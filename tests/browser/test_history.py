@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.browser.clicks import Between, open_row
+from tests.browser.clicks import Between, open_row, wait_for_value
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -30,19 +30,18 @@ def test_filters_and_order_of_the_list_of_runs_are_undone_one_by_one_and_redone(
     shows(page, "No run matches")
     page.go_back()
     shows(page, r"\d of \d runs, \d+ active")
-    assert "state=" not in page.url
-    assert page.get_by_role("textbox", name="Search runs").input_value() == "whole"
+    page.wait_for_url(lambda url: "state=" not in url)
+    wait_for_value(page.get_by_role("textbox", name="Search runs"), "whole")
     page.go_back()
     page.get_by_text(everything).wait_for()
-    assert "q=" not in page.url
-    assert "sort=name" in page.url
-    assert page.get_by_role("textbox", name="Search runs").input_value() == ""
+    page.wait_for_url(lambda url: "q=" not in url and "sort=name" in url)
+    wait_for_value(page.get_by_role("textbox", name="Search runs"), "")
     page.go_forward()
     page.wait_for_url(re.compile("q=whole"))
     shows(page, r"\d of \d runs, \d+ active")
     page.go_forward()
     shows(page, "No run matches")
-    assert page.get_by_role("radio", name="Failed or lost").is_checked()
+    page.get_by_role("radio", name="Failed or lost", checked=True).wait_for()
     assert watched.errors == []
 
 
@@ -66,23 +65,21 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one_and_a_pas
     assert page.get_by_text(STORY).inner_text() == again.page.get_by_text(STORY).inner_text()
     page.go_back()
     page.get_by_text(STORY).wait_for(state="detached")
-    assert page.get_by_role("tab", name="Text").get_attribute("aria-selected") == "true"
+    page.get_by_role("tab", name="Text", selected=True).wait_for()
     page.go_back()
     page.get_by_role("tab", name="Text").wait_for(state="detached")
-    assert "replayed=replayed" in page.url
+    page.wait_for_url(re.compile("replayed=replayed"))
     open_row(page, r"trajectory=\d+")  # the row opens again
-    assert page.url == opened
+    page.wait_for_url(opened)
     page.go_back()
     page.get_by_role("tab", name="Text").wait_for(state="detached")
     page.go_back()
     page.get_by_text(everything, exact=True).wait_for()
-    assert "replayed=" not in page.url
+    page.wait_for_url(lambda url: "replayed=" not in url)
     assert watched.errors + again.errors == []
 
 
 def test_a_run_is_chosen_by_typing_its_id_and_the_choice_is_undone(open_page):
-    from playwright.sync_api import expect
-
     watched = open_page("/replay_buffer?run=play-finished")
     page = watched.page
     choice = page.get_by_role("combobox").first
@@ -90,10 +87,10 @@ def test_a_run_is_chosen_by_typing_its_id_and_the_choice_is_undone(open_page):
     choice.fill("play-failed")
     choice.press("Enter")
     page.wait_for_url(re.compile("run=play-failed"))
-    expect(choice).to_have_value("broken replay", timeout=60_000)
+    wait_for_value(choice, "broken replay")
     page.go_back()
     page.wait_for_url(re.compile("run=play-finished"))
-    expect(choice).to_have_value("whole replay", timeout=60_000)
+    wait_for_value(choice, "whole replay")
     assert watched.errors == []
 
 
@@ -123,5 +120,5 @@ def test_a_choice_that_a_refresh_brings_first_stands(open_page):
     assert between.held
     between.release()
     shows(page, "step 300 of exgrpo live")
-    assert "view=Log" in page.url
+    page.wait_for_url(re.compile("view=Log"))
     assert watched.errors == []

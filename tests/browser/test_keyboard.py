@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.browser.clicks import rows
+from tests.browser.clicks import rows, wait_for_value
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -19,7 +19,7 @@ def test_keys_search_help_and_go_to_pages_and_runs(open_page):
     page.locator("#keyboard-panel").wait_for(state="detached")
     page.keyboard.press("/")
     page.keyboard.type("whole?")
-    assert page.get_by_placeholder(re.compile("^Search")).input_value() == "whole?"
+    wait_for_value(page.get_by_placeholder(re.compile("^Search")), "whole?")
     assert page.locator("#keyboard-panel").count() == 0
     page.keyboard.press("Control+k")
     page.keyboard.type("bench")
@@ -47,7 +47,7 @@ def test_keys_move_through_the_rows_and_open_one(open_page, path, opened):
         marked.append(page.evaluate("document.activeElement.sectionRowIndex"))
     assert marked == [0, 1, 0, 1]
     page.keyboard.press("Escape")
-    assert page.evaluate("document.activeElement.tagName") == "BODY"
+    page.wait_for_function("document.activeElement.tagName === 'BODY'")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(opened))

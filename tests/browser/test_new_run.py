@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.browser.clicks import IDLE, Between
+from tests.browser.clicks import IDLE, Between, wait_for_value
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -48,7 +48,7 @@ def test_a_text_field_whose_code_comes_after_the_first_change_keeps_its_value(op
     steps.fill("8")
     steps.press("Enter")
     page.wait_for_url("**num_steps%3D8")
-    assert name.input_value() == "chains ExGRPO"
+    wait_for_value(name, "chains ExGRPO")
     assert "set=name" not in page.url
     assert watched.errors == []
 

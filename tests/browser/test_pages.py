@@ -39,7 +39,7 @@ def test_a_click_on_a_row_opens_the_run_and_the_table_covers_no_button(open_page
             page.get_by_role("button", name=name, exact=True).click(trial=True)
     open_row(page, r"/run\?.*run=run-finished")
     page.wait_for_function("() => document.title === 'exgrpo whole · Run · ExGRPO Workbench'")
-    assert page.get_by_role("heading", level=1).inner_text() == "exgrpo whole"
+    page.get_by_role("heading", level=1, name="exgrpo whole", exact=True).wait_for()
     assert watched.errors == []
 
 
@@ -57,8 +57,7 @@ def test_buttons_of_a_run_are_whole_what_is_asked_is_displayed_at_once_and_a_toa
     page.get_by_label("New tag").press("Enter")
     toast = page.get_by_test_id("stToast")
     toast.wait_for()
-    toast.evaluate("toast => Promise.all(toast.getAnimations().map((animation) => animation.finished))")
-    assert toast.bounding_box()["y"] > page.viewport_size["height"] / 2
+    page.wait_for_function("toast => toast.getBoundingClientRect().top > innerHeight / 2", arg=toast.element_handle())
 
 
 def test_both_themes_have_their_ground_and_words_on_and_of_the_accent_can_be_read_after_a_change_too(open_page):
@@ -95,11 +94,13 @@ def test_what_chooses_the_curves_is_in_one_row(open_page, path):
     first, last = page.get_by_role("radio", name="Steps"), page.get_by_role("button", name="Views")
     for width in (1440, 1280):
         page.set_viewport_size({"width": width, "height": 900})
-        last.wait_for()
-        page.wait_for_function("() => document.fonts.status === 'loaded'")
-        boxes = [part.bounding_box() for part in (first, last)]
-        middles = [box["y"] + box["height"] / 2 for box in boxes]
-        assert abs(middles[0] - middles[1]) < boxes[1]["height"]
+        page.wait_for_function(
+            """parts => {
+                const [first, last] = parts.map((part) => part.getBoundingClientRect());
+                return Math.abs((first.top + first.bottom) - (last.top + last.bottom)) / 2 < last.height;
+            }""",
+            arg=[part.element_handle() for part in (first, last)],
+        )
 
 
 def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_refreshes_and_a_reload(open_page):
@@ -111,6 +112,7 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
     last = places.nth(13)
     folded = page.get_by_test_id("stExpander")
     charts.first.wait_for()
+    last.wait_for(state="attached")
     assert sum(place.is_visible() for place in places.all()) == run_details.NUM_OPEN
     assert last.locator(charts).count() == 0
     folded.last.locator("summary").click()
@@ -124,7 +126,7 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
     page.get_by_text("step 300 of exgrpo live").wait_for()
     between.wait_for_refreshes(4)
     assert page.get_by_text("step 300 of exgrpo live").is_visible()
-    assert "view=Log" in page.url
+    page.wait_for_url(re.compile("view=Log"))
     page.reload()
     page.get_by_text("step 300 of exgrpo live").wait_for()
     assert watched.errors == []
