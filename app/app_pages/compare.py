@@ -25,7 +25,7 @@ BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
 
 def _choices(run_ids: Sequence[str]) -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
     charts = own_charts.of_address()
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         view = curve_view.choose()
         own_charts.choose(charts)
         own_charts.show_views()

@@ -98,7 +98,7 @@ def _curves(row: RunRow) -> None:
     if not evaluations and not any(series.values()):
         notice.show_empty("show_chart", "No steps yet", "The curves begin with the first step.")
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         view = curve_view.choose()
         own_charts.choose(charts)
         own_charts.show_views()

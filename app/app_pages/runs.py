@@ -140,7 +140,7 @@ def _show_table(
     all_rows: Callable[[], Sequence[RunRow]],
 ) -> None:  # fmt: skip
     """Show the table with what can be done to its ticked runs; a click opens a run, files have all that match."""
-    above = st.container(horizontal=True, vertical_alignment="center", gap="small")
+    above = st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs-above")
     above.caption(caption, width="content")
     opened, ticked = run_table.show(rows, "runs-table", order, columns)
     with above:

@@ -129,7 +129,7 @@ WHOLE = CurveView()
 def choose() -> CurveView:
     """Show the choices in a row and return them; they are in the address as x, smooth, log and zoom."""
     wanted = _of_address()
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content", key="curve-view"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", width="content", key="curve-view"):
         st.session_state["curves-x"] = next(name for name, axis in AXES.items() if axis is wanted.axis)
         st.segmented_control(
             "Against", list(AXES), required=True, key="curves-x", on_change=_take_axis, label_visibility="collapsed"
