@@ -33,7 +33,6 @@ MOST_BFLOAT16_GAP = 0.1
 NEEDS_A_DEVICE = {
     "trainer.device": "cpu",
     "++ray_kwargs.ray_init.num_gpus": 1,
-    "+ray_kwargs.ray_init.include_dashboard": False,
 }
 """All that differs from a worker's settings on a GPU."""
 
