@@ -105,7 +105,7 @@ fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MIN
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
 rollout-samples: $(VENV)/.installed  ## Make the rollouts of other projects' packages, which tests read, anew
-	@$(BIN)/python tests/jobs/rollout_formats/make_samples.py
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/jobs/rollout_formats/make_samples.py
 
 test-faults-verl: $(VERL_VENV)/.installed-dev
 	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py

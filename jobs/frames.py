@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from db.queries.whole_tables import whole_table
+from db.rows.trajectories import extra_names, spread_extra
 from jobs.runs.directory import RunDirectory
 from jobs.supervisor.open_index import open_fresh_index
 
@@ -48,7 +49,8 @@ class RunFrames:
 
     def _frame(self, table: str) -> pd.DataFrame:
         with open_fresh_index(self.path.parent, self.database_url) as database:
-            return pd.DataFrame.from_records(whole_table(database, self.path.name, table))
+            rows = whole_table(database, self.path.name, table)
+        return pd.DataFrame.from_records(spread_extra(rows, extra_names(rows)))
 
 
 def open_run(path: str | Path, database_url: str | None = None) -> RunFrames:

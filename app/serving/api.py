@@ -6,6 +6,7 @@ A file holds all trajectories that match, however many.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from itertools import chain
 from typing import cast
 
 from pydantic_core import to_json
@@ -18,7 +19,7 @@ from app.components.widgets import data_table
 from app.queries.answers import UnavailableError, ask_outside_pages
 from app.queries.runs import whole_trajectories
 from db.rows.sort_order import SortOrder
-from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectorySortKey
+from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectorySortKey, extra_names, spread_extra
 from exgrpo_core.errors import UserError
 
 PATH = "/api"
@@ -64,11 +65,14 @@ def _stream(request: Request) -> Response:
 
 
 def _csv(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[str]:
-    """Yield rows with a head; what else was recorded of a trajectory is JSON."""
+    """Yield rows with a head; what else was recorded is in columns, as JSON where the first batch lacks the name."""
     names = [field.name for field in fields(SnippetRow)]
-    yield data_table.csv_lines([names])
-    for batch in batches:
-        yield data_table.csv_lines([[_cell(getattr(row, name)) for name in names] for row in batch])
+    first = next(batches, ())
+    extra = extra_names({"extra": row.extra} for row in first)
+    yield data_table.csv_lines([[*names, *(f"extra.{name}" for name in extra)]])
+    for batch in chain([first], batches):
+        plain = ({name: getattr(row, name) for name in names} for row in batch)
+        yield data_table.csv_lines([[_cell(value) for value in row.values()] for row in spread_extra(plain, extra)])
 
 
 def _cell(value: object) -> object:

@@ -20,14 +20,13 @@ from db.ingest.run_summary import add_faults
 from db.ingest.step_sums import FOLLOWING, StepSums
 from db.ingest.upsert import insert_new
 from db.tables import models
-from db.tables.column_types import storable_text
+from db.tables.column_types import one_of, storable_text
 from db.tables.correctness import MAX_VERDICT, is_correct_column
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.lines import ANNOTATED
 
 Event = Mapping[str, Any]
 KINDS_WITH_STEP = frozenset({"rollout", "recorded_metrics"})
-_MAX_ASKED = 10_000
 
 
 def gather(connection: Connection, run_key: int, events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -65,12 +64,8 @@ def _number_questions(connection: Connection, run_key: int, rollouts: Iterable[E
     table = models.questions
     wanted = list(dict.fromkeys(row["question_id"] for row in rows))
     is_training = and_(table.c.run_key == run_key, table.c.question_set == "training")
-    known: dict[str, int] = {}
-    for first in range(0, len(wanted), _MAX_ASKED):
-        query = select(table.c.question_id, table.c.question_index).where(
-            is_training, table.c.question_id.in_(wanted[first : first + _MAX_ASKED])
-        )
-        known |= {row.question_id: row.question_index for row in connection.execute(query)}
+    query = select(table.c.question_id, table.c.question_index).where(is_training, one_of(table.c.question_id, wanted))
+    known = {row.question_id: row.question_index for row in connection.execute(query)}
     last = connection.scalar(select(func.max(table.c.question_index)).where(is_training))
     numbers = itertools.count(0 if last is None else last + 1)
     new = []
@@ -129,7 +124,7 @@ def _put_metrics(
     is_step = _is_step(table, run_key, attempt, step)
     names = {storable_text(name): value for name, value in (sums.metrics() | dict(logged)).items()}
     replaced = [*(FOLLOWING - {*sums.logged}), *names]
-    connection.execute(delete(table).where(is_step, table.c.name.in_(replaced)))
+    connection.execute(delete(table).where(is_step, one_of(table.c.name, replaced)))
     is_superseded = connection.scalar(select(steps.c.is_superseded).where(_is_step(steps, run_key, attempt, step)))
     key = {"run_key": run_key, "attempt": attempt, "step": step, "is_superseded": bool(is_superseded)}
     insert_new(connection, table, [key | {"name": name, "value": value} for name, value in names.items()])
@@ -144,11 +139,9 @@ def _rate_groups(connection: Connection, run_key: int, step: Event) -> None:
     )
     is_correct = is_correct_column(other)
     rate = select(func.avg(case((is_correct, 1.0), (~is_correct, 0.0)))).where(*in_group)
-    indices = sorted({row["question_index"] for row in step["trajectories"]})
-    for first in range(0, len(indices), _MAX_ASKED):
-        is_group = table.c.question_index.in_(indices[first : first + _MAX_ASKED])
-        is_step = _is_step(table, run_key, step["attempt"], step["step"])
-        connection.execute(update(table).where(is_step, is_group).values(correctness_rate=rate.scalar_subquery()))
+    is_group = one_of(table.c.question_index, {row["question_index"] for row in step["trajectories"]})
+    is_step = _is_step(table, run_key, step["attempt"], step["step"])
+    connection.execute(update(table).where(is_step, is_group).values(correctness_rate=rate.scalar_subquery()))
 
 
 def _is_step(table: Table, run_key: int, attempt: int, step: int) -> ColumnElement[bool]:

@@ -15,6 +15,7 @@ from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ItemRow, ScoredRuns
 from db.rows.spec_fields import is_unreadable
 from db.statistics.differences import hierarchical_bootstrap, holm
 from db.tables import models
+from db.tables.column_types import one_of
 
 _STARTED_FROM = re.compile(r"^([^/@]+)@(?:[0-9]+|last)$")
 """The model of a run that started from a checkpoint: the id of that run, and the step."""
@@ -229,6 +230,6 @@ def _scored(database: Database, wanted: set[tuple[str, str]], scheme: str) -> di
     names, run_ids = {name for name, _ in wanted}, {run_id for _, run_id in wanted}
     query = select(table, runs.c.run_id, source.c.spec.label("source_spec")).join(runs)
     query = query.outerjoin(source, source.c.run_id == table.c.source_run_id).where(table.c.scheme == scheme)
-    query = query.where(runs.c.run_id.in_(run_ids), table.c.benchmark.in_(names))
+    query = query.where(one_of(runs.c.run_id, run_ids), table.c.benchmark.in_(names))
     with database.read() as connection:
         return {(row["run_id"], row["benchmark"]): row for row in connection.execute(query).mappings()}

@@ -11,6 +11,7 @@ from db.connections.session import Database
 from db.rows.replays import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
 from db.rows.runs import BucketRow, CandidateRow
 from db.tables import models
+from db.tables.column_types import one_of
 from db.tables.shared_reads import find_run_key
 
 MAX_GRID_STEPS = 1000
@@ -198,7 +199,7 @@ def buffered_questions(
             select(replays.c.question_index, func.count(), func.max(replays.c.step))
             .join(runs)
             .where(runs.c.run_id == run_id, replays.c.step <= step, ~replays.c.is_superseded)
-            .where(replays.c.question_index.in_(question_indices))
+            .where(one_of(replays.c.question_index, question_indices))
             .group_by(replays.c.question_index)
         )
         replayed = {row[0]: (row[1], row[2]) for row in connection.execute(drawn)}
@@ -206,7 +207,7 @@ def buffered_questions(
             select(questions.c.question_index, questions.c.prompt_text)
             .join(runs)
             .where(runs.c.run_id == run_id, questions.c.question_set == "training")
-            .where(questions.c.question_index.in_(question_indices))
+            .where(one_of(questions.c.question_index, question_indices))
             .order_by(questions.c.question_index)
         )
         rows = connection.execute(texts).all()
@@ -226,7 +227,7 @@ def stored_candidates(database: Database, run_id: str, step: int, question_indic
             names = ("question_index", "trajectory_id", "step", "num_tokens", "mean_entropy", "mean_log_prob")
             rollouts = select(*(trajectories.c[name] for name in names)).where(
                 trajectories.c.run_key == run_key,
-                trajectories.c.question_index.in_(question_indices),
+                one_of(trajectories.c.question_index, question_indices),
                 ~trajectories.c.is_superseded,
             )
             for question, number, first, size, entropy, log_prob in connection.execute(rollouts):
@@ -253,7 +254,7 @@ def _newest_scores(connection: Connection, run_key: int, step: int, question_ind
     query = (
         select(table.c.trajectory_id, table.c.step, table.c.entropy, table.c.nll)
         .join_from(drawn, table, and_(*(table.c[column.name] == column for column in drawn.primary_key)))
-        .where(drawn.c.run_key == run_key, drawn.c.step <= step, drawn.c.question_index.in_(question_indices))
+        .where(drawn.c.run_key == run_key, drawn.c.step <= step, one_of(drawn.c.question_index, question_indices))
         .where(~drawn.c.is_superseded)
         .order_by(table.c.step)
     )
@@ -268,7 +269,7 @@ def _stored_ids(
     for stored in _stored(connection, run_id, step):
         query = stored.with_only_columns(changes.c.trajectory_id, changes.c.question_index)
         if question_indices is not None:
-            query = query.where(changes.c.question_index.in_(question_indices))
+            query = query.where(one_of(changes.c.question_index, question_indices))
         question_of |= {row[0]: row[1] for row in connection.execute(query)}
     return question_of
 

@@ -11,6 +11,7 @@ from db.queries.judging import as_integer, question_texts
 from db.queries.verdicts import JudgedTrajectories, judged_trajectories
 from db.rows.chains_of_thought import CaseResponse, CaseSetRow, SavedCase, SnowballCase
 from db.tables import models
+from db.tables.column_types import one_of
 from db.tables.correctness import is_correct_column
 
 _KeyPair = tuple[int, int]
@@ -98,7 +99,7 @@ def _judge_without_oracle(connection: Connection, run_id: str, pairs: Sequence[_
     trajectories, votes, runs = models.trajectories, models.judge_votes, models.runs
     keys = [key for pair in pairs for key in pair]
     has_oracle = select(trajectories.c.trajectory_key).where(
-        trajectories.c.trajectory_key.in_(keys), trajectories.c.is_valid.is_not(None)
+        one_of(trajectories.c.trajectory_key, keys), trajectories.c.is_valid.is_not(None)
     )
     if connection.execute(has_oracle.limit(1)).first() is not None:
         return None
@@ -213,7 +214,7 @@ def _responses(
             texts.c.text,
         )
         .select_from(judged.source.join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key))
-        .where(trajectories.c.trajectory_key.in_([key for pair in pairs for key in pair]))
+        .where(one_of(trajectories.c.trajectory_key, [key for pair in pairs for key in pair]))
     )
     return {row[0]: (row[1], row[2], CaseResponse(*row[3:])) for row in connection.execute(query)}
 

@@ -26,6 +26,7 @@ from db.queries.verdicts import JudgedTrajectories, in_order, judged_trajectorie
 from db.rows.chains_of_thought import AgreementRow
 from db.rows.judging import JudgedOrder, JudgedRow, JudgeJobRow, JudgeRow, LabelledVoteRow, VerdictFilter, VoteRow
 from db.tables import models
+from db.tables.column_types import one_of
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
 
@@ -113,7 +114,7 @@ def question_texts(database: Database, run_id: str, question_indices: Sequence[i
         .where(
             models.runs.c.run_id == run_id,
             questions.c.question_set == "training",
-            questions.c.question_index.in_(question_indices),
+            one_of(questions.c.question_index, question_indices),
         )
     )
     with database.read() as connection:

@@ -15,6 +15,7 @@ from db.connections.session import Database
 from db.queries.run_values import NUMBER, UNDERSTOOD, RunValue, facets, method_expression, value_of
 from db.queries.text_search import SearchError, check_search
 from db.tables import models
+from db.tables.column_types import one_of
 
 _CONDITION = re.compile(r"([A-Za-z_][\w@./-]*)(!=|>=|<=|=|>|<|:)(.+)")
 _TERM = re.compile(r'(-?)((?:[^\s"]|"[^"]*")+)')
@@ -164,7 +165,7 @@ def list_specs(database: Database, run_ids: Sequence[str]) -> dict[str, dict[str
     """Return the specification of each of these runs by its id."""
     runs = models.runs
     with database.read() as connection:
-        rows = connection.execute(select(runs.c.run_id, runs.c.spec).where(runs.c.run_id.in_(run_ids)))
+        rows = connection.execute(select(runs.c.run_id, runs.c.spec).where(one_of(runs.c.run_id, run_ids)))
         return {row.run_id: row.spec for row in rows}
 
 

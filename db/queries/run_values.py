@@ -22,6 +22,7 @@ from db.rows.spec_fields import (
     is_unreadable,
 )
 from db.tables import models
+from db.tables.column_types import one_of
 
 FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*){0,7}")
 """A field at most 8 deep: SQLite cannot parse a condition on one that is much deeper."""
@@ -189,7 +190,7 @@ def list_values(database: Database, run_ids: Sequence[str], names: Sequence[str]
             except SearchError:
                 continue
             columns[name] = value.number if value.text is None else value.text
-        query = select(runs.c.run_id, *columns.values()).where(runs.c.run_id.in_(run_ids))
+        query = select(runs.c.run_id, *columns.values()).where(one_of(runs.c.run_id, run_ids))
         return {run_id: dict(zip(columns, values, strict=True)) for run_id, *values in connection.execute(query)}
 
 

@@ -16,6 +16,7 @@ from db.queries.run_values import method_name
 from db.rows.runs import AttemptRow, CheckpointRow, RunRow
 from db.rows.spec_fields import RECORDED_KIND, is_recorded, is_unreadable
 from db.tables import models
+from db.tables.column_types import one_of
 from db.tables.shared_reads import require_run_key
 from exgrpo_core.faults import FaultKind, describe_fault, fault_of
 
@@ -151,7 +152,7 @@ def has_buffers(database: Database) -> bool:
 
 def _tags(connection: Connection, run_keys: Sequence[int]) -> dict[int, tuple[str, ...]]:
     tags = models.tags
-    query = select(tags).where(tags.c.run_key.in_(run_keys)).order_by(tags.c.tag)
+    query = select(tags).where(one_of(tags.c.run_key, run_keys)).order_by(tags.c.tag)
     tags_of_run: dict[int, tuple[str, ...]] = {}
     for run_key, tag in connection.execute(query):
         tags_of_run[run_key] = (*tags_of_run.get(run_key, ()), tag)

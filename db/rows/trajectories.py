@@ -1,5 +1,6 @@
 """Plain rows of the trajectories page: a list with the start of each text, and the history of one trajectory."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -204,3 +205,19 @@ class MarkCount:
     mark: str
     num_trajectories: int
     num_runs: int
+
+
+def extra_names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the names of what else was recorded of trajectories, in the order in which they come."""
+    return [*dict.fromkeys(name for row in rows for name in row.get("extra") or ())]
+
+
+def spread_extra(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return rows of a table with a column `extra.NAME` for each of these names; `extra` has the others, if any."""
+    spread = []
+    for row in rows:
+        extra = row.get("extra") or {}
+        columns = {f"extra.{name}": extra.get(name) for name in names}
+        rest = {name: value for name, value in extra.items() if name not in names}
+        spread.append({**row, **({"extra": rest or None} if "extra" in row else {}), **columns})
+    return spread

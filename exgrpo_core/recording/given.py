@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from exgrpo_core.recording.lines import as_number, as_plain
+from exgrpo_core.recording.lines import as_plain, checked
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
 
@@ -19,8 +19,6 @@ _NAMES = {
 }
 """Other names of facts."""
 _FACTS = frozenset(field.name for field in fields(RecordedTrajectory)) - {"messages", "extra"}
-_NUMBERS = frozenset({"reward", "advantage"})
-_TEXTS = frozenset({"question_id", "group", "answer", "verdict"})
 _OF_TOKENS = frozenset({"token_ids", "log_probs", "entropies"})
 
 
@@ -81,18 +79,9 @@ def fact(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field is typed
     Raises:
         ValueError: It is of another type.
     """
-    if name not in {*_FACTS, "is_valid"}:
-        return _column(value)
     if name in _OF_TOKENS:
         return value
-    if name in _TEXTS:
-        return value if isinstance(value, str) else str(value)
-    number = as_number(value)
-    if number is None:
-        raise ValueError(f"{name}: expected a number, got {str(value)[:40]!r}")
-    if name in _NUMBERS:
-        return number
-    return bool(number) if name in {"is_truncated", "is_valid"} else int(number)
+    return checked(name, value) if name in _FACTS or name == "is_valid" else _column(value)
 
 
 def _column(value: Any) -> str | float | bool | None:  # noqa: ANN401 - any value of a loop

@@ -8,7 +8,7 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,14 @@ _OPTIONAL = {
     for field in fields(RecordedTrajectory)
     if field.name not in {"messages", "extra", *_TOKEN_VALUES}
 }
-_NUMBERS = frozenset({"reward", "advantage", "mean_entropy"})
 _TYPES: dict[str, type] = {
+    **dict.fromkeys(("reward", "advantage", "mean_entropy"), float),
+    **dict.fromkeys(("is_truncated", "is_generated", "is_error", "is_valid"), bool),
     "num_tokens": int,
-    "is_truncated": bool,
-    "is_generated": bool,
-    "is_error": bool,
-    "is_valid": bool,
 }
+"""Of what is no text."""
+_NAMES = frozenset({"question_id", "group", "answer", "verdict"})
+"""Texts that loops have as numbers too."""
 ANNOTATED = ("reward", "verdict", "is_valid", "advantage")
 """What an annotation may change; other facts in it are columns."""
 MAX_COUNT = 2**31 - 1
@@ -101,16 +101,25 @@ def token_values(line: Mapping[str, Any], name: str) -> npt.NDArray[Any] | None:
 
 
 def _known(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: _checked(name, fields[name]) for name in names if fields.get(name) is not None}
+    return {name: checked(name, fields[name]) for name in names if fields.get(name) is not None}
 
 
-def _checked(name: str, value: object) -> Any:  # noqa: ANN401 - as the field is typed
+def checked(name: str, value: object) -> Any:  # noqa: ANN401 - as the field is typed
+    """Return a fact of a trajectory or a message as its field has it; numbers are of Python, numpy or torch.
+
+    Raises:
+        ValueError: It is of another type, or a count is out of range.
+    """
     kind = _TYPES.get(name, str)
-    if name in _NUMBERS and type(value) in {int, float, str}:  # NaN and infinities are written as texts
-        return float(cast("float | str", value))
-    if name in _NUMBERS or type(value) is not kind or (type(value) is int and not 0 <= value <= MAX_COUNT):
-        raise ValueError(f"{name}: expected another type, or a number up to {MAX_COUNT:,}")
-    return value
+    if kind is str and (isinstance(value, str) or name in _NAMES):
+        return str(value)
+    if kind is float and isinstance(value, str):  # NaN and infinities are written as texts
+        return float(value)
+    number = None if kind is str else as_number(value)
+    if number is None or (kind is int and not (number.is_integer() and 0 <= number <= MAX_COUNT)):
+        wanted = {str: "text", int: f"a whole number up to {MAX_COUNT:,}"}.get(kind, "a number")
+        raise ValueError(f"{name}: expected {wanted}, got {str(value)[:40]!r}")
+    return kind(number)
 
 
 def _as_array(values: Sequence[float], kind: str) -> npt.NDArray[Any]:

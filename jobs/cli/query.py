@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from db.rows.trajectories import extra_names, spread_extra
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -117,7 +118,8 @@ def _print(answer: object, shape: Shape) -> None:
         for row in answer:
             print_result(to_json(row, inf_nan_mode="null", fallback=str).decode())
     elif shape in {Shape.CSV, Shape.PARQUET}:
-        rows = [_flat(row) for row in to_jsonable_python(answer, inf_nan_mode="constants", fallback=str)]
+        plain = to_jsonable_python(answer, inf_nan_mode="constants", fallback=str)
+        rows = [_flat(row) for row in spread_extra(plain, extra_names(plain))]
         (_write_csv if shape is Shape.CSV else _write_parquet)(rows)
     elif not answer:
         print_status("No rows.")

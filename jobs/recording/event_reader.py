@@ -1,9 +1,11 @@
 """Reads a run's events, from the position where the last read ended."""
 
+import heapq
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ MAX_LINE_BYTES = 256 << 20
 _Position = tuple[int, int, int]
 """(segment, byte offset, number of the last event) inside one attempt or, of a recording, (0, offset, line)."""
 _Rows = dict[str, list[dict[str, Any]]]
+_RecordedLine = tuple[tuple[str, bool], str, int, bytes, dict[str, Any]]
+"""Of a recording: (its time, whether it annotates), name of its position, byte where it begins, bytes, content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,7 @@ class EventReader:
         for attempt in self._run.attempts():
             name = str(attempt)
             positions[name] = reading.read_attempt(attempt, positions.get(name, (1, 0, 0)))
-            for recording in list_recordings(self._run.attempt_path(attempt)):
-                name = f"{attempt}/{recording.path.name}"
-                positions[name] = reading.read_recording(attempt, recording, positions.get(name, (0, 0, 0)))
+            reading.read_recordings(attempt, positions)
             if reading.is_full:
                 break
         position = json.dumps({name: list(item) for name, item in sorted(positions.items())})
@@ -115,6 +117,9 @@ class _Reading:
     def _read_segment(self, attempt: int, segment: int, offset: int) -> int:
         path = segment_path(self._run.attempt_path(attempt), segment)
         for begin, line in self._lines(path, offset):
+            if self.is_full:
+                break
+            self._num_bytes += len(line)
             offset = begin + len(line)
             event = decode_line(line[:-1])
             if event is None or not is_event(event):
@@ -125,23 +130,46 @@ class _Reading:
             self._add(event)
         return offset
 
-    def read_recording(self, attempt: int, recording: Recording, position: _Position) -> _Position:
-        """Read the new lines of a recording; the last number of its position is that of the next line."""
-        segment, offset, number = position
-        name = recording.path.relative_to(self._run.path).as_posix()
-        first = len(self.events)
-        for begin, line in self._lines(recording.path, offset):
-            offset = begin + len(line)
-            content = decode_line(line[:-1])
-            try:
-                event = recording.event(content or {}, number, attempt, f"{name}@{begin}")
-                self._add_recorded(event, recording.path)
-            except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-                if line.strip():
-                    self._report(FaultKind.DAMAGED_LINE, recording.path, begin)
-            number += 1
+    def read_recordings(self, attempt: int, positions: dict[str, _Position]) -> None:
+        """Read the new lines of an attempt's recordings; the last number of a position is that of the next line.
+
+        They are read in the order of their times, so a trajectory comes before what another rank says of it.
+        """
+        recordings = {
+            f"{attempt}/{found.path.name}": found for found in list_recordings(self._run.attempt_path(attempt))
+        }
+        ends = {name: recording.path.stat().st_size for name, recording in recordings.items()}
+        starts = {name: positions.get(name, (0, 0, 0))[1] for name in recordings}
+        files = [self._recorded_lines(name, recordings[name].path, starts[name]) for name in recordings]
+        first, held = len(self.events), set[str]()
+        for (_, is_annotation), name, begin, line, content in heapq.merge(*files, key=itemgetter(0)):
+            if self.is_full:
+                break
+            # What was written since the start may be of a trajectory in a file that was read before.
+            if is_annotation and begin >= ends[name]:
+                held.add(name)
+            if name not in held:
+                number = positions.get(name, (0, 0, 0))[2]
+                self._num_bytes += len(line)
+                self._add_line(attempt, recordings[name], (begin, number), line, content)
+                positions[name] = (0, begin + len(line), number + 1)
         mark_code(event["trajectory"] for event in self.events[first:] if event["kind"] == "rollout")
-        return segment, offset, number
+
+    def _recorded_lines(self, name: str, path: Path, offset: int) -> Iterator[_RecordedLine]:
+        for begin, line in self._lines(path, offset):
+            content = decode_line(line[:-1]) or {}
+            yield (str(content.get("at")), content.get("kind") == "annotation"), name, begin, line, content
+
+    def _add_line(
+        self, attempt: int, recording: Recording, place: tuple[int, int], line: bytes, content: dict[str, Any]
+    ) -> None:
+        begin, number = place
+        try:
+            event = recording.event(content, number, attempt, f"{self._name(recording.path)}@{begin}")
+            self._add_recorded(event, recording.path)
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+            if line.strip():
+                self._report(FaultKind.DAMAGED_LINE, recording.path, begin)
 
     def _add_recorded(self, event: dict[str, Any], path: Path) -> None:
         if event["kind"] == "lost":
@@ -151,13 +179,12 @@ class _Reading:
             self.events.append(event)
 
     def _lines(self, path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the whole lines of a file from a byte on, until this reading is full, each with where it begins."""
+        """Yield the whole lines of a file from a byte on, each with where it begins."""
         with open_plain(path) as file:
             file.seek(offset)
-            while not self.is_full and (line := file.readline(MAX_LINE_BYTES)):
+            while line := file.readline(MAX_LINE_BYTES):
                 if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
                     break
-                self._num_bytes += len(line)
                 yield offset, line
                 offset += len(line)
 

@@ -84,11 +84,12 @@ def _trajectory(episode: Row, trace: Row, path: list[int]) -> RecordedTrajectory
 
 
 def _messages(node: Row) -> tuple[Message, ...]:
+    """Return the parts of a node's message; what is known of the whole node is at the last, and pages sum a turn's."""
     found = messages_of({"message": [node["message"]]}, "message", is_generated=bool(node.get("sampled")))
-    if len(found) != 1 or not any(node.get("mask") or ()):
+    if not found or not any(node.get("mask") or ()):
         return found
     mean_entropy = fmean(node["entropies"]) if node.get("entropies") else None
-    return (replace(found[0], num_tokens=sum(node["mask"]), mean_entropy=mean_entropy),)
+    return (*found[:-1], replace(found[-1], num_tokens=sum(node["mask"]), mean_entropy=mean_entropy))
 
 
 def _reward(rewards: dict[str, Row | None]) -> float | None:

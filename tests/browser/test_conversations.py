@@ -68,7 +68,7 @@ def test_hostile_text_stays_text(talks, part):
     served, watched, _ = talks
     page = watched.page
     page.goto(f"{served.origin}/trajectories?run=talks&trajectory=2&part={part}")
-    shown = page.locator(".conversation pre").filter(has_text=HOSTILE[:40])
-    assert shown.first.text_content().startswith(HOSTILE[:40])
+    shown = page.locator(".conversation .words").filter(has_text=HOSTILE[:40])
+    assert shown.first.text_content().startswith(f"\n\n{HOSTILE[:40]}")
     assert page.locator(".conversation :is(img, script)").count() == 0
     assert watched.errors == []

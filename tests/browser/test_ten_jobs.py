@@ -136,3 +136,41 @@ def test_branch_with_another_learning_rate(open_page):
     click("button", re.compile("Launch run"))
     page.wait_for_url(re.compile(r"/run\?run="))
     page.get_by_role("heading", name="Queued").wait_for()
+
+
+def test_case_for_a_paper(open_page):
+    page = open_page("/").page
+    click = Clicks(page, 4)
+    click("link", "Snowball")
+    click("tab", "Cases")
+    click("button", re.compile("For a paper"))
+    with page.expect_download() as started:
+        click("button", "LaTeX")
+    assert "\\begin{" in Path(started.value.path()).read_text(encoding="utf-8")
+
+
+def test_benchmark_of_ones_own(open_page, tmp_path):
+    (tmp_path / "sums.jsonl").write_text('{"problem": "What is 1+1?", "answer": "2"}\n', encoding="utf-8")
+    page = open_page("/").page
+    click = Clicks(page, 5)
+    click("link", "Benchmarks")
+    click(page.get_by_text("Score a model", exact=True))
+    with page.expect_file_chooser() as chooser:
+        click("button", re.compile("Upload"))
+    chooser.value.set_files(tmp_path / "sums.jsonl")
+    page.get_by_text("Gold answer: 2, graded as math").wait_for()
+    model = page.get_by_role("combobox", name=re.compile("Model"))
+    click(model)
+    model.first.fill("owner/model")
+    model.first.press("Enter")
+    click("button", "Start evaluation")
+    page.wait_for_url(re.compile(r"/run\?run="))
+    page.get_by_role("heading", name="Queued").wait_for()
+
+
+def test_chains_of_thought_judged(open_page):
+    page = open_page("/").page
+    click = Clicks(page, 2)
+    click("link", "Entropy and judge")
+    click("tab", "Verdicts")
+    rows(page).first.wait_for()

@@ -43,7 +43,7 @@ NO_TOOLS = (
 )
 HOSTILE_CALL = (
     *PROMPT,
-    Message("assistant", HOSTILE, "thinking", is_generated=True),
+    Message("assistant", f"\n\n{HOSTILE}", "thinking", is_generated=True),
     *called(HOSTILE, HOSTILE, HOSTILE, is_error=True),
     Message("assistant", "an image", "image", is_generated=True),
 )

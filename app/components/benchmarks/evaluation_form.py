@@ -8,8 +8,10 @@ from app.components.benchmarks.backbone_bars import STUDIES
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
 from app.formats import counted, escape_control_characters, literal, with_code
+from app.queries.answers import ask
 from app.queries.runs import training_names
 from app.requests import BenchmarkLook
+from db.queries import runs
 from db.rows.display_names import distinct_names
 
 GENERATORS = ("embedded", "vllm", "server")
@@ -119,9 +121,11 @@ def _target() -> str | None:
     }
     offered |= {line.model: f"{line.model} (paper: {line.name})" for line in printed_lines(STUDIES) if line.model}
     wanted = st.query_params.get("target")
+    saved = next((run_id for run_id in names if ask(runs.list_checkpoints, run_id)), None)
+    usual = wanted or (saved and f"{saved}@last")
     options = list(dict.fromkeys([*([wanted] if wanted else []), *offered]))
     return st.selectbox(
-        "Model", options, index=0 if wanted or names else None,
+        "Model", options, index=options.index(usual) if usual else None,
         format_func=lambda source: offered.get(source, escape_control_characters(source)),
         accept_new_options=True, placeholder="A run, RUN@STEP, a folder, or a hub name", key="evaluate-target",
         help="Choose a run for its newest checkpoint, or write RUN@best (highest held-out score), RUN@STEP, a model's "

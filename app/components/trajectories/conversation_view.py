@@ -94,7 +94,8 @@ def _turn_facts(messages: Sequence[Message], most: float) -> Iterator[tuple[str,
 def _message(message: Message) -> str:
     text = pretty_call(message.text) if message.kind == "tool_call" else message.text
     beginning = shown_text.beginning(text)
-    body = f"<pre>{escape(escape_control_characters(beginning))}</pre>"
+    # No <pre>: HTML drops the line end that it begins with.
+    body = f'<div class="words">{escape(escape_control_characters(beginning))}</div>'
     if len(text) > len(beginning):
         body += f"<p>The beginning of {len(text):,} characters.</p>"
     head = f"<b>{escape(escape_control_characters(message_label(message)))}</b>"

@@ -81,7 +81,8 @@ def _cell(message: Message | None, beside: Message | None) -> str:
     text = shown_text.beginning(message.text)
     parts = [Part(text)] if beside is None else compare(text, beside.text)
     label = escape(escape_control_characters(message_label(message)))
-    return f'<div class="message {look_of(message)}"><b>{label}</b><pre>{shown_text.html(parts)}</pre></div>'
+    words = f'<div class="words">{shown_text.html(parts)}</div>'
+    return f'<div class="message {look_of(message)}"><b>{label}</b>{words}</div>'
 
 
 def _take() -> None:

@@ -3,10 +3,13 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import httpx2
 import pytest
 
+from app.serving import api
+from db.rows.trajectories import SnippetRow
 from jobs.queries.table import QUERIES
 from tests.app import played, web_server
 
@@ -55,6 +58,15 @@ def test_a_file_has_all_trajectories_that_match_in_order_with_whole_texts(served
         row["trajectory_id"]: row["snippet"] for row in rows
     }
     assert get(served, f"trajectories.csv{query}").status_code == 403
+
+
+def test_what_else_was_recorded_is_in_columns_of_the_csv():
+    row = SnippetRow(**dict.fromkeys(SnippetRow.__dataclass_fields__))
+    batches = [[replace(row, extra=extra) for extra in batch] for batch in (({"a": 1}, {"b": "x"}), (None, {"c": 2}))]
+    written = csv.DictReader(io.StringIO("".join(api._csv(iter(batches)))))
+    assert [(line["extra.a"], line["extra.b"], line["extra"]) for line in written] == [
+        ("1", "", ""), ("", "x", ""), ("", "", ""), ("", "", '{"c": 2}'),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

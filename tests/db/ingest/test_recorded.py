@@ -1,6 +1,7 @@
 """What a loop recorded, in the database: on SQLite and on PostgreSQL, in one read or in many parts."""
 
 import math
+import time
 from zlib import crc32
 
 import numpy as np
@@ -134,6 +135,24 @@ def test_an_annotation_is_folded_in(database, run):
     assert [mark.comment for mark in trajectories.marks_of(database, run.run_id, 1, first.trajectory_id)] == ["why"]
 
 
+def test_a_rank_annotates_what_others_recorded(database, tmp_path, monkeypatch):
+    monkeypatch.setattr(event_reader, "MAX_BYTES", 2_000)
+    runs_of_ranks = [
+        recording.start("ranks", {}, tmp_path, run_id="ranks", rank=rank, num_ranks=3) for rank in range(3)
+    ]
+    for step in range(1, 6):
+        for run in runs_of_ranks:
+            ids = run.log(step, trajectories=GROUP)
+            time.sleep(0.002)  # times in a file are milliseconds
+            for trajectory_id in ids:
+                runs_of_ranks[step % 3].annotate(step, trajectory_id, verdict="correct")
+    ingest(database, runs_of_ranks[0])
+    assert {row.verdict for row in rows(database, runs_of_ranks[0])} == {"correct"}
+    assert runs.get_run(database, "ranks").left_out == ()
+    for run in runs_of_ranks:
+        run.finish()
+
+
 @pytest.mark.parametrize(
     ("reward", "verdict", "is_correct"),
     [
@@ -207,7 +226,7 @@ def test_ranks_are_one_run_with_numbers_of_their_own(database, tmp_path):
         (b'"num_tokens":7', b'"num_tokens":1000000000000'), (b'"num_tokens":7', b'"num_tokens":' + b"9" * 400),
         (b'"num_tokens":7', b'"num_tokens":"many"'), (b'"num_tokens":7', b'"num_tokens":[1]'),
         (b'"reward":0.5', b'"reward":1' + b"0" * 400), (b'"at":"', b'"at":"0001-01-01T00:00:00+14:00","was":"'),
-        (b'"role":"user"', b'"role":"user","mean_entropy":[1]'), (b'"is_truncated":true', b'"is_truncated":1'),
+        (b'"role":"user"', b'"role":"user","mean_entropy":[1]'), (b'"is_truncated":true', b'"is_truncated":"yes"'),
     ],
 )  # fmt: skip
 def test_a_line_out_of_range_is_damaged_and_the_others_are_shown(database, run, given, changed):

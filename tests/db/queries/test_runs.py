@@ -15,6 +15,8 @@ from db.queries import (
     selections,
     verdicts,
 )
+from db.queries.judging import question_texts
+from db.queries.run_filter import list_specs
 from db.rows.runs import UnknownRunError
 from jobs.specs.train import TrainSpec
 from tests.db.queries.conftest import NUM_STEPS
@@ -71,6 +73,13 @@ def test_a_run_row_says_what_the_run_is_and_how_far_it_got(recorded_run):
     assert row.seconds_per_step == pytest.approx(0.25)
     assert runs.list_runs(database) == [row]
     assert runs.run_spec(database, recorded)["num_steps"] == 50
+
+
+def test_queries_take_more_ids_than_a_statement_has_parameters(recorded_run):
+    database, recorded = recorded_run
+    ids = ["it's 100% \\ \0", *map(str, range(70_000)), recorded]
+    assert [*list_specs(database, ids)] == [recorded]
+    assert {*question_texts(database, recorded, range(70_000))} == {*range(16)}
 
 
 def test_tags_and_notes_come_and_go_and_may_be_said_twice(recorded_run):

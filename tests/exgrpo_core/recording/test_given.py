@@ -63,12 +63,24 @@ def test_a_line_holds_all_of_a_trajectory():
     [
         {}, {"messages": 5}, {"messages": [{"role": "user"}]}, {"messages": [{"role": 1, "text": "x"}]},
         {"messages": [], "reward": "x"}, {"messages": [], "num_tokens": 1.5}, {"messages": [], "token_ids": "?"},
-        {"messages": [], "entropies": {}}, {"messages": [], "extra": []}, {"messages": [], "verdict": 1},
+        {"messages": [], "entropies": {}}, {"messages": [], "extra": []}, {"messages": [], "num_tokens": 2**31},
     ],
 )  # fmt: skip
 def test_a_line_with_another_type_is_refused(line):
     with pytest.raises(ValueError):  # noqa: PT011 - the reader counts it as damaged, whatever it says
         parse_trajectory(line)
+
+
+@pytest.mark.parametrize("facts", [{"reward": "x"}, {"num_tokens": 1.5}, {"num_tokens": 2**31}, {"is_truncated": "no"}])
+def test_lines_and_loops_refuse_the_same_facts(facts):
+    for read, given in ((parse_trajectory, {"messages": []}), (as_trajectory, {"response": "a"})):
+        with pytest.raises(ValueError):  # noqa: PT011 - likewise
+            read(given | facts)
+
+
+def test_a_name_may_be_a_number_in_a_line_and_from_a_loop():
+    for read, given in ((parse_trajectory, {"messages": []}), (as_trajectory, {"response": "a"})):
+        assert read(given | {"question_id": 7, "num_tokens": 2.0, "is_truncated": 1}).question_id == "7"
 
 
 def test_the_line_in_the_document_is_whole():

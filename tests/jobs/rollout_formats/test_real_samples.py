@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from exgrpo_core.recording.conversations import tokens_by_role
 from exgrpo_core.recording.rows import Message
 from jobs.actions.rollout_import import RolloutImport, import_rollouts
 from jobs.rollout_formats import formats
@@ -93,7 +94,8 @@ def test_prime_rl_has_tools_thinking_tokens_and_advantages_once():
     assert (wrong.reward, wrong.advantage, wrong.is_truncated) == (0.0, -0.5, True)
     assert (right.token_ids, right.num_tokens) == ([7, 8, 11, 12, 13], 5)
     assert right.log_probs == [-0.5, -0.25, -1.0, -0.125, -0.0625]
-    assert (right.messages[-1].num_tokens, right.messages[-1].mean_entropy) == (3, 0.5)
+    assert [message.num_tokens for message in right.messages] == [None, None, None, 2, None, 3]
+    assert (sum(tokens_by_role(right.messages).values()), right.messages[-1].mean_entropy) == (right.num_tokens, 0.5)
 
 
 def test_verifiers_has_a_trajectory_a_branch_and_none_of_an_episode_that_failed():
