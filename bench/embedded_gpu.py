@@ -171,6 +171,7 @@ def main() -> int:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(f"{name}, torch {torch.__version__}, {options.batch_size} questions x 8, {options.response_tokens} tokens")
     figures = {f"tiny/{key}": value for key, value in measure_agreement(device).items()}
+    print(*(f"{key} {value:.2g}" for key, value in figures.items()), sep=", ", flush=True)
     for label in options.shapes:
         shape = TINY if label == "tiny" else model_shape(SHAPES[label])
         assert shape is not None
