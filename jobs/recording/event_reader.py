@@ -158,7 +158,7 @@ class _Reading:
     def _recorded_lines(self, name: str, path: Path, offset: int) -> Iterator[_RecordedLine]:
         for begin, line in self._lines(path, offset):
             content = decode_line(line[:-1]) or {}
-            yield (str(content.get("at")), content.get("kind") == "annotation"), name, begin, line, content
+            yield (str(content.get("at", "")), content.get("kind") == "annotation"), name, begin, line, content
 
     def _add_line(
         self, attempt: int, recording: Recording, place: tuple[int, int], line: bytes, content: dict[str, Any]

@@ -140,6 +140,8 @@ def test_a_rank_annotates_what_others_recorded(database, tmp_path, monkeypatch):
     runs_of_ranks = [
         recording.start("ranks", {}, tmp_path, run_id="ranks", rank=rank, num_ranks=3) for rank in range(3)
     ]
+    with next(tmp_path.rglob("rollouts-0000-*")).open("ab") as file:
+        file.write(b"a line without a time\n")
     for step in range(1, 6):
         for run in runs_of_ranks:
             ids = run.log(step, trajectories=GROUP)
