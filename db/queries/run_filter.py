@@ -98,7 +98,7 @@ def _is_found(connection: Connection, word: str) -> bool:
 
 
 def _unknown_name(near: Sequence[str]) -> str:
-    expected = f"expected {near[0]}:" if near else f"no run has this word, and before a colon stands tag, {_FACETS}"
+    expected = f"expected {near[0]}:" if near else f"no run has this word, and names before a colon are tag, {_FACETS}"
     return f"{expected}; quotation marks look for the whole as a word"
 
 

@@ -68,8 +68,8 @@ def show_log(read: Callable[[str], LogLines], path: Path | None) -> None:
         words = st.text_input(
             "Search the log", placeholder="Search the whole log", icon=":material/search:", width=280, key="log",
             bind="query-params", label_visibility="collapsed",
-        )  # fmt: skip
-        found = read(words.strip())
+        ).strip()  # fmt: skip
+        found = read(words)
         st.download_button(
             f"Download log.txt ({byte_size(found.num_bytes)})", lambda: path.open("rb"), file_name="log.txt",
             mime="text/plain", icon=":material/download:", type="tertiary", key="log-download", on_click="ignore",
