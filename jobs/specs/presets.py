@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 import yaml
+from yaml.reader import ReaderError
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from exgrpo_core.errors import shown
@@ -88,6 +89,8 @@ def load_plain_yaml(text: str | bytes, origin: str) -> Any:  # noqa: ANN401 - an
         place = f"{origin}: line {mark.line + 1}, column {mark.column + 1}" if mark else origin
         problem = error.problem if isinstance(error, _RefusedError) else _NOT_YAML
         raise SpecError(f"{place}: {problem}.") from None
+    except ReaderError as error:
+        raise SpecError(f"{origin}: position {error.position}: {error.reason}; write plain text in UTF-8.") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise SpecError(f"{origin}: {_NOT_YAML}.") from None
 

@@ -102,6 +102,12 @@ def test_odd_yaml_is_one_sentence(text):
     assert "string>" not in str(refused.value)  # the library's words
 
 
+@pytest.mark.parametrize("text", ["name: Müller".encode("latin-1"), "name: \0"])
+def test_text_of_another_encoding_says_where_and_that_it_has_to_be_utf_8(text):
+    with pytest.raises(SpecError, match=r"run.yaml: position \d: .* UTF-8"):
+        load_plain_yaml(text, "run.yaml")
+
+
 @pytest.mark.parametrize("text", ["{[a]: 1}", "? {a: 1}\n: 2"])
 def test_a_name_that_is_no_text_is_refused(text):
     with pytest.raises(SpecError):
