@@ -132,7 +132,7 @@ class _Reading:
         answer = (row.label(reading) or "") if has_label and reading else gold_text(row.gold)
         where = f"{self.origin}, row {row.number}"
         if not row.question.strip():
-            raise DataError(f"{where}, question: expected a text, got {shown(row.question)}.")
+            raise DataError(f"{where}: expected a question, got {shown(row.question)}.")
         if not answer or (kind == "math" and answer.casefold() in NO_NUMBERS):
             raise DataError(f"{where}, {row.gold_field}: expected a gold answer, got {shown(row.gold)}.")
         if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
