@@ -100,6 +100,7 @@ class one_of(FunctionElement[bool]):  # noqa: N801 - reads as a condition
 
     inherit_cache = True
     type = Boolean()
+    _is_implicitly_boolean = True  # else SQLite is asked for `(...) = 1`, which no index answers
 
     def __init__(self, column: Column[Any], values: Iterable[int | str]) -> None:
         super().__init__(column, literal(dump_json([*values]), Text))

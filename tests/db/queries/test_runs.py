@@ -2,6 +2,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.dialects import sqlite
 
 from db.ingest import annotations
 from db.queries import (
@@ -18,6 +20,8 @@ from db.queries import (
 from db.queries.judging import question_texts
 from db.queries.run_filter import list_specs
 from db.rows.runs import UnknownRunError
+from db.tables import models
+from db.tables.column_types import one_of
 from jobs.specs.train import TrainSpec
 from tests.db.queries.conftest import NUM_STEPS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
@@ -80,6 +84,11 @@ def test_queries_take_more_ids_than_a_statement_has_parameters(recorded_run):
     ids = ["it's 100% \\ \0", *map(str, range(70_000)), recorded]
     assert [*list_specs(database, ids)] == [recorded]
     assert {*question_texts(database, recorded, range(70_000))} == {*range(16)}
+
+
+def test_no_comparison_keeps_an_index_from_a_condition_on_many_values():
+    query = select(models.runs.c.spec).where(one_of(models.runs.c.run_id, ["a"]))
+    assert str(query.compile(dialect=sqlite.dialect())).endswith("IN (SELECT value FROM json_each(?)))")
 
 
 def test_tags_and_notes_come_and_go_and_may_be_said_twice(recorded_run):
