@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
         signal.signal(number, lambda received, _frame: ends.append(received))
     database_url = os.environ.get(DATABASE_URL_VARIABLE)
     index = DatabaseIndex(database_url, options.runs_root)
-    settings = SupervisorSettings(options.max_running, StopPolicy(options.stop_grace), resumes_interrupted=True)
+    # One that a command left behind may wait for the workbench's end, which is the shutdown.
+    settings = SupervisorSettings(options.max_running, StopPolicy(options.stop_grace), not options.until_idle)
     supervisor = None
     while supervisor is None and not ends:
         try:

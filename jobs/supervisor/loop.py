@@ -47,7 +47,7 @@ class SupervisorSettings:
     max_running: int = 1
     stop_policy: StopPolicy = field(default_factory=StopPolicy)
     resumes_interrupted: bool = False
-    """Whether runs continue that a shutdown interrupted: not while a command only looks, or follows another run."""
+    """Whether runs continue that a shutdown interrupted: not by a command that looks or follows."""
 
 
 class Supervisor:

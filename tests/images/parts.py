@@ -78,9 +78,9 @@ class Podman:
         sources = _printed("apt-get", "indextargets", "--format", "deb $(SITE) $(RELEASE) $(COMPONENT)", *_OF_DEBIAN)
         (root / "etc/apt/sources.list").write_text(sources, encoding="utf-8")
         settings = _printed("apt-config", "dump", *(f"Acquire::{name}" for name in _APT_SETTINGS))
-        (root / "etc/apt/apt.conf.d/50machine").write_text(settings, encoding="utf-8")
-        for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
-            self.run("find", root / cache, "-type", "f", "-delete")
+        (root / "etc/apt/apt.conf.d/50machine").write_text(settings + _AS_THE_BASE, encoding="utf-8")
+        for unused in _NOT_IN_THE_BASE:
+            self.run("find", root / unused, "-type", "f", "-delete")
         _copy_python(root / "usr/local")
         self.run("chroot", root, "ldconfig")
         container = self.run("buildah", "from", "scratch")
@@ -99,6 +99,8 @@ class Podman:
 
 
 _OF_DEBIAN = ("Origin: Debian", "Created-By: Packages")
+_NOT_IN_THE_BASE = ("var/cache/apt", "var/lib/apt/lists", *(f"usr/share/{name}" for name in ("doc", "locale", "man")))
+_AS_THE_BASE = 'Dir::Cache { pkgcache ""; srcpkgcache ""; };\n'
 _APT_SETTINGS = ("Check-Valid-Until", "Check-Date", "http", "https")
 _PIP_SETTINGS = ("index-url", "extra-index-url", "find-links", "constraint", "cert")
 
@@ -108,6 +110,8 @@ def _copy_python(target: Path) -> None:
     source, name = Path(sys.base_prefix), f"python{sys.version_info.major}.{sys.version_info.minor}"
     if source == Path("/usr"):
         return
+    for path in target.parent.glob("lib/python3*"):  # Debian's own is there for the libraries that both need
+        shutil.rmtree(path)
     unused = shutil.ignore_patterns("site-packages", "test", "__pycache__", "config-*")
     shutil.copytree(source / "lib" / name, target / "lib" / name, ignore=unused, dirs_exist_ok=True)
     for path in (*source.glob("lib/libpython*.so.*"), source / "bin" / name):

@@ -1,6 +1,7 @@
 """deploy/exgrpo.service under a systemd that is the first process of a container: a machine that is shut down."""
 
 import json
+import sys
 
 import pytest
 
@@ -38,11 +39,15 @@ def machine(podman):
     podman.build(REPOSITORY / "deploy", "machine", "--file", REPOSITORY / "tests" / "images" / "service.Containerfile")
     podman("run", "--detach", "--name=machine", "--systemd=always", "machine")
     yield Machine(podman)
+    logs = "cat /srv/exgrpo/runs/*/log.txt; journalctl --no-pager --unit=exgrpo"
+    sys.stdout.write(podman("exec", "machine", "sh", "-c", logs))
     podman("rm", "--force", "--time=5", "--volumes", "machine")
 
 
 def test_the_unit_interrupts_runs_as_it_ends_and_continues_them_as_it_starts(podman, machine):
-    wait(lambda: podman.ends_well("exec", "machine", "systemctl", "is-active", "exgrpo"), "the unit")
+    # Before it, a command leaves its run to a supervisor of its own, which no unit stops.
+    supervisor = "/srv/exgrpo/runs/workbench/supervisor.json"
+    wait(lambda: podman.ends_well("exec", "machine", "test", "-e", supervisor), "the unit's supervisor")
     words = ["train", "--preset", "chains-exgrpo", "--set", "num_steps=100000", "--set", "checkpoint_interval=100000"]
     run_id = machine.exgrpo(*words, "--detach")["run_id"]
     machine.wait_for_step(run_id, 2)

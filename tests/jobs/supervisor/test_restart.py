@@ -146,11 +146,13 @@ def test_a_run_that_is_killed_in_a_shutdown_is_resumed_from_its_newest_checkpoin
     run = bench.run_of(run_id)
     supervisor = start_supervisor(bench.runs_root, "--stop-runs")
     bench.wait_for_step(run_id, 3)
+    left_by_a_command = start_supervisor(bench.runs_root, "--wait", "--until-idle")
     supervisor.terminate()
     wait_until(run.is_interrupted, "the supervisor's request")
     end(supervisor)
     os.kill(bench.worker_pid(run_id), signal.SIGKILL)
     assert list_steps(run.checkpoints_path) == [2]
+    assert (left_by_a_command.wait(timeout=60), run.attempts()) == (0, [1])
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.look_while(lambda: bench.step_of(run_id) < 3, "a step of the second attempt")
