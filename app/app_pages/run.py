@@ -112,8 +112,8 @@ def _curves(row: RunRow) -> None:
     run_details.show_recorded(recorded, series, view)
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
     titles = benchmark_titles(spec)
-    has_all = run_state.is_live(row) and not row.is_fine_tuning
-    run_details.show_curves(series, evaluations, ratios, view, "curve", is_live=has_all, titles=titles)
+    awaits_curves = run_state.is_live(row) and not row.is_fine_tuning
+    run_details.show_curves(series, evaluations, ratios, view, "curve", is_live=awaits_curves, titles=titles)
 
 
 def _buffer(row: RunRow) -> None:

@@ -327,8 +327,8 @@ def _spreading(run: Recorded, column: str, wanted: bool) -> dict[str, Columns]:
 def cases_of(run: Recorded) -> list[tuple[Any, Any]]:
     """Return a pair of correct answers a question, of low and of high entropy, the best first.
 
-    Of the ends of each step, and the surest valid chain against the least sure invalid one: a valid beside an invalid
-    one is best, then code in the unsure one alone, then a wide gap.
+    Of the ends of each step, and the valid chain of lowest entropy against the invalid one of highest: a valid
+    beside an invalid one is best, then code in that of high entropy alone, then a wide gap.
     """
     rows, pairs = correct_answers(run).sort_values(["mean_entropy", "trajectory_id"]), []
     for _, part in rows.groupby(["question_index", "step"]):
