@@ -2,6 +2,7 @@
 
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -19,7 +20,7 @@ from jobs.actions import run_actions
 from jobs.actions.progress import count_pieces
 from jobs.cli.options import EXIT_FAILURE, EXIT_STOPPED, print_status
 from jobs.runs import lookup
-from jobs.runs.control import RunStatus
+from jobs.runs.control import INTERRUPTED, RunStatus
 from jobs.runs.lookup import open_run
 from jobs.runs.state import RunState, read_state
 from jobs.supervisor.indexing import DatabaseIndex
@@ -46,7 +47,10 @@ class RunFollower:
         self._take_over_at = 0.0
 
     def poll(self) -> RunState:
-        """Return the run's state, doing the supervisor's work if this process is the supervisor."""
+        """Return the run's state, doing the supervisor's work if this process is the supervisor.
+
+        A run that a shutdown left queued counts as stopped: the workbench that starts it waits for this process.
+        """
         if self._supervisor is None and time.monotonic() >= self._take_over_at:
             self._take_over_at = time.monotonic() + TAKE_OVER_SECONDS
             self._take_over()
@@ -54,7 +58,8 @@ class RunFollower:
             self._supervisor.poll()
             state = self._supervisor.state_of(self.run_id)
             if state is not None:
-                return state
+                is_left = state.status is RunStatus.QUEUED and self._supervisor.leaves(self.run_id)
+                return replace(state, status=RunStatus.STOPPED, reason=INTERRUPTED) if is_left else state
         return read_state(self._run)
 
     def metrics(self) -> dict[str, float]:
@@ -204,8 +209,8 @@ def _request_stop(runs_root: Path, run_id: str) -> None:
 
 def exit_as(state: RunState) -> None:
     """End this command with the exit code of the run: 0, 3 if it was stopped, 1 if it failed or was lost."""
-    if state.status is RunStatus.STOPPED:
-        raise typer.Exit(EXIT_STOPPED)
-    if state.status is not RunStatus.FINISHED:
+    if state.status is RunStatus.FINISHED:
+        return
+    if state.reason:
         print_status(f"Run {state.status}: {state.reason}")
-        raise typer.Exit(EXIT_FAILURE)
+    raise typer.Exit(EXIT_STOPPED if state.status is RunStatus.STOPPED else EXIT_FAILURE)

@@ -52,11 +52,12 @@ class JournalKind(StrEnum):
     CLUSTER_ADDED = "cluster_added"
     CLUSTER_TESTED = "cluster_tested"
     CLUSTER_REMOVED = "cluster_removed"
+    SHUT_DOWN = "shut_down"
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One entry; `data` of `submitted` and `resume_asked` has the requested attempt. `run_id` is "" for clusters."""
+    """One entry; `data` of `submitted` and `resume_asked` has the requested attempt, `run_id` is "" where of none."""
 
     at: str
     kind: JournalKind

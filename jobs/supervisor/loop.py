@@ -21,7 +21,7 @@ from jobs.runs.directory import (
     check_run_id,
     is_run_folder,
 )
-from jobs.runs.journal import Journal, acting_as, add_request, request_resume, waited_for
+from jobs.runs.journal import Journal, JournalKind, acting_as, add_request, request_resume, waited_for
 from jobs.runs.state import RunState, is_recorded, read_contact, read_state
 from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec
@@ -47,7 +47,7 @@ class SupervisorSettings:
     max_running: int = 1
     stop_policy: StopPolicy = field(default_factory=StopPolicy)
     resumes_interrupted: bool = False
-    """Whether runs continue that a shutdown interrupted: not by a command that looks or follows."""
+    """Whether runs continue that a shutdown interrupted or left queued: not by a command that looks or follows."""
 
 
 class Supervisor:
@@ -80,6 +80,7 @@ class Supervisor:
         self._states: dict[str, RunState] = {}
         self._requested_attempts: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
+        self._left: set[str] = set()
         self._waits_for: dict[str, str | None] = {}
         self._watches: dict[str, Watch] = {}
         self._nums_gpus: dict[str, int] = {}
@@ -105,6 +106,10 @@ class Supervisor:
     def state_of(self, run_id: str) -> RunState | None:
         """Return a run's state at the last poll."""
         return self._states.get(run_id)
+
+    def leaves(self, run_id: str) -> bool:
+        """Return whether a run stays queued for the next workbench."""
+        return run_id in self._left
 
     def poll(self) -> None:
         """Read everything once and do what is due."""
@@ -140,6 +145,9 @@ class Supervisor:
         """
         self._is_ending = True
         self._last_errors.clear()
+        if self._waiting:
+            with contextlib.suppress(OSError), acting_as("the workbench"):
+                self._journal.append(JournalKind.SHUT_DOWN, "")
         while run_ids := [
             run_id
             for run_id, watch in self._watches.items()
@@ -164,7 +172,11 @@ class Supervisor:
         entries, self._journal_offset = self._journal.read_from(self._journal_offset)
         for entry in entries:
             self._unwritten.pop(entry.run_id, None)
+            if entry.kind is JournalKind.SHUT_DOWN and not self._settings.resumes_interrupted:
+                self._left.update(self._waiting)
+                self._waiting.clear()
             if add_request(self._requested_attempts, entry):
+                self._left.discard(entry.run_id)
                 self._waiting.pop(entry.run_id, None)
                 self._waiting[entry.run_id] = self._requested_attempts[entry.run_id]
         return {entry.run_id for entry in entries}

@@ -118,6 +118,7 @@ WORDS = {
     "cluster_added": "added a cluster",
     "cluster_tested": "tested a cluster",
     "cluster_removed": "removed a cluster",
+    "shut_down": "shut down, with runs queued",
 }
 
 

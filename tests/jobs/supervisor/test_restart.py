@@ -17,6 +17,7 @@ import pytest
 from db.connections.opening import open_database
 from db.queries.runs import get_run
 from jobs.actions import run_actions
+from jobs.cli.following import RunFollower
 from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.checkpoints import list_steps
 from jobs.runs.control import INTERRUPTED, RunStatus
@@ -141,9 +142,9 @@ def test_a_shutdown_waits_for_no_run_that_cannot_be_asked_and_interrupts_the_oth
     bench.look_until(odd, RunStatus.STOPPED)
 
 
-def test_a_run_that_is_killed_in_a_shutdown_is_resumed_from_its_newest_checkpoint(bench: Bench):
+def test_a_run_that_is_killed_in_a_shutdown_is_resumed_from_its_newest_checkpoint_by_the_next_workbench(bench: Bench):
     run_id = bench.submit(toy_spec(5000, "long-phases", checkpoint_interval=2))
-    run = bench.run_of(run_id)
+    run, queued = bench.run_of(run_id), bench.submit(toy_spec())
     supervisor = start_supervisor(bench.runs_root, "--stop-runs")
     bench.wait_for_step(run_id, 3)
     left_by_a_command = start_supervisor(bench.runs_root, "--wait", "--until-idle")
@@ -153,10 +154,14 @@ def test_a_run_that_is_killed_in_a_shutdown_is_resumed_from_its_newest_checkpoin
     os.kill(bench.worker_pid(run_id), signal.SIGKILL)
     assert list_steps(run.checkpoints_path) == [2]
     assert (left_by_a_command.wait(timeout=60), run.attempts()) == (0, [1])
+    with contextlib.closing(RunFollower(bench.runs_root, None, queued)) as waiting_command:
+        state = waiting_command.poll()
+    assert (state.status, state.reason, bench.run_of(queued).attempts()) == (RunStatus.STOPPED, INTERRUPTED, [])
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.look_while(lambda: bench.step_of(run_id) < 3, "a step of the second attempt")
     assert run.attempts() == [1, 2]
+    assert bench.status_of(queued) is RunStatus.QUEUED
 
 
 def test_second_worker_of_an_attempt_leaves_without_touching_it(bench: Bench):
