@@ -12,6 +12,7 @@ import pandas as pd
 from tests.numbers.shown import Shown, Trace
 
 Columns = Mapping[str, Sequence[Any]]
+Table = pd.DataFrame | Sequence[pd.DataFrame] | Callable[[pd.DataFrame], pd.DataFrame]
 _DIGIT = re.compile(r"\d")
 _TOLERANCE = 2e-4
 """Relative, since some values are recorded as float16 means or drawn as float32."""
@@ -45,11 +46,12 @@ QUOTED = frozenset({"Response", "Text"})
 class Expected:
     """What is derived: by label of a tile, description of a table, title of a figure and name of a trace in it.
 
-    Texts are patterns, or say of a text whether it is theirs; one that fits accounts for all numbers in it.
+    Of several tables of one description the first that has as many rows counts. Texts are patterns, or say of a text
+    whether it is theirs; one that fits accounts for all numbers in it.
     """
 
     tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
     figures: dict[str, dict[str, Columns]] = field(default_factory=dict)
     texts: list[str | Callable[[str], bool]] = field(default_factory=list)
 
@@ -105,7 +107,7 @@ def check(page: str, shown: Shown, expected: Expected) -> Tally:
         for place in numbers:
             tally.add(where, parts[place], expected.tiles[label][place])
     for alt, frame in shown.tables:
-        _check_table(f"{page}, table {alt[:40]}", frame, expected.tables.get(alt), tally)
+        _check_table(f"{page}, table {alt[:40]}", frame, _table_for(frame, expected.tables.get(alt)), tally)
     for title, traces in shown.figures:
         for trace in traces:
             derived = expected.figures.get(title, {}).get(trace.name)
@@ -118,6 +120,14 @@ def check(page: str, shown: Shown, expected: Expected) -> Tally:
         else:
             tally.leave(f"{page}, text {text[:90]!r}", 1)
     return tally
+
+
+def _table_for(frame: pd.DataFrame, derived: Table | None) -> pd.DataFrame | None:
+    if callable(derived):
+        return derived(frame)
+    if derived is None or isinstance(derived, pd.DataFrame):
+        return derived
+    return next((table for table in derived if len(table) == len(frame)), None)
 
 
 def _fits(wanted: str | Callable[[str], bool], text: str) -> bool:

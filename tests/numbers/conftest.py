@@ -12,19 +12,16 @@ def recorded_root(tmp_path_factory):
 
 @pytest.fixture
 def derive(recorded_root):
-    """`derive("run", 2000)` opens all views of a page and asserts that at least so many numbers are derived and right.
+    """`derive("run", 2000)` opens all views of a page and asserts that all numbers, at least so many, are right."""
 
-    `num_left` tables or texts of the page are not derived, which may not grow.
-    """
-
-    def derived(name: str, least: int, num_left: int = 0) -> None:
+    def derived(name: str, least: int) -> None:
         before = settings.current()
         try:
             tally = check_page(recorded_root, PAGES[name])
         finally:
             settings.configure(before)
         assert tally.wrong == []
-        assert len(tally.not_derived) == num_left, tally.not_derived
+        assert tally.not_derived == []
         assert tally.num_right >= least
 
     return derived

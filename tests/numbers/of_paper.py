@@ -1,34 +1,30 @@
 """What Studies, Paper and System should show: printed numbers by the files of studies, the others by runs."""
 
 import json
+import os
+import platform
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
-from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 from scipy import stats
 
-import jobs.studies
 from app.components.paper.entries import ENTRIES, Entry
 from db import migrations
+from jobs.specs.train import TrainSpec
 from tests.numbers import of_runs, of_thoughts, record
 from tests.numbers.checking import Columns, Expected
 from tests.numbers.derived import Root
-from tests.numbers.of_runs import size
+from tests.numbers.of_runs import option, size, spec_fields
+from tests.numbers.of_scores import FOLDER, bars, study
 
-_FOLDER = Path(jobs.studies.__file__).parent
-
-
-@cache
-def study(name: str) -> dict[str, Any]:
-    return dict(yaml.safe_load((_FOLDER / f"{name}.yaml").read_text()))
-
-
-PRINTING = sorted(path.stem for path in _FOLDER.glob("*.yaml") if {"tables", "gains"} & {*study(path.stem)})
+PRINTING = sorted(path.stem for path in FOLDER.glob("*.yaml") if {"tables", "gains"} & {*study(path.stem)})
 """Names of the studies for which the paper prints numbers."""
 
 
@@ -146,14 +142,53 @@ def _interval(values: list[float], *, is_signed: bool = False) -> str:
     return f"{'+' if is_signed and mean > 0 else ''}{mean:.{decimals}f} ± {half:.{decimals}f}"
 
 
+class _Installed:
+    """Names with versions of an environment's packages, each of which has a folder of its own there."""
+
+    def __init__(self, environment: Path) -> None:
+        packages = metadata.distributions(path=map(str, environment.glob("lib/python3*/site-packages")))
+        self.versions = {package.name.lower(): package.version for package in packages}
+
+    def fullmatch(self, text: str) -> bool:
+        pairs = re.findall(r"([a-z]+) ([\d.]+[^ ,]*)", text)
+        return bool(pairs) and all(self.versions.get(name) == version for name, version in pairs)
+
+
+def machine_page(root: Root) -> Expected:
+    """Return what System shows of a machine without a GPU: what it has, and versions of packages."""
+    versions = {package.name.lower(): package.version for package in metadata.distributions()}
+    free = shutil.disk_usage(root.path).free / 2**30
+    verl = Path(os.environ.get("EXGRPO_VERL_PYTHON", ".venv-verl/bin/python")).parent.parent
+    found = {
+        "Python": platform.python_version(), "PyTorch": f"{versions['torch']}, {os.cpu_count()} cores",
+        "GPU": "PyTorch finds none", "verl engine": _Installed(verl) if verl.exists() else "no environment",
+        "runs root": str(root.path), "disk": re.compile(rf"({free:.0f}|{free - 0.5:.0f}|{free + 0.5:.0f}) GiB free"),
+        "temporary": tempfile.gettempdir(),
+        "database": f"SQLite, schema {_newest_schema()}, {len(root.newest_first)} runs",
+        "port": re.compile(r"8501 .*"), "supervisor": "none is running", "alerts": "no destinations",
+    }  # fmt: skip
+    frame = pd.DataFrame({"Checked": list(found), "Found": pd.Series(found.values(), dtype=object)})
+    tables = {
+        "Findings of exgrpo doctor": frame,
+        "Versions of packages": lambda shown: pd.DataFrame({
+            "Package": shown["Package"],
+            "Version": [versions.get(name.lower(), "not installed") for name in shown["Package"]],
+        }),
+    }  # fmt: skip
+    return Expected(tables=tables)
+
+
+def _newest_schema() -> str:
+    return max(path.stem for path in Path(migrations.__file__).parent.glob("versions/*.py"))[:4]
+
+
 def system_pages(root: Root) -> tuple[Expected, Expected]:
-    """Return what System shows of database and queue, and of what users did; the machine's view is of no run."""
+    """Return what System shows of database and queue, and of what users did."""
     folder = root.path / "workbench"
-    revisions = Path(migrations.__file__).parent.glob("versions/*.py")
     tiles = {
         "Supervisor": ("running", re.compile(r"heartbeat \d+ s ago")),
         "Database": ("SQLite", size((folder / "workbench.db").stat().st_size)),
-        "Schema": (max(path.stem for path in revisions)[:4], "up to date"),
+        "Schema": (_newest_schema(), "up to date"),
         "Queue": ("0 queued", "0 running"),
     }
     entries = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()][::-1]
@@ -176,7 +211,7 @@ def paper_page(entry: Entry, expected: Expected) -> Expected:
         for table in (study(name).get("tables", []) if entry.table else [])
         if table["name"] == entry.table
     ]
-    frames = {f"The paper's {entry.label}": printed_table(table) for table in tables}
+    frames = {f"The paper's {entry.label}": list(map(printed_table, tables))}
     rows: dict[tuple[str, str, str], float] = {}
     for table in tables:
         for row in table["rows"]:
@@ -196,13 +231,37 @@ def paper_page(entry: Entry, expected: Expected) -> Expected:
     return Expected({}, expected.tables | frames, expected.figures | figures, [*expected.texts, *words])
 
 
-def _is_without_scores(html: str) -> bool:
-    """Whether it is the table of benchmarks without any score, since these runs answered none that the paper has."""
-    return "Scores by model and benchmark" in html and not re.search(r">[^<]*\d\.\d[^<]*<", html)
+SETTINGS = ("algorithm", "optim", "num_steps")
+"""Parts of a specification that the paper's table of hyperparameters has."""
 
 
-LEFT = frozenset({"backbones", "settings", "ablations"})
-"""Entries without a rule of their own: bars of backbones, hyperparameters, two tables under one name."""
+PRINTED_SETTINGS = {
+    "algorithm": {
+        "batch_size": 128, "mini_batch_size": 64, "rollouts_per_question": 8, "max_prompt_tokens": 1024,
+        "max_response_tokens": 8192, "temperature": 1.0, "experience_ratio": 0.5, "bucket_center": 0.5,
+        "bucket_spread": 1.0, "start_pass_rate": 0.35, "shaping_beta": 0.1, "entropy_coefficient": 0.001,
+        "kl_coefficient": 0.0, "policy_loss_factor": 64.0, "normalize_by_std": False,
+    },
+    "optim": {"learning_rate": 1e-6, "beta2": 0.999, "weight_decay": 0.01},
+    "num_steps": 700,
+}  # fmt: skip
+"""What the paper says of its main run; it says nothing of the other settings, which are their defaults."""
+
+
+def _of_the_paper() -> dict[str, Any]:
+    defaults = TrainSpec().model_dump(mode="json")
+    return {name: defaults[name] | part if isinstance(part, dict) else part for name, part in PRINTED_SETTINGS.items()}
+
+
+def settings(specs: dict[str, dict[str, Any]]) -> pd.DataFrame:
+    """Return a row a field of the first specification, with its value in each."""
+    fields = {
+        name: dict(spec_fields({key: spec[key] for key in SETTINGS if key in spec})) for name, spec in specs.items()
+    }
+    [first, *_] = fields.values()
+    return pd.DataFrame(
+        [{"Field": path} | {name: option(of[path]) for name, of in fields.items() if path in of} for path in first]
+    )
 
 
 def paper_views(root: Root) -> Iterator[tuple[dict[str, str], Expected]]:
@@ -236,10 +295,12 @@ def paper_views(root: Root) -> Iterator[tuple[dict[str, str], Expected]]:
         {"Run": [item.name for item in runs], "# Avg. Mini-Batch": [values.mean() for values in left]}
     )
     whole.texts += [
-        _is_without_scores, r"\*\*Held-out questions\*\* &nbsp; .*",
+        r"\*\*Held-out questions\*\* &nbsp; .*",
         r"\*\*M\*\* bounds every weight W \(assumption A3\)\..*", r"<div .*<img src=.*",
     ]  # fmt: skip
+    whole.figures |= bars()
+    specs = {"Paper": _of_the_paper()} | {item.name: item.spec for item in runs}
+    whole.tables["Hyperparameters of the paper and of these runs"] = settings(specs)
     for entry in ENTRIES:
-        if entry.key not in LEFT:
-            query = {"figure": entry.key, "beside": "Chosen runs", "runs": ",".join(item.run_id for item in runs)}
-            yield query, paper_page(entry, whole)
+        query = {"figure": entry.key, "beside": "Chosen runs", "runs": ",".join(item.run_id for item in runs)}
+        yield query, paper_page(entry, whole)

@@ -286,23 +286,23 @@ NOT_COMPARED = frozenset({"name", "tags", "preset", "kind"})
 def differing(
     specs: list[dict[str, Any]], names: Sequence[str], left_out: frozenset[str] = NOT_COMPARED
 ) -> pd.DataFrame:
-    flat = [dict(_fields(spec)) for spec in specs]
+    flat = [dict(spec_fields(spec)) for spec in specs]
     paths = dict.fromkeys(path for fields in flat for path in fields)
     rows = []
     for path in paths:
         values = [fields.get(path) for fields in flat]
         if path not in left_out and len({repr(value) for value in values}) > 1:
-            rows.append({"Field": path} | {name: _option(value) for name, value in zip(names, values, strict=True)})
+            rows.append({"Field": path} | {name: option(value) for name, value in zip(names, values, strict=True)})
     return pd.DataFrame(rows)
 
 
-def _fields(spec: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def spec_fields(spec: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in spec.items():
-        if isinstance(value, dict) and name != "sft":
-            yield from _fields(value, f"{before}{name}.")
+        if isinstance(value, dict) and value and name != "sft":
+            yield from spec_fields(value, f"{before}{name}.")
         else:
             yield before + name, value
 
 
-def _option(value: object) -> str:
+def option(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)

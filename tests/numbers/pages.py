@@ -3,13 +3,14 @@
 `python -m tests.numbers.pages [RUNS_ROOT]` says of each how many numbers it shows and how many are right.
 """
 
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.numbers import of_buffer, of_jobs, of_paper, of_runs, of_thoughts, of_trajectories, record, shown
+from tests.numbers import of_buffer, of_jobs, of_paper, of_runs, of_scores, of_thoughts, of_trajectories, record, shown
 from tests.numbers.checking import Expected, Tally, check
 from tests.numbers.derived import Recorded, Root
 
@@ -95,7 +96,12 @@ def _jobs(root: Root) -> Iterator[View]:
 
 
 def _benchmarks(root: Root) -> Iterator[View]:
-    yield "benchmarks", {}, of_jobs.comparison(*(root.by_name[name] for name in record.EVALUATIONS))
+    jobs = [root.by_name[name] for name in record.EVALUATIONS]
+    expected = of_jobs.comparison(*jobs)
+    lines = [of_scores.measured_line(job, root.by_name[record.CHAINS]) for job in jobs[::-1]]
+    expected.tables |= of_scores.benchmark_tables(lines, record.BENCHMARK)
+    expected.figures |= of_scores.bars()
+    yield "benchmarks", {"bars": "true"}, expected
 
 
 def _trajectories(root: Root) -> Iterator[View]:
@@ -127,6 +133,8 @@ def _system(root: Root) -> Iterator[View]:
     overview, log = of_paper.system_pages(root)
     yield "system", {}, overview
     yield "system", {"view": "Audit log"}, log
+    if shutil.which("nvidia-smi") is None:
+        yield "system", {"view": "Machine"}, of_paper.machine_page(root)
 
 
 def saved_page(run: Recorded) -> Expected:

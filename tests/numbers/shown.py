@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,29 @@ def _walk(block: Any, shown: Shown, title: list[str]) -> None:
         elif kind == "progress":
             shown.texts.append(proto.text)
         elif kind in {"markdown", "caption", "text", "code", "html", "title", "subheader", "header"}:
-            text = getattr(child, "value", None) or proto.body
-            if kind == "markdown" and text.startswith("**") and "&nbsp;" in text:
-                title[0] = text.split("**")[1]
-            shown.texts.append(text)
+            _read_text(getattr(child, "value", None) or proto.body, shown, title)
+
+
+def _read_text(text: str, shown: Shown, title: list[str]) -> None:
+    if text.startswith("**") and "&nbsp;" in text:
+        title[0] = text.split("**")[1]
+    if "<table " in text:
+        shown.tables.append(_html_table(text))
+    else:
+        shown.texts.append(text)
+
+
+def _html_table(text: str) -> tuple[str, pd.DataFrame]:
+    """Return a table of scores by its name and first column; cells keep what makes them bold or underlined."""
+    heads = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', text)
+    rows = []
+    for row in re.findall(r"<tr[ >].*?</tr>", text, re.DOTALL):
+        if name := re.search(r'<th scope="row"[^>]*>(?:<a [^>]*>)?([^<]*)', row):
+            cells = re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)
+            rows.append([name[1].strip(), *(re.sub(r"</?(?:span|sup)[^>]*>", "", cell) for cell in cells)])
+    frame = pd.DataFrame(rows, columns=["Line", *heads]).map(lambda cell: unescape(cell.replace("<br>", " ")).strip())
+    [label] = re.findall(r'aria-label="([^"]*)"', text)
+    return f"{label}: {heads[0]}", frame
 
 
 def _traces(spec: dict[str, Any]) -> list[Trace]:

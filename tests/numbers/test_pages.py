@@ -38,8 +38,7 @@ def test_results_of_jobs(derive):
 
 
 def test_benchmarks(derive):
-    # What the paper prints is compared with its source by tests/jobs/studies/test_numbers.py.
-    derive("benchmarks", 50, num_left=1)
+    derive("benchmarks", 250)
 
 
 def test_trajectories(derive):
@@ -51,8 +50,8 @@ def test_studies(derive):
 
 
 def test_system(derive):
-    derive("system", 20)
+    derive("system", 50)
 
 
 def test_paper(derive):
-    derive("paper", 1500)
+    derive("paper", 2000)

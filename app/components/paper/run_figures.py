@@ -56,7 +56,9 @@ def show(entry: Entry, selection: RunSelection) -> None:
 
 
 def _scores(entry: Entry, selection: RunSelection) -> None:
-    lines = [line for line in score_table.measured_lines(list_scores(_SCHEME)) if line.source_run_id in selection.rows]
+    measured = score_table.measured_lines(list_scores(_SCHEME))
+    chosen = [line for line in measured if line.source_run_id in selection.rows]
+    lines = score_table.with_columns(chosen, score_table.COLUMNS)
     if lines:
         score_table_view.show(score_table.rank(lines), "paper-scores")
     figure = held_out_bars(selection)
@@ -65,7 +67,9 @@ def _scores(entry: Entry, selection: RunSelection) -> None:
         "Bars: the last held-out score of each run with its interval",
     )  # fmt: skip
     if not lines:
-        st.caption("None of these runs is scored on benchmarks yet; **Benchmarks** starts that for a checkpoint.")
+        st.caption(
+            "None of these runs is scored on the paper's benchmarks yet; **Benchmarks** starts that for a checkpoint."
+        )
 
 
 def _backbones(_entry: Entry, _selection: RunSelection) -> None:
