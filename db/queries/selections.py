@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sqlalchemy import Integer, Row, Table, and_, case, cast, func, or_, select
 
 from db.connections.session import Database
-from db.rows.replays import ReplayedGroupRow, SelectionRow, WeightLine, WrongChoiceRow
+from db.rows.replays import ReplayedGroupRow, SelectionRow, TrajectoryWeights, WeightLine, WrongChoiceRow
 from db.tables import models
 from db.tables.column_types import Number
 from db.tables.shared_reads import find_run_key
@@ -143,7 +143,7 @@ def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[W
         return [WrongChoiceRow(*row) for row in connection.execute(query)]
 
 
-def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> list[WeightLine]:
+def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> TrajectoryWeights:
     """Return the weights of the newest candidates: replayed, rejected beside another, then replayed by age and entropy.
 
     Quarters are of the replayed trajectories.
@@ -166,19 +166,20 @@ def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> 
         .join_from(scored, rolled_out, is_rollout)
         .where(scored.c.nll.is_not(None), rolled_out.c.mean_log_prob.is_not(None), ~scored.c.is_superseded)
         .order_by(scored.c.step.desc(), scored.c.question_index, scored.c.position)
-        .limit(MAX_CANDIDATES)
+        .limit(MAX_CANDIDATES + 1)
     )
     with database.read() as connection:
         rows = connection.execute(query.where(scored.c.run_key == find_run_key(connection, run_id))).all()
     if not rows:
-        return []
-    ages, entropies, is_chosen, lengths, ratios = np.array([tuple(row) for row in rows], dtype=np.float64).T
+        return TrajectoryWeights()
+    newest = np.array([tuple(row) for row in rows[:MAX_CANDIDATES]], dtype=np.float64)
+    ages, entropies, is_chosen, lengths, ratios = newest.T
     replayed = is_chosen == 1.0
     groups = {"replayed": replayed, "candidates not replayed": ~replayed}
     groups |= {f"replayed, age {name}": replayed & part for name, part in _quarters(ages, replayed, ".0f")}
     groups |= {f"replayed, entropy {name}": replayed & part for name, part in _quarters(entropies, replayed, ".3f")}
-    lines = [(name, part) for name, part in groups.items() if part.any()]
-    return [_line(name, ratios[part], lengths[part], shaping_beta) for name, part in lines]
+    lines = (_line(name, ratios[part], lengths[part], shaping_beta) for name, part in groups.items() if part.any())
+    return TrajectoryWeights(tuple(lines), len(newest), is_whole=len(newest) == len(rows))
 
 
 def _quarters(values: Numbers, replayed: npt.NDArray[np.bool_], form: str) -> list[tuple[str, npt.NDArray[np.bool_]]]:

@@ -168,6 +168,16 @@ class WeightLine:
 
 
 @dataclass(frozen=True, slots=True)
+class TrajectoryWeights:
+    """Weights of groups that overlap, since replayed trajectories are also in quarters, and of how many candidates."""
+
+    lines: tuple[WeightLine, ...] = ()
+    num_candidates: int = 0
+    is_whole: bool = True
+    """False where a run has more candidates: then the newest are here."""
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """Mean of the drawn minus that of the undrawn, within step and bucket; errors clustered by question."""
 

@@ -96,11 +96,11 @@ def _for_gpu(spec: TrainSpec, gpu: GpuType, *, is_started: bool) -> TrainSpec:
         raise SpecError("expected the verl engine, and --script or --dry-run; add `--engine verl` and one.", "--gpu")
     spec = apply_settings(spec, [f"verl.gpu_gib={gpu.gib}"])
     needs, seconds = estimate_resources(spec), estimate_step_seconds(spec)
-    if needs.memory is not None and seconds is not None:
-        print_status(
-            f"On {spec.num_gpus} x {gpu.name}, coarsely: up to {needs.memory / GIB:.1f} of {gpu.gib:g} GiB on each, "
-            f"{seconds * gpu.slowness:,.0f} s per step, {seconds * gpu.slowness * spec.num_steps / 3600:,.1f} h in all."
-        )
+    if needs.memory is not None:
+        each = None if seconds is None else seconds * gpu.slowness
+        hours = "" if each is None else f", {each:,.0f} s per step, {each * spec.num_steps / 3600:,.1f} h in all"
+        memory = f"up to {needs.memory / GIB:.1f} of {gpu.gib:g} GiB on each"
+        print_status(f"On {spec.num_gpus} x {gpu.name}, coarsely: {memory}{hours}.")
     return spec
 
 

@@ -174,9 +174,13 @@ def estimate_gpu_hours(spec: TrainSpec) -> float | None:
 
 
 def estimate_step_seconds(spec: TrainSpec) -> float | None:
-    """Return the seconds that a step of a verl run takes on its GPUs if they are H100s, None where it is not known."""
+    """Return the seconds that a step of a verl run takes on its GPUs if they are H100s, None where it is not known.
+
+    Nor is it of a tiny model, where it is not the tokens that take the time.
+    """
     hours = estimate_gpu_hours(spec)
-    return None if hours is None else hours * _SECONDS_AN_HOUR / spec.num_steps / spec.num_gpus
+    seconds = 0.0 if hours is None else hours * _SECONDS_AN_HOUR / spec.num_steps / spec.num_gpus
+    return seconds if seconds >= 1 else None
 
 
 def estimate_scoring_hours(spec: EvalSpec, source: str) -> float | None:

@@ -1,5 +1,7 @@
 """Starts an evaluation of a run's checkpoint or of any model."""
 
+from pathlib import Path
+
 import streamlit as st
 
 from app import requests
@@ -62,15 +64,21 @@ def _own_data(template: str) -> BenchmarkLook | None:
         st.session_state.pop(_LOOK, None)
         return None
     looked_at = (source.strip() if dropped is None else dropped.file_id), template
-    was: tuple[object, BenchmarkLook | None] = st.session_state.get(_LOOK, (None, None))
-    if was[0] == looked_at:
-        return was[1]  # a large file is not read again at each click
+    kept: tuple[object, object, BenchmarkLook] | None = st.session_state.get(_LOOK)
+    if kept is not None and kept[:2] == (looked_at, _state(kept[2].source)):
+        return kept[2]  # a large file is not read again at each click
     with notice.refusals("Not a benchmark"), st.spinner("Reading the file"):
         path = source.strip() if dropped is None else requests.keep_benchmark_file(dropped.name, dropped.getvalue())
         look = requests.look_at_benchmark(path, template)
-        st.session_state[_LOOK] = looked_at, look
+        st.session_state[_LOOK] = looked_at, _state(look.source), look
         return look
     return None
+
+
+def _state(source: str) -> tuple[int, int] | None:
+    """Return size and time of change of a file, None of a data set of the hub."""
+    path = Path(source)
+    return ((state := path.stat()).st_size, state.st_mtime_ns) if path.exists() else None
 
 
 def _show_look(look: BenchmarkLook) -> None:

@@ -155,7 +155,7 @@ def _memory_parts(parts: Sequence[tuple[str, int, str]]) -> None:
 def _time(spec: TrainSpec) -> str:
     """Return a sentence on the time of a step and of the run on its GPUs, nothing where it is not known."""
     seconds, gpu = requests.estimate_step_seconds(spec), requests.type_of(spec.verl.gpu_gib)
-    if seconds is None or gpu is None or seconds < 1:  # of a tiny model it is not the tokens that take the time
+    if seconds is None or gpu is None:
         return ""
     each = seconds * gpu.slowness
     return f" Time on {gpu.name}, coarsely: {duration(each)} per step, {duration(each * spec.num_steps)} in all."

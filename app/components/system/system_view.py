@@ -131,7 +131,6 @@ class _LogKey(StrEnum):
 
 _LOG_HEADS = {"When, UTC": _LogKey.TIME, "Who": _LogKey.USER, "What": _LogKey.ACTION, "Run": _LogKey.RUN}
 _LOG_VALUES: dict[_LogKey, Callable[[JournalEntry, Mapping[str, str]], str]] = {
-    _LogKey.TIME: lambda entry, _: entry.at,
     _LogKey.USER: lambda entry, _: entry.by.lower(),
     _LogKey.ACTION: lambda entry, _: _what(entry),
     _LogKey.RUN: lambda entry, names: names.get(entry.run_id, entry.run_id).lower(),
@@ -145,10 +144,10 @@ def show_log(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> None:
         return
     newest_first = list(reversed(entries))
     order = long_lists.order_of_address(_LogKey)
-    shown = newest_first
-    if order is not None:
+    shown = newest_first if order is None or order.is_descending else entries
+    if order is not None and order.key is not _LogKey.TIME:
         by = _LOG_VALUES[order.key]
-        shown = sorted(entries, key=lambda entry: by(entry, names))[:: -1 if order.is_descending else 1]
+        shown = sorted(newest_first, key=lambda entry: by(entry, names), reverse=order.is_descending)
     frame = table(shown[: long_lists.PAGE_SIZE * long_lists.num_pages(order)], names)
     sorting = long_lists.sorting(_LOG_HEADS, order, order, len(entries), "When, UTC", [*_LOG_HEADS][1:])
     grid.draw(frame, "audit-log", "What users did", most=_LOG_ROWS, sorting=sorting)

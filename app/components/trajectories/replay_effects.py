@@ -11,8 +11,7 @@ import streamlit as st
 from app import theme
 from app.components.widgets import data_table, figures, notice
 from app.formats import NONE_SHOWN
-from db.queries import selections
-from db.rows.replays import Difference, DrawEffect, WeightLine
+from db.rows.replays import Difference, DrawEffect, TrajectoryWeights
 from db.statistics.intervals import half_interval_95
 
 EXPLANATION = (
@@ -118,8 +117,9 @@ def _text(difference: Difference) -> str:
     return f"{100 * difference.value:+.1f} ± {100 * half_interval_95(difference.standard_error):.1f}"
 
 
-def show_weights(lines: Sequence[WeightLine]) -> None:
+def show_weights(weights: TrajectoryWeights) -> None:
     """Show one row for each group."""
+    lines = weights.lines
     if not lines:
         notice.show_empty("scale", "No weights yet", "They begin with the first candidate that is scored.")
         return
@@ -132,10 +132,9 @@ def show_weights(lines: Sequence[WeightLine]) -> None:
         }
     )
     number = st.column_config.NumberColumn
-    is_sample = frame["Number"][:2].sum() >= selections.MAX_CANDIDATES
-    sample = f" Of the newest {selections.MAX_CANDIDATES:,} candidates." if is_sample else ""
+    part = "" if weights.is_whole else f" Of the newest {weights.num_candidates:,} candidates."
     data_table.show_card(
         "Weights by age and entropy", frame, "trajectory-weights",
         "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
-        dict.fromkeys(_WEIGHT_FIELDS, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS + sample,
+        dict.fromkeys(_WEIGHT_FIELDS, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS + part,
     )  # fmt: skip

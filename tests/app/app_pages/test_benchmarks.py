@@ -202,6 +202,8 @@ def test_a_named_file_is_read_shown_as_it_is_asked_and_scored_under_its_name(run
     assert "1+1?" in [code.value for code in page.code]
     assert has_text(page, "Gold answer: 2, graded as math")
     assert page.multiselect(key="evaluate-benchmarks-my_sums").value == ["my_sums"]
+    (tmp_path / "My sums.v2.jsonl").write_text(ROWS.replace("1+1?", "1+2?"))
+    assert "1+2?" in [code.value for code in page.run().code]
     page = send(page, target="owner/model")
     (run,) = list_run_directories(runs_root)
     (choice,) = run.job_spec().benchmarks

@@ -83,6 +83,9 @@ def test_a_long_log_comes_as_it_is_scrolled_and_is_sorted_as_a_whole(runs_root, 
     assert newest_first == [f"text {number}" for number in reversed(range(long_lists.PAGE_SIZE + 3))]
     tables(page)[0].send(page, "sorted", {"name": "When, UTC", "isDescending": False})
     assert list(tables(page)[0].value["Details"]) == newest_first[::-1][: long_lists.PAGE_SIZE]
+    for is_descending in (False, True):
+        tables(page)[0].send(page, "sorted", {"name": "What", "isDescending": is_descending})
+        assert list(tables(page)[0].value["Details"]) == newest_first[: long_lists.PAGE_SIZE]
 
 
 def test_ray_clusters_are_added_tested_and_removed(open_page, runs_root):

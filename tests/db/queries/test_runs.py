@@ -19,6 +19,7 @@ from db.queries import (
 )
 from db.queries.judging import question_texts
 from db.queries.run_filter import list_specs
+from db.rows.replays import TrajectoryWeights
 from db.rows.runs import UnknownRunError
 from db.tables import models
 from db.tables.column_types import one_of
@@ -38,7 +39,7 @@ EMPTY = [
     *((question, ("none", 5), []) for question in (buffer.candidates, selections.list_selections)),
     (runs.list_runs, (), []), (runs.count_runs, (), {}), (runs.get_run, ("none",), None),
     (metrics.metric_series, ("none", ["reward/mean"]), {"reward/mean": []}),
-    (selections.trajectory_weights, ("none", 0.1), []), (buffer.scores_by_bucket, ("none", 1, 3), []),
+    (selections.trajectory_weights, ("none", 0.1), TrajectoryWeights()), (buffer.scores_by_bucket, ("none", 1, 3), []),
     (buffer.buffered_questions, ("none", 3, (1,)), []), (buffer.stored_candidates, ("none", 3, (1,)), []),
     (lineage.lineage, ("none", 1, 1, 1), []), (lineage.group_members, ("none", 1, 1), []),
     (lineage.get_question, ("none", 1), None),

@@ -119,8 +119,9 @@ def score(report):
 
 
 def test_weights_follow_from_log_probs_then_and_now(database, tmp_path):
-    lines = trajectory_weights(database, recorded(database, tmp_path, score), shaping_beta=1.0)
-    replayed, others, young, old, low, high = lines
+    weights = trajectory_weights(database, recorded(database, tmp_path, score), shaping_beta=1.0)
+    assert (weights.num_candidates, weights.is_whole) == (4, True)
+    replayed, others, young, old, low, high = weights.lines
     # W is 1 and 2 of the replayed ones, 4 and 8 of the others.
     assert (replayed.num_trajectories, replayed.mean, replayed.square_mean, replayed.largest) == pytest.approx(
         (2, 1.5, 2.5, 2.0)
@@ -134,3 +135,18 @@ def test_weights_follow_from_log_probs_then_and_now(database, tmp_path):
     assert [low.group, high.group] == ["replayed, entropy up to 0.100", "replayed, entropy over 0.100 to 0.200"]
     assert replace(young, group="") == replace(low, group="")
     assert (young.mean, old.mean) == pytest.approx((1.0, 2.0))
+
+
+def score_replayed_only(report):
+    score(report)
+    report.selections = [replace(selection, chosen=(0, 1)) for selection in report.selections]
+
+
+@pytest.mark.parametrize(("most", "is_whole"), [(3, False), (4, True), (5, True)])
+def test_weights_say_how_many_candidates_they_are_of_where_all_are_replayed(
+    database, tmp_path, monkeypatch, most, is_whole
+):
+    monkeypatch.setattr(selections, "MAX_CANDIDATES", most)
+    weights = trajectory_weights(database, recorded(database, tmp_path, score_replayed_only), shaping_beta=1.0)
+    assert (weights.num_candidates, weights.is_whole) == (min(most, 4), is_whole)
+    assert weights.lines[0].num_trajectories == weights.num_candidates

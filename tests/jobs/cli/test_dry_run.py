@@ -66,3 +66,7 @@ def test_a_named_gpu_gives_memory_and_time_and_is_kept_in_the_script(dry_run):
         assert f"gpu_gib: {gib}\n" in report.stdout
         hours.append(float(re.search(r"([\d.]+) h in all", report.stderr)[1]))
     assert hours[1] == pytest.approx(hours[0] * 989 / 312, rel=0.01)
+    short = ["--set", "algorithm.max_response_tokens=64"]
+    tiny = dry_run("--engine", "verl", "--gpu", "h100", *short).stderr
+    assert re.search(r"up to [\d.]+ of 79.6 GiB", tiny)
+    assert "per step" not in tiny  # it is not the tokens that take a step's time
