@@ -16,6 +16,8 @@ Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+PART_PREFIX = "reward/"
+"""Beginning of the name under which files and rows have a part of the reward."""
 UNASSIGNED = -1
 """Id of a trajectory that the core has not numbered yet."""
 
@@ -46,7 +48,7 @@ class Trajectory:
     `sampler_log_probs` (T,) are those that the tokens were drawn with, where the sampler is another program.
     `trajectory_id` is unique in a run and given by the core; `rollout_step` is the step that it is a fresh rollout of.
     `policy_version` is the number of steps done by the policy that generated it: `rollout_step` - 1, or one less where
-    rollouts are generated ahead.
+    rollouts are generated ahead. `reward_parts` are the parts of the reward by name, before their weights.
     """
 
     question_index: int
@@ -63,6 +65,7 @@ class Trajectory:
     trajectory_id: int = UNASSIGNED
     rollout_step: int = UNASSIGNED
     policy_version: int = UNASSIGNED
+    reward_parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_ahead(self) -> bool:

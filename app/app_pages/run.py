@@ -113,7 +113,10 @@ def _curves(row: RunRow) -> None:
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
     titles = benchmark_titles(spec)
     awaits_curves = run_state.is_live(row) and not row.is_fine_tuning
-    run_details.show_curves(series, evaluations, ratios, view, "curve", is_live=awaits_curves, titles=titles)
+    run_details.show_curves(
+        series, evaluations, ratios, view, is_live=awaits_curves, titles=titles,
+        rewards=ask(metrics.reward_counts, row.run_id),
+    )  # fmt: skip
 
 
 def _buffer(row: RunRow) -> None:

@@ -1,17 +1,20 @@
-"""Curves: metrics by step, thinned with their extremes kept, evaluations, training time, importance ratios."""
+"""Curves: metrics by step, thinned with their extremes kept, evaluations, training time, ratios, counts of rewards."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Text, cast, func, or_, select
+from sqlalchemy import Double, Text, cast, func, or_, select, type_coerce
 
 from db.connections.session import Database
-from db.rows.runs import EvaluationRow, MetricPoint, StepNotice
+from db.rows.runs import EvaluationRow, MetricPoint, RewardCountRow, StepNotice
 from db.tables import models
 from db.tables.shared_reads import Curve, Steps, Values, find_run_key, read_curves, read_newest
+from exgrpo_core.types import PART_PREFIX
 
 STEP_SECONDS = "seconds/step"
+WHOLE_REWARD = "reward"
+MAX_REWARD_BINS = 30
 
 
 def metric_series(
@@ -144,6 +147,45 @@ def replay_ratios(database: Database, run_id: str, max_steps: int = 150) -> dict
         for step, ratio in connection.execute(query.order_by(replays.c.step)):
             ratios.setdefault(step, []).append(ratio)
         return ratios
+
+
+def reward_counts(database: Database, run_id: str, max_steps: int = 60) -> list[RewardCountRow]:
+    """Return the fresh responses of about `max_steps` steps, the last one included, counted by reward and by its parts.
+
+    Each of at most `MAX_REWARD_BINS` different values is a bin of its own; more are counted in as many even bins.
+    """
+    steps, table = models.steps, models.trajectories
+    with database.read() as connection:
+        run_key = find_run_key(connection, run_id)
+        known = connection.scalars(
+            select(steps.c.step).where(steps.c.run_key == run_key, ~steps.c.is_superseded).order_by(steps.c.step.desc())
+        ).all()
+        query = select(table.c.step, type_coerce(table.c.reward, Double), table.c.extra).where(
+            table.c.run_key == run_key, table.c.step.in_(known[:: -(-len(known) // max_steps) or 1]),
+            ~table.c.is_superseded,
+        )  # fmt: skip
+        found: dict[str, list[tuple[int, float]]] = {}
+        for step, reward, extra in connection.execute(query):
+            parts = {name: value for name, value in (extra or {}).items() if name.startswith(PART_PREFIX)}
+            for name, value in ({WHOLE_REWARD: reward} | parts).items():
+                if isinstance(value, int | float) and np.isfinite(value):
+                    found.setdefault(name.removeprefix(PART_PREFIX), []).append((step, value))
+    return [row for part, values in found.items() for row in _binned(part, np.array(values, np.float64))]
+
+
+def _binned(part: str, rewards: npt.NDArray[np.float64]) -> list[RewardCountRow]:
+    """Return the counts of rewards, (num_rewards, 2) with their steps, in order of steps and bins."""
+    least, bins = np.unique(rewards[:, 1], return_inverse=True)
+    largest = least
+    if len(least) > MAX_REWARD_BINS:
+        edges = np.linspace(least[0], least[-1], MAX_REWARD_BINS + 1)
+        bins = np.searchsorted(edges[1:-1], rewards[:, 1], side="right")
+        least, largest = edges[:-1], edges[1:]
+    cells, counts = np.unique(np.stack([rewards[:, 0].astype(np.int64), bins]), axis=1, return_counts=True)
+    return [
+        RewardCountRow(step, part, float(least[place]), float(largest[place]), count)
+        for (step, place), count in zip(cells.T.tolist(), counts.tolist(), strict=True)
+    ]
 
 
 def _thinned(curve: Curve, max_points: int | None) -> list[MetricPoint]:

@@ -102,6 +102,17 @@ class BucketRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardCountRow:
+    """How many fresh responses of a step had a reward, or a part of it by name, from `least` up to `largest`."""
+
+    step: int
+    part: str
+    least: float
+    largest: float
+    num_responses: int
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationRow:
     """Scores of one evaluation: `question_set` is training, held_out or a benchmark, `avg_at_n` with its error."""
 

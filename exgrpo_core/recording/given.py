@@ -7,6 +7,7 @@ from typing import Any
 from exgrpo_core.recording.lines import as_plain, checked
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
+from exgrpo_core.types import PART_PREFIX
 
 _RESPONSES = ("response", "completion", "output")
 _NAMES = {
@@ -41,7 +42,7 @@ def as_trajectory(given: object) -> RecordedTrajectory:
     messages = _take_messages(row)
     parts = row.pop("rewards", None)
     if isinstance(parts, Mapping):
-        row |= {f"reward/{name}": part for name, part in parts.items()}
+        row |= {f"{PART_PREFIX}{name}": part for name, part in parts.items()}
     elif parts is not None:
         row.setdefault("reward", parts)
     facts = {name: row.pop(name) for name in [*row] if _NAMES.get(name, name) in _FACTS}

@@ -4,7 +4,8 @@ A file of trajectories holds fresh ones and, marked `is_replayed`, the replayed 
 entropies (float16) and log-probs (float32) where the retention setting says so. Replayed rows keep all per-token values
 under the policy that chose them, and log-probs of the policy that generated them.
 
-Where rollouts were generated ahead, fresh rows have the latter too, and a column of policy versions.
+Where rollouts were generated ahead, fresh rows have the latter too, and a column of policy versions. A reward of parts
+has a column of each, `reward/NAME`.
 """
 
 import json
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.durable_files import write_whole
-from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
+from exgrpo_core.types import PART_PREFIX, Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
 
 FILE_PREFIX = "step-"
 """Beginning of the name of a file of trajectories; its first step follows."""
@@ -96,6 +97,9 @@ def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_
     }
     columns = positions | _columns_of_either(rows) | _columns_of_one_kind(rows) | _token_columns(rows, keeps_tokens)
     table = pa.table({name: columns[name] for name in _COLUMNS})
+    for name in dict.fromkeys(name for item in rows.fresh for name in item.reward_parts):
+        parts = pa.array(rows.of_fresh(item.reward_parts.get(name) for item in rows.fresh), pa.float32())
+        table = table.append_column(f"{PART_PREFIX}{name}", parts)
     if not any(item.is_ahead for item in rows.fresh):
         return table
     versions = rows.of_fresh(item.policy_version for item in rows.fresh)
@@ -189,8 +193,8 @@ def read_trajectories(path: Path, columns: Sequence[str] = (), step: int | None 
     """
     wanted = list(columns) or [name for name in _COLUMNS if name not in TOKEN_COLUMNS]
     with _readable(path):
-        if not columns and VERSION_COLUMN in pq.read_schema(path).names:
-            wanted.append(VERSION_COLUMN)
+        if not columns:
+            wanted += filter(_is_extra, pq.read_schema(path).names)
         return pq.read_table(path, columns=wanted, filters=None if step is None else [("step", "=", step)])
 
 
@@ -213,7 +217,12 @@ def rows_of_step(table: pa.Table, step: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def _extra(row: dict[str, Any]) -> dict[str, Any]:
-    return {"extra": {VERSION_COLUMN: row[VERSION_COLUMN]}} if VERSION_COLUMN in row else {}
+    extra = {name: value for name, value in row.items() if _is_extra(name)}
+    return {"extra": extra} if extra else {}
+
+
+def _is_extra(name: str) -> bool:
+    return name == VERSION_COLUMN or name.startswith(PART_PREFIX)
 
 
 def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = None) -> dict[str, list[float] | None]:

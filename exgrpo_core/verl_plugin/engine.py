@@ -125,6 +125,7 @@ class VerlEngine:
                 has_code=entry.verdict.get("has_code"),
                 entropies=entropies,
                 sampler_log_probs=entry.log_probs,
+                reward_parts=entry.verdict.get("reward_parts", {}),
             )
             for question, entry, reward, log_probs, entropies in zip(
                 questions, rollouts, rewards, scored[LOG_PROBS], scored[ENTROPIES], strict=True

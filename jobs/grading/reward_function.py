@@ -1,7 +1,7 @@
 """What an engine asks of a grader: responses in, verdicts out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -35,13 +35,14 @@ class Verdict:
     """What a grader says of a response.
 
     `outcome` is correct, wrong, unparsed, timeout or crash. `is_valid` tells whether every step holds and `has_code`
-    whether the response contains code, where an oracle knows.
+    whether the response contains code, where an oracle knows. `parts` has the terms of a weighted reward by name.
     """
 
     reward: float
     outcome: str
     is_valid: bool | None = None
     has_code: bool | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 class RewardFunction(Protocol):

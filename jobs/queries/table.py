@@ -20,7 +20,7 @@ from db.queries.run_values import UNDERSTOOD
 from db.queries.trajectories import get_trajectory, list_marks, marked_trajectories, messages_of
 from db.queries.trajectory_list import list_snippets
 from db.rows.judging import JudgedRow, VerdictFilter
-from db.rows.runs import MetricPoint, RunRow
+from db.rows.runs import MetricPoint, RewardCountRow, RunRow
 from db.rows.scores import ComparisonRow, ScoredRuns
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
@@ -159,6 +159,15 @@ def curves(
     if unknown:
         raise CommandError(f"metric: {run_id} has recorded no {unknown[0]!r}; it has: {', '.join(recorded)}.")
     return metrics.metric_series(database, run_id, tuple(metric or recorded), points)
+
+
+def rewards(
+    database: Database,
+    run_id: str,
+    steps: Annotated[int, Field(ge=1, le=10_000, description="Of about so many steps, the last one included.")] = 60,
+) -> list[RewardCountRow]:
+    """Histograms of rewards and of their parts: how many fresh responses of a step had which."""
+    return metrics.reward_counts(database, run_id, steps)
 
 
 def judges(database: Database, runs_root: Path, run: str | None = None) -> list[dict[str, object]]:
@@ -303,6 +312,7 @@ QUERIES: dict[str, Callable[..., object]] = {
     "checkpoints": runs.list_checkpoints,
     "evaluations": metrics.list_evaluations,
     "curves": curves,
+    "rewards": rewards,
     "buffer": buffer_after,
     "concentration": replay_concentration,
     "selections": selected,

@@ -143,11 +143,17 @@ class RewardParts:
     ) -> list[Verdict]:
         """Return the verdicts on answers, in order, with the weighted sum as their reward."""
         total = np.zeros(len(verdicts))
+        parts: list[dict[str, float]] = [{} for _ in verdicts]
         for name, weight in self._weights.items():
             values = self._parts[name](questions, responses, verdicts)
             self._graded[name] += values.tolist()
+            for of_one, value in zip(parts, np.nan_to_num(values).tolist(), strict=True):
+                of_one[name] = value
             total += weight * np.nan_to_num(values)
-        return [replace(verdict, reward=float(reward)) for verdict, reward in zip(verdicts, total, strict=True)]
+        return [
+            replace(verdict, reward=float(reward), parts=of_one)
+            for verdict, reward, of_one in zip(verdicts, total, parts, strict=True)
+        ]
 
     def take_means(self) -> dict[str, float]:
         """Return the mean of each part over the responses since the last call, by the part's name."""

@@ -128,6 +128,8 @@ def run_page(run: Recorded) -> Expected:
         below = f"{100 * (of_last.mean - first.mean):+.1f} points · {interval}"
         tiles[f"Held-out Avg@{of_last.num_samples}"] = share(of_last.mean), below
     figures = curves_of(run)
+    if "reward/pass_at_1" in last:
+        figures["Rewards"] = {"": rewards(run)}
     if is_scored:
         figures["Scores"][f"Held-out Avg@{of_last.num_samples}"] = held_out(run)  # type: ignore[union-attr]
     if "replay/num_replayed" in last and not run.replayed.empty:
@@ -161,6 +163,12 @@ def ratio_bands(run: Recorded) -> dict[str, Columns]:
     means = run.replayed.groupby("step")["mean_ratio"]
     names = {"0%": 0.0, "least to largest": 1.0, "25%": 0.25, "middle half": 0.75, "median": 0.5}
     return {name: {"x": list(means.groups), "y": means.quantile(level).tolist()} for name, level in names.items()}
+
+
+def rewards(run: Recorded) -> Columns:
+    counts = run.fresh.groupby(["reward", "step"]).size().unstack(fill_value=0)
+    names = [f"{value:g}" for value in counts.index]
+    return {"x": counts.columns.tolist(), "y": names, "z": counts.to_numpy().tolist()}
 
 
 def heatmap(run: Recorded) -> Columns:

@@ -10,13 +10,14 @@ import pandas as pd
 import streamlit as st
 
 from app.components.replay_buffer import buffer_over_steps
+from app.components.runs import reward_histograms
 from app.components.widgets import curves, data_table, figures, notice, own_charts, run_state
 from app.components.widgets.curve_view import CurveView, Line, paired
 from app.components.widgets.curves import Series
 from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import as_yaml, difference_table, show_download
 from app.formats import byte_size, counted, escape_control_characters, exact, literal
-from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
+from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RewardCountRow, RunRow
 from db.rows.spec_differences import differences
 
 MAX_DOWNLOAD_BYTES = 200_000_000
@@ -29,7 +30,7 @@ KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
 
 def show_curves(
     series: Series, evaluations: Sequence[EvaluationRow], ratios: Mapping[int, Sequence[float]] | None, view: CurveView,
-    key: str, *, is_live: bool, titles: Mapping[str, str],
+    *, is_live: bool, titles: Mapping[str, str], rewards: Sequence[RewardCountRow],
 ) -> None:  # fmt: skip
     """Show the first charts, and the others folded by group, two a row; an ended run's without empty charts.
 
@@ -41,27 +42,32 @@ def show_curves(
     scores_figure = curves.pass_rates(series, evaluations, view, titles)
     first: list[Callable[[], None]] = []
     if is_live or scores_figure is not None:
-        first.append(partial(curves.show_figure, curves.PASS_RATES, scores_figure, key))
-    folded: dict[str, list[Callable[[], None]]] = {}
+        first.append(partial(curves.show_figure, curves.PASS_RATES, scores_figure, "curve"))
+    folded: dict[str, list[Callable[[], None]]] = {
+        "Histograms of rewards": [
+            partial(reward_histograms.show, part, [row for row in rewards if row.part == part], view, "curve")
+            for part in dict.fromkeys(row.part for row in rewards)
+        ]
+    }
     for title, charts in curves.GROUPS.items():
         if ratios is None and title in curves.REPLAY_GROUPS:
             continue
         cards: list[Callable[[], None]] = [
-            partial(curves.show, chart, series, key, view)
+            partial(curves.show, chart, series, "curve", view)
             for chart in charts
             if (is_live and not chart.is_hidden_if_empty) or any(series.get(curve.key) for curve in chart.curves)
         ]
         if title == curves.BUFFER_GROUP:
-            cards.insert(0, lambda: buffer_over_steps.show_area(series, f"{key}-buffer-area", view))
+            cards.insert(0, lambda: buffer_over_steps.show_area(series, "curve-buffer-area", view))
         elif title == curves.RATIO_GROUP and ratios is not None:
-            cards.append(lambda: buffer_over_steps.show_ratios(ratios, f"{key}-ratio-bands", view))
+            cards.append(lambda: buffer_over_steps.show_ratios(ratios, "curve-ratio-bands", view))
         num_open = 0 if title == curves.SYSTEM_GROUP else NUM_OPEN - len(first)
         first += cards[:num_open]
         folded[title] = cards[num_open:]
     _show_grid(first)
     for title, cards in folded.items():
         if cards:
-            with st.expander(f"{title} · {counted(len(cards), 'chart')}", key=f"{key}-{title}"):
+            with st.expander(f"{title} · {counted(len(cards), 'chart')}", key=f"curve-{title}"):
                 _show_grid(cards)
 
 

@@ -155,6 +155,7 @@ def _trajectory(question: Question, generated: GeneratedResponse, response: Resp
         is_valid=verdict.is_valid,
         has_code=verdict.has_code,
         entropies=generated.entropies,
+        reward_parts=verdict.parts,
     )
 
 

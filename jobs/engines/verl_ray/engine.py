@@ -28,7 +28,10 @@ class WorkbenchVerlEngine(VerlEngine):
             return super().rewards(questions, rollouts)
         responses = [_response(rollout) for rollout in rollouts]
         verdicts = [Verdict(rollout.reward, rollout.verdict["outcome"]) for rollout in rollouts]
-        return [verdict.reward for verdict in self.weigh(questions, responses, verdicts)]
+        weighed = self.weigh(questions, responses, verdicts)
+        for rollout, verdict in zip(rollouts, weighed, strict=True):
+            rollout.verdict["reward_parts"] = verdict.parts
+        return [verdict.reward for verdict in weighed]
 
     def describe_question(self, question: Question) -> dict[str, Any]:
         """Return the columns that this project's graders read."""

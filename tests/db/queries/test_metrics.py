@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from db.queries import metrics, runs
+from db.rows.runs import RewardCountRow
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
 
 SCORE = "reward/pass_at_1"
@@ -135,3 +136,42 @@ def test_seconds_add_up_over_steps_and_what_was_not_measured_takes_none(database
     run_id = recorded(database, tmp_path, lambda _, step: {"seconds/step": seconds[step - 1]}, [range(1, 6)])
     assert metrics.training_seconds(database, run_id) == [(1, 0.0), (2, 1.0), (3, 3.0), (4, 3.0), (5, 7.0)]
     assert metrics.training_seconds(database, run_id, max_points=2) == [(3, 3.0), (5, 7.0)]
+
+
+def rewarded(database, tmp_path, reward_of, steps=range(1, 4)):
+    """Record a superseded attempt, then one with these rewards of step and place; return the run's id."""
+
+    def change(report):
+        fresh = [item for group in report.groups for item in group.trajectories]
+        for place, item in enumerate(fresh):
+            item.reward = reward_of(report.step, place)
+            if report.step == 3:
+                item.reward_parts = {"format": float(place % 2), "mine:code": 0.25}
+
+    run = new_run(tmp_path)
+    record_attempt(run, steps)
+    record_attempt(run, steps, change=change)
+    ingest_run(database, run)
+    return run.run_id
+
+
+def test_rewards_and_their_parts_are_counted_by_step(database, tmp_path):
+    run_id = rewarded(database, tmp_path, lambda step, place: [math.nan, 0.0, step / 2][place % 3])
+    rows = metrics.reward_counts(database, run_id)
+    # Step 1 has 12 fresh responses, the others 10.
+    counts = {(1, 0.0): 4, (1, 0.5): 4, (2, 0.0): 3, (2, 1.0): 3, (3, 0.0): 3, (3, 1.5): 3}
+    whole = [RewardCountRow(step, "reward", value, value, num) for (step, value), num in counts.items()]
+    parts = [("format", 0.0, 5), ("format", 1.0, 5), ("mine:code", 0.25, 10)]
+    assert rows == whole + [RewardCountRow(3, part, value, value, num) for part, value, num in parts]
+    assert {row.step for row in metrics.reward_counts(database, run_id, max_steps=2)} == {1, 3}
+    assert metrics.reward_counts(database, "nobody") == []
+
+
+def test_many_different_rewards_are_counted_in_even_bins(database, tmp_path):
+    run_id = rewarded(database, tmp_path, lambda step, place: 10 * (step - 1) + place, range(1, 8))
+    rows = [row for row in metrics.reward_counts(database, run_id) if row.part == metrics.WHOLE_REWARD]
+    # Step 1 has 0 to 11, step 2 has 10 to 19, and so on up to 69: 30 bins of 2.3.
+    assert [(row.step, row.least, row.largest) for row in rows][:2] == [(1, 0.0, 2.3), (1, 2.3, 4.6)]
+    assert [row.num_responses for row in rows if row.step == 1] == [3, 2, 2, 3, 2]
+    assert (rows[-1].largest, sum(row.num_responses for row in rows if row.step == 7)) == (69.0, 10)
+    assert len({row.least for row in rows}) <= metrics.MAX_REWARD_BINS

@@ -59,6 +59,15 @@ def test_details_of_a_question_that_no_run_writes_are_refused_with_a_sentence(tm
         read_questions(path)
 
 
+def test_a_part_of_the_reward_is_a_column_of_its_own(tmp_path):
+    path, written = tmp_path / "step-00000004.parquet", group(0, [1.0, 0.0])
+    written.trajectories[0].reward_parts = {"format": 1.0, "mine:code": 0.25}
+    pq.write_table(trajectory_table([(4, [written])], lambda _: False), path)
+    first, second = rows_of_step(read_trajectories(path), 4)["trajectories"]
+    assert first["extra"] == {"reward/format": 1.0, "reward/mine:code": 0.25}
+    assert second["extra"] == {"reward/format": None, "reward/mine:code": None}
+
+
 def test_rollouts_generated_ahead_keep_the_version_and_log_probs_of_the_policy_that_wrote_them(tmp_path):
     path = tmp_path / "step-00000004.parquet"
 

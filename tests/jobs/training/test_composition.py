@@ -108,6 +108,7 @@ def test_control_with_random_rewards_trains_and_is_scored_by_answers(tmp_path, m
     status, recorder = train(run)
     assert status is RunStatus.FINISHED
     steps = [report.metrics for report in recorder.steps]
+    assert all(item.reward_parts == {"random": item.reward} for item in recorder.steps[0].groups[0].trajectories)
     assert all(metrics["reward/random"] == pytest.approx(metrics["reward/mean"]) for metrics in steps)
     assert 0 < sum(metrics["reward/random"] for metrics in steps) < 4
     assert max(metrics["optim/gradient_norm"] for metrics in steps) > 0

@@ -43,6 +43,7 @@ def test_reward_is_the_weighted_sum_and_outcomes_stay_those_of_the_answer():
         assert [(verdict.reward, verdict.outcome) for verdict in verdicts] == [
             (1.25, "correct"), (0.25, "wrong"), (0.0, "unparsed"),
         ]  # fmt: skip
+        assert verdicts[1].parts == {"answer": 0.0, "format": 1.0}
         parts.grade([None], responses([1]))
         assert parts.take_metrics() == {"reward/answer": 2 / 4, "reward/format": 3 / 4}
         assert parts.take_metrics() == {}

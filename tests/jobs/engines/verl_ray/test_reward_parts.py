@@ -29,6 +29,7 @@ def test_each_rollout_gets_the_weighted_sum_of_verls_reward_and_the_parts():
     with open_reward_parts(ByOutcome(), {"answer": 2.0, "format": 0.5}) as parts:
         engine.weigh = parts.weigh
         assert engine.rewards(questions, rollouts) == [2.5, 0.5, 0.0]
+        assert rollouts[1].verdict["reward_parts"] == {"answer": 0.0, "format": 1.0}
         assert parts.take_metrics() == {"reward/answer": 1 / 3, "reward/format": 2 / 3}
 
 
@@ -48,3 +49,5 @@ def test_a_run_is_rewarded_by_parts_and_a_users_code(tmp_path, monkeypatch):
     assert 0.0 < metrics["reward/code_1"] <= 1.0
     assert metrics["reward/failed"] == 0.0
     assert metrics["reward/answer"] <= 1.0
+    lengths = [row["extra"][f"reward/{SHORTNESS}"] for row in step["trajectories"]]
+    assert np.mean(lengths) == pytest.approx(metrics["reward/code_1"])

@@ -1,0 +1,58 @@
+"""Histograms of rewards over steps: how many responses of a step had which reward, or part of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app import theme
+from app.components.widgets import curve_view, figures
+from app.components.widgets.curve_view import CurveView
+from app.formats import escape_control_characters
+from db.queries.metrics import WHOLE_REWARD
+from db.rows.runs import MetricPoint, RewardCountRow
+from db.statistics.densities import MIN_SAMPLES
+
+
+def show(part: str, counts: Sequence[RewardCountRow], view: CurveView, key: str) -> None:
+    """Show the rewards of a run's steps, or a part of them by name."""
+    title = "Rewards" if part == WHOLE_REWARD else f"Reward part: {escape_control_characters(part)}"
+    alt = f"{title}: how many fresh responses of each step had which"
+    figures.show_card(title, "fresh responses of a step", histogram(counts, view), f"{key}-rewards-{part}", alt)
+
+
+def histogram(counts: Sequence[RewardCountRow], view: CurveView) -> go.Figure | None:
+    """Return a map of steps against rewards; of few responses a point each; None where steps have no place on x."""
+    steps = sorted({row.step for row in counts})
+    x = view.line([MetricPoint(step, 0.0) for step in steps]).x
+    if not x.size:
+        return None
+    figure = figures.new_figure()
+    place_of = {step: place for place, step in enumerate(steps)}
+    colours = theme.palette()
+    if sum(row.num_responses for row in counts) < MIN_SAMPLES:
+        each = [row for row in counts for _ in range(row.num_responses)]
+        figure.add_trace(
+            go.Scatter(
+                x=x[[place_of[row.step] for row in each]], y=[row.least for row in each], mode="markers",
+                marker={"color": colours.fresh, "size": 7, "opacity": 0.5}, hovertemplate="%{y:.4~g}<extra></extra>",
+            )
+        )  # fmt: skip
+    else:
+        bins = sorted({(row.least, row.largest) for row in counts})
+        cells = np.zeros((len(bins), len(steps)), dtype=np.int32)
+        for row in counts:
+            cells[bins.index((row.least, row.largest)), place_of[row.step]] = row.num_responses
+        names = [f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}" for low, high in bins]
+        figure.add_trace(
+            go.Heatmap(
+                x=x, y=names, z=cells, zmin=0, colorscale=[[0, colours.empty_cell], [1, colours.full_cell]],
+                colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}},
+                hovertemplate="%{z:,} responses at %{x}<br>reward %{y}<extra></extra>",
+            )
+        )  # fmt: skip
+        figure.update_yaxes(showgrid=False, type="category")
+    curve_view.dress(figure, replace(view, has_log_axis=False))
+    figure.update_layout(hovermode="closest")
+    return figure
