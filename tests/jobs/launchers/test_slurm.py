@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from jobs.machine.engine_environments import PROJECT_ROOT
-from jobs.preflight.launch_scripts import ScriptKind, write_script
+from jobs.preflight.launch_scripts import SECONDS_TO_STOP, ScriptKind, write_script
 from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.checkpoints import list_steps
 from jobs.runs.control import RunStatus
@@ -181,6 +181,13 @@ def wait_for_end(slurm: Slurm, job: str) -> list[str]:
 
     wait_until(are_over, f"the end of job {job}", SECONDS, 0.5)
     return slurm.states(job)
+
+
+def test_a_time_limit_within_the_time_for_a_checkpoint_is_refused_before_the_run(slurm: Slurm, tmp_path: Path):
+    job = slurm.submit(tmp_path / "runs", f"--time={SECONDS_TO_STOP // 60}", keep(tmp_path))
+    assert wait_for_end(slurm, job) == ["FAILED"]
+    assert (tmp_path / f"tiny-{job}.log").read_text().startswith("--time: ")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_preempted_run_stops_with_a_checkpoint_and_its_job_comes_back_for_it(slurm: Slurm, tmp_path: Path):
