@@ -215,7 +215,7 @@ def check_machine(spec: TrainSpec) -> None:
         return
     num_wanted, num_gpus = local_gpus(spec), len(list_gpus())
     if num_gpus < num_wanted:
-        fewer = "lower it, " if num_gpus else ""
+        fewer = "lower it, of a run that began by `exgrpo branch`, " if num_gpus else ""
         raise SpecError(
             f"the run needs {num_wanted} NVIDIA GPU{'' if num_wanted == 1 else 's'} and may use {num_gpus} of this "
             f"machine; {fewer}name a cluster in verl.ray.address, print a script for another machine with `--script`, "

@@ -172,8 +172,11 @@ def end_without_outcome(*, has_started: bool, exit_code: int | None = None) -> t
         return RunStatus.FAILED, f"Its process ended with exit code {exit_code} before it could say why; see log.txt."
     if exit_code == -signal.SIGABRT:
         return RunStatus.FAILED, "Its process aborted, as libraries do when memory runs out; log.txt ends with why."
-    name = signal_name(-exit_code)
-    return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
+    why = ", as when memory runs out" if exit_code == -signal.SIGKILL else ""
+    return (
+        RunStatus.LOST,
+        f"Its process was ended by {signal_name(-exit_code)}{why}; resume it from its newest checkpoint.",
+    )
 
 
 def has_process(attempt_path: Path, heartbeat: Heartbeat | None) -> bool:

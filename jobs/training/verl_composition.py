@@ -63,9 +63,21 @@ def run_training(
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
     except RayError as error:
-        # A task's own error would come again; any other means that a process or a machine died.
-        advice = "" if is_own_error(error) else "Resume the run: it continues from its newest checkpoint. "
-        raise TrainingError(f"verl: {_last_line(error)} {advice}The whole traceback is in log.txt.") from error
+        raise TrainingError(why_it_ended(error)) from error
+
+
+def why_it_ended(error: Exception) -> str:
+    """Return why an error of Ray ended a run, and what to do: a task's own error would come again."""
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
+
+    advice = "" if is_own_error(error) else "Resume the run: it continues from its newest checkpoint. "
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    is_death = isinstance(cause, RayActorError | WorkerCrashedError | OutOfMemoryError)
+    if is_death and not getattr(cause, "actor_init_failed", False):
+        why = "one of its processes died, as when memory runs out or a machine fails."
+    else:
+        why = _last_line(error)
+    return f"verl: {why} {advice}The whole traceback is in log.txt."
 
 
 def is_own_error(error: Exception) -> bool:

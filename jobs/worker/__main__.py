@@ -23,6 +23,7 @@ from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE, LOCK_FILE, clear_a
 from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
 from jobs.preflight.local_sources import with_model_source
+from jobs.preflight.machine_fit import check_machine
 from jobs.recording.loggers import open_recorder
 from jobs.recording.lost_files import refusal_of_new_start
 from jobs.runs.attempts import read_outcome, reserve_outcome, write_outcome
@@ -157,6 +158,8 @@ def _run_attempt(
         spec = run.job_spec()
         if why := refusal_of_new_start(run):
             raise TrainingError(why)
+        if isinstance(spec, TrainSpec) and spec.engine == "verl":
+            check_machine(spec)
         recorder = open_recorder(run, attempt, spec, system.take)
         recorder.status(RunStatus.STARTING)
         with gc_paused():
@@ -181,14 +184,14 @@ def _run_attempt(
 
 def error_message(error: BaseException) -> str:
     """Return one sentence on why the run failed whose folder is this process's."""
+    if _is_out_of_memory(error):
+        return "Memory ran out; choose a smaller batch, model or max_response_tokens."
     if isinstance(error, UserError):
         return _first_line(error)
     if is_disk_full(error):
         why = cause_of(error, os.curdir)
         remedy = "remove some files" if has_no_inodes(os.curdir) else "free some space"
         return f"{why[0].upper()}{why[1:]}; {remedy} and resume the run."
-    if _is_out_of_memory(error):
-        return "Memory ran out; choose a smaller batch, model or max_response_tokens."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
 
 
@@ -204,9 +207,14 @@ def wrong_fields(error: BaseException | None) -> tuple[str, ...]:
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return os.strerror(errno.ENOMEM) in str(error)  # torch has no type for memory of the CPU
+    """Return whether memory ran out in the error or in what caused it, of verl in another process."""
+    while error is not None:
+        if isinstance(error, MemoryError) or "OutOfMemoryError" in type(error).__name__:
+            return True
+        if os.strerror(errno.ENOMEM) in str(error):  # torch has no type for memory of the CPU
+            return True
+        error = error.__cause__
+    return False
 
 
 def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> tuple[RunStatus, str]:

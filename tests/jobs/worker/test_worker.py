@@ -10,13 +10,14 @@ import torch
 
 from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
 from jobs.actions.evaluations import plan_evaluation_after
+from jobs.machine.hardware import VISIBLE_VARIABLE
 from jobs.pretrained.sources import CACHE_VARIABLE
 from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset
+from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec
 from jobs.worker.__main__ import allow_open_files, error_message, load_embedded_loop, with_kept_model, wrong_fields
 from jobs.worker.control import WorkerControl
 from tests.jobs.supervisor.toy_bench import TOY_WORKER, toy_spec
@@ -49,6 +50,12 @@ sys.exit(main(sys.argv[1:], {"embedded": lambda: loop}))
 )
 def test_failure_becomes_one_sentence(error, sentence):
     assert error_message(error) == sentence
+
+
+def test_memory_that_ran_out_in_another_process_is_told_as_memory():
+    error = TrainingError("verl: MemoryError.")
+    error.__cause__ = MemoryError()
+    assert (error_message(error), wrong_fields(error)) == (error_message(MemoryError()), wrong_fields(MemoryError()))
 
 
 def test_memory_that_torch_cannot_have_names_the_settings_that_need_less():
@@ -112,6 +119,14 @@ def test_a_stop_is_heard_while_the_model_to_start_from_is_made(tmp_path, monkeyp
     assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode == 0
     assert read_outcome(run.attempt_path(1)).status is RunStatus.STOPPED
     assert list(cache.iterdir()) == []
+
+
+def test_a_run_that_is_resumed_where_gpus_are_missing_says_so_before_ray_starts(tmp_path):
+    run = RunDirectory.create(tmp_path / "runs", parse_spec({"engine": "verl"}, "test"))
+    command = [sys.executable, "-m", "jobs.worker", str(run.path), str(run.claim_attempt())]
+    environment = os.environ | {VISIBLE_VARIABLE: ""}
+    subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, timeout=120, check=False)
+    assert read_outcome(run.attempt_path(1)).fields == ("verl.gpus_per_node",)
 
 
 def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_record(tmp_path):

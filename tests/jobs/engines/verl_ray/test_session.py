@@ -136,7 +136,7 @@ def test_what_a_tasks_own_code_raises_is_told_from_the_death_of_its_process():
     from ray.exceptions import ActorDiedError, RayTaskError
     from torch.distributed import DistBackendError
 
-    from jobs.training.verl_composition import is_own_error
+    from jobs.training.verl_composition import is_own_error, why_it_ended
 
     def raised(cause):
         return RayTaskError("task", "traceback", cause, proctitle="task", pid=1, ip="127.0.0.1").as_instanceof_cause()
@@ -145,3 +145,4 @@ def test_what_a_tasks_own_code_raises_is_told_from_the_death_of_its_process():
     errors = [raised(ValueError("odd")), raised(ActorDiedError()), ActorDiedError()]
     errors += [raised(DistBackendError("NCCL")), raised(RuntimeError("[/gloo/transport/tcp/pair.cc:553] closed"))]
     assert [is_own_error(error) for error in errors] == [True, False, False, False, False]
+    assert ["memory" in why_it_ended(error) for error in errors] == [False, True, True, False, False]
