@@ -202,7 +202,7 @@ slim: $(VENV)/.installed  ## Remove from .venv what none but its packages' devel
 
 lock: $(TOOLS_BIN)/.installed  ## Write requirements/locks/ anew from pyproject.toml and the constraints files
 	@$(call write_lock,requirements/constraints.txt,--extra train --extra oidc,requirements/locks/main.txt)
-	@$(call write_lock,requirements/constraints.txt,--extra oidc,requirements/locks/viewer.txt)
+	@$(call write_lock,requirements/constraints.txt,--extra oidc --extra alerts --extra postgresql,requirements/locks/viewer.txt)
 	@$(call write_lock,requirements/constraints-verl-cpu.txt,--extra verl,requirements/locks/verl-cpu.txt)
 
 audit: $(TOOLS_BIN)/.installed  ## Look the locked packages up in the advisory service; what is accepted is in requirements/locks/
@@ -216,8 +216,8 @@ lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
 
 licences: $(VENV)/.installed $(VERL_VENV)/.installed  ## Write docs/licences.csv from what is installed
 	@{ echo extras,package,version,licence,direct; \
-		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc train; \
-		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl train; } >docs/licences.csv.tmp
+		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc train alerts postgresql; \
+		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl train alerts postgresql; } >docs/licences.csv.tmp
 	@mv docs/licences.csv.tmp docs/licences.csv
 
 tools:  ## Install Chromium, PostgreSQL, PgBouncer and nginx for the tests, where missing and allowed

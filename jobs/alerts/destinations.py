@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exgrpo_core.errors import UserError
+from jobs.machine.engine_environments import describe_missing_package
 from jobs.machine.model_server import is_link_local
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def read_destinations(environment: MutableMapping[str, str]) -> list[Destination
     """Return all destinations; removes the variable with URLs, so that no child process inherits it.
 
     Raises:
-        AlertError: The file cannot be read or others may read it, or Apprise does not know a URL.
+        AlertError: The file cannot be read or others may read it, or Apprise is missing or does not know a URL.
     """
     urls = environment.pop(URLS_VARIABLE, "").split()
     name = environment.get(FILE_VARIABLE)
@@ -72,8 +73,10 @@ def _read_file(path: Path) -> list[str]:
 
 
 def _open(urls: list[str]) -> list[Destination]:
-    import apprise
-
+    try:
+        import apprise
+    except ModuleNotFoundError:
+        raise AlertError(describe_missing_package("apprise")) from None
     for logger in _TALKATIVE_LOGGERS:
         logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
     asset = apprise.AppriseAsset(app_id="ExGRPO Workbench", app_desc="ExGRPO Workbench", http_redirects=False)

@@ -14,6 +14,7 @@ from tests.tools import report_missing
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 FOLDER = web_server.REPOSITORY / ".venv-viewer" / "bin"
+MAX_BYTES = 650_000_000
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,6 +47,12 @@ def exgrpo(runs_root, *words):
     return done.returncode, done.stdout + done.stderr
 
 
+def test_what_pip_installs_is_small():
+    """Counted as the disk does, with bytecode; pip itself is there before."""
+    files = [path for path in FOLDER.parent.rglob("*") if "pip" not in path.parts]
+    assert sum(path.lstat().st_blocks * 512 for path in files) <= MAX_BYTES
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_every_page_is_drawn_without_the_packages_of_training(open_page, path):
     watched = open_page(f"{path}?run=run-finished")
@@ -73,14 +80,15 @@ def test_rollouts_of_another_program_are_opened_by_the_command_of_the_wheel(brow
 def test_what_trains_and_scores_names_what_to_install_and_writes_nothing(tmp_path):
     absent = subprocess.run([FOLDER / "python", "-c", "import torch"], capture_output=True, cwd=tmp_path)
     assert b"ModuleNotFoundError" in absent.stderr
-    for words in (
-        ["train", "--preset", "chains-exgrpo"],
-        ["demo", "--headless"],
-        ["probe", "--preset", "chains-exgrpo"],
+    for extra, words in (
+        ("train", ["train", "--preset", "chains-exgrpo"]),
+        ("train", ["demo", "--headless"]),
+        ("train", ["probe", "--preset", "chains-exgrpo"]),
+        ("postgresql", ["runs", "--database-url", "postgresql://nobody@127.0.0.1/none"]),
     ):
         code, text = exgrpo(tmp_path, *words)
         assert code != 0
-        assert "exgrpo-workbench[train]" in text
+        assert f"exgrpo-workbench[{extra}]" in text
         assert len(text.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
     assert exgrpo(tmp_path, "runs")[0] == 0

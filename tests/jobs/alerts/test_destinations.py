@@ -53,6 +53,12 @@ def test_an_unknown_url_and_a_metadata_service_are_refused_by_their_number_alone
     assert SECRET not in str(caught.value)
 
 
+def test_alerts_without_apprise_are_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    with pytest.raises(AlertError):
+        read_destinations({URLS_VARIABLE: "json://localhost/a"})
+
+
 def test_no_name_server_hears_of_what_may_be_a_token(monkeypatch):
     flags = []
 
