@@ -13,7 +13,6 @@ from app.queries.answers import ask
 from app.queries.runs import (
     SUPERVISOR_LOST_SECONDS,
     current_runs_root,
-    list_runs,
     supervisor_age_seconds,
     supervisor_heartbeat,
 )
@@ -93,7 +92,7 @@ def _machine() -> None:
 
 
 def _audit_log() -> None:
-    names = {row.run_id: row.name for row in list_runs(RunFilter(is_archived=None))}
+    names = {run.run_id: run.name for run in ask(runs.list_run_names, RunFilter(is_archived=None), limit=None)}
     system_view.show_log(requests.journal_entries(), names)
 
 

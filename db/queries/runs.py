@@ -53,8 +53,10 @@ def list_runs(
     return [_run_row(row, tags.get(row["run_key"], ())) for row in rows]
 
 
-def list_run_names(database: Database, where: RunFilter, *, has_steps: bool = False, limit: int = 100) -> list[RunName]:
-    """Return the runs that fit, newest first; with `has_steps` only those that have done a step."""
+def list_run_names(
+    database: Database, where: RunFilter, *, has_steps: bool = False, limit: int | None = 100
+) -> list[RunName]:
+    """Return the runs that fit, newest first, with no limit all; with `has_steps` only those that have done a step."""
     runs = models.runs
     query = select(runs.c.run_id, runs.c.name, runs.c.step)
     if has_steps:

@@ -36,6 +36,7 @@ AnyBenchmark = TypeVar("AnyBenchmark", bound=BenchmarkFields)
 _MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
 """Sources that are made here, not read from files."""
 _PATH_BEGINNINGS = ("/", "./", "../", "~")
+_GGUF_START = b"GGUF"
 _FILE_ENDINGS = (GGUF_SUFFIX, ".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
 
 
@@ -198,12 +199,27 @@ def resolve_source(field: str, source: str) -> str:
     """Return an existing file or folder by its absolute path, a hub name or a source made here unchanged.
 
     Raises:
-        SpecError: `source` is written like a path, which no hub name is, and does not exist.
+        SpecError: `source` is written like a path, which no hub name is, and does not exist, or is no GGUF file.
     """
     if source in _MADE_HERE or find_package(source) is not None:
         return source
     is_path = source.startswith(_PATH_BEGINNINGS) or source.endswith(_FILE_ENDINGS) or source.count("/") > 1
-    return str(_resolve_file(field, source)) if is_path or os.path.exists(source) else source
+    if not is_path and not os.path.exists(source):
+        return source
+    path = _resolve_file(field, source)
+    if path.suffix == GGUF_SUFFIX and path.is_file():
+        _check_gguf(field, path)
+    return str(path)
+
+
+def _check_gguf(field: str, path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            is_gguf = file.read(len(_GGUF_START)) == _GGUF_START
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read ({error.strerror}); change its rights.", field) from None
+    if not is_gguf:
+        raise SpecError(f"{path} is no GGUF file: it does not begin with GGUF; download it again.", field)
 
 
 def _resolve_file(field: str, source: str) -> Path:
@@ -211,7 +227,8 @@ def _resolve_file(field: str, source: str) -> Path:
     path = Path(os.path.expanduser(source)).absolute()
     if not os.path.exists(path):
         raise SpecError(f"no file or folder is at {path}; correct the path, or put it there.", field)
-    return path.resolve()
+    # A cache of the hub links to files whose names have no ending.
+    return path if path.suffix == GGUF_SUFFIX else path.resolve()
 
 
 def refuse_remote_code(field: str, source: str, revision: str | None = None) -> None:

@@ -6,6 +6,8 @@ from app import requests
 from app.components.system import system_view
 from app.components.widgets import long_lists
 from app.requests import RayClusterState
+from db.connections.opening import open_database
+from db.ingest.events import register_run
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.hardware import Gpu
 from jobs.machine.machine_report import Finding, package_versions
@@ -65,6 +67,16 @@ def test_log_is_newest_first_and_names_runs(recorded_runs, open_page):
         "tag <b>",
     )
     assert log["What"].iloc[-1] == "queued a job"
+
+
+def test_log_names_old_runs_too(runs_root, open_page):
+    database = open_database(None, runs_root)
+    for number in range(101):
+        info = {"run_id": f"id-{number}", "name": f"run {number}", "created_at": f"2026-01-01T00:00:00.{number:03}Z"}
+        register_run(database, info | {"parent_run_id": None, "branched_from_step": None}, {})
+    database.close()
+    Journal(runs_root).append(JournalKind.NOTED, "id-0", text="old")
+    assert list(tables(open_page("system", view="Audit log"))[0].value["Run"]) == ["run 0"]
 
 
 def test_every_kind_of_entry_has_words():

@@ -43,6 +43,16 @@ def test_path_that_leads_nowhere_is_refused_with_its_field(source):
     assert refused.value.fields == ("model.source",)
 
 
+def test_what_is_no_gguf_file_is_refused_and_one_of_the_hubs_cache_keeps_its_ending(folder):
+    (folder / "text.gguf").write_text("Not found")
+    with pytest.raises(SpecError) as refused:
+        resolve_source("model.source", "text.gguf")
+    assert refused.value.fields == ("model.source",)
+    (folder / "a1b2").write_bytes(b"GGUF\x03")
+    (folder / "tiny.gguf").symlink_to("a1b2")
+    assert resolve_source("model.source", "tiny.gguf") == str(folder / "tiny.gguf")
+
+
 def test_every_local_file_of_a_specification_is_named_absolutely(folder):
     spec = TrainSpec(
         model=ModelSpec(source="models/tiny"),
