@@ -22,6 +22,7 @@ from db.rows.chains_of_thought import (
 )
 from db.rows.display_names import SNIPPET_CHARACTERS, shorten
 from db.rows.judging import JudgedOrder
+from db.statistics.intervals import deviation_of_sums, half_of_mean
 from db.tables import models
 from db.tables.correctness import is_correct_column
 
@@ -50,6 +51,7 @@ def code_lines(database: Database, run_id: str, judge_run_id: str | None = None)
                 func.count(),
                 func.count(trajectories.c.mean_entropy),
                 func.coalesce(func.sum(trajectories.c.mean_entropy), 0.0),
+                func.coalesce(func.sum(trajectories.c.mean_entropy * trajectories.c.mean_entropy), 0.0),
                 func.count(judged.verdict),
                 func.count().filter(judged.verdict.is_(True)),
                 func.count(judged.by_judge),
@@ -164,12 +166,20 @@ def group_rates(database: Database, run_id: str) -> list[float]:
 
 
 def _code_line(group: str, has_code: bool, parts: list[_Sums]) -> CodeLine:
-    sums = [sum(values) for values in zip(*parts, strict=True)] if parts else [0] * 7
-    num_trajectories, num_entropies, entropy, num_judged, num_valid, num_by_judge, num_valid_by_judge = sums
-    mean_entropy = entropy / num_entropies if num_entropies else math.nan
-    cot_correctness = num_valid / num_judged if num_judged else math.nan
-    by_judge = (int(num_by_judge), int(num_valid_by_judge))
-    return CodeLine(group, has_code, int(num_trajectories), mean_entropy, int(num_judged), cot_correctness, *by_judge)
+    sums = [sum(values) for values in zip(*parts, strict=True)] if parts else [0] * 8
+    num_trajectories, num_entropies, entropy, squares, num_judged, num_valid, num_by_judge, num_valid_by_judge = sums
+    num_entropies, num_judged = int(num_entropies), int(num_judged)
+    return CodeLine(
+        group=group,
+        has_code=has_code,
+        num_trajectories=int(num_trajectories),
+        mean_entropy=entropy / num_entropies if num_entropies else math.nan,
+        entropy_half_interval=half_of_mean(deviation_of_sums(num_entropies, entropy, squares), num_entropies),
+        num_judged=num_judged,
+        cot_correctness=num_valid / num_judged if num_judged else math.nan,
+        num_by_judge=int(num_by_judge),
+        num_valid_by_judge=int(num_valid_by_judge),
+    )
 
 
 class Spreading(StrEnum):

@@ -1,13 +1,16 @@
 """Curves: metrics by step, thinned with their extremes kept, evaluations, training time, ratios, counts of rewards."""
 
+import math
 from collections.abc import Sequence
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Double, Text, cast, func, or_, select, type_coerce
 
 from db.connections.session import Database
-from db.rows.runs import EvaluationRow, MetricPoint, RewardCountRow, StepNotice
+from db.rows.runs import EvaluationRow, GainRow, MetricPoint, RewardCountRow, StepNotice
+from db.statistics.intervals import gain_interval
 from db.tables import models
 from db.tables.shared_reads import Curve, Steps, Values, find_run_key, read_curves, read_newest
 from exgrpo_core.types import PART_PREFIX
@@ -116,6 +119,29 @@ def training_seconds(database: Database, run_id: str, max_points: int = 1000) ->
     with np.errstate(over="ignore", invalid="ignore"):
         seconds = np.nancumsum(values)
     return [MetricPoint(*point) for point in zip(steps[is_wanted].tolist(), seconds[is_wanted].tolist(), strict=True)]
+
+
+def held_out_gain(database: Database, run_id: str) -> GainRow | None:
+    """Return what a run gained on held-out questions since its first evaluation; None of fewer than two."""
+    table, runs = models.evaluations, models.runs
+    query = (
+        select(table.c.step, table.c.question_ids, table.c.num_correct, table.c.samples_per_question)
+        .join(runs)
+        .where(runs.c.run_id == run_id, table.c.question_set == "held_out", ~table.c.is_superseded)
+        .order_by(table.c.step, table.c.attempt)
+    )
+    with database.read() as connection:
+        rates = {
+            step: {question: right / num for question, right in zip(questions, num_correct, strict=True)}
+            for step, questions, num_correct, num in connection.execute(query)
+        }
+    if len(rates) < 2:
+        return None
+    first, *_, last = rates.values()
+    both = [question for question in first if question in last]
+    before, after = [first[question] for question in both], [last[question] for question in both]
+    value = fmean(after) - fmean(before) if both else math.nan
+    return GainRow(len(both), value, *gain_interval(before, after))
 
 
 def mean_step_seconds(database: Database, run_id: str) -> float | None:

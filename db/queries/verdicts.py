@@ -22,6 +22,7 @@ from db.connections.session import Database
 from db.queries.trajectories import IS_ITS_QUESTION
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty, OutcomeCell, WrongAnswer
 from db.rows.judging import JudgedOrder, JudgedSortKey
+from db.statistics.intervals import deviation_of_sums
 from db.tables import models
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
@@ -187,6 +188,6 @@ def _cell(
     is_correct: bool, is_valid: bool | None, count: int, num_known: int, total: float | None, squares: float | None
 ) -> OutcomeCell:
     if not num_known or total is None or squares is None:
-        return OutcomeCell(bool(is_correct), is_valid, count, math.nan, math.nan)
-    mean = total / num_known
-    return OutcomeCell(bool(is_correct), is_valid, count, mean, math.sqrt(max(0.0, squares / num_known - mean**2)))
+        return OutcomeCell(bool(is_correct), is_valid, count, math.nan, math.nan, 0)
+    deviation = deviation_of_sums(num_known, total, squares)
+    return OutcomeCell(bool(is_correct), is_valid, count, total / num_known, deviation, num_known)

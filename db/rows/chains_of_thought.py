@@ -32,6 +32,8 @@ class CodeLine:
     has_code: bool
     num_trajectories: int
     mean_entropy: float
+    entropy_half_interval: float
+    """Half of its 95% interval, NaN of fewer than two trajectories."""
     num_judged: int
     cot_correctness: float
     num_by_judge: int
@@ -128,7 +130,9 @@ class OutcomeCell:
     mean_entropy: float
     """Mean token entropy, nats."""
     entropy_deviation: float
-    """Standard deviation over trajectories."""
+    """Standard deviation of the sample of trajectories, NaN of fewer than two."""
+    num_entropies: int
+    """Trajectories with an entropy."""
 
 
 @dataclass(frozen=True, slots=True)

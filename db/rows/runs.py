@@ -137,6 +137,22 @@ class EvaluationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class GainRow:
+    """Held-out score of a run's newest evaluation minus that of its first, on the questions that both have."""
+
+    num_questions: int
+    value: float
+    low: float
+    high: float
+    """Ends of its 95% interval."""
+
+    @property
+    def half_interval(self) -> float:
+        """The distance of the farther end."""
+        return max(self.high - self.value, self.value - self.low)
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointRow:
     """A whole checkpoint; `path` is relative to the run directory."""
 

@@ -3,19 +3,21 @@
 All statistics are over answer-correct trajectories, as the paper's judge saw only those.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from db.rows.chains_of_thought import ALL, Difficulty, EntropyPoint, WrongAnswer
 from db.statistics.differences import area_under_curve
+from db.statistics.intervals import MeanInterval, mean_interval
 from jobs.specs.train import WORD_PROBLEMS_SOURCE
 from jobs.tasks.chains import oracle as chains
 from jobs.tasks.chains.question_set import ChainProblem
 from jobs.tasks.word_problems import oracle as stories
 from jobs.tasks.word_problems.story import Story
+
+_SIGNALS = {"entropy": "mean_entropy", "perplexity": "perplexity"}
+"""The field of a point that each signal is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class ValidityLine:
     perplexity_valid: float
     perplexity_invalid: float
     perplexity_auc: float
+    half_intervals: dict[str, float]
+    """Half of the 95% interval of each mean by its field, NaN of fewer than two trajectories."""
 
 
 def tabulate_validity(rows: Sequence[EntropyPoint]) -> list[ValidityLine]:
@@ -45,23 +49,25 @@ def tabulate_validity(rows: Sequence[EntropyPoint]) -> list[ValidityLine]:
 def _validity_line(group: str, rows: Sequence[EntropyPoint]) -> ValidityLine:
     valid = [row for row in rows if row.is_valid is True]
     invalid = [row for row in rows if row.is_valid is False]
-    entropies = [np.array([row.mean_entropy for row in part]) for part in (valid, invalid)]
-    perplexities = [np.array([row.perplexity for row in part]) for part in (valid, invalid)]
+    parts = {"valid": valid, "invalid": invalid}
+    values = {
+        f"{name}_{end}": [float(getattr(row, field)) for row in part]
+        for name, field in _SIGNALS.items()
+        for end, part in parts.items()
+    }
+    means = {name: mean_interval(of) if of else MeanInterval(math.nan, math.nan, ()) for name, of in values.items()}
     return ValidityLine(
         group=group,
         num_valid=len(valid),
         num_invalid=len(invalid),
-        entropy_valid=_mean(entropies[0]),
-        entropy_invalid=_mean(entropies[1]),
-        entropy_auc=area_under_curve(entropies[1].tolist(), entropies[0].tolist()),
-        perplexity_valid=_mean(perplexities[0]),
-        perplexity_invalid=_mean(perplexities[1]),
-        perplexity_auc=area_under_curve(perplexities[1].tolist(), perplexities[0].tolist()),
+        entropy_valid=means["entropy_valid"].mean,
+        entropy_invalid=means["entropy_invalid"].mean,
+        entropy_auc=area_under_curve(values["entropy_invalid"], values["entropy_valid"]),
+        perplexity_valid=means["perplexity_valid"].mean,
+        perplexity_invalid=means["perplexity_invalid"].mean,
+        perplexity_auc=area_under_curve(values["perplexity_invalid"], values["perplexity_valid"]),
+        half_intervals={name: interval.half for name, interval in means.items()},
     )
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    return float(values.mean()) if values.size else float("nan")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What a run directory says, read by pandas alone: events, trajectories, the buffer as its changes make it."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 Z = 1.959964
 
@@ -20,12 +22,18 @@ def wilson(share: float, num: float) -> tuple[float, float]:
     return max(0.0, (middle - reach) / (1 + square / num)), min(1.0, (middle + reach) / (1 + square / num))
 
 
+def half_of_mean(values: Sequence[float] | pd.Series) -> float | None:
+    """Return half of Student's 95% interval of a mean, None of fewer than two values."""
+    num = len(values)
+    return float(stats.t.ppf(0.975, num - 1) * np.std(values, ddof=1) / np.sqrt(num)) if num > 1 else None
+
+
 class Score:
     """The score of questions, each answered `num_samples` times, from how many answers were right."""
 
     def __init__(self, num_correct: list[int], num_samples: int) -> None:
         shares = np.array(num_correct) / num_samples
-        self.num_questions, self.num_samples = len(shares), num_samples
+        self.num_questions, self.num_samples, self.shares = len(shares), num_samples, shares
         self.mean = float(shares.mean())
         self.error = float(shares.std(ddof=1) / np.sqrt(len(shares)))
         is_alike = self.error == 0 or self.mean in {0.0, 1.0}
@@ -35,6 +43,19 @@ class Score:
     @property
     def half(self) -> float:
         return max(self.high - self.mean, self.mean - self.low)
+
+
+def gain_half(first: Score, last: Score) -> float:
+    """Return the farther end of the interval of a change of the same questions, by Newcombe's method 10."""
+    varied = first.shares.std() > 0 and last.shares.std() > 0
+    link = float(np.corrcoef(first.shares, last.shares)[0, 1]) if varied else 0.0
+
+    def reach(a: float, b: float) -> float:
+        return float(np.sqrt(a * a + b * b - 2 * link * a * b))
+
+    return max(
+        reach(last.mean - last.low, first.high - first.mean), reach(last.high - last.mean, first.mean - first.low)
+    )
 
 
 class Recorded:

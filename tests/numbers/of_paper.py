@@ -20,7 +20,7 @@ from db import migrations
 from jobs.specs.train import TrainSpec
 from tests.numbers import of_runs, of_thoughts, record
 from tests.numbers.checking import Columns, Expected
-from tests.numbers.derived import Root
+from tests.numbers.derived import Root, half_of_mean
 from tests.numbers.of_runs import option, size, spec_fields
 from tests.numbers.of_scores import FOLDER, bars, study
 
@@ -115,7 +115,7 @@ def study_pages(root: Root) -> tuple[Expected, Expected]:
     figures: dict[str, dict[str, Columns]] = {figure: {
         "mean": {
             "y": order[::-1], "x": [np.mean(values[cell]) for cell in order[::-1]],
-            "error_x.array": [_half(values[cell]) for cell in order[::-1]],
+            "error_x.array": [half_of_mean(values[cell]) for cell in order[::-1]],
         },
         "seed": {"y": [cell for cell, _ in drawn], "x": [value for _, value in drawn]},
     }}  # fmt: skip
@@ -131,13 +131,8 @@ NUM_SEEDS = 8
 """Seeds of a cell that a study wants which does not say how many."""
 
 
-def _half(values: list[float]) -> float:
-    """Return half of Student's 95% interval of a mean."""
-    return float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-
-
 def _interval(values: list[float], *, is_signed: bool = False) -> str:
-    mean, half = float(np.mean(values)), _half(values)
+    mean, half = float(np.mean(values)), half_of_mean(values) or 0.0
     decimals = 1 if max(abs(mean), half) >= 10 else 2
     return f"{'+' if is_signed and mean > 0 else ''}{mean:.{decimals}f} ± {half:.{decimals}f}"
 

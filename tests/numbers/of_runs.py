@@ -12,7 +12,7 @@ import yaml
 from jobs.specs.train import TrainSpec
 from tests.numbers import record
 from tests.numbers.checking import Columns, Expected, quoted
-from tests.numbers.derived import Recorded, Root, Score
+from tests.numbers.derived import Recorded, Root, Score, gain_half
 from tests.numbers.words import long, number, pace, share
 
 CURVES = {
@@ -255,7 +255,8 @@ def _final(run: Recorded) -> dict[str, object]:
         "Steps": run.last_step, "Pass@1 of fresh questions": 100 * last["reward/pass_at_1_fresh"],
         "Held-out Avg@n": 100 * scores[-1].mean, "± 95%": 100 * scores[-1].half,
         "Questions": scores[-1].num_questions,
-        "Gain": 100 * (scores[-1].mean - scores[0].mean), "Entropy": last["policy/entropy"],
+        "Gain": 100 * (scores[-1].mean - scores[0].mean), "Gain ± 95%": 100 * gain_half(scores[0], scores[-1]),
+        "Entropy": last["policy/entropy"],
         "Mean tokens": last["response/mean_tokens"], "Buffer": last["buffer/num_questions"],
         "Retired": last["buffer/num_retired"], "Fresh rollouts": len(run.fresh),
         "Generated tokens": run.fresh["num_tokens"].sum(), "Minutes": run.metrics["seconds/step"].sum() / 60,

@@ -15,7 +15,7 @@ from scipy.stats import gaussian_kde, mannwhitneyu
 from jobs.tasks.word_problems.oracle import judge_response
 from jobs.tasks.word_problems.story import Story
 from tests.numbers.checking import Columns, Expected, Near, quoted
-from tests.numbers.derived import Recorded, Root, Z, wilson
+from tests.numbers.derived import Recorded, Root, Z, half_of_mean, wilson
 from tests.numbers.of_runs import line
 from tests.numbers.words import NONE, nats, share
 
@@ -67,7 +67,11 @@ def entropy_page(root: Root, run: Recorded) -> Expected:
     }  # fmt: skip
     for name in ("Entropy", "Perplexity"):
         figures[f"Mean {name.lower()}"] = {
-            kind: {"x": drawn["Questions"].tolist(), "y": drawn[f"{name}, {kind}"].tolist()}
+            kind: {
+                "x": drawn["Questions"].tolist(),
+                "y": drawn[f"{name} mean, {kind}"].tolist(),
+                "error_y.array": drawn[f"{name} half, {kind}"].tolist(),
+            }
             for kind in ("valid", "not valid")
         }
     tables = {
@@ -90,7 +94,9 @@ def _validity(name: str, part: pd.DataFrame) -> dict[str, object]:
     valid, invalid = part[part["is_valid"].eq(True)], part[part["is_valid"].eq(False)]
     row: dict[str, object] = {"Questions": name, "Valid": len(valid), "Not valid": len(invalid)}
     for title, column in (("Entropy", "mean_entropy"), ("Perplexity", "perplexity")):
-        row |= {f"{title}, valid": valid[column].mean(), f"{title}, not valid": invalid[column].mean()}
+        for kind, values in (("valid", valid[column]), ("not valid", invalid[column])):
+            row[f"{title} mean, {kind}"], row[f"{title} half, {kind}"] = values.mean(), half_of_mean(values)
+            row[f"{title}, {kind}"] = MeanText(values) if len(values) else ""
         row[f"{title} AUC"] = ""
         if len(valid) and len(invalid):
             area = mannwhitneyu(invalid[column], valid[column]).statistic / len(valid) / len(invalid)
@@ -98,6 +104,17 @@ def _validity(name: str, part: pd.DataFrame) -> dict[str, object]:
             row[f"{title} AUC"] = f"{area:.2f} ({low:.2f} to {high:.2f})"
             row |= {f"{title.lower()} area": area, f"{title.lower()} low": low, f"{title.lower()} high": high}
     return row
+
+
+class MeanText:
+    """A mean in words with half of its interval, the latter of two values or more."""
+
+    def __init__(self, values: pd.Series) -> None:
+        self.parts = [part for part in (values.mean(), half_of_mean(values)) if part is not None]
+
+    def fullmatch(self, text: str) -> bool:
+        parts = [float(part) for part in text.split(" ± ")]
+        return len(parts) == len(self.parts) and np.allclose(parts, self.parts, rtol=2e-4, atol=6e-5)
 
 
 def area_ends(area: float, num_invalid: int, num_valid: int) -> tuple[float, float]:
@@ -156,7 +173,7 @@ def _cells(run: Recorded) -> pd.DataFrame:
             if len(part):
                 rows.append({
                     "Trajectories": len(part), "%": 100 * len(part) / len(groups), "Entropy": part.mean(),
-                    "Deviation": part.std(ddof=0),
+                    "Deviation": part.std(), "± 95%": half_of_mean(part),
                 })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -293,6 +310,7 @@ def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, obje
         rates.append(rate)
         row |= {
             f"Entropy, {name}": part["mean_entropy"].mean(),
+            f"± 95%, {name}": half_of_mean(part["mean_entropy"].astype(float)),
             f"CoT %, {name}": 100 * rate,
             f"Answers, {name}": len(part),
         }

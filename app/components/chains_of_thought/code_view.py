@@ -55,6 +55,8 @@ def _run_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
         "Source": "this run",
         "Entropy, no code": known(off.mean_entropy),
         "Entropy, code": known(on.mean_entropy),
+        "± 95%, no code": known(off.entropy_half_interval),
+        "± 95%, code": known(on.entropy_half_interval),
         "CoT %, no code": known(_PERCENT * off.cot_correctness),
         "CoT %, code": known(_PERCENT * on.cot_correctness),
         "Difference": known(_PERCENT * (on.cot_correctness - off.cot_correctness)),
@@ -83,6 +85,7 @@ def _code_columns() -> dict[str, ColumnConfig]:
     config = st.column_config
     numbers = {
         "Entropy": config.NumberColumn(format="%.4f", help="Mean token entropy, nats", width=104),
+        "± 95%": config.NumberColumn(format="%.4f", help="Half of the mean entropy's 95% interval", width=104),
         "CoT %": config.NumberColumn(
             format="%.1f", help="Share of valid chains of thought among the judged", width=104
         ),
@@ -100,8 +103,10 @@ def _code_columns() -> dict[str, ColumnConfig]:
 def _note(lines: Sequence[CodeLine], calibration: Calibration | None) -> str:
     num_judged = sum(line.num_judged for line in lines if line.group == "all")
     num_all = sum(line.num_trajectories for line in lines if line.group == "all")
-    note = f"{num_judged:,} of {num_all:,} correct answers have a verdict; intervals are Wilson's of 95%, which "
-    note += "take answers to one question as independent. The paper's rows are on-policy rollouts judged by Qwen3-32B."
+    note = f"{num_judged:,} of {num_all:,} correct answers have a verdict; intervals are of 95%, Wilson's of shares, "
+    note += (
+        "and take answers to one question as independent. The paper's rows are on-policy rollouts judged by Qwen3-32B."
+    )
     if calibration is not None:
         note += (
             f" Corrected for the judge's errors: sensitivity {share(calibration.sensitivity.value)}, specificity "

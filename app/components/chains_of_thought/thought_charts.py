@@ -131,9 +131,13 @@ def mean_signals(lines: Sequence[ValidityLine], name: str) -> go.Figure | None:
     colours = theme.palette()
     pairs = {"valid": (f"{name}_valid", colours.valid), "not valid": (f"{name}_invalid", colours.invalid)}
     figure = _pairs(known, pairs)
+    for trace, (field, _) in zip(figure.data, pairs.values(), strict=True):
+        halves = np.array([line.half_intervals[field] for line in known], np.float32)
+        trace.error_y = {"type": "data", "array": halves, "color": colours.text, "thickness": 1}
     if name == "perplexity":  # exp of a number that is not negative: 1 is its zero
-        values = [value for line in known for value in (line.perplexity_valid, line.perplexity_invalid, 1.0)]
-        most = max(value for value in values if value > 0)
+        fields = ("perplexity_valid", "perplexity_invalid")
+        ends = [(getattr(line, field), line.half_intervals[field]) for line in known for field in fields]
+        most = max([1.0, *(value + (half if half > 0 else 0.0) for value, half in ends if value > 0)])
         figure.update_yaxes(range=[1.0, 1.0 + 1.1 * (most - 1.0)], rangemode="normal")
     return figure
 

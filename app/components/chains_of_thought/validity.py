@@ -11,16 +11,17 @@ from app.components.widgets import data_table
 from app.formats import escape_control_characters, known, share
 from db.rows.chains_of_thought import OutcomeCell
 from db.statistics.differences import area_interval
+from db.statistics.intervals import half_of_mean
 
-_AREA = "area"
+_AREA, _MEAN = "area", "mean"
 _FIELDS = {
     "Valid": ("num_valid", "localized"),
     "Not valid": ("num_invalid", "localized"),
-    "Entropy, valid": ("entropy_valid", "%.4f"),
-    "Entropy, not valid": ("entropy_invalid", "%.4f"),
+    "Entropy, valid": ("entropy_valid", _MEAN),
+    "Entropy, not valid": ("entropy_invalid", _MEAN),
     "Entropy AUC": ("entropy_auc", _AREA),
-    "Perplexity, valid": ("perplexity_valid", "%.4f"),
-    "Perplexity, not valid": ("perplexity_invalid", "%.4f"),
+    "Perplexity, valid": ("perplexity_valid", _MEAN),
+    "Perplexity, not valid": ("perplexity_invalid", _MEAN),
     "Perplexity AUC": ("perplexity_auc", _AREA),
 }
 """The field of `ValidityLine` and the format of each column."""
@@ -32,16 +33,16 @@ _SHOWN_CHARACTERS = 200
 def show_validity(lines: Sequence[ValidityLine]) -> None:
     """Show one row for each group of questions; a value that cannot be computed is left empty."""
     fields = {
-        name: [_area(line, field) if text == _AREA else getattr(line, field) for line in lines]
+        name: [_TEXTS[text](line, field) if text in _TEXTS else getattr(line, field) for line in lines]
         for name, (field, text) in _FIELDS.items()
     }
     data_table.show_card(
         "Valid against invalid chains", pd.DataFrame({"Questions": [line.group for line in lines], **fields}),
         "entropy-validity-table",
         "Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty",
-        {name: st.column_config.NumberColumn(format=text) for name, (_, text) in _FIELDS.items() if text != _AREA},
+        {name: st.column_config.NumberColumn(format=text) for name, (_, text) in _FIELDS.items() if text not in _TEXTS},
         "Correct answers with a verdict; all of them, with the groups that solved every rollout, which are neither "
-        "easy nor hard. An AUC, with its 95% interval, is the chance that an invalid chain scores higher than a "
+        "easy nor hard. Intervals are of 95%. An AUC is the chance that an invalid chain scores higher than a "
         "valid one: 1 = perfect separation.",
     )  # fmt: skip
 
@@ -54,6 +55,16 @@ def _area(line: ValidityLine, field: str) -> str:
     return f"{area:.2f} ({low:.2f} to {high:.2f})"
 
 
+def _mean(line: ValidityLine, field: str) -> str:
+    value, half = float(getattr(line, field)), line.half_intervals[field]
+    if math.isnan(value):
+        return ""
+    return f"{value:.4f}" if math.isnan(half) else f"{value:.4f} ± {half:.4f}"
+
+
+_TEXTS = {_AREA: _area, _MEAN: _mean}
+
+
 def show_cells(cells: Sequence[OutcomeCell]) -> None:
     """Show one row for each answer and verdict."""
     total = sum(cell.num_trajectories for cell in cells)
@@ -64,6 +75,7 @@ def show_cells(cells: Sequence[OutcomeCell]) -> None:
             "Trajectories": [cell.num_trajectories for cell in cells],
             "%": [100 * cell.num_trajectories / total for cell in cells],
             "Entropy": [known(cell.mean_entropy) for cell in cells],
+            "± 95%": [known(half_of_mean(cell.entropy_deviation, cell.num_entropies)) for cell in cells],
             "Deviation": [known(cell.entropy_deviation) for cell in cells],
         }
     )
@@ -73,7 +85,7 @@ def show_cells(cells: Sequence[OutcomeCell]) -> None:
         "Answers against reasoning", frame, "answers-against-reasoning",
         "Trajectories and their entropy by answer and verdict on the reasoning",
         {"Trajectories": number(format="localized"), "%": number(format="%.1f"), "Entropy": entropy,
-         "Deviation": entropy},
+         "± 95%": number(format="%.4f", help="Half of the mean's 95% interval"), "Deviation": entropy},
         "The oracles of the built-in tasks call reasoning valid only where the answer is right too: their failures "
         "are below, by the steps before the first fault. Deviations are between trajectories.",
     )  # fmt: skip

@@ -8,6 +8,7 @@ from app import requests, theme
 from app.components.widgets import figures, notice
 from app.formats import escape_control_characters, literal, with_code
 from app.requests import DataError, DataPreview, FirstLook, ProbeProcess, ProbeReport, TrainSpec
+from db.statistics.intervals import wilson
 
 _SECONDS = 60
 _LOOK_SECONDS = 600
@@ -148,14 +149,18 @@ def _wait() -> None:
 
 
 def _show_report(report: ProbeReport) -> None:
-    figures = (
-        ("Pass rate", f"{report.pass_rate:.0%}", "Share of right answers"),
-        ("Format rate", f"{report.format_rate:.0%}", "Share of responses in which the grader finds an answer"),
-        ("Truncated", f"{report.truncation_rate:.0%}", "Share of responses that do not end within the longest allowed"),
-        ("Entropy", f"{report.mean_entropy:.2f}", "Nats a token"),
+    num_answers = report.num_questions * report.num_samples
+    rates = (
+        ("Pass rate", report.pass_rate, "Share of right answers"),
+        ("Format rate", report.format_rate, "Share of responses in which the grader finds an answer"),
+        ("Truncated", report.truncation_rate, "Share of responses that do not end within the longest allowed"),
     )
-    for column, (label, value, help_text) in zip(st.columns(len(figures)), figures, strict=True):
-        column.metric(label, value, help=help_text)
+    *tiles, last = st.columns(len(rates) + 1)
+    for tile, (label, share, help_text) in zip(tiles, rates, strict=True):
+        rate = wilson(round(share * num_answers), num_answers)
+        ends = f"{rate.low:.0%} to {rate.high:.0%} of {num_answers:,}"
+        figures.show_tile(tile, label, f"{share:.0%}", ends, f"{help_text}; beside it the 95% interval")
+    figures.show_tile(last, "Entropy", f"{report.mean_entropy:.2f}", "nats a token", None)
     if report.advice():
         notice.show("warning", "What to do", "\n".join(report.advice()))
     with st.expander("Prompt and answers"):

@@ -26,7 +26,7 @@ _LAST = {
     "Fresh rollouts": "rollouts/fresh_total",
     "Generated tokens": "tokens/generated_total",
 }
-_SCORE, _HALF = held_out_score(), "± 95%"
+_SCORE, _HALF, _GAIN_HALF = held_out_score(), "± 95%", "Gain ± 95%"
 _PERCENTS = (FRESH_PASS_RATE, _SCORE, _HALF)
 
 
@@ -58,7 +58,8 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
     )
     number = st.column_config.NumberColumn
     columns = {name: number(format="%.1f%%") for name in map(str, rows) if name.startswith(_PERCENTS)} | {
-        "Gain": number(format="%+.1f points", help="Since the first evaluation"),
+        "Gain": number(format="%+.1f points", help="Since the first evaluation, on the same questions"),
+        _GAIN_HALF: number(format="%.1f", help="Half of the gain's 95% interval, in points"),
         "Entropy": number(format="%.3f", help="Nats per token"),
         "Mean tokens": number(format="%.1f"),
         "Buffer": number(format="%.4g", help="Questions in the replay buffer"),
@@ -70,7 +71,7 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
 
 
 def _result(row: RunRow) -> dict[str, object]:
-    held_out = held_out_rows(row.run_id)
+    held_out, gain = held_out_rows(row.run_id), ask(metrics.held_out_gain, row.run_id)
     last = ask(metrics.last_metrics, row.run_id)
     spent = axis_points(row.run_id, Axis.TIME)
     return {
@@ -81,7 +82,8 @@ def _result(row: RunRow) -> dict[str, object]:
         _SCORE: in_percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         _HALF: in_percent(held_out[-1].half_interval) if held_out else None,
         "Questions": held_out[-1].num_questions if held_out else None,
-        "Gain": 100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n) if len(held_out) > 1 else None,
+        "Gain": in_percent(gain.value) if gain else None,
+        _GAIN_HALF: in_percent(gain.half_interval) if gain else None,
         **{name: last.get(key) for name, key in _LAST.items()},
         "Minutes": spent[-1].value / 60 if spent else None,
     }
@@ -96,7 +98,7 @@ def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> di
         "Method": rows[0]["Method"],
     }
     for name in rows[0]:
-        if name in {"Method", "State", _HALF}:
+        if name in {"Method", "State", _HALF, _GAIN_HALF}:
             continue
         means[name], deviation = spread([_number(values[name]) for values in rows])
         if name in {FRESH_PASS_RATE, _SCORE}:

@@ -42,7 +42,7 @@ EMPTY = [
     (selections.trajectory_weights, ("none", 0.1), TrajectoryWeights()), (buffer.scores_by_bucket, ("none", 1, 3), []),
     (buffer.buffered_questions, ("none", 3, (1,)), []), (buffer.stored_candidates, ("none", 3, (1,)), []),
     (lineage.lineage, ("none", 1, 1, 1), []), (lineage.group_members, ("none", 1, 1), []),
-    (lineage.get_question, ("none", 1), None),
+    (lineage.get_question, ("none", 1), None), (metrics.held_out_gain, ("none",), None),
 ]  # fmt: skip
 
 

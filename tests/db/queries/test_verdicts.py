@@ -17,8 +17,10 @@ def test_answers_and_verdicts_make_cells_with_entropy(database, tmp_path):
         (True, True, 2), (True, False, 1), (False, False, 1), (False, None, 1)
     ]  # fmt: skip
     assert [cell.mean_entropy for cell in cells] == pytest.approx([0.2, 0.5, 0.7, 0.9])
-    # Of .1 and .3 around .2.
-    assert [cell.entropy_deviation for cell in cells] == pytest.approx([0.1, 0.0, 0.0, 0.0], abs=1e-6)
+    # Of .1 and .3 around .2, by n - 1; one value has none.
+    assert [cell.num_entropies for cell in cells] == [2, 1, 1, 1]
+    deviations = [cell.entropy_deviation for cell in cells]
+    assert deviations == pytest.approx([0.1 * 2**0.5, *[float("nan")] * 3], abs=1e-6, nan_ok=True)
     ingest_job(database, job_of_votes(tmp_path, [("a", 0, "invalid", None), ("b", 3, "valid", None)]))
     voted = outcome_cells(database, "trained", "voted")
     assert {(cell.is_correct, cell.is_valid): cell.num_trajectories for cell in voted} == {
