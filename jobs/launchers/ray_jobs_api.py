@@ -18,6 +18,7 @@ from jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, VerlSpec
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request as INFO
 
 _TIMEOUT = httpx2.Timeout(20.0, connect=5.0)
+_NO_DASHBOARD = "answers, but not as Ray's dashboard does; correct verl.ray.address."
 _NOT_READY = "No available agent"
 """Ray's answer to a job before the agent of the head has reported itself."""
 _START_SECONDS = 60.0
@@ -127,8 +128,15 @@ class RayJobsApi:
         self._client.close()
 
     def ray_version(self) -> str:
-        """Return the version of Ray that the cluster runs."""
-        return str(self._ask("GET", "/api/version").json().get("ray_version", "unknown"))
+        """Return the version of Ray that the cluster runs.
+
+        Raises:
+            RayJobsError: It cannot be reached, refuses the token, or is no Ray cluster.
+        """
+        try:
+            return str(self._ask("GET", "/api/version", can_be_missing=True).json()["ray_version"])
+        except (ValueError, LookupError, TypeError):
+            raise RayJobsError(f"{self.address}: {_NO_DASHBOARD}") from None
 
     def machines(self) -> list[RayMachine]:
         """Return the cluster's machines that are alive, with Ray's count of their GPUs."""
@@ -244,6 +252,6 @@ def read_cluster(address: str) -> RayClusterState:
     except RayJobsError as error:
         raise LaunchError(str(error)) from None
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise LaunchError(f"{address}: answers, but not as Ray's dashboard does; correct the address.") from None
+        raise LaunchError(f"{address}: {_NO_DASHBOARD}") from None
     finally:
         api.close()

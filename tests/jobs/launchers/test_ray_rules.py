@@ -1,5 +1,6 @@
 """What is refused or judged without a cluster."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -10,7 +11,14 @@ import pytest
 from jobs.launchers import ray_jobs, ray_jobs_api
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs import RayJobsLauncher, shell_command
-from jobs.launchers.ray_jobs_api import RayJobsApi, RayNotReadyError, RayUnreachableError, check_address, is_loopback
+from jobs.launchers.ray_jobs_api import (
+    RayJobsApi,
+    RayJobsError,
+    RayNotReadyError,
+    RayUnreachableError,
+    check_address,
+    is_loopback,
+)
 from jobs.launchers.ray_machines import Machine, check_model, check_size, describe_machines
 from jobs.machine.hardware import GB
 from jobs.runs.control import RunStatus
@@ -88,6 +96,14 @@ def test_another_machine_without_a_token_is_refused_at_once_unless_the_user_insi
     ray_bench.look_until(run_id, RunStatus.FAILED)
     assert RAY_TOKEN_VARIABLE in ray_bench.reason_of(run_id)
     check_address(VerlSpec(ray=RaySpec(address=ELSEWHERE, allow_unauthenticated=True)), None)
+
+
+@pytest.mark.parametrize("page", [Answer("<html>", 404), Answer("<html>"), Answer("[]")])
+def test_a_server_of_something_else_is_told_as_such(page):
+    with answering(lambda _asked: page) as origin, contextlib.closing(RayJobsApi(origin)) as api:
+        with pytest.raises(RayJobsError) as refused:
+            api.ray_version()
+        assert "verl.ray.address" in str(refused.value)
 
 
 def test_cluster_elsewhere_that_lets_in_everyone_is_refused_even_with_a_token(ray_bench, open_server, monkeypatch):
