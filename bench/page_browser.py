@@ -46,6 +46,11 @@ _IS_SEEN = """content => {
     && performance.now();
 }"""
 """The ms from the address until everything in the window is drawn and the page's script has ended; else false."""
+ADD_SHIFTS = """window.layoutShift = 0;
+new PerformanceObserver((list) => {
+  for (const {value, hadRecentInput} of list.getEntries()) window.layoutShift += hadRecentInput ? 0 : value;
+}).observe({type: "layout-shift"});"""
+"""A script for new tabs: the sum of Chromium's scores of layout shift since the address was opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,15 @@ class PageVisits:
             _wait_until_quiet(page, received)
             return Visit(first_ms, painted_ms, seen_ms, sum(size for _, size in received))
 
+    def layout_shift(self, path: str, width: int) -> float:
+        """Return how much of a window of this width has moved till the page at an address is there and quiet."""
+        with self._tab(width) as (page, received):
+            page.add_init_script(ADD_SHIFTS)
+            page.goto(f"{self._origin}/{path}")
+            page.wait_for_function(_IS_SEEN, arg="h1", timeout=_PAINT_MS)
+            _wait_until_quiet(page, received)
+            return float(page.evaluate("layoutShift"))
+
     def crowd(self, path: str, content: str, num_tabs: int) -> list[float]:
         """Open an address in many browsers at once; return the ms until each shows `content`, those that never do not.
 
@@ -106,8 +120,8 @@ class PageVisits:
             return _bursts(received)
 
     @contextmanager
-    def _tab(self) -> Iterator[tuple[Any, list[tuple[float, int]]]]:
-        context = self._browser.new_context(viewport={"width": 1440, "height": 900})
+    def _tab(self, width: int = 1440) -> Iterator[tuple[Any, list[tuple[float, int]]]]:
+        context = self._browser.new_context(viewport={"width": width, "height": 900})
         page = context.new_page()
         page.goto(self._link)
         page.locator("h1").first.wait_for(timeout=_PAINT_MS)

@@ -5,8 +5,9 @@ points each and a million trajectories; `--times-ten`: 20 runs with ten million 
 them alone). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken from
 `--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the page's
 script run without a cache; and, if Chromium is installed, time until the first content, the view's own content and
-everything in the window show, bytes by web socket, and how many of ten browsers at once show nothing within a minute. A
-search is for another word each time, since results are cached by word.
+everything in the window show, bytes by web socket, how many of ten browsers at once show nothing within a minute, and how
+much of each page moves while it loads, in windows of four widths. A search is for another word each time, since results
+are cached by word.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from sqlalchemy import update
 
 from app import settings
 from app.components.widgets import curves
+from app.page_list import PATHS
 from bench import page_browser
 from bench.report import Figure, report
 from bench.stopwatch import Stopwatch
@@ -62,10 +64,16 @@ TARGETS = {
 }
 BUILD_TARGETS = {"build_seconds": "<= 180"}
 TEN_TARGETS = {"facets_page_server_ms": "<= 500", "narrowed_page_server_ms": "<= 500"}
-BROWSER_TARGETS = {"refresh_50_runs_kb": "<= 50", "largest_script_kb": "<= 1000", "dead_pages": "<= 0"}
+BROWSER_TARGETS = {
+    "refresh_50_runs_kb": "<= 50",
+    "largest_script_kb": "<= 1000",
+    "dead_pages": "<= 0",
+    "layout_shift": "<= 0.1",
+}
 SEEN_TARGETS = {"first_ms": "<= 1000", "seen_ms": "<= 1500"}
 """Of every view, on two cores that do nothing else."""
 NUM_BROWSERS = 10
+WIDTHS = (1440, 1280, 900, 390)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +255,13 @@ def _visit(runs_root: Path, database_url: str | None, measured: Sequence[View], 
         slowest = max(crowd, default=None)
         print(f"{NUM_BROWSERS} browsers at once: {len(crowd)} show the list of runs, the last after {slowest} ms")
         figures |= {"dead_pages": NUM_BROWSERS - len(crowd), "crowd_seen_ms": slowest}
+        shifts = {
+            f"{path} at {width}": browser.layout_shift(f"{path[1:]}?run={LARGE_RUN}", width)
+            for path in PATHS
+            for width in WIDTHS
+        }
+        figures["layout_shift"], moved = max((shift, place) for place, shift in shifts.items())
+        print(f"layout shift: at most {figures['layout_shift']:.3f}, of {moved}")
     return figures | {"largest_script_kb": largest / 1000}
 
 

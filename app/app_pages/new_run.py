@@ -31,13 +31,11 @@ if opened is not None:
     st.switch_page("app_pages/new_run.py", query_params={form_state.DRAFT_ADDRESS: opened})
 form, summary = st.columns([5, 3], gap="large")
 with form:
-    question = st.container()
     start = starting_point.choose()
     state = form_state.open_form(start.values, start.key)
     checked = spec_summary.check(state.content, spec_form.text_mistake(), start.branched)
     marked = [*checked.mistakes, *start.unmended(state.content)]
-    with question:
-        where = spec_form.show_where(state, marked)
+    where = spec_form.show_where(state, marked)
     spec_form.open_first(state, start.unmended(state.content))
     spec_form.show(state, where, marked)
     if checked.spec is not None and not checked.mistakes:

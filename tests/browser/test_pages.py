@@ -5,6 +5,7 @@ import re
 import pytest
 
 from app.components.runs import run_details
+from bench.page_browser import ADD_SHIFTS
 from tests.browser.clicks import IDLE, Between, open_row, rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -86,6 +87,20 @@ def test_both_themes_have_their_ground_and_words_on_and_of_the_accent_can_be_rea
                     }}""",
                     arg=part,
                 )
+
+
+@pytest.mark.parametrize("path", ["/new_run", "/benchmarks"])
+def test_what_is_seen_of_a_page_keeps_its_place_while_the_rest_loads(profile, workbench, path):
+    page = profile.new_page()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.add_init_script(ADD_SHIFTS)
+    page.goto(f"{workbench.origin}{path}")
+    page.get_by_role("heading", level=1).wait_for()
+    page.wait_for_function(
+        f"""() => document.querySelector("{IDLE}") && !document.querySelector("[data-testid=stSkeleton]")"""
+    )
+    assert page.evaluate("layoutShift") <= 0.1
+    page.close()
 
 
 @pytest.mark.parametrize("path", ["/run?run=run-finished", "/compare?runs=run-finished,run-on-policy"])

@@ -125,7 +125,7 @@ def run_page(run: Recorded) -> Expected:
         tiles["Replay buffer"] = number(last["buffer/num_questions"]), stored
     if of_last is not None and first is not None:
         interval = f"{100 * of_last.low:.0f} to {100 * of_last.high:.0f}% of {of_last.num_questions}"
-        below = f"{100 * (of_last.mean - first.mean):+.1f} points · {interval}"
+        below = f"{100 * (of_last.mean - first.mean):+.1f} · {interval}"
         tiles[f"Held-out Avg@{of_last.num_samples}"] = share(of_last.mean), below
     figures = curves_of(run)
     if "reward/pass_at_1" in last:

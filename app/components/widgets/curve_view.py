@@ -13,6 +13,9 @@ from db.rows.runs import MetricPoint
 from exgrpo_core.types import Float32Array
 
 MAX_SMOOTHING = 0.99
+SMOOTHINGS = (0.0, 0.6, 0.9)
+"""Weights of the past in an exponential moving average that pages offer; an address may have any up to the greatest."""
+LOG_AXIS = "Log axis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +137,19 @@ def choose() -> CurveView:
         st.segmented_control(
             "Against", list(AXES), required=True, key="curves-x", on_change=_take_axis, label_visibility="collapsed"
         )
+        # Buttons as those before them: the browser would load ten more scripts for a slider and a switch.
         st.session_state["curves-smooth"] = wanted.smoothing
-        st.session_state["curves-log"] = wanted.has_log_axis
-        # In a menu the browser loads a slider's and a switch's ten scripts when they are wanted.
-        with st.popover(_look(wanted), icon=":material/show_chart:", type="tertiary", wrap=False, key="curves-look"):
-            st.slider(
-                "Smoothing", 0.0, MAX_SMOOTHING, step=0.01, key="curves-smooth", on_change=_take_smoothing, width=200,
-                help="Weight of the past in an exponential moving average; the values as recorded stay faint behind it",
-            )  # fmt: skip
-            st.toggle("Log axis", key="curves-log", on_change=_take_log)
+        st.segmented_control(
+            "Smoothing", sorted({*SMOOTHINGS, wanted.smoothing}), required=True, key="curves-smooth",
+            on_change=_take_smoothing, label_visibility="collapsed",
+            format_func=lambda weight: f"Smooth {weight:g}" if weight else "As recorded",
+        )  # fmt: skip
+        st.session_state["curves-log"] = [LOG_AXIS] * wanted.has_log_axis
+        st.pills(
+            "Vertical axis", [LOG_AXIS], selection_mode="multi", key="curves-log", on_change=_take_log,
+            label_visibility="collapsed",
+        )  # fmt: skip
     return wanted
-
-
-def _look(view: CurveView) -> str:
-    chosen = [f"smoothed by {view.smoothing:g}"] * bool(view.smoothing) + ["log axis"] * view.has_log_axis
-    return ", ".join(chosen).capitalize() or "Smoothing, log axis"
 
 
 def show_zoom(view: CurveView) -> None:

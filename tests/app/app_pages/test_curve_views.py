@@ -46,8 +46,8 @@ def test_charts_share_window_and_unit_and_smoothing_and_log_axis_are_kept_in_the
     assert first["layout"]["yaxis"]["tickformat"].endswith("%")
     assert all("%}" in data["hovertemplate"] for data in first["data"])
     plain = len(first["data"])
-    opened.slider(key="curves-smooth").set_value(0.6).run()
-    opened.toggle(key="curves-log").set_value(True).run()
+    opened.button_group(key="curves-smooth").set_value(0.6).run()
+    opened.button_group(key="curves-log").set_value(["Log axis"]).run()
     assert (address(opened, "smooth"), address(opened, "log")) == ("0.6", "true")
     first = figures(opened)[0]
     assert first["layout"]["yaxis"]["type"] == "log"
