@@ -15,7 +15,7 @@ from exgrpo_core.types import Float32Array
 MAX_SMOOTHING = 0.99
 SMOOTHINGS = (0.0, 0.6, 0.9)
 """Weights of the past in an exponential moving average that pages offer; an address may have any up to the greatest."""
-LOG_AXIS = "Log axis"
+LOG_AXIS = "Log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def choose() -> CurveView:
         st.segmented_control(
             "Smoothing", sorted({*SMOOTHINGS, wanted.smoothing}), required=True, key="curves-smooth",
             on_change=_take_smoothing, label_visibility="collapsed",
-            format_func=lambda weight: f"Smooth {weight:g}" if weight else "As recorded",
+            format_func=lambda weight: {0.0: "Raw", 0.6: "Smooth 0.6"}.get(weight, f"{weight:g}"),
         )  # fmt: skip
         st.session_state["curves-log"] = [LOG_AXIS] * wanted.has_log_axis
         st.pills(

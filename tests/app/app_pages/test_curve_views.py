@@ -47,7 +47,7 @@ def test_charts_share_window_and_unit_and_smoothing_and_log_axis_are_kept_in_the
     assert all("%}" in data["hovertemplate"] for data in first["data"])
     plain = len(first["data"])
     opened.button_group(key="curves-smooth").set_value(0.6).run()
-    opened.button_group(key="curves-log").set_value(["Log axis"]).run()
+    opened.button_group(key="curves-log").set_value(["Log"]).run()
     assert (address(opened, "smooth"), address(opened, "log")) == ("0.6", "true")
     first = figures(opened)[0]
     assert first["layout"]["yaxis"]["type"] == "log"
