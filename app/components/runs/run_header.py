@@ -101,7 +101,7 @@ def show_stop(row: RunRow) -> None:
 
 def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[EvaluationRow]) -> None:
     """Show progress and the newest figures as tiles."""
-    with st.container(gap="small", key="run-figures"):
+    with st.container(gap="small"):
         if row.has_settings:
             st.progress(run_state.fraction(row), text=_progress_text(row))
         else:
