@@ -5,9 +5,9 @@ points each and a million trajectories; `--times-ten`: 20 runs with ten million 
 them alone). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken from
 `--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the page's
 script run without a cache; and, if Chromium is installed, time until the first content, the view's own content and
-everything in the window show, bytes by web socket, how many of ten browsers at once show nothing within a minute, and how
-much of each page moves while it loads, in windows of four widths. A search is for another word each time, since results
-are cached by word.
+everything in the window show, bytes by web socket, how many of ten browsers at once show nothing within a minute, and
+how much of each page moves while it loads, in windows of four widths. A search is for another word each time, since
+results are cached by word.
 """
 
 import argparse
