@@ -198,6 +198,11 @@ def _evaluate(root: Path, target: str, fields: dict[str, object]) -> str:
     return queueing.queue_job(root, evaluations.plan_evaluation(root, target, fields, "form"))
 
 
+def _look_at_benchmark(root: Path, source: str, target: str, template: str | None) -> BenchmarkLook:
+    """Read a file or data set as a benchmark, its first question in the template in which `target` will be asked."""
+    return benchmark_look.look_at_benchmark(root, source, template or evaluations.template_of(root, target))
+
+
 def _start_probe(root: Path, spec: TrainSpec) -> ProbeProcess:
     """Start to sample answers of a specification's model, without a run."""
     return ProbeProcess(spec, root)
@@ -314,7 +319,7 @@ delete = _admin(run_bin.delete)
 restore = _admin(run_bin.restore)
 empty_bin = _admin(run_bin.empty)
 evaluate = _operator(_evaluate)
-look_at_benchmark = _operator(benchmark_look.look_at_benchmark)
+look_at_benchmark = _operator(_look_at_benchmark)
 keep_benchmark_file = _operator(benchmark_look.keep_benchmark_file)
 submit_judge = _operator(_submit_judge)
 start_study_run = _operator(sweeps.start_run)

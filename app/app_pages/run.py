@@ -96,7 +96,10 @@ def _curves(row: RunRow) -> None:
     of_own += [curve.key for chart in recorded for curve in chart.curves]
     series = metric_series(row.run_id, list(dict.fromkeys([*run_details.KEYS, *of_own])))
     if not evaluations and not any(series.values()):
-        notice.show_empty("show_chart", "No steps yet", "The curves begin with the first step.")
+        if row.is_recorded:
+            notice.show_empty("show_chart", "No curves", "These rollouts have no rewards; **Trajectories** shows them.")
+        else:
+            notice.show_empty("show_chart", "No steps yet", "The curves begin with the first step.")
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         view = curve_view.choose()

@@ -65,6 +65,18 @@ def _best_step(runs_root: Path, run_text: str) -> str:
     return f"{run.run_id}@{best}"
 
 
+def template_of(runs_root: Path, target: str) -> str:
+    """Return the template that an evaluation of `target` (as in `resolve_target`) asks in by default.
+
+    Raises:
+        CommandError: There is no such run or checkpoint, or it is damaged.
+    """
+    model = resolve_target(runs_root, target) if target else None
+    if model is None or model.run_id is None:
+        return TemplateName.PAPER.value
+    return _template_of(open_run(runs_root, model.run_id).spec(), model.source)
+
+
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:
     """Return the evaluation of `target` (as in `resolve_target`) with its other fields from `content`.
 

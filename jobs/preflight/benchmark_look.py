@@ -10,7 +10,7 @@ from jobs.evaluation.benchmark_questions import iterate_rows, load_benchmark
 from jobs.evaluation.protocols import benchmarks_folder, load_protocols, protocol_of
 from jobs.preflight.local_sources import resolve_source
 from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
-from jobs.training.data_rows import FILE_SUFFIXES, DataError
+from jobs.training.data_rows import FILE_SUFFIXES, DataError, wrong_suffix
 from jobs.training.templates import TemplateName, render_prompt
 
 _MAX_NAME = 28
@@ -63,7 +63,7 @@ def keep_benchmark_file(runs_root: Path, file_name: str, content: bytes) -> str:
     """
     suffix = next((suffix for suffix in FILE_SUFFIXES if file_name.endswith(suffix)), None)
     if suffix is None:
-        raise DataError(f"{file_name}: expected a file that ends in {', '.join(FILE_SUFFIXES)}.")
+        raise wrong_suffix(file_name)
     with TemporaryDirectory(prefix="exgrpo-benchmark-") as folder:
         tried = Path(folder, f"{_name_of(file_name)}{suffix}")
         tried.write_bytes(content)

@@ -16,7 +16,7 @@ from jobs.pretrained.chat_templates import ChatTemplateError
 from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
 from jobs.rollout_formats.source import RolloutSource
 from jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec
-from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
+from jobs.training.data_rows import DataError, check_row, iterate_raw_rows, no_rows
 from jobs.training.templates import Message, TemplateName, render_prompt
 
 MAX_ROWS = 1000
@@ -155,7 +155,7 @@ def _rows(data: DataSpec, num_rows: int) -> list[_Conversation]:
     rows = islice(iterate_raw_rows(data.source, data.split, streams=True), num_rows)
     checked = [check_row(origin, number, raw, data.answer_kind) for number, raw in rows]
     if not checked:
-        raise DataError(f"{origin}: has no rows.")
+        raise no_rows(origin)
     return [_Conversation(row.messages, row.answer, row.answer_kind) for row in checked]
 
 

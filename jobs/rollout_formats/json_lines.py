@@ -76,6 +76,8 @@ def _step(row: Row, names: _Names, file: Path) -> int:
 
 
 def _trajectory(row: Row, names: _Names) -> RecordedTrajectory:
+    if names.response is None and not isinstance(row[names.prompt], list):
+        raise ValueError(f"{names.prompt}: expected a list of messages.")
     messages = messages_of(row, names.prompt, is_generated=names.response is None)
     if names.response is not None:
         messages += messages_of(row, names.response, "assistant")

@@ -25,7 +25,7 @@ from jobs.preflight.resolution import resolve
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.specs.base import Seed, Spec
 from jobs.specs.mistakes import SpecError, checked
-from jobs.specs.presets import load_plain_yaml, read_mapping
+from jobs.specs.presets import load_plain_yaml, preset_exists, read_mapping
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset, load_spec, parse_spec
 from jobs.studies import running
@@ -117,7 +117,15 @@ def _base(base: str | dict[str, Any], origin: str, folder: Path | None) -> Train
     if isinstance(base, dict):
         return parse_spec(base, f"{origin}: base")
     is_file = folder is not None and base.endswith((".yaml", ".yml", ".json"))
-    return load_spec(folder / base) if folder is not None and is_file else load_preset(base)
+    if folder is not None and is_file:
+        return load_spec(folder / base)
+    if not preset_exists(base):
+        raise SpecError(
+            f"expected a preset, a specification's YAML file or its fields, got {base!r}; `exgrpo query presets` lists "
+            "presets.",
+            "base",
+        )
+    return load_preset(base)
 
 
 def _in_words(values: Mapping[str, Any]) -> str:

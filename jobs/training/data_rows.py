@@ -60,6 +60,10 @@ def _cached_builder(source: str) -> Any:  # noqa: ANN401 - the library's classes
 
 
 COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
+_NEEDED = ("data_source", "prompt", "reward_model")
+_EXAMPLE = (
+    '{"data_source": "mine", "prompt": [{"role": "user", "content": "1 + 1?"}], "reward_model": {"ground_truth": "2"}}'
+)
 FILE_SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz")
 CHOICE_SOURCES = frozenset(
     {"arc_c", "arc_challenge", "mmlu", "mmlu_pro", "gpqa", "gpqa_diamond", "gpqa_main", "gpqa_extended"}
@@ -77,6 +81,16 @@ class DataError(FieldsNamedError, InputError, ValueError):
     """Data that cannot be trained on; the message names file, row and field and says what was expected."""
 
     fields = ("data.source",)
+
+
+def wrong_suffix(file_name: str) -> DataError:
+    """Return the refusal of a file of another kind, such as CSV."""
+    return DataError(f"{file_name}: expected a file that ends in {', '.join(FILE_SUFFIXES)}; write its rows in one.")
+
+
+def no_rows(origin: str) -> DataError:
+    """Return the refusal of an empty file or data set."""
+    return DataError(f"{origin}: has no rows; name a file or data set with questions.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +142,7 @@ def iterate_raw_rows(
             raise DataError(f"{source}: no such file; give a Parquet or JSON-lines file or a data set name.")
         yield from iterate_parquet(path, columns) if path.suffix == ".parquet" else _iterate_json_lines(path)
     elif path.is_file():
-        raise DataError(f"{source}: expected a file that ends in {', '.join(FILE_SUFFIXES)}.")
+        raise wrong_suffix(source)
     else:
         yield from _iterate_dataset(source, split, columns, streams, is_cached)
 
@@ -140,6 +154,8 @@ def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind
         DataError: A field is missing or is not what the schema says.
     """
     label = f"{origin}, row {number}"
+    if missing := [name for name in _NEEDED if name not in raw]:
+        raise DataError(f"{label}: has no {missing[0]}; expected a row such as {_EXAMPLE}.")
     data_source = _text(raw, "data_source", label)
     messages = _messages(raw.get("prompt"), label)
     answer = _answer(raw.get("reward_model"), label)

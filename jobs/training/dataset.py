@@ -10,7 +10,7 @@ from typing import Literal
 from exgrpo_core.types import Question
 from jobs.grading.gold_answers import gold_notices
 from jobs.tasks.questions import build_question
-from jobs.training.data_rows import DataError, DataRow, DeclaredKind, check_row, iterate_raw_rows
+from jobs.training.data_rows import DataError, DataRow, DeclaredKind, check_row, iterate_raw_rows, no_rows
 from jobs.training.templates import ControlTokenError, PromptTokenizer, TemplateName, encode_messages, render_prompt
 
 _RAISED = re.compile(r"([\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215e\u2189]+)")
@@ -65,7 +65,7 @@ def read_rows(source: DataSource, *, is_cached: bool = False) -> Rows:
     )
     rows, num_rows = _merge_equal_rows(source.origin, checked)
     if not rows:
-        raise DataError(f"{source.origin}: has no rows.")
+        raise no_rows(source.origin)
     notices = gold_notices(
         source.origin, [(f"row {row.number}", row.answer) for row in rows if row.answer_kind == "math"]
     )

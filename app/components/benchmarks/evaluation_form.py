@@ -29,7 +29,7 @@ def show() -> None:
             target = _target()
             template = _template()
         with right:
-            look = _own_data(template or "paper")
+            look = _own_data((target or "").strip(), template)
         if look is not None:
             _show_look(look)
         with st.form("evaluate-form", border=False, enter_to_submit=False):
@@ -52,7 +52,7 @@ def show() -> None:
         _submit((target or "").strip(), content)
 
 
-def _own_data(template: str) -> BenchmarkLook | None:
+def _own_data(target: str, template: str | None) -> BenchmarkLook | None:
     """Show the box for a user's own data; return what it holds, None without any or with a sentence on its mistake."""
     source = st.text_input(
         "Your data", key="evaluate-source", placeholder="A file on the server, or a Hugging Face data set",
@@ -63,13 +63,13 @@ def _own_data(template: str) -> BenchmarkLook | None:
     if dropped is None and not source.strip():
         st.session_state.pop(_LOOK, None)
         return None
-    looked_at = (source.strip() if dropped is None else dropped.file_id), template
+    looked_at = (source.strip() if dropped is None else dropped.file_id), target, template
     kept: tuple[object, object, BenchmarkLook] | None = st.session_state.get(_LOOK)
     if kept is not None and kept[:2] == (looked_at, _state(kept[2].source)):
         return kept[2]  # a large file is not read again at each click
     with notice.refusals("Not a benchmark"), st.spinner("Reading the file"):
         path = source.strip() if dropped is None else requests.keep_benchmark_file(dropped.name, dropped.getvalue())
-        look = requests.look_at_benchmark(path, template)
+        look = requests.look_at_benchmark(path, target, template)
         st.session_state[_LOOK] = looked_at, _state(look.source), look
         return look
     return None

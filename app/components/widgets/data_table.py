@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from numbers import Real
-from typing import Any
+from typing import Any, TypeGuard
 
 import pandas as pd
 import streamlit as st
@@ -63,8 +63,12 @@ def as_json(rows: Rows) -> str:
 
 
 def as_latex(rows: Rows) -> str:
-    """Return a `tabular` with the rules of booktabs, numbers with four digits."""
-    return f"% needs \\usepackage{{booktabs}}\n{_plain(rows).map(_short).to_latex(index=False, escape=True)}"
+    """Return a `tabular` with the rules of booktabs, numbers with four digits, at the right."""
+    plain = _plain(rows)
+    are_numbers = [all(value is None or _is_number(value) for value in plain[name]) for name in plain]
+    sides = "".join("r" if is_number else "l" for is_number in are_numbers)
+    text = plain.map(_short).to_latex(index=False, escape=True, column_format=sides)
+    return f"% needs \\usepackage{{booktabs}}\n{text}"
 
 
 FORMATS: Formats = {
@@ -185,14 +189,18 @@ def _csv_cell(value: object) -> str:
     return text
 
 
+def _is_number(value: object) -> TypeGuard[Real]:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def _short(value: object) -> str:
     """Return a cell as a text on one line."""
     if value is None:
         return NONE_SHOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, Real):
-        return str(value) if float(value).is_integer() else f"{float(value):.4g}"
+    if _is_number(value):
+        return f"{value:.0f}" if float(value).is_integer() else f"{float(value):.4g}"
     return " ".join(str(value).split())
 
 

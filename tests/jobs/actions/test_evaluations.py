@@ -6,7 +6,7 @@ import pytest
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.run_files.recorder import EvaluationRecord
-from jobs.actions.evaluations import plan_evaluation, resolve_target
+from jobs.actions.evaluations import plan_evaluation, resolve_target, template_of
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import benchmarks_folder
@@ -194,3 +194,11 @@ def test_wrong_row_of_ones_own_data_is_refused_before_anything_is_written(run, s
     with pytest.raises(DataError, match=r"sums.jsonl, row 2, answer: "):
         queue_job(run.path.parent, plan(run))
     assert set(run.path.parent.iterdir()) == before
+
+
+def test_a_model_is_asked_in_the_template_that_its_evaluation_plans(run, tmp_path):
+    (tmp_path / "sums.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
+    choice = {"name": "sums", "source": str(tmp_path / "sums.jsonl")}
+    for target, template in (("mine@5", "none"), ("owner/model", "paper")):
+        planned = plan_evaluation(run.path.parent, target, {"benchmarks": [choice]}, "test").template
+        assert template_of(run.path.parent, target) == planned == template

@@ -187,7 +187,7 @@ BAD = {
     "trinity/explored.jsonl": [{"eid": {}, "prompt_length": 1, "prompt_text": 1}],
     "train_data_step2.jsonl": [NEMO | {"rewards": "high"}, NEMO | {"content": 3}],
     "completions.jsonl": [SWIFT_TABLE | {"prompt": []}, SWIFT_TABLE | {"step": ["x", "x"]}, {"other": 1}],
-    "chats.jsonl": [{"messages": [{"role": "nobody"}]}, {"messages": "text", "score": float("inf")}],
+    "chats.jsonl": [{"messages": [{"role": "nobody"}]}, {"messages": "text"}],
 }  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def test_a_seed_that_is_listed_twice_counts_once_and_a_file_may_have_any_name(wr
         ({"over": {"seed": ["x"]}}, "seed"),
         ({"over": {"seed": list(range(sweeps.MAX_RUNS + 1))}}, "over"),
         ({"over": {}}, "over"),
-        ({"base": "chains-exgrp"}, "preset"),
+        ({"base": "chains-exgrp"}, "base"),
         ({"over": {"algorithm.seed": [1, 2]}}, "over.algorithm.seed"),
         ({"name": "main-table"}, "name"),
         ({"name": None}, "name"),

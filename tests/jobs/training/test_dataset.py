@@ -198,6 +198,8 @@ GOLD = "row 2, reward_model.ground_truth: "
         (row(question="What is 2+3? \ud83d"), "row 2, prompt, content: holds half of a character"),
         (row(ability="math\udc00"), "row 2, ability: "),
         ([1], "row 2: "),
+        ({"task": "1+1?", "solution": "2"}, "row 2: "),
+        (dict(list(row().items())[1:]), "row 2: "),
     ],
 )
 def test_a_bad_row_is_named_with_its_file_and_field(tmp_path, bad, message):

@@ -38,8 +38,13 @@ def test_each_format_escapes_its_marks_and_only_csv_holds_numbers_in_full():
         "| =SUM(A1)\\|\\<b\\> \\~\\~ e | \N{EN DASH} | -3 | \N{EN DASH} |",
     ]
     lines = as_latex(rows).splitlines()
+    assert lines[1] == r"\begin{tabular}{lrrl}"
     assert lines[4:6] == [r"\midrule", r"a\_b \& 50\% & 0.1235 & 150 & x, y \\"]
     assert lines[6].endswith("e & \N{EN DASH} & -3 & \N{EN DASH} \\\\")
+
+
+def test_whole_numbers_beside_missing_ones_are_written_whole():
+    assert as_latex([{"Buffer": 24.0}, {"Buffer": None}]).splitlines()[5] == r"24 \\"
 
 
 @pytest.mark.parametrize(
