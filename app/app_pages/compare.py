@@ -8,7 +8,16 @@ from app import theme
 from app.components.benchmarks import score_curves, score_table
 from app.components.runs import comparison, comparison_tables
 from app.components.runs.comparison import Group
-from app.components.widgets import address_choice, curve_view, data_table, notice, own_charts, run_choice, run_state
+from app.components.widgets import (
+    address_choice,
+    curve_view,
+    data_table,
+    figures,
+    notice,
+    own_charts,
+    run_choice,
+    run_state,
+)
 from app.components.widgets.curve_view import CurveView
 from app.components.widgets.own_charts import OwnChart
 from app.queries.answers import ask
@@ -51,7 +60,8 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
     is_recorded = all(row.is_recorded for row in rows.values())
     keys = comparison.recorded_keys([*rows]) if is_recorded else comparison.KEYS
-    comparison.show(curves, view, list(dict.fromkeys([*keys, *more])), charts)
+    shown = list(dict.fromkeys([*keys[: figures.NUM_OPEN], *more]))
+    comparison.show(curves, view, shown, charts, folded=[key for key in keys if key not in shown])
     comparison_tables.show_results(curves, rows, is_by_group)
     comparison_tables.show_costs(list(rows.values()))
     _over_answers(list(rows), by)

@@ -22,13 +22,13 @@ def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_lead
         page.locator(IDLE).wait_for()
     page.get_by_role("link", name="Compare 2 runs").click()
     page.wait_for_url(re.compile(r"/compare\?.*runs="))
-    page.locator("[class*=st-key-card-]").nth(7).wait_for()
+    page.locator("[class*=st-key-card-]").nth(5).wait_for()
     page.get_by_role("radio", name="Fresh rollouts").click()
     page.wait_for_url(re.compile("x=Fresh"))
     page.get_by_text("fresh rollouts").first.wait_for()
     pasted = page.url
     again = open_page(pasted[pasted.index("/compare") :])
-    again.page.locator("[class*=st-key-card-]").nth(7).wait_for()
+    again.page.locator("[class*=st-key-card-]").nth(5).wait_for()
     for view in (page, again.page):
         view.locator(".st-key-legend").get_by_text("exgrpo whole").first.wait_for()
     legends = [view.locator(".st-key-legend").inner_text() for view in (page, again.page)]
@@ -44,7 +44,7 @@ def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_lead
 def test_table_and_figure_are_downloaded_and_a_zoom_of_one_chart_is_that_of_all(open_page):
     watched = open_page(RUNS)
     page = watched.page
-    page.locator("[class*=st-key-card-]").nth(7).wait_for()
+    page.locator("[class*=st-key-card-]").nth(5).wait_for()
     page.get_by_text("Settings that differ").wait_for()
     page.locator(".st-key-export-comparison button").first.click()
     text, name = download(page, "CSV")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from app.components.runs import run_details
+from app.components.widgets import figures
 from bench.page_browser import ADD_SHIFTS
 from tests.browser.clicks import IDLE, Between, open_row, rows
 
@@ -64,13 +64,11 @@ def test_buttons_of_a_run_are_whole_what_is_asked_is_displayed_at_once_and_a_toa
 def test_both_themes_have_their_ground_and_words_on_and_of_the_accent_can_be_read_after_a_change_too(open_page):
     page = open_page("/compare?runs=run-finished,run-on-policy").page
     chosen = '[role="radio"][aria-checked="true"] p'
+    caption, start = "[data-testid=stCaptionContainer] p", page.url.partition("/compare")[0]
     of_pages = {
         page.url: ("[data-tag] span", chosen, ".xtick text"),
-        page.url.partition("/compare")[0]: (
-            chosen,
-            ".st-key-to-new-run button p",
-            "[data-testid=stCaptionContainer] p",
-        ),
+        start: (chosen, ".st-key-to-new-run button p", caption),
+        f"{start}/benchmarks": (caption, ".stHtml td span"),
     }
     for address, parts in of_pages.items():
         page.goto(address)
@@ -124,11 +122,11 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
     between = Between(page)
     places = page.locator("[class*=st-key-card-]:has(.chart)")
     charts = page.locator(".js-plotly-plot")
-    last = places.nth(13)
+    last = places.nth(14)
     folded = page.get_by_test_id("stExpander")
     charts.first.wait_for()
     last.wait_for(state="attached")
-    assert sum(place.is_visible() for place in places.all()) == run_details.NUM_OPEN
+    assert sum(place.is_visible() for place in places.all()) == figures.NUM_OPEN
     assert last.locator(charts).count() == 0
     folded.last.locator("summary").click()
     last.scroll_into_view_if_needed()
@@ -136,7 +134,7 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
     num_drawn = charts.count()
     between.wait_for_refreshes(4)
     page.locator(IDLE).wait_for()
-    assert num_drawn <= charts.count() <= places.count() == 14
+    assert num_drawn <= charts.count() <= places.count() == 15
     page.get_by_role("tab", name="Log").click()
     page.get_by_text("step 300 of exgrpo live").wait_for()
     between.wait_for_refreshes(4)
@@ -163,16 +161,16 @@ def test_print_has_every_unfolded_chart_at_once_and_whole_and_leaves_the_screen_
     watched = open_page("/run?run=run-finished")
     page = watched.page
     page.locator(".js-plotly-plot .scatterlayer path").first.wait_for(state="attached")
-    page.locator("[class*=st-key-card-]:has(.chart)").nth(13).wait_for(state="attached")
+    page.locator("[class*=st-key-card-]:has(.chart)").nth(14).wait_for(state="attached")
     page.evaluate(PRINTED)
     page.pdf(format="A4")
     paper, screen = page.evaluate("window.printed")
     assert (paper["matches"], paper["numPlaces"], paper["numDrawn"], paper["numCut"]) == (
         True,
-        *[run_details.NUM_OPEN] * 2,
+        *[figures.NUM_OPEN] * 2,
         0,
     )
-    assert paper["numScaled"] >= run_details.NUM_OPEN
+    assert paper["numScaled"] >= figures.NUM_OPEN
     assert (screen["matches"], screen["numScaled"]) == (False, 0)
     assert watched.errors == []
 

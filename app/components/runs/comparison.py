@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from itertools import takewhile
 
@@ -15,7 +16,7 @@ from app.components.widgets import curve_view, curves, figures, own_charts
 from app.components.widgets.curve_view import TITLES, CurveView, Line, paired
 from app.components.widgets.curves import Chart, Curve
 from app.components.widgets.own_charts import OwnChart
-from app.formats import escape_control_characters, literal
+from app.formats import counted, escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.runs import axis_points, metric_series
 from db.queries import metrics
@@ -153,8 +154,11 @@ def chart_of(key: str) -> Chart:
     )
 
 
-def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequence[OwnChart] = ()) -> None:
-    """Show the legend and a chart a metric in two columns, then the reader's own.
+def show(
+    drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequence[OwnChart] = (),
+    folded: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Show the legend and a chart a metric in two columns, then the reader's own, and further metrics `folded`.
 
     A group of several runs is a mean within its range, a held-out score of one run within its 95% interval.
     """
@@ -162,7 +166,7 @@ def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequ
     run_ids = [run_id for group in drawn for run_id in group.run_ids]
     views = {run_id: replace(view, axis_points=axis_points(run_id, view.axis)) for run_id in run_ids}
     of_own = [key for chart in own for key in (*chart.keys, chart.over) if key]
-    series = {run_id: series_of(run_id, [*keys, *of_own]) for run_id in run_ids}
+    series = {run_id: series_of(run_id, [*keys, *folded, *of_own]) for run_id in run_ids}
 
     def line_of(index: int, key: str, over: str | None = None) -> Line | None:
         group = drawn[index]
@@ -175,20 +179,27 @@ def show(drawn: Sequence[Group], view: CurveView, keys: Sequence[str], own: Sequ
         return mean_line([views[run_id].line(series[run_id][key]) for run_id in group.run_ids])
 
     names = [group.name for group in drawn]
-    lines = {key: [line_of(index, key) for index in range(len(drawn))] for key in keys}
+    lines = {key: [line_of(index, key) for index in range(len(drawn))] for key in (*keys, *folded)}
     view = view.spanning(line for of_key in lines.values() for line in of_key)
-    columns = st.columns(2, gap="small")
-    for number, key in enumerate(keys):
+
+    def card(key: str) -> None:
         chart = chart_of(key)
-        with columns[number % 2]:
-            figures.show_card(
-                chart.title, chart.unit, figure_of(names, lines[key], view, is_share=chart.is_share),
-                f"compare-{key.replace('/', '-')}-{view.axis}",
-                f"{chart.title} of every run against {TITLES[view.axis]}",
-            )  # fmt: skip
-    for number, own_chart in enumerate(own, start=len(keys)):
-        with columns[number % 2]:
-            own_charts.show(own_chart, names, line_of, view, f"compare-own-{number}-{view.axis}")
+        figures.show_card(
+            chart.title, chart.unit, figure_of(names, lines[key], view, is_share=chart.is_share),
+            f"compare-{key.replace('/', '-')}-{view.axis}",
+            f"{chart.title} of every run against {TITLES[view.axis]}",
+        )  # fmt: skip
+
+    figures.show_grid(
+        [partial(card, key) for key in keys]
+        + [
+            partial(own_charts.show, chart, names, line_of, view, f"compare-own-{number}-{view.axis}")
+            for number, chart in enumerate(own, start=len(keys))
+        ]
+    )
+    if folded:
+        with st.expander(f"Others · {counted(len(folded), 'chart')}", key="compare-others"):
+            figures.show_grid([partial(card, key) for key in folded])
 
 
 def with_intervals(view: CurveView, rows: Sequence[EvaluationRow]) -> Line:

@@ -22,8 +22,6 @@ from db.rows.spec_differences import differences
 
 MAX_DOWNLOAD_BYTES = 200_000_000
 """Larger checkpoints are copied by their path: a download is packed in memory."""
-NUM_OPEN = 6
-"""Charts that are not folded."""
 KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
 """Every metric that these charts need, to be read at once."""
 
@@ -61,14 +59,14 @@ def show_curves(
             cards.insert(0, lambda: buffer_over_steps.show_area(series, "curve-buffer-area", view))
         elif title == curves.RATIO_GROUP and ratios is not None:
             cards.append(lambda: buffer_over_steps.show_ratios(ratios, "curve-ratio-bands", view))
-        num_open = 0 if title == curves.SYSTEM_GROUP else NUM_OPEN - len(first)
+        num_open = 0 if title == curves.SYSTEM_GROUP else figures.NUM_OPEN - len(first)
         first += cards[:num_open]
         folded[title] = cards[num_open:]
-    _show_grid(first)
+    figures.show_grid(first)
     for title, cards in folded.items():
         if cards:
             with st.expander(f"{title} · {counted(len(cards), 'chart')}", key=f"curve-{title}"):
-                _show_grid(cards)
+                figures.show_grid(cards)
 
 
 def show_own(charts: Sequence[OwnChart], series: Series, view: CurveView) -> None:
@@ -90,14 +88,7 @@ def show_recorded(charts: Sequence[curves.Chart], series: Series, view: CurveVie
 
 def _show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
     st.subheader(title, anchor=False)
-    _show_grid(cards)
-
-
-def _show_grid(cards: Sequence[Callable[[], None]]) -> None:
-    for index in range(0, len(cards), 2):
-        for column, card in zip(st.columns(2, gap="small"), cards[index : index + 2], strict=False):
-            with column:
-                card()
+    figures.show_grid(cards)
 
 
 def show_attempts(

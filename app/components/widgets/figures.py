@@ -1,7 +1,7 @@
 """The frame that all charts share: title, unit, axes, what to show without data, and their values as rows."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from app.components.widgets.curve_view import WHOLE, CurveView, Line, cut, smoot
 from app.theme import Look
 
 HEIGHT = 250
+NUM_OPEN = 6
+"""Charts of a page that are not folded."""
 MAX_TICKED_STEPS = 12
 _SMALL = 1e-3
 _DOT = 6
@@ -152,6 +154,14 @@ def faded(colour: str, opacity: float) -> str:
 
 Card = tuple[str, str, go.Figure | None, str, str]
 """Title, unit, figure, key and description of a framed figure."""
+
+
+def show_grid(cards: Sequence[Callable[[], None]]) -> None:
+    """Show what each of these shows, two a row."""
+    for index in range(0, len(cards), 2):
+        for column, card in zip(st.columns(2, gap="small"), cards[index : index + 2], strict=False):
+            with column:
+                card()
 
 
 def show_cards(*cards: Card) -> None:
