@@ -29,7 +29,7 @@ REQUIREMENTS = {
     "trinity": [
         "trinity-rft==0.6.0", "torch==2.13.0", "ray==2.60.0", "aiosqlite==0.22.1", "omegaconf==2.4.0",
         "sortedcontainers==2.4.0", "sqlalchemy==2.1.9", "datasets==5.2.0", "transformers==5.10.4", "openai==3.57.0",
-        "jsonlines==4.0.0",
+        "jsonlines==4.0.0", "greenlet==3.5.6",
     ],
     "mlflow": ["mlflow-skinny==3.17.2", "sqlalchemy==2.1.9", "alembic==1.20.1"],
 }  # fmt: skip
