@@ -87,14 +87,24 @@ def load_verl_loop() -> JobLoop:
     from jobs.evaluation.benchmark_questions import read_validation_questions
     from jobs.training.verl_composition import run_training
 
-    return partial(run_training, read_benchmarks=read_validation_questions)
+    return _on_its_gpus(partial(run_training, read_benchmarks=read_validation_questions))
 
 
 def load_verl_sft_loop() -> JobLoop:
     """Return the loop of verl's SFT trainer, for an interpreter of verl's environment."""
     from jobs.training.verl_sft import run_sft
 
-    return run_sft
+    return _on_its_gpus(run_sft)
+
+
+def _on_its_gpus(loop: JobLoop) -> JobLoop:
+    """Return the loop that refuses a machine without the run's GPUs before Ray starts."""
+
+    def refuse_or_run(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+        check_machine(spec)
+        return loop(spec, run, recorder, control)
+
+    return refuse_or_run
 
 
 def load_judge_loop() -> JobLoop:
@@ -158,8 +168,6 @@ def _run_attempt(
         spec = run.job_spec()
         if why := refusal_of_new_start(run):
             raise TrainingError(why)
-        if isinstance(spec, TrainSpec) and spec.engine == "verl":
-            check_machine(spec)
         recorder = open_recorder(run, attempt, spec, system.take)
         recorder.status(RunStatus.STARTING)
         with gc_paused():

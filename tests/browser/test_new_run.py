@@ -36,6 +36,8 @@ def test_a_text_field_whose_code_comes_after_the_first_change_keeps_its_value(op
     held = []
     page.route("**/TextInput.*.js", lambda route: held.append(route))
     page.goto(f"{workbench.origin}/new_run?section=Run")
+    # What is below a part that loads cannot be seen until then; a change may come from above it.
+    page.add_style_tag(content="main * { visibility: visible !important; }")
     steps = page.get_by_label("Number of steps", exact=True)
     steps.fill("7")
     steps.press("Enter")

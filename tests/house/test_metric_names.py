@@ -19,7 +19,7 @@ def is_metrics_key(node: ast.AST) -> bool:
 
 
 def metric_keys(source: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield (line, key, is_whole) of each string that reads as a metric key; the start of an f-string is not whole."""
+    """Yield (line, key, is_whole) of each string that reads as a metric key; the start of one is not whole."""
     nodes = list(ast.walk(ast.parse(source)))
     starts = {id(node.values[0]) for node in nodes if isinstance(node, ast.JoinedStr) and node.values}
     subscripts = {id(node.slice) for node in nodes if is_metrics_key(node)}
@@ -27,7 +27,7 @@ def metric_keys(source: str) -> Iterator[tuple[int, str, bool]]:
         if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
             continue
         if METRIC_KEY.fullmatch(node.value) or id(node) in subscripts:
-            yield node.lineno, node.value, id(node) not in starts
+            yield node.lineno, node.value, id(node) not in starts and not node.value.endswith("/")
 
 
 def undeclared(source: str) -> list[tuple[int, str]]:
