@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
-from jobs.recording.event_reader import iterate_events
+from jobs.recording.event_reader import EventReader
 from jobs.training.reward_parts import open_reward_parts
 from tests.jobs.engines.embedded.engines import make_questions
 from tests.jobs.engines.verl_ray.runs import new_run, work
@@ -44,7 +44,7 @@ def test_a_run_is_rewarded_by_parts_and_a_users_code(tmp_path, monkeypatch):
     }  # fmt: skip
     run = new_run(tmp_path, data=data, algorithm=algorithm, num_steps=1, checkpoint_interval=1)
     assert work(run) == "finished"
-    (step,) = iterate_events(run, "step")
+    (step,) = (event for event in EventReader(run).read().events if event["kind"] == "step")
     metrics = step["metrics"]
     assert 0.0 < metrics["reward/code_1"] <= 1.0
     assert metrics["reward/failed"] == 0.0
