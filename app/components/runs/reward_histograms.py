@@ -15,11 +15,11 @@ from db.rows.runs import MetricPoint, RewardCountRow
 from db.statistics.densities import MIN_SAMPLES
 
 
-def show(part: str, counts: Sequence[RewardCountRow], view: CurveView, key: str) -> None:
+def show(part: str, counts: Sequence[RewardCountRow], view: CurveView) -> None:
     """Show the rewards of a run's steps, or a part of them by name."""
     title = "Rewards" if part == WHOLE_REWARD else f"Reward part: {escape_control_characters(part)}"
     alt = f"{title}: how many fresh responses of each step had which"
-    figures.show_card(title, "fresh responses of a step", histogram(counts, view), f"{key}-rewards-{part}", alt)
+    figures.show_card(title, "fresh responses of a step", histogram(counts, view), f"curve-rewards-{part}", alt)
 
 
 def histogram(counts: Sequence[RewardCountRow], view: CurveView) -> go.Figure | None:

@@ -43,7 +43,7 @@ def show_curves(
         first.append(partial(curves.show_figure, curves.PASS_RATES, scores_figure, "curve"))
     folded: dict[str, list[Callable[[], None]]] = {
         "Histograms of rewards": [
-            partial(reward_histograms.show, part, [row for row in rewards if row.part == part], view, "curve")
+            partial(reward_histograms.show, part, [row for row in rewards if row.part == part], view)
             for part in dict.fromkeys(row.part for row in rewards)
         ]
     }
