@@ -66,13 +66,13 @@ from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies import sweeps
 from jobs.studies.running import estimate_step_seconds
 from jobs.supervisor import instance
-from jobs.training.data_rows import DataError
+from jobs.training.data_rows import DataError, DeclaredKind
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
     "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
-    "REWARD_PARTS", "BenchmarkLook", "CommandError", "ContaminationReport", "DataError", "DataPreview", "Finding",
-    "FirstLook", "Gpu", "GpuType", "JournalEntry", "Mistake", "NotFoundError", "ProbeProcess", "ProbeReport",
+    "REWARD_PARTS", "BenchmarkLook", "CommandError", "ContaminationReport", "DataError", "DataPreview", "DeclaredKind",
+    "Finding", "FirstLook", "Gpu", "GpuType", "JournalEntry", "Mistake", "NotFoundError", "ProbeProcess", "ProbeReport",
     "QuestionSummary",
     "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",
     "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds", "list_gpus",
@@ -198,9 +198,12 @@ def _evaluate(root: Path, target: str, fields: dict[str, object]) -> str:
     return queueing.queue_job(root, evaluations.plan_evaluation(root, target, fields, "form"))
 
 
-def _look_at_benchmark(root: Path, source: str, target: str, template: str | None) -> BenchmarkLook:
-    """Read a file or data set as a benchmark, its first question in the template in which `target` will be asked."""
-    return benchmark_look.look_at_benchmark(root, source, template or evaluations.template_of(root, target))
+def _look_at_benchmark(
+    root: Path, source: str, target: str, template: str | None, answer_kind: DeclaredKind | None
+) -> BenchmarkLook:
+    """Read a file or data set as a benchmark; its first question is as `target` will be asked and graded."""
+    asked, graded = evaluations.asked_and_graded(root, target)
+    return benchmark_look.look_at_benchmark(root, source, template or asked, answer_kind or graded)
 
 
 def _start_probe(root: Path, spec: TrainSpec) -> ProbeProcess:

@@ -6,7 +6,7 @@ from pathlib import Path
 from exgrpo_core.errors import InputError
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards
-from jobs.evaluation.protocols import choose_benchmark, load_user_benchmarks, protocol_of
+from jobs.evaluation.protocols import choose_benchmark, graded_as, load_user_benchmarks, protocol_of
 from jobs.machine.engine_environments import engine_python
 from jobs.machine.model_server import AddressRefusedError, key_for
 from jobs.preflight.chat_template import check_chat_template, read_chat_template
@@ -21,6 +21,7 @@ from jobs.specs.any_job import loop_name
 from jobs.specs.base import ANSWER_ALONE, code_parts
 from jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec, parse_eval_spec
 from jobs.specs.train import CHAINS_SOURCE, TrainSpec
+from jobs.training.data_rows import DeclaredKind
 from jobs.training.templates import TemplateName, render_prompt
 
 _SHARED = frozenset({"template", "temperature"})
@@ -65,23 +66,25 @@ def _best_step(runs_root: Path, run_text: str) -> str:
     return f"{run.run_id}@{best}"
 
 
-def template_of(runs_root: Path, target: str) -> str:
-    """Return the template that an evaluation of `target` (as in `resolve_target`) asks in by default.
+def asked_and_graded(runs_root: Path, target: str) -> tuple[str, DeclaredKind]:
+    """Return the template in which `target` (as in `resolve_target`) is asked and how own data are graded, by default.
 
     Raises:
         CommandError: There is no such run or checkpoint, or it is damaged.
     """
     model = resolve_target(runs_root, target) if target else None
     if model is None or model.run_id is None:
-        return TemplateName.PAPER.value
-    return _template_of(open_run(runs_root, model.run_id).spec(), model.source)
+        return TemplateName.PAPER.value, "auto"
+    run = open_run(runs_root, model.run_id).spec()
+    return _template_of(run, model.source), run.data.answer_kind
 
 
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:
     """Return the evaluation of `target` (as in `resolve_target`) with its other fields from `content`.
 
-    A checkpoint is scored by its run's template, longest response and reward parts unless `content` says otherwise. A
-    benchmark that the user declared has the fields of its declaration, unless `content` says otherwise.
+    A checkpoint is scored by its run's template, longest response, reward parts and, on the user's own data, kind of
+    answer unless `content` says otherwise. A benchmark that the user declared has the fields of its declaration, unless
+    `content` says otherwise.
 
     Raises:
         CommandError: There is no such run or checkpoint, or it is damaged.
@@ -115,7 +118,8 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
         code_parts(spec.reward_parts)
     except InputError as error:
         raise CommandError(f"reward_parts: {error}") from None
-    return spec
+    kind = "auto" if run is None else run.data.answer_kind
+    return spec.model_copy(update={"benchmarks": tuple(graded_as(choice, kind) for choice in spec.benchmarks)})
 
 
 def _template_of(run: TrainSpec, policy: str) -> str:

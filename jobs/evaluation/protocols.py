@@ -104,6 +104,13 @@ def protocol_of(choice: BenchmarkChoice, where: str = "benchmarks") -> Protocol:
     )
 
 
+def graded_as(choice: BenchmarkChoice, kind: DeclaredKind) -> BenchmarkChoice:
+    """Return a benchmark that, if it is the user's own and does not say how it is graded, is graded as `kind`."""
+    if choice.source is None or choice.name in load_protocols() or choice.answer_kind is not None or kind == "auto":
+        return choice
+    return choice.model_copy(update={"answer_kind": kind})
+
+
 def _protocol(name: str, fields: dict[str, Any]) -> Protocol:
     parts = fields | {"data_sources": tuple(fields["data_sources"]), "hub": HubDataSet(**fields["hub"])}
     return Protocol(name=name, **parts)
@@ -185,7 +192,7 @@ def with_declared_benchmarks(spec: TrainSpec, runs_root: Path) -> TrainSpec:
     chosen: dict[str, object] = {}
     for name, benchmark in given.items():
         fields = choose_benchmark({"name": name, **dict(benchmark)}, declared, "validation.benchmarks")
-        choice = checked(BenchmarkChoice, fields, "validation.benchmarks")
+        choice = graded_as(checked(BenchmarkChoice, fields, "validation.benchmarks"), spec.data.answer_kind)
         protocol_of(choice, "validation.benchmarks")
         chosen[name] = ValidationBenchmark(**choice.model_dump(exclude={"name"}))
     return spec.model_copy(update={"validation": spec.validation.model_copy(update={"benchmarks": chosen})})

@@ -7,10 +7,10 @@ from tempfile import TemporaryDirectory
 
 from exgrpo_core.durable_files import write_whole
 from jobs.evaluation.benchmark_questions import iterate_rows, load_benchmark
-from jobs.evaluation.protocols import benchmarks_folder, load_protocols, protocol_of
+from jobs.evaluation.protocols import benchmarks_folder, graded_as, load_protocols, protocol_of
 from jobs.preflight.local_sources import resolve_source
 from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
-from jobs.training.data_rows import FILE_SUFFIXES, DataError, wrong_suffix
+from jobs.training.data_rows import FILE_SUFFIXES, DataError, DeclaredKind, wrong_suffix
 from jobs.training.templates import TemplateName, render_prompt
 
 _MAX_NAME = 28
@@ -33,7 +33,9 @@ class BenchmarkLook:
     notices: tuple[str, ...]
 
 
-def look_at_benchmark(runs_root: Path, source: str, template: str = "paper") -> BenchmarkLook:
+def look_at_benchmark(
+    runs_root: Path, source: str, template: str = "paper", answer_kind: DeclaredKind = "auto"
+) -> BenchmarkLook:
     """Read a whole file or data set as a benchmark.
 
     Raises:
@@ -45,6 +47,7 @@ def look_at_benchmark(runs_root: Path, source: str, template: str = "paper") -> 
     papers = tuple(name for name, protocol in load_protocols().items() if held.intersection(protocol.data_sources))
     is_kept = Path(found).parent == benchmarks_folder(runs_root).resolve()
     choice = BenchmarkChoice(name=papers[0] if papers else _name_of(found, is_kept=is_kept), source=found)
+    choice = graded_as(choice, answer_kind)
     loaded = load_benchmark(choice, protocol_of(choice))
     first = loaded.questions[0]
     as_messages = template == TemplateName.CHAT

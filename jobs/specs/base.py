@@ -90,7 +90,8 @@ class BenchmarkFields(Spec):
     temperature: float | None = Field(None, ge=0)
     """Sampling temperature; None takes the evaluation's, and during training that of `validation`."""
     answer_kind: Literal["auto", "math", "choice"] | None = None
-    """How data of one's own is graded; None and `auto` take choice where rows have options, else math."""
+    """How data of one's own is graded; None takes what a run's `data` says, and `auto`, as for models of no run, choice
+    where rows have options, else math."""
     index_from: Literal[0, 1] | None = None
     """From which number gold answers count their options; None reads it off the file where that can be told."""
 

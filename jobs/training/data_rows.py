@@ -162,7 +162,8 @@ def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind
     kind = _answer_kind(declared_kind, data_source)
     if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
         raise DataError(
-            f"{label}, reward_model.ground_truth: expected an option label A-J or 1-9, got {answer[:60]!r}."
+            f"{label}, reward_model.ground_truth: expected an option label A-J or 1-9, got {answer[:60]!r}; "
+            "correct it, or grade by answer_kind math."
         )
     ability = raw.get("ability")
     return DataRow(
@@ -189,7 +190,8 @@ def iterate_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterato
         rows = (row for batch in batches for row in batch.to_pylist())
         yield from enumerate(rows, start=1)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise DataError(f"{path}: is not a readable Parquet file ({' '.join(str(error).split())}).") from error
+        why = " ".join(str(error).split())
+        raise DataError(f"{path}: is not a readable Parquet file ({why}); give a whole copy.") from error
 
 
 def _iterate_json_lines(path: Path) -> Iterator[tuple[int, RawRow]]:
@@ -207,7 +209,7 @@ def _iterate_json_lines(path: Path) -> Iterator[tuple[int, RawRow]]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}, row {number + 1}: is not UTF-8 ({error}); save it as UTF-8.") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}, row {number + 1}: cannot be read ({error}).") from error
+        raise DataError(f"{path}, row {number + 1}: cannot be read ({error}); give a whole copy.") from error
 
 
 def _json_object(line: str, path: Path, number: int) -> RawRow:

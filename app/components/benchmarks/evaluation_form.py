@@ -12,7 +12,7 @@ from app.components.widgets import notice
 from app.formats import counted, escape_control_characters, literal, with_code
 from app.queries.answers import ask
 from app.queries.runs import training_names
-from app.requests import BenchmarkLook
+from app.requests import BenchmarkLook, DeclaredKind
 from db.queries import runs
 from db.rows.display_names import distinct_names
 
@@ -29,7 +29,7 @@ def show() -> None:
             target = _target()
             template = _template()
         with right:
-            look = _own_data((target or "").strip(), template)
+            look, answer_kind = _own_data((target or "").strip(), template)
         if look is not None:
             _show_look(look)
         with st.form("evaluate-form", border=False, enter_to_submit=False):
@@ -47,13 +47,16 @@ def show() -> None:
             is_sent = st.form_submit_button("Start evaluation", type="primary", icon=":material/play_arrow:")
     if is_sent:
         server = {"address": address.strip(), "model": model.strip()} if fields["generator"] == "server" else None
-        benchmarks = [{"name": name, "source": _source(name, look), **limits} for name in chosen]
+        benchmarks = [{"name": name, **_own_fields(name, look, answer_kind), **limits} for name in chosen]
         content = {**fields, "template": template, "benchmarks": benchmarks, "server": server}
         _submit((target or "").strip(), content)
 
 
-def _own_data(target: str, template: str | None) -> BenchmarkLook | None:
-    """Show the box for a user's own data; return what it holds, None without any or with a sentence on its mistake."""
+def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, DeclaredKind | None]:
+    """Show the box for a user's own data; return what it holds, None without any or with a sentence on its mistake.
+
+    The second is how it is graded, None by the run or the rows.
+    """
     source = st.text_input(
         "Your data", key="evaluate-source", placeholder="A file on the server, or a Hugging Face data set",
         help="Parquet or JSON lines with a question and its gold answer in each row, or with questions of the paper's "
@@ -62,17 +65,20 @@ def _own_data(target: str, template: str | None) -> BenchmarkLook | None:
     dropped = st.file_uploader("or a file from here", key="evaluate-file", label_visibility="collapsed")
     if dropped is None and not source.strip():
         st.session_state.pop(_LOOK, None)
-        return None
-    looked_at = (source.strip() if dropped is None else dropped.file_id), target, template
+        return None, None
+    answer_kind: DeclaredKind | None = st.selectbox(
+        "Graded as", ("math", "choice"), index=None, placeholder="the run's, else by the rows", key="evaluate-kind",
+    )  # fmt: skip
+    looked_at = (source.strip() if dropped is None else dropped.file_id), target, template, answer_kind
     kept: tuple[object, object, BenchmarkLook] | None = st.session_state.get(_LOOK)
     if kept is not None and kept[:2] == (looked_at, _state(kept[2].source)):
-        return kept[2]  # a large file is not read again at each click
+        return kept[2], answer_kind  # a large file is not read again at each click
     with notice.refusals("Not a benchmark"), st.spinner("Reading the file"):
         path = source.strip() if dropped is None else requests.keep_benchmark_file(dropped.name, dropped.getvalue())
-        look = requests.look_at_benchmark(path, target, template)
+        look = requests.look_at_benchmark(path, target, template, answer_kind)
         st.session_state[_LOOK] = looked_at, _state(look.source), look
-        return look
-    return None
+        return look, answer_kind
+    return None, None
 
 
 def _state(source: str) -> tuple[int, int] | None:
@@ -107,9 +113,11 @@ def _benchmarks(look: BenchmarkLook | None) -> list[str]:
     )  # fmt: skip
 
 
-def _source(name: str, look: BenchmarkLook | None) -> str | None:
-    """Return where the questions of a chosen benchmark are, None where its name says it."""
-    return look.source if look is not None and name in {look.name, *look.papers} else None
+def _own_fields(name: str, look: BenchmarkLook | None, answer_kind: DeclaredKind | None) -> dict[str, str | None]:
+    """Return where the questions of a chosen benchmark are and how they are graded, nothing where its name says it."""
+    if look is None or name not in {look.name, *look.papers}:
+        return {}
+    return {"source": look.source, "answer_kind": None if look.papers else answer_kind}
 
 
 def _template() -> str | None:

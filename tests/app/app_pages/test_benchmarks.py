@@ -204,10 +204,12 @@ def test_a_named_file_is_read_shown_as_it_is_asked_and_scored_under_its_name(run
     assert page.multiselect(key="evaluate-benchmarks-my_sums").value == ["my_sums"]
     (tmp_path / "My sums.v2.jsonl").write_text(ROWS.replace("1+1?", "1+2?"))
     assert "1+2?" in [code.value for code in page.run().code]
+    page.selectbox(key="evaluate-kind").set_value("choice").run()
+    assert has_text(page, "Gold answer: 2, graded as choice")
     page = send(page, target="owner/model")
     (run,) = list_run_directories(runs_root)
     (choice,) = run.job_spec().benchmarks
-    assert (choice.name, choice.source) == ("my_sums", f"{tmp_path}/My sums.v2.jsonl")
+    assert (choice.name, choice.source, choice.answer_kind) == ("my_sums", f"{tmp_path}/My sums.v2.jsonl", "choice")
     assert page.query_params["run"] in (run.run_id, [run.run_id])
 
 

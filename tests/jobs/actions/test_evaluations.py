@@ -6,7 +6,7 @@ import pytest
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.run_files.recorder import EvaluationRecord
-from jobs.actions.evaluations import plan_evaluation, resolve_target, template_of
+from jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_target
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import benchmarks_folder
@@ -201,4 +201,43 @@ def test_a_model_is_asked_in_the_template_that_its_evaluation_plans(run, tmp_pat
     choice = {"name": "sums", "source": str(tmp_path / "sums.jsonl")}
     for target, template in (("mine@5", "none"), ("owner/model", "paper")):
         planned = plan_evaluation(run.path.parent, target, {"benchmarks": [choice]}, "test").template
-        assert template_of(run.path.parent, target) == planned == template
+        assert asked_and_graded(run.path.parent, target) == (planned, "auto")
+        assert planned == template
+
+
+def write_rows(path, *pairs):
+    rows = [
+        {
+            "data_source": "mine",
+            "prompt": [{"role": "user", "content": question}],
+            "reward_model": {"ground_truth": answer},
+        }
+        for question, answer in pairs
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_own_data_are_graded_as_the_run_is_unless_they_say_otherwise(tmp_path):
+    mine = {"source": write_rows(tmp_path / "mine.jsonl", ("Which one? A) 1 B) 2", "B"))}
+    sums = {"source": write_rows(tmp_path / "sums.jsonl", ("1/2 + 8?", "8.5")), "answer_kind": "math"}
+    source = write_rows(tmp_path / "train.jsonl", *((f"Which one? A) {number} B) 20", "A") for number in range(20)))
+    spec = TrainSpec(
+        model={"source": "answer-format-warm"},
+        data=DataSpec(source=source, answer_kind="choice", num_questions=16, num_held_out=4),
+        algorithm=ExGRPOConfig(batch_size=8, mini_batch_size=4, max_response_tokens=16),
+        validation={"benchmarks": {"mine": mine, "sums": sums, "arc_c": None}},
+    )
+    run = RunDirectory.open(tmp_path / "runs", queue_job(tmp_path / "runs", spec))
+    save_checkpoint(run.checkpoints_path, 5, write_policy)
+    validated = run.spec().validation.benchmarks
+    benchmarks = [{"name": "mine", **mine}, {"name": "sums", **sums}, {"name": "arc_c"}]
+    scored = {
+        target: {choice.name: choice.answer_kind for choice in planned.benchmarks}
+        for target in (f"{run.run_id}@5", "owner/model")
+        for planned in [plan_evaluation(run.path.parent, target, {"benchmarks": benchmarks}, "test")]
+    }
+    graded = {"mine": "choice", "sums": "math", "arc_c": None}
+    assert {name: benchmark.answer_kind for name, benchmark in validated.items()} == graded
+    assert scored == {f"{run.run_id}@5": graded, "owner/model": graded | {"mine": None}}
+    assert asked_and_graded(run.path.parent, f"{run.run_id}@5")[1] == "choice"
