@@ -34,9 +34,10 @@ with form:
     start = starting_point.choose()
     state = form_state.open_form(start.values, start.key)
     checked = spec_summary.check(state.content, spec_form.text_mistake(), start.branched)
-    marked = [*checked.mistakes, *start.unmended(state.content)]
+    unmended = start.unmended(state.content)
+    marked = [*checked.mistakes, *unmended]
     where = spec_form.show_where(state, marked)
-    spec_form.open_first(state, start.unmended(state.content))
+    spec_form.open_first(state, [*unmended, *(() if state.is_changed else checked.mistakes)])
     spec_form.show(state, where, marked)
     if checked.spec is not None and not checked.mistakes:
         data_preview.show(checked.spec)

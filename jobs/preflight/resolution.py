@@ -143,8 +143,9 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
             check()
     with preflight.collecting(is_local=spec.verl.gpu_gib is None):
         preflight.notices += check_memory(preflight.spec)
-    with preflight.collecting():
-        _refuse_no_replay(preflight.spec)
+    for refuse in (_refuse_unnamed_data, _refuse_no_replay):
+        with preflight.collecting():
+            refuse(spec)
     for check_data in (check_rows, check_benchmarks):
         with preflight.collecting():
             preflight.notices += check_data(preflight.spec)
@@ -154,6 +155,12 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
         check_disk(preflight.spec, runs_root)
     preflight.notices += _schedule_notices(preflight.spec)
     return preflight
+
+
+def _refuse_unnamed_data(spec: TrainSpec) -> None:
+    if not spec.data.source.strip():
+        text = "name your questions: a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set."
+        raise SpecError(text, "data.source")
 
 
 def _refuse_no_replay(spec: TrainSpec) -> None:

@@ -105,8 +105,11 @@ class ModelSpec(Spec):
 class DataSpec(Spec):
     """The questions D to train on, and those held out."""
 
-    source: str = Field(CHAINS_SOURCE, min_length=1)
-    """`chains`, `word_problems`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name."""
+    source: str = CHAINS_SOURCE
+    """`chains`, `word_problems`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name.
+
+    Empty in a preset for data of one's own: nothing starts until it is named.
+    """
     split: str = "train"
     """Split of a Hugging Face data set."""
     template: Literal["auto", "paper", "paper_llama_base", "compact", "none", "chat"] = "auto"
