@@ -109,6 +109,9 @@ def is_disk_full(error: BaseException) -> bool:
     return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
+_WRONG_PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+
+
 def explain(error: BaseException, folder: str | Path) -> str:
     """Return why something in `folder` cannot be written or read, and what to do."""
     return "; ".join(filter(None, (cause_of(error, folder), remedy_of(error, folder))))
@@ -130,6 +133,8 @@ def remedy_of(error: BaseException, folder: str | Path) -> str:
         return "free some space there, or choose another folder"
     if isinstance(error, OSError) and error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
         return "let this user read and write it, as by chown, or choose another folder"
+    if isinstance(error, OSError) and error.errno in _WRONG_PATHS:
+        return "correct the path, or name another"
     return ""
 
 

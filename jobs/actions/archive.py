@@ -176,9 +176,11 @@ def _check_run(folder: Path, source: Path, trusts_pickles: bool) -> None:
     try:
         spec_text, info_text = (read_plain(folder / name) for name in REQUIRED_FILES)
     except FileNotFoundError as error:
-        raise ArchiveError(f"{source}: holds no {Path(error.filename).name}, so it is no run folder.") from None
+        raise ArchiveError(
+            f"{source}: holds no {Path(error.filename).name}, so it is no run; `exgrpo export` makes one file of a run."
+        ) from None
     except (OSError, UnreadableFileError) as error:
-        raise ArchiveError(f"{source}: cannot be read ({error}).") from None
+        raise ArchiveError(f"{source}: cannot be read ({error}); make it again by `exgrpo export`.") from None
     try:
         parse_run_info(info_text, "run.json")
         spec = parse_json(spec_text)

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from exgrpo_core.bounded_json import read_json
-from exgrpo_core.durable_files import write_whole
+from exgrpo_core.durable_files import explain, write_whole
 from jobs.launchers.ray_jobs_api import RayClusterState, read_cluster
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.journal import Journal, JournalKind
@@ -227,4 +227,4 @@ def _record(runs_root: Path, kind: JournalKind, name: str, address: str) -> None
     try:
         Journal(runs_root).append(kind, "", cluster=name, address=address)
     except OSError as error:
-        raise CommandError(f"{runs_root}: the action cannot be recorded ({error.strerror}).") from None
+        raise CommandError(f"{runs_root}: the action cannot be recorded ({explain(error, runs_root)}).") from None

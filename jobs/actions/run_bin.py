@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from exgrpo_core.durable_files import explain
 from exgrpo_core.run_files.run_folder import RUN_ID
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import (
@@ -91,7 +92,7 @@ def _move(source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         source.rename(target)
     except OSError as error:
-        raise CommandError(f"{source}: cannot be moved to {target} ({error.strerror}).") from None
+        raise CommandError(f"{source}: cannot be moved to {target} ({explain(error, target.parent)}).") from None
 
 
 def _record(runs_root: Path, kind: JournalKind, undo: tuple[Path, Path]) -> None:
@@ -101,4 +102,6 @@ def _record(runs_root: Path, kind: JournalKind, undo: tuple[Path, Path]) -> None
         Journal(runs_root).append(kind, before.name)
     except OSError as error:
         moved.rename(before)
-        raise CommandError(f"{before}: not moved, since the journal cannot be written ({error.strerror}).") from None
+        raise CommandError(
+            f"{before}: not moved, since the journal cannot be written ({explain(error, runs_root)})."
+        ) from None

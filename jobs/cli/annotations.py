@@ -94,9 +94,13 @@ def mark(
         row = get_trajectory(database, run_id, trajectory)
         marks = [] if row is None else marks_of(database, run_id, row.attempt, trajectory)
     if row is None:
-        raise CommandError(f"{run_id}: has no trajectory {trajectory}.")
+        raise CommandError(
+            f"{run_id}: has no trajectory {trajectory}; `exgrpo query trajectories {run_id}` lists them."
+        )
     if undo and name not in {other.mark for other in marks}:
-        raise CommandError(f"{run_id}: trajectory {trajectory} does not have the mark {name!r}.")
+        raise CommandError(
+            f"{run_id}: trajectory {trajectory} does not have the mark {name!r}; `exgrpo query marks` lists all."
+        )
     mark_trajectory(runs_root, MarkedTrajectory(run_id, row.attempt, trajectory, name, comment), is_kept=not undo)
 
 

@@ -57,4 +57,7 @@ def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokeni
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the readers of tokenizers raise errors of any kind, a panic of Rust's too
-        raise EngineError(f"the tokenizer of {source} cannot be read ({first_line(error)}).", "model.source") from error
+        raise EngineError(
+            f"the tokenizer of {source} cannot be read ({first_line(error)}); choose another model.",
+            "model.source",
+        ) from error

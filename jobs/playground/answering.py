@@ -66,7 +66,7 @@ def _start_of(runs_root: Path, run: RunDirectory, spec: TrainSpec) -> ChatModel:
     if spec.waits_for is not None and source.startswith(f"{spec.waits_for}@"):
         return _sampled_as(spec, find_model(runs_root, source).source)
     if Path(source).is_absolute() and not Path(source).exists():
-        raise CommandError(f"{run.run_id}@{START}: the model that it began with is gone ({source}).")
+        raise CommandError(f"{run.run_id}@{START}: the model that it began with is gone; put it back at {source}.")
     if source in {CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL}:
         source = open_data(spec).model_source
     return _sampled_as(spec, source, spec.model.revision)

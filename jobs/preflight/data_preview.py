@@ -136,7 +136,9 @@ def _prompts(spec: TrainSpec, conversations: Sequence[Sequence[Message]]) -> tup
     try:
         return render_chat_prompts(model.source, model.revision, chat_template, conversations), ""
     except ChatTemplateError as error:
-        raise DataError(f"the model's chat template cannot be used ({error}).", "data.template") from None
+        raise DataError(
+            f"the model's chat template cannot be used ({error}); choose another one.", "data.template"
+        ) from None
 
 
 def _with_roles(messages: Sequence[Message]) -> str:

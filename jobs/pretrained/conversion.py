@@ -66,7 +66,8 @@ def convert_gguf(path: Path, folder: Path) -> None:
         if is_disk_full(error):  # no fault of the file
             raise
         raise ModelSourceError(
-            f"{path} cannot be converted from GGUF ({first_line(error)}).", "model.source"
+            f"{path} cannot be converted from GGUF ({first_line(error)}); download it again, or choose another.",
+            "model.source",
         ) from error
 
 
@@ -120,7 +121,9 @@ def _set_special_tokens(tokenizer: PreTrainedTokenizerBase, settings: dict[str, 
         token = None if token_id is None else tokenizer.convert_ids_to_tokens(token_id)
         setattr(tokenizer, f"{name}_token", token)
     if tokenizer.eos_token is None:
-        raise ModelSourceError("the GGUF file names no token that ends an answer (eos_token_id).", "model.source")
+        raise ModelSourceError(
+            "the GGUF file names no token that ends an answer (eos_token_id); choose another.", "model.source"
+        )
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     tokenizer.chat_template = settings.get("chat_template")
     tokenizer.clean_up_tokenization_spaces = False

@@ -106,7 +106,9 @@ def converted_folder(source: str) -> Path:
     try:
         state = path.stat()
     except OSError as error:
-        raise ModelSourceError(f"{source} cannot be read ({error.strerror}).", "model.source") from None
+        raise ModelSourceError(
+            f"{source} cannot be read ({error.strerror}); correct the path or its rights.", "model.source"
+        ) from None
     return _folder(path.stem, str(path.resolve()), str(state.st_size), str(state.st_mtime_ns))
 
 

@@ -138,7 +138,9 @@ def trajectory(database: Database, run_id: str, trajectory_id: Number) -> dict[s
     """One trajectory with its question and lineage: generation, bucket moves, replays, retirement."""
     row = get_trajectory(database, run_id, trajectory_id)
     if row is None:
-        raise NotFoundError(f"{run_id}: has no trajectory {trajectory_id}.")
+        raise NotFoundError(
+            f"{run_id}: has no trajectory {trajectory_id}; `exgrpo query trajectories {run_id}` lists them."
+        )
     return {
         "trajectory": row,
         "question": get_question(database, run_id, row.question_index),

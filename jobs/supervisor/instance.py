@@ -51,7 +51,7 @@ class SingleInstance:
         self._stop_grace_seconds = stop_grace_seconds
         self._lock = FileLock(self._folder / SUPERVISOR_LOCK)
         if not self._lock.acquire(timeout_seconds=_TIMEOUT_SECONDS):
-            raise SupervisorRunningError(f"A supervisor is already running for {runs_root}.")
+            raise SupervisorRunningError(f"A supervisor is already running for {runs_root}; stop it first.")
 
     def beat(self) -> None:
         """Write a heartbeat."""

@@ -105,7 +105,7 @@ def encode_rows(
     notices += system_notices(source, num_system)
     check_count(source, len(questions))
     if not questions:
-        raise DataError(f"{source.origin}: no prompt fits into max_prompt_tokens = {max_prompt_tokens}.")
+        raise DataError(f"{source.origin}: no prompt fits into max_prompt_tokens = {max_prompt_tokens}; raise it.")
     return questions, Rows(kept, notices)
 
 

@@ -217,5 +217,5 @@ def _read_row(path: Path, number: int, line: str) -> tuple[str, str]:
     except (ValueError, KeyError, TypeError):
         raise TrainingError(f"{path}, row {number}: expected an object with question_id and response.") from None
     if not isinstance(question_id, str) or not isinstance(response, str) or not response:
-        raise TrainingError(f"{path}, row {number}: question_id and response must be non-empty strings.")
+        raise TrainingError(f"{path}, row {number}: expected texts that are not empty as question_id and response.")
     return question_id, check_text(response, f"{path}, row {number}, response")

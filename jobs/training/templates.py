@@ -84,7 +84,9 @@ def render_chat_prompt(messages: Sequence[Message], tokenizer: ChatTokenizer) ->
     try:
         text = render_conversation(tokenizer.get_chat_template(), tokenizer.special_tokens_map, messages)
     except ValueError as error:
-        raise FieldError(f"the tokenizer's chat template cannot be used ({error}).", "template") from error
+        raise FieldError(
+            f"the tokenizer's chat template cannot be used ({error}); choose another one.", "template"
+        ) from error
     question = messages[-1]["content"]
     if question.strip() not in text and text == _render_another(messages, tokenizer):
         raise FieldError("the tokenizer's chat template does not show the question; use another one.", "template")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from exgrpo_core import durable_files
-from exgrpo_core.durable_files import append_line, reserve, reserved_name, whole_file, write_whole
+from exgrpo_core.durable_files import append_line, explain, reserve, reserved_name, whole_file, write_whole
 
 
 def test_a_file_holds_what_was_written_and_leaves_no_other(tmp_path):
@@ -73,3 +73,11 @@ def test_of_two_writers_at_once_each_is_whole(tmp_path):
         slow.write(b" and whole")
     assert path.read_text() == "the slow one, half and whole"
     assert os.listdir(tmp_path) == ["draft.yaml"]
+
+
+@pytest.mark.parametrize("place", ["nowhere/a", "file/a", ".", "x" * 300])
+def test_a_path_that_cannot_be_written_is_told_with_what_to_do(tmp_path, place):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as raised:  # noqa: PT011 - each of another kind
+        (tmp_path / place).write_text("")
+    assert explain(raised.value, tmp_path).endswith("; correct the path, or name another")

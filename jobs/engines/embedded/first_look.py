@@ -79,7 +79,9 @@ def look_without_weights(source: str) -> None:
     except EngineError:
         raise
     except Exception as error:  # the readers of models raise errors of any kind
-        raise EngineError(f"{source} is no causal language model ({first_line(error)}).", "model.source") from error
+        raise EngineError(
+            f"{source} is no causal language model ({first_line(error)}); choose another.", "model.source"
+        ) from error
     _check_files(source, config, load_tokenizer(source))
 
 

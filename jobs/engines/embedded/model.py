@@ -111,7 +111,8 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
         raise
     except Exception as error:  # the readers of models raise errors of any kind
         raise EngineError(
-            f"{source} cannot be loaded as a causal language model ({first_line(error)})", "model.source"
+            f"{source} cannot be loaded as a causal language model ({first_line(error)}); choose another.",
+            "model.source",
         ) from error
     return wrap_model(model, tokenizer, device, source)
 
