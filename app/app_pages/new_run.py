@@ -37,7 +37,7 @@ with form:
     unmended = start.unmended(state.content)
     marked = [*checked.mistakes, *unmended]
     where = spec_form.show_where(state, marked)
-    spec_form.open_first(state, [*unmended, *(() if state.is_changed else checked.mistakes)])
+    spec_form.open_first(state, [*unmended, *start.unfilled(checked.mistakes)])
     spec_form.show(state, where, marked)
     if checked.spec is not None and not checked.mistakes:
         data_preview.show(checked.spec)

@@ -118,7 +118,7 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
         code_parts(spec.reward_parts)
     except InputError as error:
         raise CommandError(f"reward_parts: {error}") from None
-    kind = "auto" if run is None else run.data.answer_kind
+    kind: DeclaredKind = "auto" if run is None else run.data.answer_kind
     return spec.model_copy(update={"benchmarks": tuple(graded_as(choice, kind) for choice in spec.benchmarks)})
 
 

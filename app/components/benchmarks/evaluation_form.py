@@ -16,6 +16,7 @@ from app.requests import BenchmarkLook, DeclaredKind
 from db.queries import runs
 from db.rows.display_names import distinct_names
 
+KINDS: tuple[DeclaredKind, ...] = ("math", "choice")
 GENERATORS = ("embedded", "vllm", "server")
 _LOOK = "evaluate-look"
 TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
@@ -66,8 +67,8 @@ def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, 
     if dropped is None and not source.strip():
         st.session_state.pop(_LOOK, None)
         return None, None
-    answer_kind: DeclaredKind | None = st.selectbox(
-        "Graded as", ("math", "choice"), index=None, placeholder="the run's, else by the rows", key="evaluate-kind",
+    answer_kind = st.selectbox(
+        "Graded as", KINDS, index=None, placeholder="the run's, else by the rows", key="evaluate-kind",
     )  # fmt: skip
     looked_at = (source.strip() if dropped is None else dropped.file_id), target, template, answer_kind
     kept: tuple[object, object, BenchmarkLook] | None = st.session_state.get(_LOOK)

@@ -55,6 +55,11 @@ class StartingPoint:
             if mistake.fields and all(value_at(content, name) == value_at(self.values, name) for name in mistake.fields)
         ]
 
+    def unfilled(self, mistakes: Sequence[Mistake]) -> list[Mistake]:
+        """Return the mistakes of fields that are empty at first: a preset leaves to the user what only users know."""
+        value_at = form_state.value_at
+        return [mistake for mistake in mistakes if any(value_at(self.values, name) == "" for name in mistake.fields)]
+
 
 def choose() -> StartingPoint:
     """Show the choice of a preset, or of the checkpoint of a branch, and return what the form starts from."""

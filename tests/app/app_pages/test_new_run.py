@@ -57,7 +57,7 @@ def test_presets_are_in_groups_with_a_description_and_the_first_of_all_is_the_de
         assert has_text(page, with_code(requests.preset_description(first)))
     assert requests.preset_names()[0] == "chains-exgrpo"
     assert field(page, "data.source").value == ""
-    assert has_text(page, "Name your questions: a Parquet or JSON-lines file")
+    assert has_text(page, "Name your questions")
 
 
 def test_change_shows_in_command_and_chart(open_page):
