@@ -1,11 +1,12 @@
 """Rollouts of other programs as a run folder that every page opens; what a path gets later is added."""
 
 import json
+import math
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Event
 from zlib import crc32
 
 from exgrpo_core import recording
@@ -48,7 +49,9 @@ class RolloutImport:
         self._run: recording.Run | None = None
         self.run_id = ""
         self.num_rollouts = 0
+        self._unread: Iterator[RecordedStep] | None = None
         self._num_parts = 0
+        self._num_saved = (0, 0)
         self.steps: set[int] = set()
         self._grew_at = time.monotonic()
         self._retry_at = 0.0
@@ -59,8 +62,8 @@ class RolloutImport:
         """The rows that could not be read."""
         return self._source.bad
 
-    def advance(self, is_over: Event | None = None) -> None:
-        """Read what is new until `is_over`.
+    def advance(self, give_up_at: float = math.inf) -> bool:
+        """Read what is new, in parts until this time of `time.monotonic`; return whether there is more.
 
         After an error all is read again, some seconds later.
 
@@ -69,28 +72,31 @@ class RolloutImport:
             CannotRecordError: The run cannot be written.
         """
         if time.monotonic() < self._retry_at:
-            return
+            return False
         try:
-            self._read(is_over)
+            return self._read(give_up_at)
         except SourceChangedError:
             self._forget()
-            self.advance(is_over)
+            return self.advance(give_up_at)
         except Exception:
             self._forget()
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             raise
 
-    def _read(self, is_over: Event | None) -> None:
-        num_bad, num_before = self.bad.num, self._num_parts
-        for step in self._reads.read(self._source):
-            if is_over is not None and is_over.is_set():
-                return
+    def _read(self, give_up_at: float) -> bool:
+        self._unread = self._unread or self._reads.read(self._source)
+        for step in self._unread:
             self._write(step)
-        if self._num_parts != num_before or self.bad.num != num_bad:
+            if time.monotonic() >= give_up_at:
+                return True
+        self._unread = None
+        if (self._num_parts, self.bad.num) != self._num_saved:
             self._save()
+            self._num_saved = (self._num_parts, self.bad.num)
             self._grew_at = time.monotonic()
         elif time.monotonic() - self._grew_at > _QUIET_SECONDS:
             self.close()
+        return False
 
     def _write(self, step: RecordedStep) -> None:
         if self._run is None and self.run_id:
@@ -141,6 +147,7 @@ class RolloutImport:
             return
         if is_whole:
             self._source = source
+            self._num_saved = (0, source.bad.num)
         else:
             self._forget()
 
@@ -151,7 +158,7 @@ class RolloutImport:
             shutil.rmtree(self._root / self.run_id, ignore_errors=True)
             Journal(self._root).append(JournalKind.DELETED, self.run_id)
         self.run_id = ""
-        self._source = RolloutSource(self.path, accepts=self._accepts)
+        self._source, self._unread = RolloutSource(self.path, accepts=self._accepts), None
         self.num_rollouts, self.steps = 0, set()
 
 

@@ -3,26 +3,29 @@
 import glob
 import logging
 import os
-import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording.run_attempt import MAX_NAME
-from jobs.actions.rollout_import import RolloutImport, open_imports
 from jobs.actions.view_roots import link_runs, open_view_root
 from jobs.cli.options import FormatFile, print_status
 from jobs.cli.workbench import Workbench
-from jobs.rollout_formats.formats import UnknownRolloutsError, find_format, formats_in
+from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_format, formats_in
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs.directory import list_run_directories
 
+if TYPE_CHECKING:
+    from jobs.actions.rollout_import import RolloutImport
+
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.2
+READ_SECONDS = 0.1
+"""What is read in this time is in the database a second later."""
 _LAST_COMPONENTS = 2
 
 
@@ -48,21 +51,7 @@ def view(
     for path, reads in formats.items():
         print_status(f"{path}: {reads.title}")
     pages = Workbench(root, None, page_options=["--host", "127.0.0.1", "--port", str(port), "--view"])
-    is_over, imports = threading.Event(), list[RolloutImport]()
-    reader = threading.Thread(target=_read, args=(imports, follows, is_over), name="reader", daemon=True)
-
-    def start() -> None:
-        for path, reads in formats.items():
-            imports.extend(open_imports(path, reads, root, names[path]))
-        reader.start()
-
-    try:
-        code = pages.view(opens_browser, on_start=start)
-    finally:
-        is_over.set()
-        if reader.ident is not None:
-            reader.join()
-    raise typer.Exit(code)
+    raise typer.Exit(pages.view(opens_browser, read_sources(formats, names, root, follows)))
 
 
 def expand(paths: Sequence[str]) -> list[Path]:
@@ -97,17 +86,34 @@ def run_names(paths: Sequence[Path]) -> dict[Path, str]:
     return names if paths else {}
 
 
-def _read(imports: Sequence[RolloutImport], follows: bool, is_over: threading.Event) -> None:
-    """Read what the sources have and, where it is asked for, what they get later."""
-    while not is_over.is_set():
+def read_sources(
+    formats: Mapping[Path, RolloutFormat], names: Mapping[Path, str], root: Path, follows: bool
+) -> Generator[bool]:
+    """Read paths into runs of a root, some of each a time, and yield whether there is more at once.
+
+    Without `follows` what they get later is left out.
+    """
+    from jobs.actions.rollout_import import open_imports  # after the pages' start, which takes longer
+
+    imports = [entry for path, reads in formats.items() for entry in open_imports(path, reads, root, names[path])]
+    unread = imports
+    try:
+        while True:
+            read = [source for source in unread if not _advance(source)]
+            yield len(read) < len(unread)
+            if not follows:
+                unread = [source for source in unread if source not in read]
+                for source in read:
+                    source.close()
+    finally:
         for source in imports:
-            try:
-                source.advance(is_over)
-            except Exception as error:  # noqa: BLE001 - the other paths are still read
-                why = error if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}"
-                logger.warning("%s: %s", source.path, why)
-        if not follows:
-            break
-        is_over.wait(POLL_SECONDS)
-    for source in imports:
-        source.close()
+            source.close()
+
+
+def _advance(source: "RolloutImport") -> bool:
+    try:
+        return source.advance(time.monotonic() + READ_SECONDS)
+    except Exception as error:  # noqa: BLE001 - the other paths are still read
+        why = error if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}"
+        logger.warning("%s: %s", source.path, why)
+        return False

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import html
+import itertools
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,10 +35,7 @@ from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.processes import FileLock, is_locked, signal_name
-from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import LOG_FILE, read_supervisor, supervisor_command
-from jobs.supervisor.loop import LOOP_SECONDS
-from jobs.supervisor.open_index import LIST_SECONDS, FilesFollower
 
 LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"
@@ -45,6 +43,8 @@ OPEN_FILE = ".open.html"
 """Leads the browser to the link: its token in the browser's command line would be seen by all users (`ps`)."""
 END_SECONDS = 10.0
 _TIMEOUT_SECONDS = 0.2
+LOOP_SECONDS = 0.5
+LIST_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 _RESTART_SECONDS = 2.0
 _QUIET_SECONDS = 1.0
@@ -181,10 +181,11 @@ class Workbench:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def view(self, opens_browser: bool, on_start: Callable[[], None]) -> int:
+    def view(self, opens_browser: bool, reading: Generator[bool]) -> int:
         """Serve pages that only read, without a supervisor, until a signal comes, and return the exit code.
 
-        `on_start` is called once the runs root is this process's.
+        `reading` writes runs: each item is whether there is more. The next one is asked for when the database has what
+        was written before, so that pages show the beginning of a large source at once; none before the lock is held.
 
         Raises:
             WorkbenchRunningError: Pages of this runs root are served already.
@@ -193,8 +194,8 @@ class Workbench:
         instance = WorkbenchInstance(self._runs_root)
         try:
             url = f"sqlite:///{self._runs_root / SQLITE_FILE}"
-            on_start()
-            return self._show(url, instance, opens_browser, LOOP_SECONDS)
+            with contextlib.closing(reading):
+                return self._show(url, instance, opens_browser, reading, LOOP_SECONDS)
         finally:
             instance.release()
             for number, handler in previous.items():
@@ -205,21 +206,28 @@ class Workbench:
         database_url: str,
         instance: WorkbenchInstance | None = None,
         opens_browser: bool = False,
+        reading: Iterator[bool] = itertools.repeat(False),  # noqa: B008 - has no state
         list_seconds: float = LIST_SECONDS,
     ) -> int:
         """Serve the pages of a root by a database that follows its files."""
         self._environment[DATABASE_URL_VARIABLE] = database_url
-        index = DatabaseIndex(database_url, self._runs_root)
-        follower = FilesFollower(index, self._runs_root, list_seconds)
         pages = self._start_pages()
         threading.Thread(target=_forward_output, args=(pages, opens_browser, instance), daemon=True).start()
         try:
-            while not self._num_signals and pages.poll() is None:
-                follower.poll()
-                time.sleep(_POLL_SECONDS if index.is_behind else LOOP_SECONDS)
+            # Loaded while the pages start, which takes longer.
+            from jobs.supervisor.indexing import DatabaseIndex
+            from jobs.supervisor.open_index import FilesFollower
+
+            index = DatabaseIndex(database_url, self._runs_root)
+            follower = FilesFollower(index, self._runs_root, list_seconds)
+            with contextlib.closing(index):
+                while not self._num_signals and pages.poll() is None:
+                    has_more = not index.is_behind and next(reading)
+                    follower.poll()
+                    if not (has_more or index.is_behind) or not index.is_reachable:
+                        time.sleep(LOOP_SECONDS)
         finally:
             _end([pages])
-            index.close()
         return 0 if self._num_signals else pages.returncode
 
     def _serve(self, instance: WorkbenchInstance, opens_browser: bool) -> int:

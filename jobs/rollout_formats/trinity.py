@@ -21,7 +21,7 @@ import numpy as np
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from jobs.rollout_formats.plain_pickle import load_plain
-from jobs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of
+from jobs.rollout_formats.source import PART_SIZE, RolloutSource, Row, Sample, extra_of, number_of
 from jobs.rollout_formats.tokens import of_mask, only_value
 
 _WAL_AT = 18
@@ -73,14 +73,18 @@ def _experiences(source: RolloutSource, file: Path, database: sqlite3.Connection
         if not name.endswith("_blob"):
             continue
         place = file / name
-        query = f'SELECT id, experience_bytes, reward FROM "{table}_blob" JOIN "{table}" USING (id)'
-        rows = database.execute(f"{query} WHERE id > ? ORDER BY id", (source.position(place),))
-        for number, content, reward in rows:
-            try:
-                yield number, {**_decoded(content), "reward": reward}
-            except (ValueError, TypeError, AttributeError, LookupError, struct.error) as error:
-                source.bad.add(file, number, f"expected an experience of Trinity-RFT 0.6 ({error}).")
-            source.advance(place, number)
+        query = (
+            f'SELECT id, experience_bytes, reward FROM "{table}_blob" JOIN "{table}" USING (id)'
+            f" WHERE id > ? ORDER BY id LIMIT {PART_SIZE}"
+        )
+        # All of a part at once: a query that is still open would lock the trainer out.
+        while rows := database.execute(query, (source.position(place),)).fetchall():
+            for number, content, reward in rows:
+                source.advance(place, number)
+                try:
+                    yield number, {**_decoded(content), "reward": reward}
+                except (ValueError, TypeError, AttributeError, LookupError, struct.error) as error:
+                    source.bad.add(file, number, f"expected an experience of Trinity-RFT 0.6 ({error}).")
 
 
 def _decoded(content: bytes) -> Row:

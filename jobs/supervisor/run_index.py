@@ -65,6 +65,7 @@ class RunIndexing:
             self._show(database)
         while self._take_batch(database):
             if time.monotonic() >= give_up_at:
+                self.is_caught_up = False
                 return
         if not self._is_shown:
             self._show(database)

@@ -1,7 +1,6 @@
 import json
 import time
 from dataclasses import replace
-from threading import Event
 
 import pytest
 from typer.testing import CliRunner
@@ -87,9 +86,8 @@ def test_an_import_that_was_killed_begins_again(dump, opened, tmp_path):
     first = opened()
     first.advance()
     (dump / "2.jsonl").write_text(line(0, 0, 1.0, 2))
-    is_over = Event()
-    first._save = is_over.set  # the kill comes before it is kept how far the path was read
-    first.advance(is_over)
+    first._save = lambda: None  # the kill comes before it is kept how far the path was read
+    first.advance()
     first.close()
     second = opened()
     second.advance()
@@ -98,11 +96,9 @@ def test_an_import_that_was_killed_begins_again(dump, opened, tmp_path):
 
 
 def test_an_import_that_was_killed_before_its_first_end_is_not_shown_beside_the_next(opened, tmp_path):
-    first, is_over = opened(), Event()
-    write = first._write
-    first._write = lambda step: (write(step), is_over.set())
-    first._reads = replace(first._reads, read=lambda source: [*find_format(source.path).read(source)] * 2)
-    first.advance(is_over)
+    first = opened()
+    first._reads = replace(first._reads, read=lambda source: iter([*find_format(source.path).read(source)] * 2))
+    assert first.advance(give_up_at=0.0)
     first.close()
     second = opened()
     second.advance()

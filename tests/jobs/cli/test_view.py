@@ -1,15 +1,27 @@
-import threading
+import os
+import signal
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 from typer.testing import CliRunner
 
+from db.connections.opening import open_database
+from db.connections.session import SQLITE_FILE
+from db.queries.trajectory_list import count_trajectories
+from db.rows.trajectories import TrajectoryFacets
+from exgrpo_core.bounded_json import read_json
 from jobs.actions.rollout_import import RolloutImport
 from jobs.actions.view_roots import open_view_root
+from jobs.cli import view
 from jobs.cli.main import app
-from jobs.cli.view import _read, expand, run_names, runs_at
-from jobs.cli.workbench import WorkbenchInstance
+from jobs.cli.view import expand, read_sources, run_names, runs_at
+from jobs.cli.workbench import Workbench, WorkbenchInstance
 from jobs.rollout_formats.formats import UnknownRolloutsError, find_format, find_only_format, formats_in
+from jobs.rollout_formats.source import PART_SIZE
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 from tests.jobs.rollout_formats.test_verl_dumps import line
@@ -63,23 +75,48 @@ def test_what_cannot_be_opened_is_refused_in_one_sentence_and_leaves_no_cache(tm
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_path_whose_reading_breaks_is_named_and_the_others_are_read(caplog):
-    class Import:
-        def __init__(self, path, num_read=0):
-            self.path, self.num_read = path, num_read
+@pytest.fixture
+def parts(tmp_path, monkeypatch):
+    """A dump of three parts, of which each call of a reading reads one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(view, "READ_SECONDS", 0.0)
+    dump = tmp_path / "1.jsonl"
+    dump.write_text("".join(line(0, number, 1.0) for number in range(2 * PART_SIZE + 1)))
+    return dump
 
-        def close(self):
-            self.is_closed = True
 
-        def advance(self, _is_over):
-            self.num_read += 1
-            if self.path == "broken":
-                raise IndexError
+def test_a_path_whose_reading_breaks_is_named_and_the_others_are_read(parts, tmp_path, caplog):
+    def broken(_):
+        raise IndexError
 
-    sources = [Import("broken"), Import("whole")]
-    _read(sources, follows=False, is_over=threading.Event())
-    assert [(source.num_read, source.is_closed) for source in sources] == [(1, True), (1, True)]
+    verl = find_format(parts)
+    formats = {tmp_path / "broken": replace(verl, read=broken), parts: verl}
+    root = open_view_root([*formats])
+    reading = read_sources(formats, {path: path.name for path in formats}, root, follows=False)
+    assert [*islice(reading, 5)] == [True, True, True, False, False]
     assert "broken" in caplog.text
+    [outcome] = root.rglob("outcome.json")
+    assert read_json(outcome)["status"] == "finished"
+    reading.close()
+
+
+def test_the_next_part_is_read_once_the_database_has_the_one_before(parts, monkeypatch):
+    root = open_view_root([parts])
+    url = f"sqlite:///{root / SQLITE_FILE}"
+    counts = []
+
+    def watched():
+        for has_more in read_sources({parts: find_format(parts)}, {parts: "dump"}, root, follows=True):
+            yield has_more
+            with closing(open_database(url, root)) as database:
+                counts.append(count_trajectories(database, TrajectoryFacets()))
+            if not has_more:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with Popen(["sleep", "60"], stdout=PIPE) as pages:
+        monkeypatch.setattr(Workbench, "_start_pages", lambda _: pages)
+        assert Workbench(root, None).view(opens_browser=False, reading=watched()) == 0
+    assert counts[:3] == [PART_SIZE, 2 * PART_SIZE, 2 * PART_SIZE + 1]
 
 
 def test_a_second_view_is_refused_and_leaves_the_run_that_the_first_writes(tmp_path, monkeypatch):
