@@ -23,11 +23,11 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
+from db import SQLITE_FILE
 from db.connections.sqlite_files import BUSY_SECONDS, begin_writing, is_log_long, shorten_log
 from db.tables.column_types import dump_json
 from exgrpo_core.errors import UserError
 
-SQLITE_FILE = Path("workbench") / "workbench.db"
 MAX_TRIES = 8
 _FIRST_WAIT_SECONDS = 0.02
 _RETRYABLE_STATES = {"40001", "40P01", "55P03"}

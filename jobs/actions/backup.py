@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from db.connections.session import SQLITE_FILE, DatabaseError, copy_sqlite, sqlite_path
+from db import SQLITE_FILE
+from db.connections.session import DatabaseError, copy_sqlite, sqlite_path
 from exgrpo_core.durable_files import explain, sync
 from jobs.actions.archive import ArchiveError, staging_folder, unpack
 from jobs.runs.directory import SUPERVISOR_FILE, WORKBENCH_FOLDER, list_run_directories, unreadable_below

@@ -22,8 +22,7 @@ from typing import Annotated
 
 import typer
 
-from db import DATABASE_URL_VARIABLE
-from db.connections.session import SQLITE_FILE
+from db import DATABASE_URL_VARIABLE, SQLITE_FILE
 from db.rows.display_names import utc_time
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
@@ -43,8 +42,9 @@ OPEN_FILE = ".open.html"
 """Leads the browser to the link: its token in the browser's command line would be seen by all users (`ps`)."""
 END_SECONDS = 10.0
 _TIMEOUT_SECONDS = 0.2
-LOOP_SECONDS = 0.5
-LIST_SECONDS = 10.0
+_IDLE_SECONDS = 0.5
+_LIST_SECONDS = 10.0
+"""Between two lists of the runs of a root that others write."""
 _POLL_SECONDS = 0.2
 _RESTART_SECONDS = 2.0
 _QUIET_SECONDS = 1.0
@@ -195,7 +195,7 @@ class Workbench:
         try:
             url = f"sqlite:///{self._runs_root / SQLITE_FILE}"
             with contextlib.closing(reading):
-                return self._show(url, instance, opens_browser, reading, LOOP_SECONDS)
+                return self._show(url, instance, opens_browser, reading, _IDLE_SECONDS)
         finally:
             instance.release()
             for number, handler in previous.items():
@@ -207,7 +207,7 @@ class Workbench:
         instance: WorkbenchInstance | None = None,
         opens_browser: bool = False,
         reading: Iterator[bool] = itertools.repeat(False),  # noqa: B008 - has no state
-        list_seconds: float = LIST_SECONDS,
+        list_seconds: float = _LIST_SECONDS,
     ) -> int:
         """Serve the pages of a root by a database that follows its files."""
         self._environment[DATABASE_URL_VARIABLE] = database_url
@@ -225,7 +225,7 @@ class Workbench:
                     has_more = not index.is_behind and next(reading)
                     follower.poll()
                     if not (has_more or index.is_behind) or not index.is_reachable:
-                        time.sleep(LOOP_SECONDS)
+                        time.sleep(_IDLE_SECONDS)
         finally:
             _end([pages])
         return 0 if self._num_signals else pages.returncode

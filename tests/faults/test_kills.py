@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from db import SQLITE_FILE
 from db.connections.opening import open_database
-from db.connections.session import SQLITE_FILE
 from db.queries.runs import list_attempts
 from jobs.actions import run_actions
 from jobs.actions.queueing import queue_job

@@ -9,8 +9,8 @@ from subprocess import PIPE, Popen
 import pytest
 from typer.testing import CliRunner
 
+from db import SQLITE_FILE
 from db.connections.opening import open_database
-from db.connections.session import SQLITE_FILE
 from db.queries.trajectory_list import count_trajectories
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.bounded_json import read_json
