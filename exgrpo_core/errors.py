@@ -60,6 +60,17 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+NUM_TOLD = 3
+"""Bad rows that one error names."""
+
+
+def first_few(sentences: Sequence[str], num: int) -> str:
+    """Return the first `NUM_TOLD` sentences on bad rows, and how many more of all `num` rows are bad."""
+    told = sentences[:NUM_TOLD]
+    more = [f"And {num - len(told):,} more rows."] if num > len(told) else []
+    return " ".join([*told, *more])
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error that another library raised, its type where it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -50,7 +50,7 @@ def import_in_process(runs_root: Path, path: str, mapping: str = "", origin: str
 
 def _import(path: Path, runs_root: Path, origin: str, own_format: str) -> dict[str, str]:
     try:
-        reads = load_own_format(Path(own_format)) if own_format else find_only_format(path)
+        reads = load_own_format(Path(own_format), [path]) if own_format else find_only_format(path)
         name = Path(origin or path).stem[-MAX_NAME:]
         return {"run_id": import_rollouts(path, reads, runs_root, name, origin).run_id}
     except UserError as error:

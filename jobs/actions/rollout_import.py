@@ -12,6 +12,7 @@ from zlib import crc32
 from exgrpo_core import recording
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
+from exgrpo_core.errors import first_few
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.archive import staging_folder
@@ -209,13 +210,15 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
             source.advance()
             source.close()
         sentences = [sentence for source in sources for sentence in source.bad.sentences]
+        num_bad = sum(source.bad.num for source in sources)
         found = [source for source in sources if source.steps]
         if not found:
-            raise UnknownRolloutsError(f"{path}: holds no rollouts; {[*sentences, 'every file is empty.'][0]}")
+            why = first_few(sentences, num_bad) or "every file is empty."
+            raise UnknownRolloutsError(f"{path}: holds no rollouts; {why}")
         for source in found:
             (staging / source.run_id).rename(runs_root / source.run_id)
     for source in found:
         Journal(runs_root).append(JournalKind.IMPORTED, source.run_id, source=source.origin)
     steps = {*found[0].steps, *found[-1].steps}
-    bad = BadRows(sum(source.bad.num for source in sources), sentences)
-    return Imported(found[0].run_id, len(steps), sum(source.num_rollouts for source in found), bad)
+    num_rollouts = sum(source.num_rollouts for source in found)
+    return Imported(found[0].run_id, len(steps), num_rollouts, BadRows(num_bad, sentences))

@@ -63,7 +63,7 @@ def import_(
 
 
 def _import_rollouts(path: Path, own_format: Path | None, runs_root: Path, name: str) -> None:
-    reads = find_only_format(path) if own_format is None else load_own_format(own_format)
+    reads = find_only_format(path) if own_format is None else load_own_format(own_format, [path])
     imported = import_rollouts(path, reads, runs_root, name or path.stem)
     bad = imported.bad
     for sentence in bad.sentences:

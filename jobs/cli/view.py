@@ -40,10 +40,11 @@ def view(
 
     Formats are found by content. Several paths, or formats in a folder, are runs that the page Compare shows together.
     """
-    reads = load_own_format(own_format) if own_format is not None else None
-    sources = [part for path in expand(paths) for part in ((reads is None and formats_in(path)) or [path])]
+    sources = [part for path in expand(paths) for part in ((own_format is None and formats_in(path)) or [path])]
     runs = {path: found for path in sources if (found := runs_at(path))}
-    formats = {path: reads or find_format(path) for path in sources if path not in runs}
+    others = [path for path in sources if path not in runs]
+    own = load_own_format(own_format, others) if own_format is not None else None
+    formats = {path: own or find_format(path) for path in others}
     text = own_format.read_text(encoding="utf-8") if own_format is not None else ""
     root = open_view_root(sources, text)
     link_runs(root, [run for found in runs.values() for run in found])

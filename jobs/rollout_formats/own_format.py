@@ -11,8 +11,10 @@ process. Fields that a mapping does not name are columns.
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from exgrpo_core.errors import InputError, first_line
 from exgrpo_core.recording.given import as_trajectory
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from jobs.rollout_formats.formats import RolloutFormat
-from jobs.rollout_formats.source import RolloutSource, Row, extra_of, step_of
+from jobs.rollout_formats.source import PART_SIZE, RolloutSource, Row, Rows, extra_of, step_of
 from jobs.specs.presets import read_mapping
 
 FIELDS = (
@@ -36,17 +38,34 @@ class OwnFormatError(InputError):
     """A format file that cannot be used; one sentence names the file and the field."""
 
 
-def load_own_format(path: Path) -> RolloutFormat:
-    """Return the format that a file describes.
+def load_own_format(path: Path, sources: Iterable[Path] = ()) -> RolloutFormat:
+    """Return the format that a file describes, tried on the first rows of `sources`.
 
     Raises:
-        OwnFormatError: It is missing, or describes none.
+        OwnFormatError: It is missing, describes none, or fits none of a source's first rows.
         SpecError: It is not plain YAML.
+        OSError: A source cannot be read.
     """
     if not path.is_file():
         raise OwnFormatError(f"{path}: no such file; name a mapping in YAML or a Python file of one function.")
     rule = _python_rule(path) if path.suffix == ".py" else _yaml_rule(path)
+    for source in sources:
+        _require_fit(path, rule, source)
     return RolloutFormat(str(path), lambda _: True, partial(_read, rule))
+
+
+def _require_fit(path: Path, rule: Rule, place: Path) -> None:
+    source = RolloutSource(place)
+    rows = ((row, file) for file, read in _files(source) for _, row in read(file))
+    why = "it has no rows of JSON lines or Parquet."
+    for row, file in islice(rows, PART_SIZE):
+        try:
+            [*_made(rule, row, file)]
+        except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+            why = str(error) if isinstance(error, ValueError) else repr(error)
+        else:
+            return
+    raise OwnFormatError(f"{path}: fits none of the first rows of {place}: {why}")
 
 
 def _yaml_rule(path: Path) -> Rule:
@@ -61,15 +80,18 @@ def _yaml_rule(path: Path) -> Rule:
         raise OwnFormatError(f"{path}: expected messages, or prompt and response, such as prompt: $.input")
     keys = {name: [key or int(index) for key, index in _KEY.findall(value)] for name, value in mapping.items()}
     used = {*FIELDS, *(str(found[0]) for found in keys.values())}
-    return lambda row: extra_of(row, used) | {name: _value_at(row, name, found) for name, found in keys.items()}
+    return lambda row: (
+        extra_of(row, used) | {name: _value_at(row, f"{name}: {mapping[name]}", found) for name, found in keys.items()}
+    )
 
 
-def _value_at(value: Any, name: str, keys: list[str | int]) -> Any:  # noqa: ANN401 - any JSON value
+def _value_at(value: Any, where: str, keys: list[str | int]) -> Any:  # noqa: ANN401 - any JSON value
     for key in keys:
         try:
             value = value[key]
         except (KeyError, IndexError, TypeError):
-            raise ValueError(f"{name}: the row has no {key} where the mapping says.") from None
+            has = ", ".join(value) if isinstance(value, dict) else reprlib.repr(value)
+            raise ValueError(f"{where}: the row has no {key}, only {has}.") from None
     return value
 
 
@@ -91,9 +113,13 @@ def _python_rule(path: Path) -> Rule:
 
 
 def _read(rule: Rule, source: RolloutSource) -> Iterator[RecordedStep]:
+    for file, read in _files(source):
+        yield from source.rollouts([file], partial(_made, rule), read)
+
+
+def _files(source: RolloutSource) -> Iterator[tuple[Path, Callable[[Path], Rows]]]:
     for file in source.files(".jsonl", ".ndjson", ".parquet"):
-        rows = source.parquet_rows if file.suffix == ".parquet" else source.json_rows
-        yield from source.rollouts([file], partial(_made, rule), rows)
+        yield file, source.parquet_rows if file.suffix == ".parquet" else source.json_rows
 
 
 def _made(rule: Rule, row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:

@@ -2,11 +2,12 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from exgrpo_core.errors import NUM_TOLD, first_few
 from exgrpo_core.types import Question
 from jobs.grading.gold_answers import gold_notices
 from jobs.tasks.questions import build_question
@@ -57,13 +58,20 @@ def read_rows(source: DataSource, *, is_cached: bool = False) -> Rows:
     With `is_cached` a data set of the hub is read as it was loaded before on this machine.
 
     Raises:
-        DataError: The source cannot be read, a row is bad, or two rows give one question different answers.
+        DataError: The source cannot be read, rows are bad, or two rows give one question different answers.
     """
-    checked = (
-        check_row(source.origin, number, raw, source.answer_kind)
-        for number, raw in iterate_raw_rows(source.source, source.split, is_cached=is_cached)
-    )
-    rows, num_rows = _merge_equal_rows(source.origin, checked)
+    wrong: list[str] = []
+
+    def checked() -> Iterator[DataRow]:
+        for number, raw in iterate_raw_rows(source.source, source.split, is_cached=is_cached):
+            try:
+                yield check_row(source.origin, number, raw, source.answer_kind)
+            except DataError as error:
+                wrong.append(str(error) if len(wrong) < NUM_TOLD else "")
+
+    rows, num_rows = _merge_equal_rows(source.origin, checked())
+    if wrong:
+        raise DataError(first_few(wrong, len(wrong)))
     if not rows:
         raise no_rows(source.origin)
     notices = gold_notices(

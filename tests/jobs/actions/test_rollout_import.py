@@ -176,8 +176,8 @@ def test_command_imports_whole_rollouts_and_names_what_it_left_out(dump, tmp_pat
 
 def test_rollouts_without_one_row_leave_no_run(tmp_path, dump):
     found = find_format(dump)
-    (dump / "1.jsonl").write_text("{}\n")
-    with pytest.raises(UnknownRolloutsError):
+    (dump / "1.jsonl").write_text("{}\n" * 5)
+    with pytest.raises(UnknownRolloutsError, match=r"line 1: .* line 3: .* And 2 more rows\.$"):
         import_rollouts(dump, found, tmp_path / "runs", "none")
     assert [path for path in tmp_path.glob("runs/*") if path.is_dir()] == []
 

@@ -61,6 +61,12 @@ def test_a_row_without_a_field_that_a_mapping_names_is_told_by_the_fields_name(t
     source = RolloutSource(tmp_path / "rows.jsonl")
     assert [*load_own_format(tmp_path / "a.yaml").read(source)] == []
     assert source.bad.sentences[0].startswith(f"rows.jsonl, line 1: {name}: ")
+    with pytest.raises(InputError) as refused:
+        load_own_format(tmp_path / "a.yaml", [source.path])
+    assert all(word in str(refused.value) for word in ("a.yaml", f"{name}: $.zz.", "rows.jsonl", ", ".join(ROW)))
+    with source.path.open("a") as file:
+        file.write(json.dumps(ROW | {"zz": {"q": "1+1?", "points": 1}}) + "\n")
+    load_own_format(tmp_path / "a.yaml", [source.path])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import gzip
 import json
 import math
+import re
 
 import datasets
 import pyarrow as pa
@@ -206,6 +207,14 @@ def test_a_bad_row_is_named_with_its_file_and_field(tmp_path, bad, message):
     path = write_lines(tmp_path / "bad.jsonl", [ROWS[0], bad, ROWS[1]])
     with pytest.raises(DataError, match=f"bad.jsonl, {message}"):
         load(path)
+
+
+def test_several_bad_rows_are_named_together_and_counted(tmp_path):
+    path = write_lines(tmp_path / "bad.jsonl", [{}, ROWS[0], *[{}] * 4])
+    with pytest.raises(DataError) as refused:
+        load(path)
+    found = re.findall(r"bad.jsonl, row (\d)", str(refused.value))
+    assert (found, str(refused.value)[-17:]) == (["1", "3", "4"], " And 2 more rows.")
 
 
 @pytest.mark.parametrize(
