@@ -10,6 +10,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 from tests.faults import recorded
 from tests.faults.small_training import NUM_QUESTIONS, StepControl, small_spec, train
+from tests.jobs.training.killed_runs import KilledError, killing_at
 
 pytestmark = pytest.mark.fault_row(2)
 
@@ -78,10 +79,6 @@ def ends(spec: TrainSpec, is_long: bool) -> list[int]:
     return [*range(spec.num_steps + 1)] if is_long else [0, spec.num_steps - 1, spec.num_steps]
 
 
-class KilledError(Exception):
-    """Ends an attempt as a kill does: nothing is saved, nothing is said."""
-
-
 def end_at(run: RunDirectory, step: int, way: str) -> None:
     """End an attempt after a step by a stop, which comes too late with the last step, or without a word."""
     if way == "stopped":
@@ -89,7 +86,7 @@ def end_at(run: RunDirectory, step: int, way: str) -> None:
         assert train(run, StepControl(stop_at=step)) is (RunStatus.FINISHED if is_last else RunStatus.STOPPED)
     else:
         with pytest.raises(KilledError):
-            train(run, StepControl(at_step=killing_at(step)))
+            train(run, killing_at(step))
 
 
 @pytest.mark.parametrize("way", ["stopped", "killed"])
@@ -103,14 +100,6 @@ def test_ended_after_any_step_and_resumed_the_run_ends_the_same(whole, spec, tmp
         assert train(run) is RunStatus.FINISHED
         assert_same(run, whole)
     figure(f"steps at which a {way} run resumed to the same end", f"{len(steps)} of {len(steps)}")
-
-
-def killing_at(step: int) -> Any:
-    def end(done: int) -> None:
-        if done == step:
-            raise KilledError
-
-    return end
 
 
 def test_stopped_after_every_single_step_the_run_ends_the_same(whole, spec, tmp_path, figure):

@@ -3,7 +3,6 @@ import random
 
 import pytest
 
-from db.statistics.intervals import wilson
 from jobs.judging.calibration import LabelledVotes, calibrate, cohen_kappa, correct_rate
 from jobs.judging.verdicts import decide, has_flipped
 
@@ -49,13 +48,6 @@ def test_flips_are_those_of_items_voted_on_more_than_once():
     measured = calibrate([LabelledVotes(True, outcomes) for outcomes in votes])
     assert measured.flips.value == pytest.approx(1 / 3)
     assert measured.flips.num_items == 3
-
-
-def test_wilsons_interval_is_the_textbooks():
-    rate = wilson(8, 10)
-    assert (rate.low, rate.high) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
-    assert math.isnan(wilson(0, 0).value)
-    assert wilson(0, 5).low == pytest.approx(0.0, abs=1e-12)
 
 
 def test_kappa_of_full_agreement_is_1_and_of_one_class_alone_unknown():

@@ -65,16 +65,6 @@ def test_stop_leaves_a_checkpoint_and_resume_goes_on_from_it(bench: Bench):
     assert shown(bench, run_id)[1:] == (list(range(1, 151)), [(1, "stopped"), (2, "finished")])
 
 
-def test_run_stopped_in_the_queue_never_starts_and_can_be_resumed(bench: Bench):
-    run_id = bench.submit(toy_spec(2))
-    run_actions.stop(bench.runs_root, run_id)
-    bench.start()
-    bench.look_until(run_id, RunStatus.STOPPED)
-    assert bench.run_of(run_id).attempts() == []
-    run_actions.resume(bench.runs_root, run_id)
-    bench.look_until(run_id, RunStatus.FINISHED)
-
-
 @pytest.mark.parametrize(
     ("tag", "words"),
     [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runs.checkpoints import list_checkpoints, save_checkpoint
+from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
@@ -115,17 +115,6 @@ def test_control_with_random_rewards_trains_and_is_scored_by_answers(tmp_path, m
     assert all(sum(record.num_correct) == 0 for record in recorder.evaluations)
 
 
-def test_stopped_run_writes_a_checkpoint_and_goes_on_where_it_was_and_only_the_newest_stay(tmp_path, model):
-    run = new_run(tmp_path, model, checkpoint_interval=1, num_checkpoints_kept=2)
-    status, first = train(run, StepControl(3))
-    assert (status, first.checkpoints) == (RunStatus.STOPPED, [1, 2, 3])
-    status, second = train(run)
-    assert status is RunStatus.FINISHED
-    assert [report.step for report in second.steps] == [4]
-    assert [record.step for record in second.evaluations] == [4, 4]
-    assert [path.name for path in list_checkpoints(run.checkpoints_path)] == ["step-00000004", "step-00000003"]
-
-
 def test_run_with_adapters_resumes_bit_for_bit_from_checkpoints_of_adapters_alone(tmp_path, model):
     settings = {"lora": {"rank": 2}, "optim": {"learning_rate": 0.01}}
     whole, stopped = new_run(tmp_path, model, **settings), new_run(tmp_path, model, **settings)
@@ -137,30 +126,6 @@ def test_run_with_adapters_resumes_bit_for_bit_from_checkpoints_of_adapters_alon
     assert first == second
     assert kept_generation_settings(stopped) == GENERATION
     assert not (whole.checkpoints_path / "step-00000004" / "policy" / "model.safetensors").exists()
-
-
-def test_finished_run_does_nothing_more_unless_its_newest_checkpoint_is_damaged(copied, caplog):
-    status, recorder = train(copied)
-    assert (status, recorder.steps) == (RunStatus.FINISHED, [])
-    (copied.checkpoints_path / "step-00000004" / "policy" / "model.safetensors").write_bytes(b"")
-    _, recorder = train(copied)
-    assert [report.step for report in recorder.steps] == [3, 4]
-    assert "model.safetensors" in caplog.text
-
-
-def test_checkpoint_whose_buffer_cannot_be_restored_is_passed_over(copied, caplog):
-    run = copied
-
-    def write_cut(checkpoint):
-        whole, no_manifest = run.checkpoints_path / "step-00000004", shutil.ignore_patterns("manifest.json")
-        shutil.copytree(whole, checkpoint.path, dirs_exist_ok=True, ignore=no_manifest)
-        snapshot = checkpoint.experience / "buffer.snapshot"
-        snapshot.write_bytes(snapshot.read_bytes()[:-1])
-
-    save_checkpoint(run.checkpoints_path, 4, write_cut)
-    _, recorder = train(run)
-    assert [report.step for report in recorder.steps] == [3, 4]
-    assert "buffer.snapshot" in caplog.text
 
 
 def test_run_without_a_whole_checkpoint_does_not_start_over(copied):
