@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, func, select
 
 from db.connections.session import Database
 from db.ingest.event_rows import NONE
 from db.queries.text_search import Keys, all_matching, newest_matching, split_words
-from db.queries.trajectories import replay_count
+from db.queries.trajectories import IS_ITS_QUESTION, replay_count
 from db.queries.trajectory_columns import FLAGS, TrajectoryColumns, code_of, columns_of_run, read_columns, read_rewards
 from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
 from db.tables import models
@@ -102,16 +102,11 @@ def _snippets(connection: Connection, keys: list[int], words: str, is_whole: boo
     text = (texts.c.text if is_whole else func.substr(texts.c.text, 1, SEARCHED_CHARACTERS)).label("text")
     num_replays = replay_count().label("num_replays")
     prompt = questions.c.prompt_text if is_whole else func.substr(questions.c.prompt_text, 1, SEARCHED_CHARACTERS)
-    is_its_question = and_(
-        questions.c.run_key == trajectories.c.run_key,
-        questions.c.question_set == "training",
-        questions.c.question_index == trajectories.c.question_index,
-    )
     query = (
         select(trajectories, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays, prompt.label("prompt"))
         .join_from(trajectories, runs)
         .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
-        .outerjoin(questions, is_its_question)
+        .outerjoin(questions, IS_ITS_QUESTION)
         .where(trajectories.c.trajectory_key.in_(keys))
     )
     found = {row["trajectory_key"]: row for row in connection.execute(query).mappings()}
