@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from bench.report import report
+from db.statistics.differences import area_under_curve
+from db.statistics.intervals import mean_interval
 from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
 
 METHODS = {
@@ -135,26 +137,6 @@ def collect_scores(curve: Curve, trajectories: Sequence[Any]) -> None:
             (curve.entropy_valid if is_valid else curve.entropy_lucky).append(float(trajectory.entropies.mean()))
 
 
-def area_under_curve(low: Sequence[float], high: Sequence[float]) -> float:
-    """Return the probability that a value of `low` is below one of `high`, ties counted half."""
-    values = np.concatenate([low, high])
-    order = np.argsort(values, kind="stable")
-    ranks = np.empty(values.size)
-    ranks[order] = np.arange(1, values.size + 1)
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.bincount(inverse, ranks) / counts)[inverse]
-    below = ranks[: len(low)].sum() - len(low) * (len(low) + 1) / 2
-    return float(1.0 - below / (len(low) * len(high)))
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return mean and half-width of the 95% t interval over seeds."""
-    from scipy.stats import t
-
-    spread = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
-    return float(np.mean(values)), float(t.ppf(0.975, max(len(values) - 1, 1)) * spread)
-
-
 def run_matrix(jobs: list[Job], num_workers: int) -> Iterator[tuple[Job, Curve]]:
     """Train all jobs in worker processes of one torch thread each, and yield curves as they end."""
     context = multiprocessing.get_context("spawn")
@@ -203,22 +185,23 @@ def summarize(results: Sequence[tuple[Job, Curve]]) -> dict[str, float]:
         for method in methods_of(results):
             curves = [curve for job, curve in results if (job.method, job.learning_rate) == (method, rate)]
             ends = [curve.avg_at_8[-1] for curve in curves]
-            mean, half = mean_interval(ends)
+            of_ends = mean_interval(ends)
             along = float(np.mean([np.mean(curve.avg_at_8) for curve in curves]))
             fresh = float(np.mean([curve.fresh_rollouts[-1] for curve in curves]))
             print(
-                f"{method:<19} {rate:>6.0e} {mean:>9.3f} ± {half:.3f} {min(ends):>8.3f} {along:>16.3f} {fresh:>14.0f}"
+                f"{method:<19} {rate:>6.0e} {of_ends.mean:>9.3f} ± {of_ends.half:.3f} {of_ends.worst:>8.3f} "
+                f"{along:>16.3f} {fresh:>14.0f}"
             )
             name = f"{method}, lr {rate:.0e}"
-            figures[f"{name}: Avg@8 end"] = mean
-            figures[f"{name}: half interval"] = half
-            figures[f"{name}: worst seed"] = min(ends)
+            figures[f"{name}: Avg@8 end"] = of_ends.mean
+            figures[f"{name}: half interval"] = of_ends.half
+            figures[f"{name}: worst seed"] = of_ends.worst
             figures[f"{name}: mean over curve"] = along
             figures[f"{name}: fresh rollouts"] = fresh
         figures |= paired_differences(results, rate)
     pooled = [curve for _, curve in results]
     for name in ("nll", "entropy"):
-        per_run = [area_under_curve(getattr(c, f"{name}_valid"), getattr(c, f"{name}_lucky")) for c in pooled]
+        per_run = [area_under_curve(getattr(c, f"{name}_lucky"), getattr(c, f"{name}_valid")) for c in pooled]
         figures[f"auc_{name}"] = float(np.median(per_run))
         figures[f"auc_{name}_worst_run"] = min(per_run)
     print(
@@ -239,10 +222,10 @@ def paired_differences(results: Sequence[tuple[Job, Curve]], rate: float) -> dic
     figures: dict[str, float] = {}
     for method in methods_of(results)[1:]:
         seeds = sorted({seed for name, seed in ends if name == method})
-        mean, half = mean_interval([ends["ExGRPO", seed] - ends[method, seed] for seed in seeds])
-        print(f"  ExGRPO - {method}, lr {rate:.0e}, paired over {len(seeds)} seeds: {mean:+.3f} ± {half:.3f}")
-        figures[f"ExGRPO - {method}, lr {rate:.0e}"] = mean
-        figures[f"ExGRPO - {method}, lr {rate:.0e}: half interval"] = half
+        gain = mean_interval([ends["ExGRPO", seed] - ends[method, seed] for seed in seeds])
+        print(f"  ExGRPO - {method}, lr {rate:.0e}, paired over {len(seeds)} seeds: {gain.mean:+.3f} ± {gain.half:.3f}")
+        figures[f"ExGRPO - {method}, lr {rate:.0e}"] = gain.mean
+        figures[f"ExGRPO - {method}, lr {rate:.0e}: half interval"] = gain.half
     return figures
 
 

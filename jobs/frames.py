@@ -35,7 +35,7 @@ class RunFrames:
         """Return one row a change of the replay buffer, in their order."""
         return self._frame("buffer_changes")
 
-    def selections(self) -> pd.DataFrame:
+    def candidates(self) -> pd.DataFrame:
         """Return one row a candidate for replay, with its scores and whether it was chosen."""
         return self._frame("candidates")
 

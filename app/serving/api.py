@@ -3,7 +3,6 @@
 A file holds all trajectories that match, however many.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import chain
@@ -76,7 +75,7 @@ def _csv(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[str]:
 
 
 def _cell(value: object) -> object:
-    return json.dumps(value) if isinstance(value, dict) else value
+    return to_json(value, inf_nan_mode="null").decode() if isinstance(value, dict) else value
 
 
 def _lines(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[bytes]:

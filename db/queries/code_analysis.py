@@ -22,7 +22,7 @@ from db.rows.chains_of_thought import (
 )
 from db.rows.display_names import SNIPPET_CHARACTERS, shorten
 from db.rows.judging import JudgedOrder
-from db.statistics.intervals import deviation_of_sums, half_of_mean
+from db.statistics.intervals import mean_of_sums
 from db.tables import models
 from db.tables.correctness import is_correct_column
 
@@ -168,13 +168,13 @@ def group_rates(database: Database, run_id: str) -> list[float]:
 def _code_line(group: str, has_code: bool, parts: list[_Sums]) -> CodeLine:
     sums = [sum(values) for values in zip(*parts, strict=True)] if parts else [0] * 8
     num_trajectories, num_entropies, entropy, squares, num_judged, num_valid, num_by_judge, num_valid_by_judge = sums
-    num_entropies, num_judged = int(num_entropies), int(num_judged)
+    num_judged, (mean_entropy, half) = int(num_judged), mean_of_sums(int(num_entropies), entropy, squares)
     return CodeLine(
         group=group,
         has_code=has_code,
         num_trajectories=int(num_trajectories),
-        mean_entropy=entropy / num_entropies if num_entropies else math.nan,
-        entropy_half_interval=half_of_mean(deviation_of_sums(num_entropies, entropy, squares), num_entropies),
+        mean_entropy=mean_entropy,
+        entropy_half_interval=half,
         num_judged=num_judged,
         cot_correctness=num_valid / num_judged if num_judged else math.nan,
         num_by_judge=int(num_by_judge),

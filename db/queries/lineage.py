@@ -1,11 +1,10 @@
 """The history of a trajectory, its group, and the results of its question over steps and runs."""
 
-import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select, true
+from sqlalchemy import Connection, Double, and_, cast, func, select, true
 
 from db.connections.session import Database
 from db.rows.trajectories import (
@@ -17,6 +16,7 @@ from db.rows.trajectories import (
     QuestionRow,
     ReplayCountRow,
 )
+from db.statistics.intervals import mean_of_sums
 from db.tables import models
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import find_run_key
@@ -148,13 +148,15 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
     step_columns = (trajectories.c.run_key, trajectories.c.step, trajectories.c.question_index)
     is_correct = is_correct_column()
     # Grouped before the runs are joined: SQLite would keep a run's specification for each trajectory.
+    entropy, length = trajectories.c.mean_entropy, cast(trajectories.c.num_tokens, Double)
+    sums = [func.coalesce(func.sum(part), 0.0) for value in (entropy, length) for part in (value, value * value)]
     groups = (
         select(
             *step_columns,
             func.count().label("num_rollouts"),
             func.count().filter(is_correct).label("num_correct"),
-            func.avg(trajectories.c.mean_entropy).label("entropy"),
-            func.avg(trajectories.c.num_tokens).label("tokens"),
+            func.count(entropy).label("num_entropies"),
+            *(item.label(f"sum_{place}") for place, item in enumerate(sums)),
         )
         .join_from(indices, trajectories, is_here)
         .where(~trajectories.c.is_superseded, is_correct.is_not(None))
@@ -169,7 +171,8 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
     query = (
         select(
             runs.c.run_id, runs.c.name, runs.c.spec, groups.c.step,
-            groups.c.num_rollouts, groups.c.num_correct, groups.c.entropy, groups.c.tokens, num_replays,
+            groups.c.num_rollouts, groups.c.num_correct, groups.c.num_entropies, num_replays,
+            *(groups.c[f"sum_{place}"] for place in range(len(sums))),
         )
         .join_from(groups, runs, runs.c.run_key == groups.c.run_key)
         .order_by(runs.c.run_key.desc(), groups.c.step)
@@ -180,10 +183,16 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
 
 
 def _attempted(run_id: str, name: str, spec: dict[str, Any], step: int, *numbers: Any) -> AttemptedRow:  # noqa: ANN401 - SQL numbers
-    num_rollouts, num_correct, entropy, tokens, num_replays = numbers
+    num_rollouts, num_correct, num_entropies, num_replays, *sums = numbers
     model = str(spec.get("model", {}).get("source", ""))
-    spread, length = (math.nan if mean is None else float(mean) for mean in (entropy, tokens))
-    return AttemptedRow(run_id, name, model, step, num_rollouts, num_correct, spread, length, bool(num_replays))
+    (entropy, entropy_half), (length, length_half) = (
+        mean_of_sums(num_entropies, *sums[:2]),
+        mean_of_sums(num_rollouts, *sums[2:]),
+    )
+    return AttemptedRow(
+        run_id, name, model, step, num_rollouts, num_correct, entropy, length, entropy_half, length_half,
+        bool(num_replays),
+    )  # fmt: skip
 
 
 def _changes(

@@ -10,7 +10,7 @@ from sqlalchemy import Double, Text, cast, func, or_, select, type_coerce
 
 from db.connections.session import Database
 from db.rows.runs import EvaluationRow, GainRow, MetricPoint, RewardCountRow, StepNotice
-from db.statistics.intervals import gain_interval
+from db.statistics.differences import gain_reach
 from db.tables import models
 from db.tables.shared_reads import Curve, Steps, Values, find_run_key, read_curves, read_newest
 from exgrpo_core.types import PART_PREFIX
@@ -138,10 +138,9 @@ def held_out_gain(database: Database, run_id: str) -> GainRow | None:
     if len(rates) < 2:
         return None
     first, *_, last = rates.values()
-    both = [question for question in first if question in last]
-    before, after = [first[question] for question in both], [last[question] for question in both]
-    value = fmean(after) - fmean(before) if both else math.nan
-    return GainRow(len(both), value, *gain_interval(before, after))
+    gaps = [last[question] - first[question] for question in first if question in last]
+    value, (below, above) = fmean(gaps) if gaps else math.nan, gain_reach(gaps)
+    return GainRow(len(gaps), value, value - below, value + above)
 
 
 def mean_step_seconds(database: Database, run_id: str) -> float | None:

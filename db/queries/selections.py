@@ -13,6 +13,7 @@ from sqlalchemy import Integer, Row, Table, and_, case, cast, func, or_, select
 
 from db.connections.session import Database
 from db.rows.replays import ReplayedGroupRow, SelectionRow, TrajectoryWeights, WeightLine, WrongChoiceRow
+from db.statistics.intervals import mean_of_sums
 from db.tables import models
 from db.tables.column_types import Number
 from db.tables.shared_reads import find_run_key
@@ -201,13 +202,21 @@ def _quarters(values: Numbers, replayed: npt.NDArray[np.bool_], form: str) -> li
 def _line(group: str, ratios: Numbers, lengths: Numbers, shaping_beta: float) -> WeightLine:
     weights = np.exp(np.clip(ratios * lengths, -MAX_LOG_RATIO, MAX_LOG_RATIO))
     squares = np.square(weights)
+    parts = {
+        "token_ratio": np.exp(ratios),
+        "mean": weights,
+        "shaped_mean": weights / (weights + shaping_beta),
+        "square_mean": squares,
+    }
+    means = {
+        name: mean_of_sums(values.size, float(values.sum()), float(np.square(values).sum()))
+        for name, values in parts.items()
+    }
     return WeightLine(
         group=group,
         num_trajectories=weights.size,
-        token_ratio=float(np.exp(ratios).mean()),
-        mean=float(weights.mean()),
-        shaped_mean=float((weights / (weights + shaping_beta)).mean()),
-        square_mean=float(squares.mean()),
+        **{name: mean for name, (mean, _) in means.items()},
         largest=float(weights.max()),
         effective_share=float(weights.sum() ** 2 / (weights.size * squares.sum())),
+        half_intervals={name: half for name, (_, half) in means.items()},
     )

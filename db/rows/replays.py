@@ -165,6 +165,8 @@ class WeightLine:
     """M."""
     effective_share: float
     """Effective sample size over the number of trajectories."""
+    half_intervals: dict[str, float]
+    """Half of the 95% interval of each mean by its field, NaN where it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,9 @@ class AttemptedRow:
     num_correct: int
     mean_entropy: float
     mean_tokens: float
+    entropy_half_interval: float
+    tokens_half_interval: float
+    """Halves of the 95% intervals of the means, NaN where they are unknown."""
     is_replayed: bool
     """Whether a stored trajectory took part."""
 

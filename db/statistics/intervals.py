@@ -3,13 +3,17 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import correlation, fmean, stdev
+from statistics import fmean, stdev
 
 CONFIDENCE = 0.95
 Z_95 = 1.959964
 """Two-sided 95% of the standard normal distribution."""
 DASH = "-"
 """What a table holds where there is no number."""
+_LEAST_DEVIATION = 1e-12
+"""Less is rounding."""
+_ROUNDING = 1e-14
+"""Relative, of a difference of sums."""
 _LARGEST_QUANTILE = 1e3
 _TOLERANCE = 1e-10
 _MOST_DEGREES = 1000
@@ -18,7 +22,7 @@ _MOST_DEGREES = 1000
 
 @dataclass(frozen=True, slots=True)
 class MeanInterval:
-    """A mean over seeds and half of its 95% interval, NaN for a single seed."""
+    """A mean over seeds and half of its 95% interval, NaN of a single seed or of equal ones, which tell no scatter."""
 
     mean: float
     half: float
@@ -31,13 +35,11 @@ class MeanInterval:
 
     @property
     def p_value(self) -> float:
-        """Two-sided, of the hypothesis that the mean is 0, by Student's t; NaN for a single seed."""
-        if not self.half:
-            return 1.0 if self.mean == 0.0 else 0.0
+        """Two-sided, of the hypothesis that the mean is 0, by Student's t; 1 without an interval."""
+        if math.isnan(self.half):
+            return 1.0
         degrees = len(self.values) - 1
-        return (
-            1.0 - _inner_probability(abs(self.mean) / self.half * t_quantile(degrees), degrees) if degrees else math.nan
-        )
+        return 1.0 - _inner_probability(abs(self.mean) / self.half * t_quantile(degrees), degrees)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +59,27 @@ def mean_interval(values: Sequence[float]) -> MeanInterval:
 
 
 def half_of_mean(deviation: float, num_values: int) -> float:
-    """Return half of the 95% interval of a mean by Student's t, from the sample's deviation; NaN of fewer than two."""
-    if num_values < 2:
+    """Return half of the 95% interval of a mean by Student's t, from the sample's deviation.
+
+    NaN of fewer than two values, and of equal ones: how far others would be from them is unknown.
+    """
+    if num_values < 2 or deviation < _LEAST_DEVIATION:
         return math.nan
     return t_quantile(min(num_values - 1, _MOST_DEGREES)) * deviation / math.sqrt(num_values)
 
 
+def mean_of_sums(num_values: int, total: float, squares: float) -> tuple[float, float]:
+    """Return a mean and half of its 95% interval from sums of values and of their squares; NaN of no values."""
+    half = half_of_mean(deviation_of_sums(num_values, total, squares), num_values)
+    return total / num_values if num_values else math.nan, half
+
+
 def half_interval_95(standard_error: float) -> float:
-    """Return half of the 95% interval of a mean by the normal approximation.
+    """Return half of the 95% interval of a mean by the normal approximation, NaN of equal values.
 
     For the few seeds of a study `mean_interval` uses Student's t instead.
     """
-    return Z_95 * standard_error
+    return Z_95 * standard_error if standard_error > _LEAST_DEVIATION else math.nan
 
 
 def score_interval(score: float, standard_error: float, num_questions: int) -> tuple[float, float]:
@@ -89,27 +100,8 @@ def deviation_of_sums(num_values: int, total: float, squares: float) -> float:
     """Return the sample's standard deviation from sums of values and of their squares; NaN of fewer than two."""
     if num_values < 2:
         return math.nan
-    return math.sqrt(max(0.0, squares - total * total / num_values) / (num_values - 1))
-
-
-def gain_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
-    """Return the 95% interval of the mean change of the same questions' correctness rates, within [-1, 1].
-
-    Where no question changes it is as wide as both scores' own intervals say. Of no questions both ends are NaN.
-    Source: Newcombe 1998, Statistics in Medicine 17 (paired proportions), method 10 without its correction.
-    """
-    if not before:
-        return math.nan, math.nan
-    ends = [
-        (fmean(rates), *score_interval(fmean(rates), standard_error(rates), len(rates))) for rates in (before, after)
-    ]
-    is_varied = min(len({*before}), len({*after})) > 1
-    both = 2 * (correlation(before, after) if is_varied else 0.0)
-    (first, first_low, first_high), (second, second_low, second_high) = ends
-    change = second - first
-    down, up = (second - second_low, first_high - first), (second_high - second, first - first_low)
-    below, above = (math.sqrt(max(0.0, a * a - both * a * b + b * b)) for a, b in (down, up))
-    return change - below, change + above
+    sum_of_squares = squares - total * total / num_values
+    return math.sqrt(sum_of_squares / (num_values - 1)) if sum_of_squares > _ROUNDING * squares else 0.0
 
 
 def standard_error(rates: Sequence[float]) -> float:

@@ -1,9 +1,10 @@
 """Trajectories and snowball cases as text: Markdown and LaTeX in the paper's layout, or JSON for a program."""
 
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+
+from pydantic_core import to_json
 
 from db.rows.chains_of_thought import CaseResponse, SnowballCase
 from db.rows.display_names import escape_control_characters
@@ -23,7 +24,7 @@ class Excerpt:
 
 def cases_as_json(name: str, cases: Sequence[SnowballCase]) -> str:
     """Return a set of cases as one JSON object."""
-    return json.dumps({"case_set": name, "cases": [asdict(case) for case in cases]}, indent=2, ensure_ascii=False)
+    return to_json({"case_set": name, "cases": cases}, indent=2, inf_nan_mode="null").decode()
 
 
 def excerpts_of(cases: Sequence[SnowballCase]) -> list[Excerpt]:

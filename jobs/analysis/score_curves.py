@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
+from db.statistics.intervals import score_interval, standard_error
 from exgrpo_core import faults
 from jobs.evaluation import recorded_answers
 from jobs.evaluation.recorded_answers import QuestionSummary, RecordedAnswer, RecordedQuestion, iterate_answers
@@ -22,9 +23,6 @@ from jobs.runs.directory import RunDirectory, RunDirectoryError
 
 Curve = NDArray[np.float64]
 """Values for k = 1 to n, (n,)."""
-NUM_RESAMPLES = 2000
-INTERVAL = (2.5, 97.5)
-"""Percentiles of a 95% interval."""
 MEASURES = {
     "pass@k": "any of k answers is correct",
     "maj@k": "the most frequent answer of k is correct",
@@ -100,8 +98,8 @@ _majority_at_k = lru_cache(maxsize=20_000)(majority_at_k)
 class ScoreCurve:
     """One measure for k = 1 to n in [0, 1], the mean over questions; empty where log-probs are not recorded.
 
-    The ends of the 95% intervals are by bootstrap over questions, drawn whole: they cover the choice of questions and
-    the sampling of answers, not another training run. A single question has none.
+    The ends of the 95% intervals are those of a score: they cover the choice of questions and the sampling of answers,
+    not another training run.
     """
 
     measure: str
@@ -173,14 +171,12 @@ def _vote(answer: RecordedAnswer) -> str:
 def _mean(measure: str, curves: Sequence[Curve]) -> ScoreCurve:
     if not all(curve.size for curve in curves):
         return ScoreCurve(measure)
-    values = np.array(curves)
-    num_questions = len(curves)
-    if num_questions == 1:
-        return ScoreCurve(measure, tuple(values[0].tolist()))
-    equal = np.full(num_questions, 1 / num_questions)
-    counts = np.random.default_rng(0).multinomial(num_questions, equal, NUM_RESAMPLES)
-    low, high = np.percentile(counts @ values / num_questions, INTERVAL, axis=0)
-    return ScoreCurve(measure, tuple(values.mean(axis=0).tolist()), tuple(low.tolist()), tuple(high.tolist()))
+    of_questions = np.array(curves).T.tolist()
+    means = tuple(map(fmean, of_questions))
+    ends = [
+        score_interval(mean, standard_error(rates), len(rates)) for mean, rates in zip(means, of_questions, strict=True)
+    ]
+    return ScoreCurve(measure, means, *map(tuple, zip(*ends, strict=True)))
 
 
 def evaluation_answers(runs_root: Path, run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:

@@ -118,13 +118,13 @@ def _print(answer: object, shape: Shape) -> None:
         for row in answer:
             print_result(to_json(row, inf_nan_mode="null", fallback=str).decode())
     elif shape in {Shape.CSV, Shape.PARQUET}:
-        plain = to_jsonable_python(answer, inf_nan_mode="constants", fallback=str)
+        plain = to_jsonable_python(answer, inf_nan_mode="null", fallback=str)
         rows = [_flat(row) for row in spread_extra(plain, extra_names(plain))]
         (_write_csv if shape is Shape.CSV else _write_parquet)(rows)
     elif not answer:
         print_status("No rows.")
     else:
-        rows = [_cells(row) for row in to_jsonable_python(answer, inf_nan_mode="constants", fallback=str)]
+        rows = [_cells(row) for row in to_jsonable_python(answer, inf_nan_mode="null", fallback=str)]
         print_result("\t".join(rows[0]))
         for cells in rows:
             print_result("\t".join(cells.values()))

@@ -41,6 +41,7 @@ def probe(spec: TrainSpec, num_questions: int = NUM_QUESTIONS, num_samples: int 
     responses = [Response(text, item.token_ids, item.is_truncated) for text, item in zip(texts, generated, strict=True)]
     with open_reward(spec) as reward:
         verdicts = [verdict.outcome for verdict in reward.grade(repeated, responses)]
+    entropies = [float(item.entropies.mean()) for item in generated]
     answers = zip(texts, [question.answer for question in repeated], verdicts, strict=True)
     return ProbeReport(
         prompt=str(policy.tokenizer.decode(questions[0].prompt_ids.tolist())),
@@ -49,7 +50,8 @@ def probe(spec: TrainSpec, num_questions: int = NUM_QUESTIONS, num_samples: int 
         pass_rate=float(np.mean([verdict == Grade.CORRECT.value for verdict in verdicts])),
         format_rate=float(np.mean([verdict in _HAS_ANSWER for verdict in verdicts])),
         truncation_rate=float(np.mean([item.is_truncated for item in generated])),
-        mean_entropy=float(np.concatenate([item.entropies for item in generated]).mean()),
+        mean_entropy=float(np.mean(entropies)),
+        entropy_deviation=float(np.std(entropies, ddof=min(1, len(entropies) - 1))),
         mean_tokens=float(np.mean([item.token_ids.size for item in generated])),
         seconds=seconds,
         answers=tuple(ProbedAnswer(*answer) for answer in list(answers)[::num_samples]),

@@ -35,7 +35,9 @@ class ProbeReport:
     truncation_rate: float
     """Share of responses that do not end within the longest allowed."""
     mean_entropy: float
-    """Nats a token."""
+    """Nats a token, the mean over answers."""
+    entropy_deviation: float
+    """Standard deviation between the answers' means."""
     mean_tokens: float
     """Length of a response."""
     seconds: float

@@ -28,7 +28,7 @@ def test_frames_hold_what_the_files_hold(run):
     metrics = frames.metrics()
     assert list(metrics["reward/mean"]) == [step["metrics"]["reward/mean"] for step in steps]
     assert len(frames.buffer()) == sum(len(step["buffer_events"]) for step in steps)
-    assert len(frames.selections()) == sum(len(row["trajectory_ids"]) for step in steps for row in step["selections"])
+    assert len(frames.candidates()) == sum(len(row["trajectory_ids"]) for step in steps for row in step["selections"])
     assert frames.evaluations().empty
 
 

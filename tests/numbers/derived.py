@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.optimize import brentq, minimize_scalar
 
 Z = 1.959964
 
@@ -23,9 +24,11 @@ def wilson(share: float, num: float) -> tuple[float, float]:
 
 
 def half_of_mean(values: Sequence[float] | pd.Series) -> float | None:
-    """Return half of Student's 95% interval of a mean, None of fewer than two values."""
+    """Return half of Student's 95% interval of a mean, None of fewer than two different values."""
     num = len(values)
-    return float(stats.t.ppf(0.975, num - 1) * np.std(values, ddof=1) / np.sqrt(num)) if num > 1 else None
+    if num < 2 or np.ptp(values) < 1e-9:
+        return None
+    return float(stats.t.ppf(0.975, num - 1) * np.std(values, ddof=1) / np.sqrt(num))
 
 
 class Score:
@@ -45,17 +48,31 @@ class Score:
         return max(self.high - self.mean, self.mean - self.low)
 
 
-def gain_half(first: Score, last: Score) -> float:
-    """Return the farther end of the interval of a change of the same questions, by Newcombe's method 10."""
-    varied = first.shares.std() > 0 and last.shares.std() > 0
-    link = float(np.corrcoef(first.shares, last.shares)[0, 1]) if varied else 0.0
+def gain_ends(first: Score, last: Score) -> tuple[float, float, float]:
+    """Return the mean change of the same questions and where Tango's score statistic of it is 1.96.
 
-    def reach(a: float, b: float) -> float:
-        return float(np.sqrt(a * a + b * b - 2 * link * a * b))
+    The items are as many as the scatter of the changes stands for.
+    """
+    gaps = last.shares - first.shares
+    mean, won, lost = gaps.mean(), gaps.clip(0).mean(), -gaps.clip(None, 0).mean()
+    scatter = gaps.var(ddof=1)
+    num_items = len(gaps) * ((won + lost - mean**2) / scatter if scatter else 1.0)
 
-    return max(
-        reach(last.mean - last.low, first.high - first.mean), reach(last.high - last.mean, first.mean - first.low)
-    )
+    def variance(change: float) -> float:
+        def unlikelihood(losses: float) -> float:
+            chances = np.array([losses + change, losses, 1 - 2 * losses - change]).clip(1e-300)
+            return -float(np.array([won, lost, 1 - won - lost]) @ np.log(chances))
+
+        ends = max(0.0, -change), (1 - change) / 2
+        losses = minimize_scalar(unlikelihood, bounds=ends, method="bounded", options={"xatol": 1e-10}).x
+        return float(2 * losses + change - change**2)
+
+    def excess(change: float) -> float:
+        return float((mean - change) ** 2 * num_items - Z * Z * variance(change))
+
+    low = brentq(excess, -1 + 1e-9, mean) if excess(-1 + 1e-9) > 0 else -1.0
+    high = brentq(excess, mean, 1 - 1e-9) if excess(1 - 1e-9) > 0 else 1.0
+    return float(mean), float(low), float(high)
 
 
 class Recorded:

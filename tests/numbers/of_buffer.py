@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from tests.numbers.checking import Columns, Expected, Near
-from tests.numbers.derived import Recorded
+from tests.numbers.derived import Recorded, half_of_mean
 from tests.numbers.of_runs import curves_of, heatmap, line
 
 NUM_CHECKS = 12
@@ -302,7 +302,8 @@ def _effect_row(name: str, part: pd.DataFrame, k: int) -> dict[str, object]:
     *_, whole, whole_error = _effect(part, with_solved)
 
     def text(value: float, half: float) -> str:
-        return "\N{EN DASH}" if np.isnan(value) else f"{100 * value:+.1f} ± {196 * half:.1f}"
+        reach = f" ± {196 * half:.1f}" if half > 1e-9 else ""
+        return "\N{EN DASH}" if np.isnan(value) else f"{100 * value:+.1f}{reach}"
 
     return {
         "Questions": name, "Drawn": int((part["is_drawn"] & part["rate"].notna()).sum()),
@@ -310,8 +311,8 @@ def _effect_row(name: str, part: pd.DataFrame, k: int) -> dict[str, object]:
         "% change, drawn": 100 * mean_drawn, "% change, undrawn": 100 * mean_undrawn,
         "Steps, drawn": wait_drawn, "Steps, undrawn": wait_undrawn,
         "Difference": text(plain, error), "With retired": text(whole, whole_error),
-        "plain": 100 * plain, "plain, half": 195.9964 * error,
-        "solved": 100 * whole, "solved, half": 195.9964 * whole_error,
+        "plain": 100 * plain, "plain, half": 195.9964 * error if error > 1e-9 else None,
+        "solved": 100 * whole, "solved, half": 195.9964 * whole_error if whole_error > 1e-9 else None,
     }  # fmt: skip
 
 
@@ -334,10 +335,12 @@ def weight_table(run: Recorded) -> pd.DataFrame:
     rows = []
     for name, part in groups.items():
         whole = np.exp(part["log_ratio"] * part["num_tokens"])
+        means = {"Token ratio": np.exp(part["log_ratio"]), "E[W]": whole, "E[f(W)]": whole / (whole + beta)}
+        means["E[W²]"] = whole**2
         rows.append({
             "Trajectories": name, "Number": len(part),
-            "Token ratio": np.exp(part["log_ratio"]).mean(),
-            "E[W]": whole.mean(), "E[f(W)]": (whole / (whole + beta)).mean(), "E[W²]": (whole**2).mean(),
+            **{name: values.mean() for name, values in means.items()},
+            **{f"{name} ± 95%": half_of_mean(values) for name, values in means.items()},
             "M": whole.max(), "Effective": 100 * whole.sum() ** 2 / (whole**2).sum() / len(part),
         })  # fmt: skip
     return pd.DataFrame(rows)

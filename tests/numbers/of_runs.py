@@ -12,7 +12,7 @@ import yaml
 from jobs.specs.train import TrainSpec
 from tests.numbers import record
 from tests.numbers.checking import Columns, Expected, quoted
-from tests.numbers.derived import Recorded, Root, Score, gain_half
+from tests.numbers.derived import Recorded, Root, Score, gain_ends
 from tests.numbers.words import long, number, pace, share
 
 CURVES = {
@@ -125,7 +125,8 @@ def run_page(run: Recorded) -> Expected:
         tiles["Replay buffer"] = number(last["buffer/num_questions"]), stored
     if of_last is not None and first is not None:
         interval = f"{100 * of_last.low:.0f} to {100 * of_last.high:.0f}% of {of_last.num_questions}"
-        below = f"{100 * (of_last.mean - first.mean):+.1f} · {interval}"
+        gain, low, high = gain_ends(first, of_last)
+        below = f"{100 * gain:+.1f} ± {100 * max(high - gain, gain - low):.1f} · {interval}"
         tiles[f"Held-out Avg@{of_last.num_samples}"] = share(of_last.mean), below
     figures = curves_of(run)
     if "reward/pass_at_1" in last:
@@ -251,11 +252,12 @@ def compare_page(runs: list[Recorded]) -> Expected:
 
 def _final(run: Recorded) -> dict[str, object]:
     last, scores = run.derived_metrics.iloc[-1], list(run.scores().values())
+    gain, low, high = gain_ends(scores[0], scores[-1])
     return {
         "Steps": run.last_step, "Pass@1 of fresh questions": 100 * last["reward/pass_at_1_fresh"],
         "Held-out Avg@n": 100 * scores[-1].mean, "± 95%": 100 * scores[-1].half,
         "Questions": scores[-1].num_questions,
-        "Gain": 100 * (scores[-1].mean - scores[0].mean), "Gain ± 95%": 100 * gain_half(scores[0], scores[-1]),
+        "Gain": 100 * gain, "Gain ± 95%": 100 * max(high - gain, gain - low),
         "Entropy": last["policy/entropy"],
         "Mean tokens": last["response/mean_tokens"], "Buffer": last["buffer/num_questions"],
         "Retired": last["buffer/num_retired"], "Fresh rollouts": len(run.fresh),

@@ -303,7 +303,7 @@ def snowball_page(run: Recorded) -> Expected:
 
 def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, object]:
     row: dict[str, object] = {"Questions": level}
-    rates = []
+    rates, ends = [], []
     for name, part in (("no code", off), ("code", on)):
         judged = part["is_valid"].dropna()
         rate = float(judged.eq(True).mean()) if len(judged) else np.nan
@@ -317,8 +317,15 @@ def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, obje
         row[f"Interval, {name}"] = None
         if len(judged):
             low, high = wilson(rate, len(judged))
-            row[f"Interval, {name}"] = f"{100 * low:.1f} {NONE} {100 * high:.1f}"
-    return row | {"Difference": 100 * (rates[1] - rates[0])}
+            row[f"Interval, {name}"] = f"{100 * low:.1f} {NONE} {100 * high:.1f} of {len(judged):,}"
+            ends.append((low, high))
+    change, row["Interval, difference"] = rates[1] - rates[0], None
+    if len(ends) == 2:
+        (first_low, first_high), (second_low, second_high) = ends
+        low = change - np.hypot(rates[1] - second_low, first_high - rates[0])
+        high = change + np.hypot(second_high - rates[1], rates[0] - first_low)
+        row["Interval, difference"] = f"{100 * low:+.1f} to {100 * high:+.1f}"
+    return row | {"Difference": 100 * change}
 
 
 def _spreading(run: Recorded, column: str, wanted: bool) -> dict[str, Columns]:

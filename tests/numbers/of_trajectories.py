@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tests.numbers.checking import Columns, Expected
-from tests.numbers.derived import Recorded, Root
+from tests.numbers.derived import Recorded, Root, half_of_mean, wilson
 from tests.numbers.words import NONE, nats, number
 
 LIST = "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text"
@@ -202,8 +202,21 @@ def _tried(root: Root, run: Recorded, question: int) -> tuple[pd.DataFrame, dict
         lines += [
             {"Run": other.name, "Model": root.model_of(other), "Step": step,
              "Correct": f"{part['is_correct'].sum()} of {len(part)}",
+             "Interval": _interval(part["is_correct"]),
              "Mean entropy": round(float(part["mean_entropy"].astype(float).mean()), 4),
-             "Mean tokens": round(float(part["num_tokens"].mean()), 1)}
+             "Entropy ± 95%": _rounded(part["mean_entropy"], 4),
+             "Mean tokens": round(float(part["num_tokens"].mean()), 1),
+             "Tokens ± 95%": _rounded(part["num_tokens"], 1)}
             for step, part in rows
         ]  # fmt: skip
     return pd.DataFrame(lines), curves
+
+
+def _rounded(values: pd.Series, num_digits: int) -> float | None:
+    half = half_of_mean(values.astype(float))
+    return None if half is None else round(half, num_digits)
+
+
+def _interval(are_correct: pd.Series) -> str:
+    low, high = wilson(are_correct.mean(), len(are_correct))
+    return f"{100 * low:.0f} {NONE} {100 * high:.0f}%"

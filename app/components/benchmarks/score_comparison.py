@@ -176,7 +176,7 @@ def _columns() -> dict[str, ColumnConfig]:
         "Difference": points,
         "From": number("95% from", format="%+.1f"),
         "To": number("to", format="%+.1f"),
-        "p": st.column_config.TextColumn(help="Two-sided, by the same resamples, with Holm's correction for all rows"),
+        "p": st.column_config.TextColumn(help="Two-sided, by the same intervals, with Holm's correction for all rows"),
         "Won": number(help="Questions that the second answers correctly more often"),
         "Lost": number(help="Questions that the second answers correctly less often"),
         "Differs in": st.column_config.TextColumn(help="Settings in which the two scores differ"),

@@ -21,7 +21,7 @@ from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
 
 MAX_MODELS = 4
 EXPLANATION = (
-    "Means over all draws of k of the recorded answers. Bands are 95% intervals by bootstrap over questions: they "
+    "Means over all draws of k of the recorded answers. Bands are 95% intervals over questions: they "
     "cover other questions and other samples of this checkpoint, not another training run."
 )
 BY_DIFFICULTY = (
@@ -125,13 +125,13 @@ def _axis_range(curves: Sequence[ScoreCurve]) -> tuple[float, float]:
 def figure(
     curves: Mapping[str, ScoreCurve], colour_of: Mapping[str, str], axis_range: tuple[float, float]
 ) -> go.Figure | None:
-    """Return one curve a model with its band, None where no model has recorded values; without an interval no band."""
+    """Return one curve a model with its band, None where no model has recorded values."""
     recorded = {name: curve for name, curve in curves.items() if curve.values}
     if not recorded:
         return None
     drawn = figures.new_figure()
     for name, curve in recorded.items():
-        values = [np.array(shares, dtype=np.float32) for shares in (curve.values, curve.low, curve.high) if shares]
+        values = [np.array(shares, dtype=np.float32) for shares in (curve.values, curve.low, curve.high)]
         line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float32), *values)
         label = escape(escape_control_characters(name))
         figures.add_line(drawn, label, line, Look(colour_of[name]), is_share=True, bounds=("95% from", "to"))

@@ -15,6 +15,7 @@ from db.queries import code_analysis
 from db.rows.chains_of_thought import CodeLine, RuleHit
 from db.rows.judging import JudgedSortKey
 from db.rows.runs import RunRow
+from db.statistics.differences import independent_difference
 from db.statistics.intervals import Rate, wilson
 
 _PERCENT = 100.0
@@ -57,27 +58,31 @@ def _run_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
         "Entropy, code": known(on.mean_entropy),
         "± 95%, no code": known(off.entropy_half_interval),
         "± 95%, code": known(on.entropy_half_interval),
-        "CoT %, no code": known(_PERCENT * off.cot_correctness),
-        "CoT %, code": known(_PERCENT * on.cot_correctness),
-        "Difference": known(_PERCENT * (on.cot_correctness - off.cot_correctness)),
-        "Interval, no code": _interval(wilson(round(_valid(off)), off.num_judged)),
-        "Interval, code": _interval(wilson(round(_valid(on)), on.num_judged)),
+        **_shares(*(wilson(round(_valid(line)), line.num_judged) for line in (off, on))),
         "Answers, no code": off.num_trajectories,
         "Answers, code": on.num_trajectories,
     }
 
 
 def _corrected_row(group: str, off: CodeLine, on: CodeLine, calibration: Calibration) -> dict[str, object]:
-    rates = [analyses.correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration) for line in (off, on)]
-    values = [_PERCENT * rate.value for rate in rates]
+    corrected = (analyses.correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration) for line in (off, on))
+    rates = (
+        Rate(rate.value, rate.low, rate.high, rate.observed.num_items if rate.is_informative else 0)
+        for rate in corrected
+    )
+    return {"Questions": group, "Source": "corrected"} | _shares(*rates)
+
+
+def _shares(off: Rate, on: Rate) -> dict[str, object]:
+    """Return the shares of valid chains without and with code and their difference, with intervals."""
+    low, high = (_PERCENT * end for end in independent_difference(off, on))
     return {
-        "Questions": group,
-        "Source": "corrected",
-        "CoT %, no code": known(values[0]),
-        "CoT %, code": known(values[1]),
-        "Difference": known(values[1] - values[0]),
-        "Interval, no code": _interval(rates[0]),
-        "Interval, code": _interval(rates[1]),
+        "CoT %, no code": known(_PERCENT * off.value),
+        "CoT %, code": known(_PERCENT * on.value),
+        "Difference": known(_PERCENT * (on.value - off.value)),
+        "Interval, no code": _interval(off),
+        "Interval, code": _interval(on),
+        "Interval, difference": f"{low:+.1f} to {high:+.1f}" if off.num_items and on.num_items else None,
     }
 
 
@@ -104,6 +109,7 @@ def _note(lines: Sequence[CodeLine], calibration: Calibration | None) -> str:
     num_judged = sum(line.num_judged for line in lines if line.group == "all")
     num_all = sum(line.num_trajectories for line in lines if line.group == "all")
     note = f"{num_judged:,} of {num_all:,} correct answers have a verdict; intervals are of 95%, Wilson's of shares, "
+    note += "Newcombe's of their differences, "
     note += (
         "and take answers to one question as independent. The paper's rows are on-policy rollouts judged by Qwen3-32B."
     )
@@ -119,9 +125,9 @@ def _valid(line: CodeLine) -> float:
     return line.num_judged * line.cot_correctness if line.num_judged else 0.0
 
 
-def _interval(rate: Rate | analyses.CorrectedRate) -> str | None:
-    has_items = rate.num_items if isinstance(rate, Rate) else rate.is_informative
-    return f"{_PERCENT * rate.low:.1f} \N{EN DASH} {_PERCENT * rate.high:.1f}" if has_items else None
+def _interval(rate: Rate) -> str | None:
+    ends = f"{_PERCENT * rate.low:.1f} \N{EN DASH} {_PERCENT * rate.high:.1f}"
+    return f"{ends} of {rate.num_items:,}" if rate.num_items else None
 
 
 def show_rules(row: RunRow, _judge: str | None) -> None:

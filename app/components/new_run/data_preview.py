@@ -1,5 +1,7 @@
 """A look at data and model before a run: first prompts and their lengths, and a few answers on a button."""
 
+import math
+
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
@@ -8,7 +10,7 @@ from app import requests, theme
 from app.components.widgets import figures, notice
 from app.formats import escape_control_characters, literal, with_code
 from app.requests import DataError, DataPreview, FirstLook, ProbeProcess, ProbeReport, TrainSpec
-from db.statistics.intervals import wilson
+from db.statistics.intervals import half_of_mean, wilson
 
 _SECONDS = 60
 _LOOK_SECONDS = 600
@@ -160,7 +162,10 @@ def _show_report(report: ProbeReport) -> None:
         rate = wilson(round(share * num_answers), num_answers)
         ends = f"{rate.low:.0%} to {rate.high:.0%} of {num_answers:,}"
         figures.show_tile(tile, label, f"{share:.0%}", ends, f"{help_text}; beside it the 95% interval")
-    figures.show_tile(last, "Entropy", f"{report.mean_entropy:.2f}", "nats a token", None)
+    half = half_of_mean(report.entropy_deviation, num_answers)
+    reach = f"{num_answers:,} answers" if math.isnan(half) else f"± {half:.2f} of {num_answers:,} answers"
+    help_text = "Nats a token, the mean over answers; below it half of its 95% interval"
+    figures.show_tile(last, "Entropy", f"{report.mean_entropy:.2f}", reach, help_text)
     if report.advice():
         notice.show("warning", "What to do", "\n".join(report.advice()))
     with st.expander("Prompt and answers"):

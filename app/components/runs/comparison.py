@@ -1,5 +1,6 @@
 """Several runs side by side: groups that differ by seed only, settings that differ, curves on common axes."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,11 +13,12 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import address, theme
+from app.analyses import mean_interval
 from app.components.widgets import curve_view, curves, figures, own_charts
 from app.components.widgets.curve_view import TITLES, CurveView, Line, paired
 from app.components.widgets.curves import Chart, Curve
 from app.components.widgets.own_charts import OwnChart
-from app.formats import counted, escape_control_characters, literal
+from app.formats import counted, escape_control_characters, known, literal
 from app.queries.answers import ask
 from app.queries.runs import axis_points, metric_series
 from db.queries import metrics
@@ -82,12 +84,11 @@ def mean_line(lines: Sequence[Line]) -> Line | None:
     return Line(grid.astype(np.float32), values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 
-def spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Return mean and sample standard deviation of the known values; no deviation of fewer than two."""
-    known = np.array([value for value in values if value is not None and np.isfinite(value)], dtype=np.float64)
-    if not known.size:
-        return None, None
-    return float(known.mean()), float(known.std(ddof=1)) if known.size > 1 else None
+def mean_over(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """Return the mean of the known values of several runs and half of its 95% interval; None of too few."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    interval = mean_interval(finite) if finite else None
+    return (interval.mean, known(interval.half)) if interval else (None, None)
 
 
 def _settings(spec: Mapping[str, object]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.components.runs.comparison import Group, differing, held_out_rows, spread
+from app.components.runs.comparison import Group, chart_of, differing, held_out_rows, mean_over
 from app.components.widgets import data_table, run_state
 from app.components.widgets.spec_text import option_text
 from app.formats import escape_control_characters, in_percent
@@ -26,7 +26,8 @@ _LAST = {
     "Fresh rollouts": "rollouts/fresh_total",
     "Generated tokens": "tokens/generated_total",
 }
-_SCORE, _HALF, _GAIN_HALF = held_out_score(), "± 95%", "Gain ± 95%"
+_SCORE, _GAIN, _HALF = held_out_score(), "Gain", "± 95%"
+_GAIN_HALF = f"{_GAIN} {_HALF}"
 _PERCENTS = (FRESH_PASS_RATE, _SCORE, _HALF)
 
 
@@ -45,9 +46,14 @@ def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, 
         st.caption("None: these runs have the same settings.")
 
 
-def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group: bool) -> None:
-    """Show the final metrics of every run, or the means of every group of seeds."""
-    single = {run_id: _result(row) for run_id, row in runs.items()}
+def show_results(
+    drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group: bool, recorded: Sequence[str] = ()
+) -> None:
+    """Show the final metrics of every run, or the means of every group of seeds, as far as some run has them.
+
+    `recorded` are the metrics of runs that were recorded outside of the workbench.
+    """
+    single = {run_id: _result(row, recorded) for run_id, row in runs.items()}
     rows = pd.DataFrame(
         [
             group_result(group, single)
@@ -55,10 +61,10 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
             else {"Run": escape_control_characters(group.name)} | single[group.run_ids[0]]
             for group in drawn
         ]
-    )
+    ).dropna(axis="columns", how="all")
     number = st.column_config.NumberColumn
     columns = {name: number(format="%.1f%%") for name in map(str, rows) if name.startswith(_PERCENTS)} | {
-        "Gain": number(format="%+.1f points", help="Since the first evaluation, on the same questions"),
+        _GAIN: number(format="%+.1f points", help="Since the first evaluation, on the same questions"),
         _GAIN_HALF: number(format="%.1f", help="Half of the gain's 95% interval, in points"),
         "Entropy": number(format="%.3f", help="Nats per token"),
         "Mean tokens": number(format="%.1f"),
@@ -70,11 +76,11 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
     data_table.show_titled("Final metrics", rows, "comparison", "Newest scores and figures of every run", columns)
 
 
-def _result(row: RunRow) -> dict[str, object]:
+def _result(row: RunRow, recorded: Sequence[str]) -> dict[str, object]:
     held_out, gain = held_out_rows(row.run_id), ask(metrics.held_out_gain, row.run_id)
     last = ask(metrics.last_metrics, row.run_id)
     spent = axis_points(row.run_id, Axis.TIME)
-    return {
+    result: dict[str, object] = {
         "Method": escape_control_characters(row.method),
         "State": run_state.state_name(run_state.state_of(row)),
         "Steps": row.step,
@@ -82,15 +88,16 @@ def _result(row: RunRow) -> dict[str, object]:
         _SCORE: in_percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         _HALF: in_percent(held_out[-1].half_interval) if held_out else None,
         "Questions": held_out[-1].num_questions if held_out else None,
-        "Gain": in_percent(gain.value) if gain else None,
+        _GAIN: in_percent(gain.value) if gain else None,
         _GAIN_HALF: in_percent(gain.half_interval) if gain else None,
         **{name: last.get(key) for name, key in _LAST.items()},
         "Minutes": spent[-1].value / 60 if spent else None,
     }
+    return {escape_control_characters(chart_of(key).title): last.get(key) for key in recorded} | result
 
 
 def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Return the means of a group's runs, and the standard deviation of its scores over seeds."""
+    """Return the means of a group's runs, those of scores with their intervals over seeds."""
     rows = [single[run_id] for run_id in group.run_ids]
     means: dict[str, object] = {
         "Runs of": escape_control_characters(group.name),
@@ -100,9 +107,9 @@ def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> di
     for name in rows[0]:
         if name in {"Method", "State", _HALF, _GAIN_HALF}:
             continue
-        means[name], deviation = spread([_number(values[name]) for values in rows])
-        if name in {FRESH_PASS_RATE, _SCORE}:
-            means[f"{name}, deviation"] = deviation
+        means[name], half = mean_over([_number(values[name]) for values in rows])
+        if name in {FRESH_PASS_RATE, _SCORE, _GAIN}:
+            means[f"{name} {_HALF}"] = half
     return means
 
 

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import streamlit as st
 
-from app.analyses import mean_interval
 from app.components.runs import run_table
-from app.components.runs.comparison import spread
+from app.components.runs.comparison import mean_over
 from app.components.widgets import data_table, grid, run_state
 from app.formats import escape_control_characters, literal
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
@@ -73,13 +72,11 @@ def table(rows: Sequence[RunRow], name: str, measures: Sequence[str] = ()) -> pd
         line: dict[str, object] = {name: value, "Runs": len(members)}
         for score, of in ((BATCH_PASS_RATE, "last_pass_at_1"), (held_out_score(), "last_avg_at_n")):
             known = [100 * value for row in members if (value := getattr(row, of)) is not None]
-            line[f"{score}, %"] = spread(known)[0]
-            line[f"{score} {_HALF}"] = mean_interval(known).half if len(known) > 1 else None
+            line[f"{score}, %"], line[f"{score} {_HALF}"] = mean_over(known)
         for measure in measures:
             known = [number for row in members if (number := of_run[row.run_id][measure]) is not None]
-            line[measure] = spread(known)[0]
-            line[f"{measure} {_HALF}"] = mean_interval(known).half if len(known) > 1 else None
-        lines.append(line | {"Mean steps": spread([float(row.step) for row in members])[0]})
+            line[measure], line[f"{measure} {_HALF}"] = mean_over(known)
+        lines.append(line | {"Mean steps": mean_over([float(row.step) for row in members])[0]})
     return pd.DataFrame(lines)
 
 

@@ -176,8 +176,9 @@ def _seconds_taken(row: RunRow) -> float | None:
 def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluations: Sequence[EvaluationRow]) -> None:
     held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
     below = []
-    if len(held_out) > 1:
-        below.append(f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f}")
+    gain = ask(metrics.held_out_gain, row.run_id) if len(held_out) > 1 else None
+    if gain is not None and gain.num_questions:
+        below.append(f"{100 * gain.value:+.1f} ± {100 * gain.half_interval:.1f}")
     if held_out:
         low, high = held_out[-1].interval
         below.append(f"{100 * low:.0f} to {100 * high:.0f}% of {held_out[-1].num_questions:,}")
@@ -186,8 +187,8 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
         share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         " · ".join(below) or None, border=True, height="stretch", delta_color="normal" if len(below) > 1 else "off",
         delta_arrow="auto" if len(below) > 1 else "off",
-        help="Mean correctness on questions that are not trained on; below, its change since the first evaluation in "
-        "points, its 95% interval and the number of questions",
+        help="Mean correctness on questions that are not trained on; below, the gain of the same questions since the "
+        "first evaluation in points, the score's 95% interval and the number of questions",
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from db.queries import lineage
 from db.rows.display_names import distinct_names, model_name
 from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow
+from db.statistics.intervals import wilson
 
 NUM_COLUMNS = 2
 MAX_COMPARED_CHARACTERS = 12_000
@@ -37,7 +38,8 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
         chart(rows, names, row.run_id), "question-course",
         "Share of correct fresh rollouts of one question over steps, one line per run",
     )  # fmt: skip
-    data_table.show(table(rows, names), "attempts-at-question", "Every step that tried the question")
+    columns = {"Interval": st.column_config.TextColumn(help="Wilson's, of the share of correct rollouts, 95%")}
+    data_table.show(table(rows, names), "attempts-at-question", "Every step that tried the question", columns)
 
 
 def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> go.Figure:
@@ -66,15 +68,19 @@ def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> g
 
 
 def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
-    """Return one row per attempt."""
+    """Return one row per attempt, whose rollouts are a sample of what the policy does."""
+    rates = [wilson(row.num_correct, row.num_rollouts) for row in rows]
     return pd.DataFrame(
         {
             "Run": [escape_control_characters(names[row.run_id]) for row in rows],
             "Model": [escape_control_characters(model_name(row.model)) for row in rows],
             "Step": [row.step for row in rows],
             "Correct": [f"{row.num_correct} of {row.num_rollouts}" for row in rows],
+            "Interval": [f"{100 * rate.low:.0f} \N{EN DASH} {100 * rate.high:.0f}%" for rate in rates],
             "Mean entropy": [round(row.mean_entropy, 4) for row in rows],
+            "Entropy ± 95%": [round(row.entropy_half_interval, 4) for row in rows],
             "Mean tokens": [round(row.mean_tokens, 1) for row in rows],
+            "Tokens ± 95%": [round(row.tokens_half_interval, 1) for row in rows],
             "With replay": ["yes" if row.is_replayed else "no" for row in rows],
         }
     )

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import data_table, figures, notice
-from app.formats import NONE_SHOWN
+from app.formats import NONE_SHOWN, known
 from db.rows.replays import Difference, DrawEffect, TrajectoryWeights
 from db.statistics.intervals import half_interval_95
 
@@ -34,11 +34,10 @@ WEIGHTS = (
     "A and B weigh squared gradients by, M what A' and B' put in its place, f(W) = W / (W + β). A larger E[W²] "
     "of the candidates not replayed suggests that choosing low entropy tightens the bound. Means of W and W² follow a "
     "few large weights: effective says what share of the trajectories they amount to. M is the largest weight of a "
-    "row, so it grows with the number of trajectories."
+    "row, so it grows with the number of trajectories. Intervals of means are of 95%, Student's, and take trajectories "
+    "as independent."
 )
-_WEIGHT_FIELDS = {
-    "Token ratio": "token_ratio", "E[W]": "mean", "E[f(W)]": "shaped_mean", "E[W²]": "square_mean", "M": "largest",
-}  # fmt: skip
+_WEIGHT_MEANS = {"Token ratio": "token_ratio", "E[W]": "mean", "E[f(W)]": "shaped_mean", "E[W²]": "square_mean"}
 
 
 def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
@@ -114,7 +113,8 @@ def _chart(effects: Sequence[DrawEffect]) -> go.Figure:
 def _text(difference: Difference) -> str:
     if math.isnan(difference.value):
         return NONE_SHOWN
-    return f"{100 * difference.value:+.1f} ± {100 * half_interval_95(difference.standard_error):.1f}"
+    half = half_interval_95(difference.standard_error)
+    return f"{100 * difference.value:+.1f}" + ("" if math.isnan(half) else f" ± {100 * half:.1f}")
 
 
 def show_weights(weights: TrajectoryWeights) -> None:
@@ -123,11 +123,16 @@ def show_weights(weights: TrajectoryWeights) -> None:
     if not lines:
         notice.show_empty("scale", "No weights yet", "They begin with the first candidate that is scored.")
         return
+    weights_of: dict[str, list[float | None]] = {}
+    for name, field in _WEIGHT_MEANS.items():
+        weights_of[name] = [getattr(line, field) for line in lines]
+        weights_of[f"{name} ± 95%"] = [known(line.half_intervals[field]) for line in lines]
+    weights_of["M"] = [line.largest for line in lines]
     frame = pd.DataFrame(
         {
             "Trajectories": [line.group for line in lines],
             "Number": [line.num_trajectories for line in lines],
-            **{name: [getattr(line, field) for line in lines] for name, field in _WEIGHT_FIELDS.items()},
+            **weights_of,
             "Effective": [100 * line.effective_share for line in lines],
         }
     )
@@ -136,5 +141,5 @@ def show_weights(weights: TrajectoryWeights) -> None:
     data_table.show_card(
         "Weights by age and entropy", frame, "trajectory-weights",
         "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
-        dict.fromkeys(_WEIGHT_FIELDS, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS + part,
+        dict.fromkeys(weights_of, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS + part,
     )  # fmt: skip

@@ -166,10 +166,10 @@ def _value(value: object) -> object:
     """Return a number, a bool, a text, or None where there is no value; lists become text."""
     if type(value) is str:
         return escape_control_characters(value)
-    if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value is pd.NaT or (isinstance(value, Real) and math.isnan(value)):
         return None
     if isinstance(value, list | tuple | set):
-        return ", ".join(str(_value(item)) for item in value)
+        return ", ".join("" if (plain := _value(item)) is None else str(plain) for item in value)
     if isinstance(value, datetime):
         return as_utc(value).isoformat(timespec="seconds")
     return value if isinstance(value, Real) else escape_control_characters(str(value))

@@ -40,7 +40,7 @@ def test_running_and_failed_runs_are_compared_as_far_as_they_are(open_page):
     assert list(frame(page, "Steps")["State"]) == ["running", "failed", "queued"]
 
 
-def test_seeds_become_one_curve_with_mean_and_deviation(runs_root, open_page):
+def test_seeds_become_one_curve_with_mean_and_interval(runs_root, open_page):
     pair = [
         recorded.RecordedRun("run-one", "exgrpo seed 1", "finished", 10),
         recorded.RecordedRun("run-two", "exgrpo seed 2", "finished", 20),
@@ -51,7 +51,7 @@ def test_seeds_become_one_curve_with_mean_and_deviation(runs_root, open_page):
     assert list(results["Runs of"]) == ["exgrpo", "on-policy whole"]
     assert list(results["Seeds"]) == [2, 1]
     assert results["Steps"][0] == 15
-    assert results["Pass@1 of fresh questions, deviation"][0] > 0
+    assert results["Pass@1 of fresh questions ± 95%"][0] > 0
 
 
 @pytest.mark.usefixtures("recorded_shared")

@@ -70,3 +70,6 @@ def test_imported_runs_are_compared_by_what_they_have(open_page, imported, impor
     page = open_page("compare", runs=f"{imported_shared},{other}")
     assert len(figures(page)) == 2
     assert not has_text(page, "No values yet")
+    [table] = [table.value for table in tables(page) if "Steps" in table.value]
+    assert table["Mean reward"].tolist() == [0.5, 0.5]
+    assert not table.isna().any().any()

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from math import nan
 
 import httpx2
 import pytest
@@ -62,10 +63,13 @@ def test_a_file_has_all_trajectories_that_match_in_order_with_whole_texts(served
 
 def test_what_else_was_recorded_is_in_columns_of_the_csv():
     row = SnippetRow(**dict.fromkeys(SnippetRow.__dataclass_fields__))
-    batches = [[replace(row, extra=extra) for extra in batch] for batch in (({"a": 1}, {"b": "x"}), (None, {"c": 2}))]
+    batches = [
+        [replace(row, extra=extra) for extra in batch]
+        for batch in (({"a": 1}, {"b": "x"}), (None, {"a": nan, "c": nan}))
+    ]
     written = csv.DictReader(io.StringIO("".join(api._csv(iter(batches)))))
     assert [(line["extra.a"], line["extra.b"], line["extra"]) for line in written] == [
-        ("1", "", ""), ("", "x", ""), ("", "", ""), ("", "", '{"c": 2}'),
+        ("1", "", ""), ("", "x", ""), ("", "", ""), ("", "", '{"c":null}'),
     ]  # fmt: skip
 
 

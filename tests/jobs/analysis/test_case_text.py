@@ -1,7 +1,9 @@
 import json
+import math
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from markdown_it import MarkdownIt
@@ -39,7 +41,9 @@ def test_no_text_of_a_model_leaves_its_fence():
 
 
 def test_json_holds_every_field():
-    exported = json.loads(cases_as_json("set", [CASE]))
+    unknown = replace(CASE, low=replace(CASE.low, reward=math.nan))
+    exported = json.loads(cases_as_json("set", [CASE, unknown]), parse_constant=pytest.fail)
+    assert exported["cases"][1]["low"]["reward"] is None
     assert exported["case_set"] == "set"
     assert exported["cases"][0]["high"]["text"] == HOSTILE
     assert exported["cases"][0]["low"]["entropy"] == 0.1532

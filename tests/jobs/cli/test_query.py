@@ -54,6 +54,10 @@ def test_rows_are_written_as_csv_and_parquet_with_nested_values_as_json(runs_roo
     printed = list(csv.DictReader(io.StringIO(exgrpo(runs_root, "query", "judges", "trained", "--csv"))))
     assert [row["judge_run_id"] for row in printed] == [row["judge_run_id"] for row in rows]
     assert [json.loads(row["agreement"]) for row in printed] == [row["agreement"] for row in rows]
+    errors = [row["standard_error"] for row in query(runs_root, "scores")]
+    printed = csv.DictReader(io.StringIO(exgrpo(runs_root, "query", "scores", "--csv")))
+    assert None in errors  # of one question
+    assert [row["standard_error"] for row in printed] == ["" if error is None else str(error) for error in errors]
     words = ["query", "trajectories", RUN, "--runs-root", str(runs_root), "--limit", "7", "--parquet"]
     result = CliRunner(env=WIDE).invoke(app, words)
     frame = pandas.read_parquet(io.BytesIO(result.stdout_bytes))

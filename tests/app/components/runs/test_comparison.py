@@ -63,10 +63,10 @@ def test_mean_goes_as_far_as_all_runs_do_and_holds_their_range():
     assert comparison.mean_line([one]) is one
 
 
-def test_spread_is_the_sample_deviation_and_leaves_out_what_is_not_there():
-    assert comparison.spread([1.0, 3.0, None]) == (2.0, pytest.approx(2**0.5))
-    assert comparison.spread([1.0]) == (1.0, None)
-    assert comparison.spread([None, float("nan")]) == (None, None)
+def test_a_mean_over_runs_has_an_interval_and_leaves_out_what_is_not_there():
+    assert comparison.mean_over([1.0, 3.0, None]) == (2.0, pytest.approx(12.706205))
+    assert comparison.mean_over([1.0]) == (1.0, None)
+    assert comparison.mean_over([None, float("nan")]) == (None, None)
 
 
 def test_twenty_runs_have_curves_of_their_own_and_every_quantity_is_a_declared_metric():

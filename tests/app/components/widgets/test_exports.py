@@ -70,9 +70,10 @@ def test_frame_and_rows_write_the_same_and_values_that_are_not_finite_do_not_fai
 def test_files_hold_each_value_whole():
     text = 'a, "b"\r\nc \N{GRINNING FACE} \ud83d'
     at = datetime(2026, 11, 27, 17, 0, 5, tzinfo=timezone(timedelta(hours=1)))
-    rows = [{"text": text, "at": at, "number": 0.1 + 0.2, "gap": math.nan, "far": -math.inf, "count": np.int64(2**60)}]
+    rows = [{"text": text, "at": at, "number": 0.1 + 0.2, "gap": math.nan, "far": -math.inf, "count": np.int64(2**60),
+             "short": np.float32("nan"), "curve": [0.5, math.nan]}]  # fmt: skip
     text = text.replace("\r", "\N{SYMBOL FOR CARRIAGE RETURN}").replace("\ud83d", "\\ud83d")
-    whole = [text, "2026-11-27T16:00:05+00:00", 0.1 + 0.2, None, "-inf", 2**60]
+    whole = [text, "2026-11-27T16:00:05+00:00", 0.1 + 0.2, None, "-inf", 2**60, None, "0.5, "]
     assert [list(row.values()) for row in json.loads(as_json(rows))] == [whole]
     assert read_csv(rows)[1] == ["" if value is None else str(value) for value in whole]
     assert as_csv(rows).encode()
