@@ -107,9 +107,7 @@ class DataSpec(Spec):
 
     source: str = CHAINS_SOURCE
     """`chains`, `word_problems`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name.
-
-    Empty in a preset for data of one's own: nothing starts until it is named.
-    """
+    Empty in a preset for data of one's own, which starts once it is named."""
     split: str = "train"
     """Split of a Hugging Face data set."""
     template: Literal["auto", "paper", "paper_llama_base", "compact", "none", "chat"] = "auto"
