@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Subquery, case, func, 
 
 from db.connections.session import Database
 from db.ingest.event_rows import trajectory_key
-from db.queries.judging import as_integer, question_texts
+from db.queries.judging import question_texts
 from db.queries.verdicts import JudgedTrajectories, judged_trajectories
 from db.rows.chains_of_thought import CaseResponse, CaseSetRow, SavedCase, SnowballCase
 from db.tables import models
@@ -111,8 +111,8 @@ def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any
     pairs = union_all(_pairs_of_steps(judged), _pairs_of_questions(judged)).subquery()
     is_telling = (pairs.c.low_is_valid == 1) & (pairs.c.high_is_invalid == 1)
     order = (
-        as_integer(is_telling).desc(),
-        as_integer((pairs.c.high_has_code == 1) & (pairs.c.low_has_code == 0)).desc(),
+        _as_integer(is_telling).desc(),
+        _as_integer((pairs.c.high_has_code == 1) & (pairs.c.low_has_code == 0)).desc(),
         (pairs.c.high_entropy - pairs.c.low_entropy).desc(),
         pairs.c.low_key,
     )
@@ -124,6 +124,10 @@ def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any
     best = ranked.subquery()
     keys = select(best.c.low_key, best.c.high_key)
     return keys.where(best.c.rank_in_question == 1).order_by(best.c.rank)
+
+
+def _as_integer(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return case((condition, 1), else_=0)
 
 
 def _pairs_of_steps(judged: JudgedTrajectories) -> Select[Any]:
@@ -184,10 +188,10 @@ def _pairs(
             of(high, members.c.trajectory_key).label("high_key"),
             of(low, members.c.mean_entropy).label("low_entropy"),
             of(high, members.c.mean_entropy).label("high_entropy"),
-            of(low, as_integer(members.c.is_valid.is_(True))).label("low_is_valid"),
-            of(high, as_integer(members.c.is_valid.is_(False))).label("high_is_invalid"),
-            of(low, as_integer(members.c.has_code.is_(True))).label("low_has_code"),
-            of(high, as_integer(members.c.has_code.is_(True))).label("high_has_code"),
+            of(low, _as_integer(members.c.is_valid.is_(True))).label("low_is_valid"),
+            of(high, _as_integer(members.c.is_valid.is_(False))).label("high_is_invalid"),
+            of(low, _as_integer(members.c.has_code.is_(True))).label("low_has_code"),
+            of(high, _as_integer(members.c.has_code.is_(True))).label("high_has_code"),
         )
         .where(or_(low, high))
         .group_by(*group, members.c.question_index)

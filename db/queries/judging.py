@@ -7,13 +7,11 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Integer,
     RowMapping,
     Select,
     Subquery,
     and_,
     case,
-    cast,
     func,
     literal,
     null,
@@ -43,8 +41,8 @@ def list_judges(database: Database, source: str | None = None) -> list[JudgeRow]
             runs.c.run_id, runs.c.name, runs.c.status, runs.c.created_at,
             verdicts.c.source, verdicts.c.judge, verdicts.c.prompt,
             func.sum(verdicts.c.num_votes), func.count(),
-            func.sum(as_integer(verdicts.c.balance > 0)), func.sum(as_integer(verdicts.c.balance < 0)),
-            func.sum(as_integer(verdicts.c.balance == 0)), func.sum(verdicts.c.num_tokens),
+            func.count().filter(verdicts.c.balance > 0), func.count().filter(verdicts.c.balance < 0),
+            func.count().filter(verdicts.c.balance == 0), func.sum(verdicts.c.num_tokens),
         )
         .join_from(verdicts, runs, runs.c.run_key == verdicts.c.run_key)
         .group_by(runs.c.run_key, verdicts.c.source, verdicts.c.judge, verdicts.c.prompt)
@@ -125,26 +123,19 @@ def question_texts(database: Database, run_id: str, question_indices: Sequence[i
 def _verdicts() -> Subquery:
     """Votes summed by response: `balance` is valid minus invalid ones."""
     votes = models.judge_votes
-    valid, invalid = as_integer(votes.c.outcome == "valid"), as_integer(votes.c.outcome == "invalid")
+    num_valid, num_invalid = (func.count().filter(votes.c.outcome == outcome) for outcome in ("valid", "invalid"))
     keys = (votes.c.run_key, votes.c.item_id, votes.c.source, votes.c.judge, votes.c.prompt,
             votes.c.source_attempt, votes.c.trajectory_id)  # fmt: skip
     return (
         select(
             *keys,
-            func.sum(valid).label("num_valid"),
-            func.sum(invalid).label("num_invalid"),
-            (func.sum(valid) - func.sum(invalid)).label("balance"),
+            (num_valid - num_invalid).label("balance"),
             func.count().label("num_votes"),
             func.sum(votes.c.num_tokens).label("num_tokens"),
         )
         .group_by(*keys)
         .subquery()
     )
-
-
-def as_integer(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    """Return 1 where the condition holds, else 0."""
-    return cast(case((condition, 1), else_=0), Integer)
 
 
 def _vote_row(row: RowMapping) -> VoteRow:

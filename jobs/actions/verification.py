@@ -14,7 +14,7 @@ from exgrpo_core.run_files.run_folder import RUN_ID
 from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage, list_files
-from jobs.recording.event_reader import EventReader, iterate_events, last_number
+from jobs.recording.event_reader import EventReader, find_missing_events, iterate_events
 from jobs.recording.log_damage import BUFFER_FOLDER, find_damaged_logs, find_experience_damage
 from jobs.recording.lost_files import find_lost_attempts, find_lost_checkpoint
 from jobs.runs.attempts import read_heartbeat, read_outcome
@@ -188,9 +188,8 @@ def _damaged_events(run: RunDirectory, advice: str) -> Found:
         position, has_more = batch.position, batch.has_more
         faults += batch.faults
     for attempt, end in ends.items():
-        last = last_number(position or "{}", attempt)
-        if end is not None and end.num_events is not None and last < end.num_events:
-            faults.append(Fault(FaultKind.MISSING_EVENTS, f"attempts/{attempt:04d}", (last + 1, end.num_events)))
+        missing = find_missing_events(attempt, end, position)
+        faults += [missing] if missing else []
     return [(fault, _remedy_of_events(fault, advice)) for fault in dict.fromkeys(faults)]
 
 

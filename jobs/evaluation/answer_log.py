@@ -76,19 +76,11 @@ class AnswerLog:
 
     def append(self, answered: AnsweredQuestion) -> None:
         """Write one finished question, with its text and gold answer."""
-        record = {
-            "question_id": answered.question_id,
-            "question": answered.question,
-            "gold": answered.gold,
-            "seed": answered.seed,
-            "grader_version": answered.grader_version,
-            "samples": [asdict(sample) for sample in answered.samples],
-            "outcomes": [[outcome.paper, outcome.training] for outcome in answered.outcomes],
-        }
+        outcomes = [[outcome.paper, outcome.training] for outcome in answered.outcomes]
         if self._file is None:
             self._folder.mkdir(exist_ok=True)
             self._file = self._path.open("ab", buffering=0)
-        self._file.write(encode_line(record))
+        self._file.write(encode_line(asdict(answered) | {"outcomes": outcomes}))
 
     def sync(self) -> None:
         """Put what was appended on disk."""

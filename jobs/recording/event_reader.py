@@ -18,6 +18,7 @@ from exgrpo_core.run_files.event_lines import decode_line
 from exgrpo_core.run_files.trajectory_file import read_questions, read_trajectories, rows_of_step
 from jobs.grading.code_rules import mark_code
 from jobs.recording.rollout_reader import Recording, list_recordings
+from jobs.runs.attempts import AttemptEnd
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
 MAX_STEPS = 16
@@ -245,6 +246,14 @@ class _Reading:
 def last_number(position: str, attempt: int) -> int:
     """Return the number of the attempt's last event before a position."""
     return _parse_position(position).get(str(attempt), (1, 0, 0))[2]
+
+
+def find_missing_events(attempt: int, end: AttemptEnd | None, position: str | None) -> Fault | None:
+    """Return the events that an attempt recorded by its end and that do not stand before a position."""
+    last = last_number(position or "{}", attempt)
+    if end is None or end.num_events is None or last >= end.num_events:
+        return None
+    return Fault(FaultKind.MISSING_EVENTS, f"attempts/{attempt:04d}", (last + 1, end.num_events))
 
 
 def _parse_position(position: str | None) -> dict[str, _Position]:

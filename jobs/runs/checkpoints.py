@@ -314,7 +314,7 @@ def newest_snapshot(run: RunDirectory) -> tuple[int, Mapping[str, Any]]:
 
 
 def later_steps(run: RunDirectory, header: Mapping[str, Any]) -> list[LoggedStep]:
-    """Return the steps after a snapshot, by the log of the buffer; none of older versions, which kept no log."""
-    if "logged" not in header or not run.buffer_path.is_dir():
+    """Return the steps after a snapshot, by the log of the buffer."""
+    if not run.buffer_path.is_dir():
         return []
     return steps_after(run.buffer_path, LogPosition(*header["logged"]) if header["logged"] else None)

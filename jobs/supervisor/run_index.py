@@ -11,7 +11,7 @@ from db.queries.runs import get_run
 from exgrpo_core.errors import first_line
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.evaluation.recorded_answers import find_answer_damage
-from jobs.recording.event_reader import EventReader, last_number
+from jobs.recording.event_reader import EventReader, find_missing_events
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
@@ -118,16 +118,10 @@ class RunIndexing:
 
     def _record_damaged_ends(self, database: Database) -> None:
         for attempt in self._run.attempts():
-            name = f"attempts/{attempt:04d}"
-            outcome = read_outcome(self._run.attempt_path(attempt))
-            if outcome is None:
-                continue
-            last = last_number(self._position, attempt) if self._position else 0
-            if outcome.fault is not None:
-                record_faults(database, self._run.run_id, [outcome.fault])
-            elif outcome.num_events is not None and last < outcome.num_events:
-                fault = Fault(FaultKind.MISSING_EVENTS, name, (last + 1, outcome.num_events))
-                record_faults(database, self._run.run_id, [fault])
+            end = read_outcome(self._run.attempt_path(attempt))
+            known = None if end is None else end.fault
+            fault = known or find_missing_events(attempt, end, self._position)
+            record_faults(database, self._run.run_id, [fault] if fault else [])
 
     def record_failure(self, database: Database, error: Exception) -> None:
         """Record why the run cannot be shown completely, and try again later.

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import torch
 from hypothesis import strategies as st
 
-from exgrpo_core.bounded_json import parse_json, seal
+from exgrpo_core.bounded_json import file_crc, parse_json, seal
 from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from jobs.actions.archive import export_run, import_run
@@ -115,13 +115,17 @@ def _parquet_file() -> tuple[str, bytes]:
 
 
 def _read_parquet(content: bytes) -> None:
-    """Read a trajectory file of an older version, which has no checksum in its event."""
-    run = _run_with(_parquet_file()[0], content)
+    """Read a trajectory file whose checksum is right."""
+    name = _parquet_file()[0]
+    run = _run_with(name, content)
     events = run.attempt_path(1) / "events-000001.jsonl"
     lines = [json.loads(line) for line in events.read_bytes().splitlines()]
     events.unlink()
-    bare = [{name: value for name, value in line.items() if name not in ("crc", "file_crc")} for line in lines]
-    events.write_bytes(b"".join(seal(json.dumps(line).encode()) + b"\n" for line in bare))
+    for line in lines:
+        del line["crc"]
+        if line.get("file") == name:
+            line["file_crc"] = file_crc(run.path / name)
+    events.write_bytes(b"".join(seal(json.dumps(line).encode()) + b"\n" for line in lines))
     EventReader(run).read(max_steps=100)
 
 
