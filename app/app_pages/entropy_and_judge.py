@@ -22,24 +22,34 @@ def _entropy(row: RunRow, judge: str | None) -> None:
         notice.show_empty("gavel", "No verdict yet", text)
         return
     thought_charts.show_sampling(sample)
-    figures.show_cards(
-        ("Entropy by validity", "density",
-         thought_charts.densities_of(sample.points, thought_charts.VALIDITY, "mean_entropy"), "entropy-validity",
-         "Densities of mean token entropy of valid and of invalid chains of thought"),
-        ("Entropy of valid chains", "density",
-         thought_charts.densities_of(sample.points, thought_charts.VALID_BY_DIFFICULTY, "mean_entropy"),
-         "entropy-difficulty",
-         "Densities of mean token entropy of valid chains on easy, medium and hard questions"),
-        ("Signal strength", "AUC with 95% interval, 0.5: none", thought_charts.signal_strength(lines), "signal-auc",
-         "Area under the curve of entropy and of perplexity by difficulty of the question"),
-        ("Perplexity by validity", "density",
-         thought_charts.densities_of(sample.points, thought_charts.VALIDITY, "perplexity"), "perplexity-validity",
-         "Densities of perplexity of valid and of invalid chains of thought"),
-        ("Mean entropy", "nats per token", thought_charts.mean_signals(lines, "entropy"), "mean-entropy",
-         "Mean entropy of valid and invalid chains by difficulty"),
-        ("Mean perplexity", "exp of the mean NLL", thought_charts.mean_signals(lines, "perplexity"), "mean-perplexity",
-         "Mean perplexity of valid and invalid chains by difficulty"),
-    )  # fmt: skip
+    with figures.grid("entropy"):
+        figures.show_card(
+            "Entropy by validity", "density",
+            thought_charts.densities_of(sample.points, thought_charts.VALIDITY, "mean_entropy"), "entropy-validity",
+            "Densities of mean token entropy of valid and of invalid chains of thought",
+        )  # fmt: skip
+        figures.show_card(
+            "Entropy of valid chains", "density",
+            thought_charts.densities_of(sample.points, thought_charts.VALID_BY_DIFFICULTY, "mean_entropy"),
+            "entropy-difficulty", "Densities of mean token entropy of valid chains on easy, medium and hard questions",
+        )  # fmt: skip
+        figures.show_card(
+            "Signal strength", "AUC with 95% interval, 0.5: none", thought_charts.signal_strength(lines), "signal-auc",
+            "Area under the curve of entropy and of perplexity by difficulty of the question",
+        )  # fmt: skip
+        figures.show_card(
+            "Perplexity by validity", "density",
+            thought_charts.densities_of(sample.points, thought_charts.VALIDITY, "perplexity"), "perplexity-validity",
+            "Densities of perplexity of valid and of invalid chains of thought",
+        )  # fmt: skip
+        figures.show_card(
+            "Mean entropy", "nats per token", thought_charts.mean_signals(lines, "entropy"), "mean-entropy",
+            "Mean entropy of valid and invalid chains by difficulty",
+        )  # fmt: skip
+        figures.show_card(
+            "Mean perplexity", "exp of the mean NLL", thought_charts.mean_signals(lines, "perplexity"),
+            "mean-perplexity", "Mean perplexity of valid and invalid chains by difficulty",
+        )  # fmt: skip
     validity.show_validity(lines)
 
 

@@ -54,7 +54,7 @@ def retired_table(lines: Sequence[RetirementLine]) -> pd.DataFrame:
 
 def _steps(row: RunRow) -> tuple[int, int, RunRow]:
     """Show the choice of the step and of the one to compare with; return both steps and the run of the second."""
-    left, middle, right = st.columns([4, 3, 2], gap="large", vertical_alignment="bottom")
+    left, middle, right = st.columns([4, 3, 2], gap="medium", vertical_alignment="bottom")
     with right:
         other = _other(row)
     with left:
@@ -104,17 +104,24 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
     num_buckets, meaning = algorithm["rollouts_per_question"], bucket_meaning(algorithm)
     first = max(1, view.step - ENTROPY_STEPS + 1)
     scores = ask(buffer.scores_by_bucket, view.run_id, first, view.step)
-    figures.show_cards(
-        ("Bucket sizes", "questions", buffer_charts.sizes(view, num_buckets, meaning), "sizes",
-         "Bars: questions in each bucket after the step, with lines for the step compared with"),
-        (f"Draws of step {view.step:,}", "questions", buffer_charts.draws(rows, meaning), "draws",
-         "Bars: questions drawn from each bucket, with lines for the number that the probabilities expect"),
-        ("Entropy by bucket", f"nats per token, last {ENTROPY_STEPS} steps", buffer_charts.entropies(scores),
-         "entropies", "Boxes: entropy of chosen and rejected candidates by bucket"),
-    )  # fmt: skip
-    st.markdown(f"**{len(view.state.buckets):,}** questions in the buffer, **{len(view.state.retired):,}** retired")
-    bars = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
-    chosen_bar.choose("Show questions", [*bars, "retired:all"], "bar-buckets")
+    with figures.grid("buckets"):
+        figures.show_card(
+            "Bucket sizes", "questions", buffer_charts.sizes(view, num_buckets, meaning), "sizes",
+            "Bars: questions in each bucket after the step, with lines for the step compared with",
+        )  # fmt: skip
+        figures.show_card(
+            f"Draws of step {view.step:,}", "questions", buffer_charts.draws(rows, meaning), "draws",
+            "Bars: questions drawn from each bucket, with lines for the number that the probabilities expect",
+        )  # fmt: skip
+        figures.show_card(
+            "Entropy by bucket", f"nats per token, last {ENTROPY_STEPS} steps", buffer_charts.entropies(scores),
+            "entropies", "Boxes: entropy of chosen and other candidates by bucket",
+        )  # fmt: skip
+        with st.container():
+            num_stored, num_retired = len(view.state.buckets), len(view.state.retired)
+            st.markdown(f"**{num_stored:,}** questions in the buffer, **{num_retired:,}** retired")
+            bars = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
+            chosen_bar.choose("Show questions", [*bars, "retired:all"], "bar-buckets")
 
 
 def _flow(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
@@ -132,35 +139,34 @@ def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
     counts = ask(buffer.count_by_rollout_step, view.run_id, view.step)
     ages = {view.step - step: count for step, count in sorted(counts.items(), reverse=True)}
     replays = ask(buffer.replay_counts, view.run_id, view.step)
-    figures.show_cards(
-        ("Age of stored trajectories", "trajectories", buffer_charts.counts(ages, "age, steps", "age"), "ages",
-         "Bars: stored trajectories by age in steps"),
-        ("Replays of stored trajectories", "trajectories", buffer_charts.counts(replays, "times replayed", "replays"),
-         "replays", "Bars: stored trajectories by how often they were replayed"),
-    )  # fmt: skip
-    left, right = st.columns(2, gap="small")
-    with left:
-        chosen_bar.choose("Show questions", [f"rollout:{step}" for step in sorted(counts)], "bar-rollout")
-    with right:
-        chosen_bar.choose("Show questions", [f"replays:{count}" for count in replays], "bar-replays")
+    age = buffer_charts.counts(ages, "age, steps", "age")
+    replayed = buffer_charts.counts(replays, "times replayed", "replays")
+    with figures.grid("ages"):
+        with st.container():
+            figures.show_card(
+                "Age of stored trajectories", "trajectories", age, "ages", "Bars: stored trajectories by age in steps"
+            )
+            chosen_bar.choose("Show questions", [f"rollout:{step}" for step in sorted(counts)], "bar-rollout")
+        with st.container():
+            figures.show_card(
+                "Replays of stored trajectories", "trajectories", replayed, "replays",
+                "Bars: stored trajectories by how often they were replayed",
+            )  # fmt: skip
+            chosen_bar.choose("Show questions", [f"replays:{count}" for count in replays], "bar-replays")
 
 
 def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     series = metric_series(view.run_id, _KEYS)
     buffer_over_steps.show_heatmap(view.run_id, algorithm, "heatmap")
-    left, right = st.columns(2, gap="small")
-    with left:
+    with figures.grid("over-time"):
         buffer_over_steps.show_area(series, "buffer-area")
-        curves.show(curves.EVER_SOLVED, series, "buffer")
-    with right:
         curves.show(SHORTFALL, series, "buffer")
+        curves.show(curves.EVER_SOLVED, series, "buffer")
 
 
 def _concentration(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
-    left, right = st.columns(2, gap="small")
-    with left:
+    with figures.grid("concentration"):
         buffer_over_steps.show_replays(ask(replay_concentration.replay_concentration, view.run_id))
-    with right:
         buffer_over_steps.show_answers(ask(replay_concentration.answer_diversity, view.run_id))
 
 

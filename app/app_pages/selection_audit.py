@@ -9,7 +9,7 @@ import streamlit as st
 from app import address
 from app.components.replay_buffer import what_if
 from app.components.trajectories import audit_view, replay_effects
-from app.components.widgets import address_choice, curves, data_table, notice, run_choice
+from app.components.widgets import address_choice, curves, data_table, figures, notice, run_choice
 from app.formats import known
 from app.queries.answers import ask
 from app.queries.runs import metric_series, wrong_choices
@@ -138,8 +138,8 @@ def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
 def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
     charts = (curves.VARIANCE_BOUNDS, curves.TRAJECTORY_WEIGHTS)
     series = metric_series(row.run_id, [curve.key for chart in charts for curve in chart.curves])
-    for chart, column in zip(charts, st.columns(2, gap="small"), strict=True):
-        with column:
+    with figures.grid("weights"):
+        for chart in charts:
             curves.show(chart, series, "audit")
     replay_effects.show_weights(ask(selections.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
 
@@ -152,7 +152,9 @@ run, _ = run_choice.show_header(
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not run.has_settings:
-        notice.show_empty("fact_check", "No audit", "Without settings nobody knows by which rule this run chose.")
+        notice.show_empty(
+            "fact_check", "No audit", "The rule by which this run chose is in its settings, which cannot be read."
+        )
     elif not experience_ratio(spec):
         notice.show_no_replay(run)
     else:

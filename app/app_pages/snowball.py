@@ -30,12 +30,15 @@ def _code(row: RunRow, judge: str | None) -> None:
     thought_charts.show_sampling(sample)
     by_code = thought_charts.densities_of(sample.points, thought_charts.CODE, "mean_entropy")
     by_verdict = thought_charts.densities_of(sample.points, thought_charts.CODE_AND_VALIDITY, "mean_entropy")
-    figures.show_cards(
-        ("Entropy by code", "density", by_code, "entropy-code",
-         "Densities of mean token entropy of correct answers without and with code"),
-        ("Entropy by code and verdict", "density", by_verdict, "entropy-code-valid",
-         "Densities of mean token entropy by code and by verdict on the chain of thought"),
-    )  # fmt: skip
+    with figures.grid("code"):
+        figures.show_card(
+            "Entropy by code", "density", by_code, "entropy-code",
+            "Densities of mean token entropy of correct answers without and with code",
+        )  # fmt: skip
+        figures.show_card(
+            "Entropy by code and verdict", "density", by_verdict, "entropy-code-valid",
+            "Densities of mean token entropy by code and by verdict on the chain of thought",
+        )  # fmt: skip
 
 
 def _over_steps(row: RunRow, judge: str | None) -> None:
@@ -46,12 +49,15 @@ def _over_steps(row: RunRow, judge: str | None) -> None:
     )  # fmt: skip
     code = ask(share_timeline, row.run_id, Spreading.CODE)
     invalid = ask(share_timeline, row.run_id, Spreading.INVALID, judge)
-    figures.show_cards(
-        ("With code", "share of trajectories", thought_charts.shares(code, window), "code-shares",
-         "Share of trajectories with code in rollouts, successes, replay buffer and replays over steps"),
-        ("Chains not valid", "share of judged", thought_charts.shares(invalid, window), "invalid-shares",
-         "Share of invalid chains of thought in rollouts, successes, replay buffer and replays over steps"),
-    )  # fmt: skip
+    with figures.grid("over-steps"):
+        figures.show_card(
+            "With code", "share of trajectories", thought_charts.shares(code, window), "code-shares",
+            "Share of trajectories with code in rollouts, successes, replay buffer and replays over steps",
+        )  # fmt: skip
+        figures.show_card(
+            "Chains not valid", "share of judged", thought_charts.shares(invalid, window), "invalid-shares",
+            "Share of invalid chains of thought in rollouts, successes, replay buffer and replays over steps",
+        )  # fmt: skip
 
 
 def _cases(row: RunRow, judge: str | None) -> None:

@@ -17,7 +17,7 @@ from app.components.trajectories import conversation_view, lineage_view, token_h
 from app.components.widgets import chart, curves, figures, shown_text
 from app.components.widgets.curve_view import WHOLE
 from app.components.widgets.spec_text import as_yaml
-from app.formats import escape_control_characters, exact, known, share
+from app.formats import counted, escape_control_characters, exact, known, share
 from app.queries.answers import ask_outside_pages as ask
 from db.queries import benchmarks, buffer, lineage, metrics, runs, trajectories
 from db.queries.trajectory_list import list_snippets
@@ -188,7 +188,7 @@ def _chosen(run_id: str) -> dict[int, str]:
         if mark.marked.run_id == run_id
     }
     replayed = {
-        replays.trajectory_id: f"replayed {replays.num_replays:,} times"
+        replays.trajectory_id: f"replayed {counted(replays.num_replays, 'time')}"
         for replays in ask(lineage.most_replayed, run_id, limit=NUM_TRAJECTORIES)
     }
     chosen = marked | {number: why for number, why in replayed.items() if number not in marked}

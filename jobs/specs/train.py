@@ -180,7 +180,7 @@ class TrainSpec(Spec):
 
     kind: Literal["train"] = "train"
     name: RunName = "run"
-    """Name: letters and digits of any script, spaces and . _ + @ -, at most 80, a letter or digit first."""
+    """Letters and digits of any script, spaces and . _ + @ -, at most 80, a letter or digit first."""
     engine: Literal["embedded", "verl"] = "embedded"
     """Training backend: one process on this machine, or verl on a Ray cluster's GPUs."""
     model: ModelSpec = ModelSpec()

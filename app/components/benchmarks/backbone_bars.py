@@ -5,7 +5,6 @@ from dataclasses import replace
 from html import escape
 
 import plotly.graph_objects as go
-import streamlit as st
 
 from app import theme
 from app.components.benchmarks.score_table import ScoreLine, printed_lines
@@ -48,10 +47,10 @@ def printed_rows() -> list[ScoreLine]:
 
 def show(measured_lines: Sequence[ScoreLine]) -> None:
     """Show the averages in and out of distribution as two cards."""
-    for column, container in zip(_TITLES, st.columns(2, gap="small"), strict=True):
-        with container:
+    with figures.grid("backbones"):
+        for column, title in _TITLES.items():
             figures.show_card(
-                _TITLES[column], "average, percent correct; diamonds: your models", figure(column, measured_lines),
+                title, "average, percent correct; diamonds: your models", figure(column, measured_lines),
                 f"backbones-{column.split()[0].lower()}",
                 f"Bars by backbone: {_TITLES[column].lower()} average of base, on-policy and ExGRPO",
             )  # fmt: skip

@@ -62,12 +62,11 @@ def show(
     if len(colour_of) > 1:
         _legend(colour_of)
     axis_range = _axis_range([curve for of_model in curves.values() for curve in of_model])
-    columns = [column for _ in range(2) for column in st.columns(2, gap="small")]
-    for (measure, meaning), column in zip(requests.MEASURES.items(), columns, strict=True):
-        of_measure = {
-            name: curve for name, of_model in curves.items() for curve in of_model if curve.measure == measure
-        }
-        with column:
+    with figures.grid("over-answers"):
+        for measure, meaning in requests.MEASURES.items():
+            of_measure = {
+                name: curve for name, of_model in curves.items() for curve in of_model if curve.measure == measure
+            }
             figures.show_card(
                 measure, "share of questions, for k answers", figure(of_measure, colour_of, axis_range),
                 f"curve-{measure}", f"{measure} over k by model", f"The share of questions for which {meaning}.",

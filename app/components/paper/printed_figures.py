@@ -107,7 +107,6 @@ def _cases(entry: Entry) -> None:
 
 
 ADDRESS = "figure"
-_COLUMNS = 4
 _MAX_RUNS = 3
 Series = Mapping[str, Sequence[Sequence[MetricPoint]]]
 """The curves of each metric, one a run."""
@@ -118,11 +117,9 @@ def show_index(selection: RunSelection) -> None:
     series = series_of(selection)
     for part in PARTS:
         st.subheader(part, anchor=False)
-        entries = [entry for entry in ENTRIES if entry.part == part]
-        for start in range(0, len(entries), _COLUMNS):
-            columns = st.columns(_COLUMNS, gap="small")
-            for entry, column in zip(entries[start : start + _COLUMNS], columns, strict=False):
-                with column:
+        with st.container(key=f"tiles-{figures.file_name(part)}"):
+            for entry in ENTRIES:
+                if entry.part == part:
                     _card(entry, series)
 
 

@@ -88,10 +88,8 @@ def _buffer(_entry: Entry, selection: RunSelection) -> None:
         name = selection.names[run_id]
         series = metric_series(run_id, (*buffer_over_steps.KEYS, *(curve.key for curve in share.curves)))
         st.markdown(f"**{literal(name)}**")
-        left, right = st.columns(2, gap="small")
-        with left:
+        with figures.grid(run_id):
             buffer_over_steps.show_area(series, f"paper-buffer-{run_id}")
-        with right:
             curves.show(share, series, f"paper-{run_id}")
 
 
@@ -99,8 +97,8 @@ def _bounds(_entry: Entry, selection: RunSelection) -> None:
     charts = (curves.VARIANCE_BOUNDS, curves.TRAJECTORY_WEIGHTS)
     row = _first(selection)
     series = metric_series(row.run_id, [curve.key for chart in charts for curve in chart.curves])
-    for chart, column in zip(charts, st.columns(2, gap="small"), strict=True):
-        with column:
+    with figures.grid("bounds"):
+        for chart in charts:
             curves.show(chart, series, "paper")
     st.markdown("\n".join(f"- **{name}** {text}" for name, text in curves.BOUNDS.items()))
     st.markdown(curves.TRAJECTORY_WEIGHTS.explanation)
@@ -122,8 +120,8 @@ def _validity(entry: Entry, selection: RunSelection) -> None:
 def _signals(_entry: Entry, selection: RunSelection) -> None:
     sample = ask(code_analysis.entropy_points, _first(selection).run_id, None)
     lines = analyses.tabulate_validity(sample.points)
-    for name, column in zip(("entropy", "perplexity"), st.columns(2, gap="small"), strict=True):
-        with column:
+    with figures.grid("signals"):
+        for name in ("entropy", "perplexity"):
             figures.show_card(
                 f"Mean {name}", "of valid and invalid chains", thought_charts.mean_signals(lines, name),
                 f"measured-{name}",

@@ -25,10 +25,10 @@ def sizes(view: View, num_buckets: int, meaning: str) -> go.Figure:
     now, then = (
         [list(state.buckets.values()).count(bucket) for bucket in buckets] for state in (view.state, view.base_state)
     )
-    hover = "bucket %{x}: %{y:,} questions<extra></extra>"
+    hover = "questions in bucket %{x}: %{y:,}<extra></extra>"
     figure.add_trace(figures.bars(buckets, now, f"after {view.now}", colours.replay, hover))
     name = escape_control_characters(f"after {view.then}").replace("<", "&lt;")
-    figure.add_trace(_ticks(buckets, then, name, "bucket %{x}: %{y:,} questions then<extra></extra>"))
+    figure.add_trace(_ticks(buckets, then, name, "then in bucket %{x}: %{y:,}<extra></extra>"))
     figure.update_layout(showlegend=True)
     return figure
 
@@ -92,7 +92,7 @@ def flow(view: View) -> go.Figure | None:
     tints = {OUTSIDE: colours.muted, RETIRED: colours.retired}
     nodes = [tints.get(location, colours.replay) for location in (*starts, *ends)]
     figure = figures.new_figure(height=130 + 38 * max(len(starts), len(ends)))
-    figure.update_layout(margin={"l": 8, "r": 8, "t": 12, "b": 56})
+    figure.update_layout(margin={"l": 76, "r": 76, "t": 12, "b": 56})
     figure.add_trace(
         go.Sankey(
             arrangement="snap",
@@ -100,14 +100,14 @@ def flow(view: View) -> go.Figure | None:
                 "x": [0.001] * len(starts) + [0.999] * len(ends),
                 "y": [*_heights(starts, outgoing), *_heights(ends, incoming)],
                 "label": list(map(location_name, (*starts, *ends))), "color": nodes, "pad": 14, "thickness": 14,
-                "line": {"width": 0}, "hovertemplate": "%{label}: %{value:,} questions<extra></extra>",
+                "line": {"width": 0}, "hovertemplate": "%{label}, questions: %{value:,}<extra></extra>",
             },
             link={
                 "source": [starts.index(was) for was, _ in ways],
                 "target": [len(starts) + ends.index(now) for _, now in ways],
                 "value": [counts[way] for way in ways],
                 "color": [_way_colour(was, now) for was, now in ways],
-                "hovertemplate": "%{source.label} → %{target.label}: %{value:,} questions<extra></extra>",
+                "hovertemplate": "%{source.label} → %{target.label}, questions: %{value:,}<extra></extra>",
             },
             textfont={"size": 12, "color": colours.text},
         )
@@ -120,7 +120,7 @@ def counts(values: Mapping[int, int], title: str, unit: str) -> go.Figure | None
     if not values:
         return None
     figure = _bars(title)
-    hover = f"{unit} %{{x}}: %{{y:,}} trajectories<extra></extra>"
+    hover = f"{unit} %{{x}}, trajectories: %{{y:,}}<extra></extra>"
     x, y = (np.array(list(numbers), dtype=np.int32) for numbers in (values, values.values()))
     figure.add_trace(figures.bars(x, y, "", theme.palette().replay, hover))
     return figure

@@ -102,16 +102,18 @@ def show_heatmap(run_id: str, algorithm: Mapping[str, Any], key: str, num_retire
     have every step, the chart about `MAX_COLUMNS`.
     """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
-        with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
-            meaning = bucket_meaning(algorithm)
-            st.markdown(f"**Buckets** &nbsp; :gray[:small[before each step, by {meaning}]]", width="stretch")
-            chosen = st.segmented_control(
-                "Colour by", list(_QUANTITIES), default="questions", format_func=lambda name: _QUANTITIES[name][0],
-                required=True, key="buckets", bind="query-params", label_visibility="collapsed", width="content",
-            )  # fmt: skip
-            figure = heatmap(ask(buffer.bucket_grid, run_id), algorithm["rollouts_per_question"], chosen)
-            if figure is not None:
-                shown, unit = f"{key}-{chosen}", _QUANTITIES[chosen][1]
+        head = st.container(horizontal=True, wrap=False, vertical_alignment="center")
+        head.markdown(
+            f"**Buckets** &nbsp; :gray[:small[before each step, by {bucket_meaning(algorithm)}]]", width="stretch"
+        )
+        chosen = st.segmented_control(
+            "Colour by", list(_QUANTITIES), default="questions", format_func=lambda name: _QUANTITIES[name][0],
+            required=True, key="buckets", bind="query-params", label_visibility="collapsed", width="content",
+        )  # fmt: skip
+        figure = heatmap(ask(buffer.bucket_grid, run_id), algorithm["rollouts_per_question"], chosen)
+        if figure is not None:
+            shown, unit = f"{key}-{chosen}", _QUANTITIES[chosen][1]
+            with head:
                 data_table.export(
                     lambda: [asdict(row) for row in ask(buffer.bucket_grid, run_id, None)], "buckets", key,
                     pictures=lambda: chart.offer_files(shown, f"Buckets: {unit}", unit, "buckets"),
@@ -146,7 +148,7 @@ def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str
             z=np.array([[values.get((step, bucket), 0) for step in steps] for bucket in buckets], dtype=np.int32),
             colorscale=[[0, colours.empty_cell], [1, colours.full_cell]], zmin=0, ygap=2,
             colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}},
-            hovertemplate=f"step %{{x}}<br>bucket %{{y}}<br>%{{z}} {_QUANTITIES[quantity][1]}<extra></extra>",
+            hovertemplate=f"step %{{x}}<br>bucket %{{y}}<br>{_QUANTITIES[quantity][1]}: %{{z:,}}<extra></extra>",
         )
     )  # fmt: skip
     figure.update_layout(hovermode="closest")

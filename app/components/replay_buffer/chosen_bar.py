@@ -119,7 +119,7 @@ def describe(bar: str) -> str:
         "bucket": f"in bucket {value}",
         RETIRED: "retired",
         "rollout": f"with a trajectory generated in step {value}",
-        "replays": f"with a trajectory replayed {value} times",
+        "replays": f"with a trajectory replayed {value} time{'' if value == '1' else 's'}",
     }
     return names.get(kind, "unknown bar")
 
@@ -129,7 +129,7 @@ def choose(label: str, bars: Sequence[str], key: str) -> None:
     current = st.query_params.get(ADDRESS)
     st.session_state[key] = current if current in bars else None
     st.selectbox(
-        label, bars, index=None, placeholder="Choose a bar", format_func=describe, key=key, on_change=_take,
+        label, bars, index=None, placeholder="Choose which", format_func=describe, key=key, on_change=_take,
         args=(key,), width=320,
     )  # fmt: skip
 

@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from html import escape
 from itertools import takewhile
 
@@ -191,16 +190,15 @@ def show(
             f"{chart.title} of every run against {TITLES[view.axis]}",
         )  # fmt: skip
 
-    figures.show_grid(
-        [partial(card, key) for key in keys]
-        + [
-            partial(own_charts.show, chart, names, line_of, view, f"compare-own-{number}-{view.axis}")
-            for number, chart in enumerate(own, start=len(keys))
-        ]
-    )
+    with figures.grid("compare"):
+        for key in keys:
+            card(key)
+        for number, chart in enumerate(own, start=len(keys)):
+            own_charts.show(chart, names, line_of, view, f"compare-own-{number}-{view.axis}")
     if folded:
-        with st.expander(f"Others · {counted(len(folded), 'chart')}", key="compare-others"):
-            figures.show_grid([partial(card, key) for key in folded])
+        with st.expander(f"Others · {counted(len(folded), 'chart')}", key="compare-others"), figures.grid("others"):
+            for key in folded:
+                card(key)
 
 
 def with_intervals(view: CurveView, rows: Sequence[EvaluationRow]) -> Line:

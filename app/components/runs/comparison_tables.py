@@ -64,7 +64,7 @@ def show_results(
     ).dropna(axis="columns", how="all")
     number = st.column_config.NumberColumn
     columns = {name: number(format="%.1f%%") for name in map(str, rows) if name.startswith(_PERCENTS)} | {
-        _GAIN: number(format="%+.1f points", help="Since the first evaluation, on the same questions"),
+        _GAIN: number(format="%+.1f", help="In points, since the first evaluation, on the same questions"),
         _GAIN_HALF: number(format="%.1f", help="Half of the gain's 95% interval, in points"),
         "Entropy": number(format="%.3f", help="Nats per token"),
         "Mean tokens": number(format="%.1f"),

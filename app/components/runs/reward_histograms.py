@@ -49,7 +49,7 @@ def histogram(counts: Sequence[RewardCountRow], view: CurveView) -> go.Figure | 
             go.Heatmap(
                 x=x, y=names, z=cells, zmin=0, colorscale=[[0, colours.empty_cell], [1, colours.full_cell]],
                 colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}},
-                hovertemplate="%{z:,} responses at %{x}<br>reward %{y}<extra></extra>",
+                hovertemplate="reward %{y} at %{x}<br>responses: %{z:,}<extra></extra>",
             )
         )  # fmt: skip
         figure.update_yaxes(showgrid=False, type="category")

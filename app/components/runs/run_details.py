@@ -62,11 +62,11 @@ def show_curves(
         num_open = 0 if title == curves.SYSTEM_GROUP else figures.NUM_OPEN - len(first)
         first += cards[:num_open]
         folded[title] = cards[num_open:]
-    figures.show_grid(first)
+    _show_cards("first", first)
     for title, cards in folded.items():
         if cards:
             with st.expander(f"{title} · {counted(len(cards), 'chart')}", key=f"curve-{title}"):
-                figures.show_grid(cards)
+                _show_cards(title, cards)
 
 
 def show_own(charts: Sequence[OwnChart], series: Series, view: CurveView) -> None:
@@ -77,18 +77,21 @@ def show_own(charts: Sequence[OwnChart], series: Series, view: CurveView) -> Non
 
     cards = [partial(own_charts.show, chart, [""], line_of, view, f"own-{index}") for index, chart in enumerate(charts)]
     if cards:
-        _show_cards("Own charts", cards)
+        st.subheader("Own charts", anchor=False)
+        _show_cards("own", cards)
 
 
 def show_recorded(charts: Sequence[curves.Chart], series: Series, view: CurveView) -> None:
     """Show the metrics that the run's own loop recorded."""
     if charts:
-        _show_cards("Recorded metrics", [partial(curves.show, chart, series, "recorded", view) for chart in charts])
+        st.subheader("Recorded metrics", anchor=False)
+        _show_cards("recorded", [partial(curves.show, chart, series, "recorded", view) for chart in charts])
 
 
-def _show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
-    st.subheader(title, anchor=False)
-    figures.show_grid(cards)
+def _show_cards(name: str, cards: Sequence[Callable[[], None]]) -> None:
+    with figures.grid(name):
+        for card in cards:
+            card()
 
 
 def show_attempts(

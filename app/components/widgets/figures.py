@@ -1,7 +1,7 @@
 """The frame that all charts share: title, unit, axes, what to show without data, and their values as rows."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -152,24 +152,9 @@ def faded(colour: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity:.2f})"
 
 
-Card = tuple[str, str, go.Figure | None, str, str]
-"""Title, unit, figure, key and description of a framed figure."""
-
-
-def show_grid(cards: Sequence[Callable[[], None]]) -> None:
-    """Show what each of these shows, two a row."""
-    for index in range(0, len(cards), 2):
-        for column, card in zip(st.columns(2, gap="small"), cards[index : index + 2], strict=False):
-            with column:
-                card()
-
-
-def show_cards(*cards: Card) -> None:
-    """Show figures framed in two columns, row by row."""
-    columns = st.columns(2, gap="small")
-    for index, (title, unit, figure, key, alt) in enumerate(cards):
-        with columns[index % 2]:
-            show_card(title, unit, figure, key, alt)
+def grid(name: str) -> DeltaGenerator:
+    """Return a container with two cards a row where there is room."""
+    return st.container(key=f"grid-{name}")
 
 
 def show_tile(

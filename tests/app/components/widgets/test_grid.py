@@ -1,5 +1,9 @@
+import re
+from pathlib import Path
+
 from streamlit.testing.v1 import AppTest
 
+import app
 from tests.app.page_texts import tables
 
 
@@ -23,3 +27,15 @@ def test_a_click_opens_the_row_that_was_seen_where_rows_came_or_went_since():
     page.session_state["names"] = ["new"]
     seen.open(page, 1)
     assert [text.value for text in page.text] == ["none"]
+
+
+def test_the_browser_knows_every_format_of_numbers():
+    folder = Path(app.__file__).parent
+    script = (folder / "serving/table.js").read_text()
+    printf = re.compile(re.search(r"/(\^%.*\$)/\.exec", script)[1])
+    named = set(re.findall(r'format === "(\w+)"', script))
+    used = re.findall(
+        r'(?:NumberColumn|number)\(\s*format="([^"]+)"', "".join(map(Path.read_text, folder.rglob("*.py")))
+    )
+    assert len(used) > 20
+    assert [given for given in used if given not in named and not printf.match(given)] == []
