@@ -3,7 +3,7 @@
 Scores have one definition on all pages: the mean over questions of the second's correctness rate minus the first's,
 with Tango's interval. Seeds are few, so their part is Student's t times their scatter beyond that of questions and
 samples, of each side; independent parts are added as squares of how far they reach. Of simulated differences this
-covers 94% to 97.5% (1 to 5 seeds, 30 and 100 questions).
+covers 94% to 97.5% (1 to 5 seeds, 30 and 100 questions), of seeds that do not differ up to 99%.
 Where both sides have the same seeds, the scatter is that of pairs, in which what a seed adds to both cancels. Samples
 scatter in the pairs' means too and are taken off the questions, which have more degrees of freedom.
 Sources: Tango 1998, Statistics in Medicine 17 (paired proportions); Zou and Donner 2008, ibid. 27 (squares of reaches).
