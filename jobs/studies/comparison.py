@@ -92,18 +92,21 @@ def coverage(results: StudyResults) -> str:
 def reading(results: StudyResults) -> str:
     """Return in sentences which differences are not chance by Holm's correction at 5%, and on which side.
 
-    Cells with the same runs as another are named and not counted. It is "" for a study without a baseline.
+    Cells with the same runs as another, or the same difference at every seed, are named and not counted. It is "" for a
+    study without a baseline.
     """
     if not any(results.study.baseline_of(result.cell) for result in results.cells):
         return ""
     differences = {result.cell.name: results.difference(result) for result in results.cells}
     same = _same_runs(results)
     parts = [f"{name}: the same runs as {other}." for name, other in same.items()]
-    intervals = {
-        name: value
-        for name, value in differences.items()
-        if name not in same and value is not None and not math.isnan(value.half)
-    }
+    others = {name: value for name, value in differences.items() if name not in same and value is not None}
+    intervals = {name: value for name, value in others.items() if not math.isnan(value.half)}
+    parts += [
+        f"{name}: the same difference at every seed, so how sure it is is unknown."
+        for name, value in others.items()
+        if name not in intervals and len(value.values) > 1
+    ]
     if not intervals:
         return " ".join(parts) or "There are too few seeds to distinguish any cell from the baseline."
     corrected = zip(intervals.items(), holm([value.p_value for value in intervals.values()]), strict=True)

@@ -126,6 +126,14 @@ def test_a_cell_below_the_baseline_is_said_to_be_lower(tmp_path):
     assert "Lower: exgrpo. Not distinguishable from it: rho-25." in text_of(read(tmp_path))
 
 
+def test_a_cell_with_the_same_difference_at_every_seed_is_named_and_not_compared(tmp_path):
+    record(tmp_path, on_policy=(8, 9, 8), exgrpo=(3, 4, 3), rho_25=(7, 8, 9))
+    text = reading(read(tmp_path))
+    assert text.startswith("exgrpo: the same difference at every seed")
+    assert "Not distinguishable from it: rho-25." in text
+    assert "cells compared: 1" in text
+
+
 def test_a_difference_that_chance_explains_among_several_is_not_said_to_be_real(tmp_path):
     record(tmp_path, on_policy=(5, 5, 5, 5), exgrpo=(6, 7, 7, 8))
     record(tmp_path, without_shaping=(5, 4, 5, 6), rho_25=(4, 5, 6, 5), rho_75=(6, 5, 4, 5))
