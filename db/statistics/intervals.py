@@ -125,7 +125,7 @@ def _wilson_ends(share: float, num_items: float) -> tuple[float, float]:
 
 
 def interval_text(interval: MeanInterval | None, is_difference: bool = False) -> str:
-    """Return mean and half interval, the latter left out for a single seed."""
+    """Return mean and half interval, the latter left out of a single seed and of equal values."""
     if interval is None:
         return DASH
     sign = "+" if is_difference and interval.mean > 0 else ""
