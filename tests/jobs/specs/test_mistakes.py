@@ -48,7 +48,7 @@ def test_rule_that_a_wrong_field_has_a_part_in_waits_until_that_is_mended_and_na
         ({"num_steps": 0}, "num_steps: expected at least 1, got 0"),
         ({"num_steps": None}, "num_steps: expected a whole number, got nothing"),
         ({"data": {"requires_think_end": "maybe"}}, "data.requires_think_end: expected true or false, got 'maybe'"),
-        ({"data": {"source": ""}}, "data.source: expected 1 or more characters, got ''"),
+        ({"model": {"source": ""}}, "model.source: expected 1 or more characters, got ''"),
     ],
 )
 def test_a_sentence_says_what_was_expected_and_what_came(content, sentence):
