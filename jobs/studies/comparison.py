@@ -103,7 +103,7 @@ def reading(results: StudyResults) -> str:
     others = {name: value for name, value in differences.items() if name not in same and value is not None}
     intervals = {name: value for name, value in others.items() if not math.isnan(value.half)}
     parts += [
-        f"{name}: the same difference at every seed, so how sure it is is unknown."
+        f"{name}: the same difference at every seed, so it has no interval."
         for name, value in others.items()
         if name not in intervals and len(value.values) > 1
     ]
