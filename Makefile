@@ -23,7 +23,7 @@ LONG_startup := --python $(USER_VENV)/bin/python
 # It writes bench/results/learning.json itself, with its curves.
 RESULT_learning := $(VENV)/learning.txt
 NOT_IN_BENCH := crossover crossover_report document embedded_gpu other_rollouts real_model_contender snowball snowball_report synthetic_runs \
-    tool_process
+    tool_process walks
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 # Files in the order of tests/conftest.py, the longest first.
 PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder

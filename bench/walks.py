@@ -1,0 +1,130 @@
+"""How many files and functions of the project one thing enters: what a reader must follow to understand it.
+
+Run `python -m bench.walks`, with a walk's name to see its files. `step` is one step of ExGRPO with replay on register
+chains, the embedded engine's work included; `evaluation` goes from the form's fields to the queue, `launch` from a
+checked specification to the journal, `stop` from the click to the control file, `chart` from recorded metrics to the
+figure, `page` from a rolled-out step through recorder, files, ingest and query to the trajectory's page.
+"""
+
+import argparse
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from app import requests, settings
+from app.components.widgets import curves
+from app.queries.runs import metric_series
+from bench.chains_run import open_chains_run
+from bench.made_up_steps import StepMaker, StepSize
+from bench.recording import new_run
+from bench.report import report
+from jobs.specs.train import load_preset
+from jobs.supervisor.open_index import ingest_all
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("app", "db", "exgrpo_core", "jobs")
+NUM_STEPS_BEFORE = 10
+"""Steps in which the buffer fills."""
+TARGETS = {
+    "step_files": "<= 35",
+    "evaluation_files": "<= 18",
+    "launch_files": "<= 12",
+    "chart_files": "<= 9",
+    "stop_files": "<= 8",
+    "page_files": "<= 40",
+}
+
+Walk = set[tuple[str, str]]
+
+
+def walk(action: Callable[[], object]) -> Walk:
+    """Return (file, function) of all that an action enters, in new threads too; imports are done before."""
+    entered: Walk = set()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            entered.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    inside = [(Path(file), name) for file, name in entered.copy() if file.startswith(f"{ROOT}/")]
+    found = {(str(file.relative_to(ROOT)), name) for file, name in inside}
+    return {(file, name) for file, name in found if file.split("/")[0] in PACKAGES and name != "<module>"}
+
+
+def walk_step() -> Walk:
+    """Walk a step that replays."""
+    with open_chains_run("chains-exgrpo") as run:
+        for _ in range(NUM_STEPS_BEFORE):
+            run.step()
+        return walk(run.step)
+
+
+def walks_of_pages(root: Path) -> Iterator[tuple[str, Walk]]:
+    """Yield the walks that begin or end at a page, each done twice: what the first remembers is no part of it."""
+    settings.configure(settings.AppSettings(root))
+    spec = load_preset("chains-on-policy").model_copy(update={"name": "walks"})
+    run_id = requests.submit(spec)
+    yield "launch", walk(lambda: requests.submit(spec))
+    fields = {"benchmarks": [{"name": "math500"}]}
+    requests.evaluate("some/model", fields)
+    yield "evaluation", walk(lambda: requests.evaluate("some/model", fields))
+    yield "stop", walk(lambda: requests.stop(run_id))
+
+    recorded: list[str] = []
+
+    def record() -> None:
+        run, recorder = new_run(root)
+        recorded.append(run.run_id)
+        recorder.step(next(StepMaker(StepSize(2, 20)).reports(1)))
+        recorder.close()
+        ingest_all(root, None)
+        page.query_params["run"] = run.run_id
+        page.query_params["trajectory"] = "0"
+        page.run()
+        if page.exception:
+            raise RuntimeError(page.exception[0].value)
+
+    page = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=120).switch_page("app_pages/trajectories.py")
+    record()
+    yield "page", walk(record)
+
+    def draw() -> None:
+        st.cache_data.clear()
+        chart = curves.CHARTS[0]
+        curves.figure_of(chart, metric_series(recorded[0], [curve.key for curve in chart.curves]))
+
+    draw()
+    yield "chart", walk(draw)
+
+
+def main() -> None:
+    """Print how many files each walk enters, those of the one that is named, and the last line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help="walks whose files are printed")
+    names = parser.parse_args().names
+    with tempfile.TemporaryDirectory() as folder:
+        walks = {"step": walk_step(), **dict(walks_of_pages(Path(folder)))}
+    figures = {}
+    for name, entered in walks.items():
+        files = sorted({file for file, _ in entered})
+        figures |= {f"{name}_files": len(files), f"{name}_functions": len(entered)}
+        for path in files if name in names else ():
+            print(f"{name} {sum(file == path for file, _ in entered):4} {path}")
+    figures["core_files"] = len({file for file, _ in walks["step"] if file.startswith("exgrpo_core/")})
+    report("walks", figures, TARGETS)
+
+
+if __name__ == "__main__":
+    main()
