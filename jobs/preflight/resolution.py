@@ -143,9 +143,9 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
             check()
     with preflight.collecting(is_local=spec.verl.gpu_gib is None):
         preflight.notices += check_memory(preflight.spec)
-    for refuse in (_refuse_unnamed_data, _refuse_no_replay):
+    for refuse, refused in ((_refuse_unnamed_data, spec), (_refuse_no_replay, preflight.spec)):
         with preflight.collecting():
-            refuse(spec)
+            refuse(refused)
     for check_data in (check_rows, check_benchmarks):
         with preflight.collecting():
             preflight.notices += check_data(preflight.spec)
