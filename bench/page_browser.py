@@ -142,7 +142,7 @@ class PageVisits:
 def served(runs_root: Path, database_url: str | None, python: str = sys.executable) -> Iterator[str]:
     """Serve the workbench's pages, with an environment's interpreter, and give the link to them."""
     environment = {**os.environ, **({DATABASE_URL_VARIABLE: database_url} if database_url else {})}
-    command = [python, "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0"]
+    command = [python, "-m", "app.serving", "--runs-root", str(runs_root), "--port", "0"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -2,14 +2,12 @@
 
 import argparse
 import ctypes
-import gc
 import ipaddress
 import logging
 import os
 import secrets
 import socket
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import streamlit
@@ -55,8 +53,6 @@ def show_failure(error: Exception) -> bool:
 
 
 MAIN_SCRIPT = Path(__file__).parents[1] / "main.py"
-FIRST_PAGE = ("app.components.widgets.page_frame", "app.components.runs.run_table")
-"""Modules of the first page, loaded before the server answers."""
 _MAX_MEMORY_POOLS = 2
 _M_ARENA_MAX = -8
 DEFAULT_PORT = 8501
@@ -145,10 +141,6 @@ def _serve(options: argparse.Namespace) -> None:
     _share_memory_pools()
     streamlit_changes.repair()
     logging.getLogger(LOG).addFilter(is_fault)
-    for name in FIRST_PAGE:
-        import_module(name)
-    # Modules stay loaded: without this, each garbage collection would go through them again.
-    gc.freeze()
     _AnnouncingServer(config, f"http://{url_host}:{port}/{query}").run([listener])
 
 
@@ -197,7 +189,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the server from a command line; the database URL and the token may come from the environment."""
-    parser = argparse.ArgumentParser(prog="python -m app.serving.server", description="Serve the ExGRPO Workbench.")
+    parser = argparse.ArgumentParser(prog="python -m app.serving", description="Serve the ExGRPO Workbench.")
     parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
     parser.add_argument("--database-url", help=f"database; {DATABASE_URL_VARIABLE} keeps passwords out of `ps`")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
@@ -215,7 +207,3 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)  # noqa: T201 - the one sentence a user sees
         return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -287,7 +287,7 @@ class Workbench:
             return start_detached(command, log.fileno(), self._folder, self._environment)
 
     def _start_pages(self) -> "subprocess.Popen[bytes]":
-        command = [*_BOUND, sys.executable, "-P", "-m", "app.serving.server", "--runs-root", str(self._runs_root)]
+        command = [*_BOUND, sys.executable, "-P", "-m", "app.serving", "--runs-root", str(self._runs_root)]
         command += self._page_options
         environment = dict(os.environ) | self._environment | {"PYTHONPATH": str(PROJECT_ROOT)}
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)

@@ -57,7 +57,7 @@ def start(
     python: Path | str = sys.executable,
     **variables: str,
 ) -> ServedWorkbench:
-    words = [python, "-P", "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options]
+    words = [python, "-P", "-m", "app.serving", "--runs-root", str(runs_root), "--port", "0", *options]
     return _served(words, {**os.environ, **({"EXGRPO_TOKEN": token} if token else {}), **variables}, REPOSITORY)
 
 

@@ -150,7 +150,7 @@ def test_up_serves_the_pages_refuses_a_second_one_restarts_its_supervisor_and_en
 def test_up_says_why_it_ends_when_the_server_of_the_pages_does(bench: Bench):
     process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
     process.stdout.readline()
-    (pages,) = (child for child in psutil.Process(process.pid).children() if "app.serving.server" in child.cmdline())
+    (pages,) = (child for child in psutil.Process(process.pid).children() if "app.serving" in child.cmdline())
     pages.kill()
     _, errors = process.communicate(timeout=30)
     assert process.returncode != 0
