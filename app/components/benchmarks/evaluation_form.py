@@ -45,7 +45,10 @@ def show() -> None:
                     help="Its key is read from EXGRPO_API_KEY where the supervisor runs, never from here",
                 )  # fmt: skip
                 model = st.text_input("Name of the model there", key="evaluate-model")
-            is_sent = st.form_submit_button("Start evaluation", type="primary", icon=":material/play_arrow:")
+            is_unread = look is None and bool(_named_data())  # else the benchmarks below alone would be scored
+            is_sent = st.form_submit_button(
+                "Start evaluation", type="primary", icon=":material/play_arrow:", disabled=is_unread
+            )
     if is_sent:
         server = {"address": address.strip(), "model": model.strip()} if fields["generator"] == "server" else None
         benchmarks = [{"name": name, **_own_fields(name, look, answer_kind), **limits} for name in chosen]
@@ -80,6 +83,10 @@ def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, 
         st.session_state[_LOOK] = looked_at, _state(look.source), look
         return look, answer_kind
     return None, None
+
+
+def _named_data() -> object:
+    return st.session_state.get("evaluate-file") or st.session_state["evaluate-source"].strip()
 
 
 def _state(source: str) -> tuple[int, int] | None:

@@ -197,6 +197,7 @@ def test_a_named_file_is_read_shown_as_it_is_asked_and_scored_under_its_name(run
     page = open_page("benchmarks", start="true", target="owner/model", template="none")
     page.text_input(key="evaluate-source").set_value(f"{tmp_path}/nothing.jsonl").run()
     assert has_text(page, "Not a benchmark")
+    assert page.button[-1].disabled
     page.text_input(key="evaluate-source").set_value(f"{tmp_path}/My sums.v2.jsonl").run()
     assert has_text(page, "Your benchmark my\\_sums")
     assert "1+1?" in [code.value for code in page.code]
