@@ -119,7 +119,7 @@ class UpdateTally(UpdateSums):
             return
         if faulty:
             raise EngineError(
-                f"{what}: {faulty[0]} is {returned[faulty[0]]}, so the update is not to be trusted; resume from a "
+                f"{what}: {faulty[0]} is {returned[faulty[0]]}, so the update is not to be trusted; branch from a "
                 "checkpoint with a lower learning rate, or set optim.non_finite: skip."
             )
         self.sums.append({name: torch.tensor(float(returned[name])) for name in SUM_NAMES})

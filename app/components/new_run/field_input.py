@@ -34,7 +34,7 @@ def show(shape: FieldShape, value: object, start: object, key: str, mistakes: Se
     with st.container(key=f"field-{key}"):
         left, right = st.columns([6, 5], gap="medium", vertical_alignment="center")
     with left, st.container(gap="xxsmall"):
-        _label(shape, start, is_changed=value != start)
+        _label(shape, start, is_changed=value != start and (value, start) != ("", None))
         for mistake in mistakes:
             st.markdown(f":small[:red[:material/error: {with_code(mistake)}]]")
     with right:

@@ -47,7 +47,7 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[Trai
         )  # fmt: skip
         refused = st.container()
         _list_mistakes(check.mistakes, state)
-        if check.disk_shortage:
+        if check.disk_shortage and requests.NO_ADDRESS not in check.mistakes:  # a script fills the disk of its machine
             notice.show("warning", "The disk may become full", check.disk_shortage)
         for text in check.notices:
             st.caption(with_code(text))

@@ -116,7 +116,8 @@ def _needs(where: Where) -> str:
         return f"Here: {gpus}. Needs verl's environment (`make verl-env GPU=1`) and as many GPUs as below."
     return (
         "From here: needs the address of its Jobs API; its token is read from "
-        f"`{requests.RAY_TOKEN_VARIABLE}` of the workbench. By a script: needs none. This project is on its machines."
+        f"`{requests.RAY_TOKEN_VARIABLE}` of the workbench. By a script: needs none. "
+        "Its machines need a checkout of this project."
     )
 
 

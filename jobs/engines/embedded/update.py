@@ -181,7 +181,7 @@ class PolicyUpdater:
                     continue
                 raise EngineError(
                     f"optimizer step {self._optimizer.num_steps + 1} (mini-batch {number + 1} of {len(mini_batches)}): "
-                    f"{error}, so it was not applied; resume from a checkpoint with a lower learning rate, or set "
+                    f"{error}, so it was not applied; branch from a checkpoint with a lower learning rate, or set "
                     "optim.non_finite: skip.",
                     "optim.learning_rate",
                 ) from None
@@ -212,7 +212,7 @@ class PolicyUpdater:
             norm = self._optimizer.step()
         except EngineError as error:
             raise EngineError(
-                f"optimizer step {self._optimizer.num_steps + 1}: {error}, so it was not applied; resume from a "
+                f"optimizer step {self._optimizer.num_steps + 1}: {error}, so it was not applied; branch from a "
                 "checkpoint with a lower learning rate.",
                 "optim.learning_rate",
             ) from None

@@ -158,6 +158,11 @@ def test_a_disk_that_may_become_full_is_said_beside_other_mistakes_and_blocks_no
     assert page.button(key="launch").disabled
     assert "--set model.source=./gone" in page.code[-1].value
     page = open_page("new_run")
+    page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
+    assert has_text(page, "Ready for a script")
+    assert not has_text(page, "The disk may become full")  # it is another machine's
+    assert not has_text(page, "changed]")  # its address was none, and is empty
+    page = open_page("new_run")
     page.button(key="launch").click().run()
     assert (runs_root / page.query_params["run"] / "spec.json").is_file()
 
