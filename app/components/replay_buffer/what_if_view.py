@@ -49,7 +49,11 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
         notice.show_empty("science_off", "No what-if for this run", sentence)
         return
     settings = _settings(algorithm)
-    _show_all_steps(run_id, settings, algorithm)
+    if not _show_all_steps(run_id, settings, algorithm):
+        notice.show_empty(
+            "science_off", "Nothing was replayed yet", "The what-if begins with the first step that replays."
+        )
+        return
     rows = ask(buffer.candidates, run_id, step)
     if not rows:
         notice.show_empty(
@@ -81,19 +85,20 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
     )
 
 
-def _show_all_steps(run_id: str, settings: Settings, algorithm: dict[str, Any]) -> None:
-    """Show the share of draws that change over all steps."""
+def _show_all_steps(run_id: str, settings: Settings, algorithm: dict[str, Any]) -> bool:
+    """Show the share of draws that change over all steps; return False where no step drew any."""
     steps, shares = what_if_steps.changed_shares(
         draws_of(run_id), settings, algorithm["batch_size"], algorithm["rollouts_per_question"]
     )
     if not len(steps):
-        return
+        return False
     title = f"Draws that change: {shares.mean():.1%} over {counted(len(steps), 'step')}"
     figures.show_card(
         title, "expected share of a step's draws",
         what_if_steps.chart(steps, shares), "what-if-steps",
         "Expected share of each step's draws that the settings would change",
     )  # fmt: skip
+    return True
 
 
 def chart(recorded: RecordedDraw, draw: QuestionDraw, meaning: str) -> go.Figure:

@@ -10,7 +10,7 @@ from app.components.widgets import notice, page_frame
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.runs import training_names
-from db.queries import runs
+from db.queries import runs, selections
 from db.queries.runs import RunName
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
@@ -85,12 +85,19 @@ def _run_of_address(rows: Sequence[RunName], replays: bool) -> RunRow | None:
         return ask(runs.get_run, named)
     seen = ask(runs.get_run, st.session_state.get("last-run", ""))
     seen = seen if seen is not None and seen.kind == "train" else None
-    candidates: list[RunName | RunRow] = [*([seen] if seen is not None else []), *rows]
-    chosen = next((row for row in candidates if _shows(row, replays)), next(iter(candidates), None))
+    if seen is not None and _may_show(seen, replays):
+        return seen
+    may_show = None
+    for row in rows:
+        if _may_show(row, replays):
+            if not replays or ask(selections.steps_with_replays, row.run_id):
+                return ask(runs.get_run, row.run_id)
+            may_show = may_show or row
+    chosen = may_show or seen or next(iter(rows), None)
     return ask(runs.get_run, chosen.run_id) if chosen is not None else None
 
 
-def _shows(row: RunName | RunRow, replays: bool) -> bool:
+def _may_show(row: RunName | RunRow, replays: bool) -> bool:
     """Whether a run has rollouts and, with `replays`, may have replayed some; fine-tuning has none."""
     if not row.step:
         return False

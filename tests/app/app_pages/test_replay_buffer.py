@@ -18,6 +18,16 @@ def test_page_opens_on_the_newest_run_that_replayed(runs_root, open_page, page):
     assert opened.selectbox(key="run-choice").value == "run-finished"
 
 
+@pytest.mark.parametrize("page", ["replay_buffer", "selection_audit"])
+def test_a_newer_run_that_has_replayed_nothing_does_not_stand_before_it(runs_root, open_page, page):
+    for run in (played.FINISHED, played.UNSTARTED):
+        played.play(runs_root, run)
+    assert open_page(page).selectbox(key="run-choice").value == "play-finished"
+    assert open_page("trajectories").selectbox(key="run-choice").value == "play-unstarted"
+    if page == "replay_buffer":
+        assert has_text(open_page(page, run="play-unstarted", view="What if"), "Nothing was replayed yet")
+
+
 @pytest.mark.usefixtures("played_shared")
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("run_id", ["play-finished", "play-unstarted"])
