@@ -1,7 +1,7 @@
 """The values of a run by name, in SQL: what lists are searched by, show as columns and are sorted by.
 
-A name is a facet (`status`), a score (`pass@1`, `avg@8`, a benchmark), a metric's key (`replay/num_replayed`) or a
-field of the specification, for which the end of its path is enough (`learning_rate`).
+A name is a facet (`status`), a score (`score`, `pass@1`, `avg@8`, a benchmark), a metric's key
+(`replay/num_replayed`) or a field of the specification, for which the end of its path is enough (`learning_rate`).
 """
 
 import difflib
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Float, String, case, cast, func, literal, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Float, String, Table, case, cast, func, literal, select, type_coerce
 
 from db.connections.session import Database
 from db.queries.text_search import SearchError
@@ -97,15 +97,18 @@ def _has(connection: Connection, condition: ColumnElement[bool]) -> bool:
 
 
 def _near(connection: Connection, name: str) -> str:
-    """Return the names most like one that is unknown, of the newest run's and all facets."""
+    """Return the names most like one that is unknown, of all facets and the newest run with metrics."""
     runs = models.runs
-    newest = connection.execute(select(runs.c.run_key, runs.c.spec).order_by(runs.c.created_at.desc()).limit(1)).first()
-    known = [*facets(), "tag", "step", "attempt", "pass@1", "avg@8"]
+    with_metrics = select(runs.c.run_key, runs.c.spec).where(
+        select(models.metrics.c.name).where(models.metrics.c.run_key == runs.c.run_key).exists()
+    )
+    newest = connection.execute(with_metrics.order_by(runs.c.created_at.desc()).limit(1)).first()
+    known = [*facets(), "tag", "step", "attempt", "score", "pass@1", "avg@8"]
     if newest is not None:
         metrics = models.metrics
         known += _paths(newest.spec)
         known += connection.scalars(select(metrics.c.name).where(metrics.c.run_key == newest.run_key).distinct())
-    ends = {known_name.rpartition(".")[2]: known_name for known_name in known} | {full: full for full in known}
+    ends = {re.split(r"[./]", known_name)[-1]: known_name for known_name in known} | {full: full for full in known}
     near = dict.fromkeys(ends[match] for match in difflib.get_close_matches(name, ends, n=3))
     return f"; like it are {', '.join(near)}" if near else f"; understood are {UNDERSTOOD}"
 
@@ -140,26 +143,32 @@ def _newest_metric(name: str) -> ColumnElement[Any]:
 
 
 def _score(name: str) -> ColumnElement[Any] | None:
-    """Return the newest held-out score of a training run, of an evaluation the mean over its benchmarks."""
+    """Return the newest held-out score of a training run, of an evaluation the mean over its benchmarks.
+
+    `score` is the mean of as many samples as there were.
+    """
     match = _SCORE.fullmatch(name)
-    if match is None:
+    if match is None and name != "score":
         return None
-    measure, num_samples = match.group(1), int(match.group(2))
+    measure, num_samples = (match.group(1), int(match.group(2))) if match else ("avg", None)
     if name == "pass@1":
         newest_batch: ColumnElement[Any] = models.runs.c.summary["last_pass_at_1"].as_float()
         return newest_batch
     held_out, scores = models.evaluations, models.benchmark_scores
     newest = _newest_evaluation(
         held_out.c.avg_at_n if measure == "avg" else held_out.c.pass_at_n,
-        held_out.c.question_set == "held_out", held_out.c.samples_per_question == num_samples,
+        held_out.c.question_set == "held_out", *_of(held_out, num_samples),
     )  # fmt: skip
     if measure == "pass":
         return newest
     mean = select(func.avg(scores.c.score)).where(
-        scores.c.run_key == models.runs.c.run_key, scores.c.scheme == "paper",
-        scores.c.samples_per_question == num_samples,
+        scores.c.run_key == models.runs.c.run_key, scores.c.scheme == "paper", *_of(scores, num_samples),
     )  # fmt: skip
     return func.coalesce(newest, mean.scalar_subquery())
+
+
+def _of(table: Table, num_samples: int | None) -> list[ColumnElement[bool]]:
+    return [] if num_samples is None else [table.c.samples_per_question == num_samples]
 
 
 def _benchmark(name: str) -> ColumnElement[Any]:

@@ -194,6 +194,7 @@ def test_sql_and_python_name_every_method_alike(database):
         ("avg@8>0.4", ["three"]),
         ("avg@8<0.4", ["seven"]),
         ("avg@4>0", []),
+        ("score>0.4", ["three"]),
         ("pass@8>=0.9", ["three"]),
         ("pass@1>0.3", ["three"]),
         ("replay/num_replayed>=10", ["three"]),
@@ -230,10 +231,14 @@ def test_a_condition_that_cannot_be_read_is_refused_by_name(compared, words, fie
     assert refusal.value.fields == (field,)
 
 
-def test_a_name_that_is_nearly_right_is_offered(compared):
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("batchsize", "algorithm.batch_size"), ("num_replayed", "replay/num_replayed")]
+)
+def test_a_name_that_is_nearly_right_is_offered(compared, typed, offered):
+    register(compared, "newest", spec={"kind": "eval"})  # has no metrics
     with pytest.raises(SearchError) as refusal:
-        runs.count_runs(compared, RunFilter("batchsize=16"))
-    assert "algorithm.batch_size" in str(refusal.value)
+        runs.count_runs(compared, RunFilter(f"{typed}=16"))
+    assert offered in str(refusal.value)
 
 
 def test_runs_are_sorted_by_a_metric_and_a_field(compared):
