@@ -217,7 +217,7 @@ def _print_table(rows: "list[RunRow]") -> None:
             escape(escape_control_characters(row.name)),
             _state(row),
             row.method,
-            f"{row.step}/{row.num_steps}" if row.num_steps else "",
+            _step(row.step, row.num_steps, "/"),
             _rate(row.last_pass_at_1),
             _rate(row.last_avg_at_n),
         )
@@ -230,6 +230,11 @@ def _print_table(rows: "list[RunRow]") -> None:
 def _state(row: "RunRow") -> str:
     marks = [mark for mark, holds in (("archived", row.is_archived), ("damaged", row.faults)) if holds]
     return ", ".join([row.status, *marks])
+
+
+def _step(step: int, num_steps: int, of: str) -> str:
+    """Return a run's step; how many there will be is unknown of what other programs record."""
+    return f"{step}{of}{num_steps}" if num_steps else str(step or "")
 
 
 def _print_summary(summary: dict[str, Any]) -> None:
@@ -247,7 +252,9 @@ def _print_summary(summary: dict[str, Any]) -> None:
         print_result(notice)
     if summary.get("stop"):
         print_result(summary["stop"])
-    print_result(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")
+    given = ", ".join(filter(None, [row["model"], row["dataset"]]))
+    step = _step(row["step"], row["num_steps"], " of ")
+    print_result(" on ".join(filter(None, [row["method"], given])) + (f"; step {step}" if step else ""))
     for evaluation in summary["evaluations"]:
         question_set = evaluation["question_set"].replace("_", "-").capitalize()
         print_result(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from exgrpo_core import recording
 from jobs.actions import run_actions
 from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
@@ -209,6 +210,14 @@ def test_an_evaluation_has_no_count_of_steps_and_its_kind_is_one_word(tmp_path):
     printed = table(tmp_path, "80")
     assert "evaluation" in printed.split()
     assert "0/0" not in printed
+
+
+def test_of_a_recorded_run_commands_show_its_step_and_no_settings_that_are_unknown(runs_root):
+    run = recording.start("mine", folder=runs_root)
+    run.log(5, {"loss": 0.3})
+    run.finish()
+    assert "unknown; step 5\n" in exgrpo(runs_root, "show", "mine")
+    assert " unknown 5 " in exgrpo(runs_root, "runs")
 
 
 def test_a_misspelt_command_gets_the_one_that_is_meant():
