@@ -13,7 +13,7 @@ FRESH_PASS_RATE = "Pass@1 of fresh questions"
 
 LINEAGE_EVENTS = {
     "inserted": "stored in the buffer",
-    "duplicate": "duplicate, not stored",
+    "duplicate": "same response again, not stored",
     "moved": "question moved",
     "retired": "question retired",
     "reviewed": "retired question reviewed",

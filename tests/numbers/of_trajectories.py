@@ -148,14 +148,16 @@ def _of_step(run: Recorded, row: Any, step: int) -> list[dict[str, Any]]:
             }  # fmt: skip
         lines.append(line)
     changes = run.changes[(run.changes["step"] == step) & (run.changes["question"] == row.question_index)]
+    has_duplicates = False
     for change in changes.itertuples():
         is_mine = change.trajectory == row.trajectory_id
         was, now = ("new" if pd.isna(change.was) else str(int(change.was))), change.now
         if change.kind in {"moved", "retired"}:
             end = "retired" if pd.isna(now) else str(int(now))
             lines.append({"Step": step, "Bucket": f"{was} → {end}"})
-        elif is_mine and change.kind in {"inserted", "duplicate"}:
+        elif is_mine and (change.kind == "inserted" or (change.kind == "duplicate" and not has_duplicates)):
             lines.append({"Step": step, "Bucket": str(int(now))})
+            has_duplicates = change.kind == "duplicate"  # one row with their count
     names = ("Entropy", "NLL", "Mean ratio", "Largest ratio", "Reward", "Advantage", "Candidates")
     return [dict.fromkeys(names, NONE) | line for line in lines]
 

@@ -1,6 +1,7 @@
 """The history of a trajectory: generated, scored, replayed, and the buckets of its question."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 import pandas as pd
@@ -102,17 +103,18 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
 
 
 def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
-    """Return one row per event, the rollout first; values before and after are in a column each."""
+    """Return one row per event, the rollout first; equal ones in a row are one with their count."""
     rollout = LineageRow(
         row.step, "generated", entropy=row.mean_entropy, nll=-row.mean_log_prob, reward=row.reward,
         advantage=row.advantage,
     )  # fmt: skip
-    entries = [rollout, *rows]
+    counts = [(entry, len([*same])) for entry, same in groupby([rollout, *rows])]
+    entries = [entry for entry, _ in counts]
     return pd.DataFrame(
         {
             "Step": [entry.step for entry in entries],
             "Age": [entry.step - row.step for entry in entries],
-            "Event": [LINEAGE_EVENTS.get(entry.kind, "generated") for entry in entries],
+            "Event": [_event_text(entry, count) for entry, count in counts],
             "Bucket": [_bucket_text(entry) for entry in entries],
             **{name: [number(getattr(entry, field)) for entry in entries] for name, field in _NUMBERS.items()},
         }
@@ -121,6 +123,11 @@ def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
 
 def _entropies(rows: Sequence[LineageRow], kind: str) -> list[tuple[int, float]]:
     return [(entry.step, entry.entropy) for entry in rows if entry.kind == kind and entry.entropy is not None]
+
+
+def _event_text(entry: LineageRow, count: int) -> str:
+    text = LINEAGE_EVENTS.get(entry.kind, "generated")
+    return text if count == 1 else f"{text} ({counted(count, 'time')})"
 
 
 def _bucket_text(entry: LineageRow) -> str:

@@ -1,0 +1,18 @@
+"""The table of what happened to a trajectory."""
+
+from types import SimpleNamespace
+
+from app.components.trajectories import lineage_view
+from db.rows.trajectories import LineageRow
+
+
+def test_equal_events_of_a_step_are_one_row_with_their_count():
+    row = SimpleNamespace(step=26, mean_entropy=0.1, mean_log_prob=-0.2, reward=1.0, advantage=0.5)
+    again = LineageRow(26, "duplicate", bucket_to=3)
+    events = [LineageRow(26, "inserted", bucket_to=3), again, again, LineageRow(28, "duplicate", bucket_to=4)]
+    table = lineage_view.table(row, events)
+    assert [*zip(table["Step"], table["Event"], table["Bucket"], strict=True)][1:] == [
+        (26, "stored in the buffer", "3"),
+        (26, "same response again, not stored (2 times)", "3"),
+        (28, "same response again, not stored", "4"),
+    ]
