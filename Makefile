@@ -214,7 +214,7 @@ charts:  ## Build the part of plotly.js that the pages' charts need, with npm, b
 lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
 	@$(TOOLS_BIN)/hadolint Dockerfile
 
-licences: $(VENV)/.installed $(VERL_VENV)/.installed  ## Write docs/licences.csv from what is installed
+licences: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Write docs/licences.csv from what is installed
 	@{ echo extras,package,version,licence,direct; \
 		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc train alerts postgresql; \
 		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl train alerts postgresql; } >docs/licences.csv.tmp
