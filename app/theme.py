@@ -169,7 +169,7 @@ _DARK_OPTIONS = {
     "linkColor": LINK_DARK,
     "grayTextColor": "#9AA8BC",
     "grayBackgroundColor": "#1D2838",
-    "codeBackgroundColor": "#0F1725",
+    "codeBackgroundColor": "#161F2E",
     "codeTextColor": "#E6EBF3",
     "chartCategoricalColors": list(DARK.wheel),
 }

@@ -13,11 +13,11 @@ _METRICS: dict[str, tuple[str, str]] = {
     "reward/mean": ("Mean reward", "mean reward of fresh rollouts"),
     "reward/pass_at_1": ("Batch Pass@1", "share of fresh rollouts that are correct"),
     "reward/pass_at_1_fresh": (
-        "Pass@1 of fresh questions",
+        "Fresh Pass@1",
         "share of the rollouts of fresh questions that are correct: comparable between methods",
     ),
     "reward/pass_at_1_replayed": (
-        "Pass@1 of replayed questions",
+        "Replayed Pass@1",
         "share of K-1 rollouts beside replays that are correct",
     ),
     "reward/pass_at_k": ("Batch Pass@K", "share of questions with a correct trajectory, the replayed one counted"),

@@ -66,12 +66,12 @@ def _queue() -> None:
             "Last data": [ago(row.last_event_at) for row in rows],
         }
     )
-    grid.draw(frame, "queue", "Running and queued jobs")
     times: dict[str, list[Any]] = {
         "Created": [row.created_at for row in rows],
         "Last data": [row.last_event_at for row in rows],
     }
-    data_table.export(lambda: frame.assign(Id=[row.run_id for row in rows], **times), "queue")
+    data_table.export_above(lambda: frame.assign(Id=[row.run_id for row in rows], **times), "queue")
+    grid.draw(frame, "queue", "Running and queued jobs")
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")
@@ -87,7 +87,6 @@ def _machine() -> None:
     system_view.show_findings(_findings(current_runs_root()))
     st.subheader("GPUs", anchor=False)
     system_view.show_gpus(requests.list_gpus())
-    st.subheader("Versions in the workbench's environment", anchor=False)
     system_view.show_versions(requests.package_versions())
 
 

@@ -54,8 +54,11 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
             notice.show_empty("filter_alt_off", "No trajectory matches", "Clear the search or a filter.")
         return
     refresh = REFRESH_SECONDS if run_state.is_live(row) else None
-    st.fragment(_count, run_every=refresh)(where, len(rows), None if order else rows[0].trajectory_key)
     num_rows = max(len(rows), ask(trajectory_list.count_trajectories, where))
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        with st.container(width="content"):
+            st.fragment(_count, run_every=refresh)(where, len(rows), None if order else rows[0].trajectory_key)
+        trajectory_search.show_export(where, num_rows)
     trajectory_search.show_table(rows, opened, where, order, num_rows)
 
 

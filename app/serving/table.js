@@ -54,6 +54,13 @@
     if (typeof x === "number" && typeof y === "number" && !Number.isNaN(x - y)) return x - y;
     return String(a).localeCompare(String(b), "en", {numeric: true});
   };
+  // In two lines at most, which have room in a row, where the columns are wider than the page.
+  const addLabel = (parent, label) => {
+    const middle = label.length / 2, gaps = [...label.matchAll(/(?<!^±) /g)].map(({index}) => index);
+    const [gap] = gaps.sort((one, two) => Math.abs(one - middle) - Math.abs(two - middle));
+    parent.append(make("span", "", label.slice(0, gap)));
+    if (gap) parent.append(" ", make("span", "", label.slice(gap + 1)));
+  };
   const isEmpty = (value) => value === null || value === "" || value === NONE || (Array.isArray(value) && !value.length);
 
   class Table {
@@ -100,10 +107,11 @@
         const th = make("th", column.isRight ? "right" : "");
         th.scope = "col";
         if (column.help) Object.assign(th, {title: column.help}).dataset.help = "";
-        if (!column.sorts) th.textContent = column.label;
+        if (!column.sorts) addLabel(th, column.label);
         else {
-          const button = make("button", "", column.label);
+          const button = make("button");
           button.type = "button";
+          addLabel(button, column.label);
           button.addEventListener("click", () => this.sort(index));
           th.append(button);
         }

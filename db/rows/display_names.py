@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 
 BATCH_PASS_RATE = "Batch Pass@1"
 """Share of the fresh rollouts of a training batch that are correct, those beside replayed trajectories included."""
-FRESH_PASS_RATE = "Pass@1 of fresh questions"
-"""The same of fresh questions alone, which methods have in common."""
+FRESH_PASS_RATE = "Fresh Pass@1"
+"""The same of questions without a replay alone, which methods have in common."""
 
 LINEAGE_EVENTS = {
     "inserted": "stored in the buffer",

@@ -21,7 +21,7 @@ _TOLERANCE = 2e-4
 FIXED = (
     r"\*\*Scores\*\* &nbsp; :gray\[:small\[share; held out with 95% interval]]",
     r"\*\*Gradient weight of replayed tokens\*\* &nbsp; .*",
-    r"\*\*Pass@1 of fresh questions\*\* &nbsp; :gray\[:small\[share of rollouts]]",
+    r"\*\*Fresh Pass@1\*\* &nbsp; :gray\[:small\[share of rollouts]]",
     r"\*\*(Entropy by bucket|Different answers|Drawn against undrawn|Signal strength)\*\* &nbsp; .*",
     r"Percent correct; ± half of the 95% interval, .*",
     r"Second minus first, in points; 95% intervals .*",

@@ -308,7 +308,7 @@ def _effect_row(name: str, part: pd.DataFrame, k: int) -> dict[str, object]:
     return {
         "Questions": name, "Drawn": int((part["is_drawn"] & part["rate"].notna()).sum()),
         "Undrawn": int((~part["is_drawn"] & part["rate"].notna()).sum()), "Retired": int(solved.sum()),
-        "% change, drawn": 100 * mean_drawn, "% change, undrawn": 100 * mean_undrawn,
+        "Change in points, drawn": 100 * mean_drawn, "Change in points, undrawn": 100 * mean_undrawn,
         "Steps, drawn": wait_drawn, "Steps, undrawn": wait_undrawn,
         "Difference": text(plain, error), "With retired": text(whole, whole_error),
         "plain": 100 * plain, "plain, half": 195.9964 * error if error > 1e-9 else None,

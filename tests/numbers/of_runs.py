@@ -17,9 +17,9 @@ from tests.numbers.words import long, number, pace, share
 
 CURVES = {
     "Scores": {
-        "reward/pass_at_k": "Batch Pass@K with replays", "reward/pass_at_1": "Batch Pass@1",
-        "reward/pass_at_1_fresh": "Pass@1 of fresh questions",
-        "reward/pass_at_1_replayed": "Pass@1 of replayed questions",
+        "reward/pass_at_k": "Batch Pass@K", "reward/pass_at_1": "Batch Pass@1",
+        "reward/pass_at_1_fresh": "Fresh Pass@1",
+        "reward/pass_at_1_replayed": "Replayed Pass@1",
     },
     "Entropy": {
         "policy/entropy": "fresh rollouts", "replay/entropy_chosen": "candidates chosen",
@@ -78,7 +78,7 @@ CURVES = {
 NUM_LINES = 200
 """Lines of a log that are shown."""
 COMPARED = {
-    "Pass@1 of fresh questions": "reward/pass_at_1_fresh", "Entropy": "policy/entropy",
+    "Fresh Pass@1": "reward/pass_at_1_fresh", "Entropy": "policy/entropy",
     "Replay buffer": "buffer/num_questions", "Gradient norm": "optim/gradient_norm",
     "Response length": "response/mean_tokens", "Retired set": "buffer/num_retired", "Time of a step": "seconds/step",
 }  # fmt: skip
@@ -254,7 +254,7 @@ def _final(run: Recorded) -> dict[str, object]:
     last, scores = run.derived_metrics.iloc[-1], list(run.scores().values())
     gain, low, high = gain_ends(scores[0], scores[-1])
     return {
-        "Steps": run.last_step, "Pass@1 of fresh questions": 100 * last["reward/pass_at_1_fresh"],
+        "Steps": run.last_step, "Fresh Pass@1": 100 * last["reward/pass_at_1_fresh"],
         "Held-out Avg@n": 100 * scores[-1].mean, "± 95%": 100 * scores[-1].half,
         "Questions": scores[-1].num_questions,
         "Gain": 100 * gain, "Gain ± 95%": 100 * max(high - gain, gain - low),

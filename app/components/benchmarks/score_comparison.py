@@ -32,7 +32,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     with left:
         first = _choose("From (one model, or the mean of several training seeds)", FIRST, lines, len(lines) - 1)
     with right:
-        second = _choose("to", SECOND, lines, 0)
+        second = _choose("To", SECOND, lines, 0)
     if first.key == second.key:
         st.markdown(":gray[Choose two different models.]")
         return

@@ -22,13 +22,8 @@ _BLOCKS = dict(zip(("In-distribution", "Out-of-distribution"), BLOCKS.values(), 
 
 def show(lines: Sequence[ScoreLine], name: str) -> None:
     """Show the table with its exports and, below, why scores carry marks."""
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption(
-            "Percent correct; ± half of the 95% interval, clustered over questions. **Bold**: best of the column, "
-            "underlined: second best.",
-            width="content",
-        )
-        data_table.export(lambda: lines, name, formats=_FORMATS)
+    caption = "Percent correct; ± half of the 95% interval, clustered over questions. **Bold**: best of the column, "
+    data_table.show_caption(f"{caption}underlined: second best.", lambda: lines, name, formats=_FORMATS)
     st.html(
         html(lines, dict(zip(COLUMNS, COLUMNS, strict=True)), [(title, len(block)) for title, block in _BLOCKS.items()])
     )

@@ -141,8 +141,9 @@ def show_rules(row: RunRow, _judge: str | None) -> None:
         return
     only_correct = st.toggle("Correct answers only", key="only-correct", bind="query-params")
     rules = analyses.tabulate_counts(counts, only_correct=only_correct)
-    _show_counts(rules)
     frame = rule_table(rules)
+    _show_counts(rules)
+    data_table.export_above(frame, "code-rules")
     names = [PARSER, *(rule.rule_id for rule in rules.rules)]
     address.restore()
     wanted = st.query_params.get("rule")
@@ -156,7 +157,6 @@ def show_rules(row: RunRow, _judge: str | None) -> None:
     alt = "The paper's rules for code with the number and share of trajectories that fit each"
     clicks = grid.Clicks(names, lambda name: address.put({"rule": name}), wanted)
     grid.draw(frame, "rule-table", alt, columns, clicks=clicks)
-    data_table.export(frame, "code-rules")
     if wanted in names:
         num_hits = int(frame["Trajectories"].iloc[names.index(wanted)])
         _hits(row.run_id, wanted, num_hits, only_correct=only_correct)
@@ -218,7 +218,11 @@ def _hits(run_id: str, wanted: str, num_rows: int, *, only_correct: bool) -> Non
     if not rows:
         notice.show_empty("search_off", "No trajectory matches", "Choose another rule.")
         return
-    st.caption(f"{counted(num_rows, 'trajectory')}; a click opens one")
+    data_table.show_caption(
+        f"{counted(num_rows, 'trajectory')}; a click opens one",
+        lambda: _hit_table(hits(None)).assign(**{"Run id": run_id}),
+        f"code-rule-{wanted}".lower(), key="code-rule-hits", formats=data_table.WHOLE_FORMATS,
+    )  # fmt: skip
     columns = {
         "Text": st.column_config.TextColumn(width="large"),
         "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
@@ -228,9 +232,5 @@ def _hits(run_id: str, wanted: str, num_rows: int, *, only_correct: bool) -> Non
         grid.Clicks([str(row.trajectory_id) for row in rows]),
         long_lists.sorting(_SORT_KEYS, order, listed, num_rows),
     ).click  # fmt: skip
-    data_table.export(
-        lambda: _hit_table(hits(None)).assign(**{"Run id": run_id}),
-        f"code-rule-{wanted}".lower(), "code-rule-hits", formats=data_table.WHOLE_FORMATS,
-    )  # fmt: skip
     if click is not None:
         address_choice.open_trajectory(run_id, rows[click.row].trajectory_id)

@@ -36,11 +36,11 @@ def show(jobs: Sequence[JudgeJobRow]) -> None:
         "Requests": st.column_config.TextColumn(help="Retries counted; of the spend cap where there is one"),
         "Tokens": st.column_config.TextColumn(help="Prompt and answer; of the spend cap where there is one"),
     }
+    data_table.export_above(frame, "judge-jobs")
     picked = data_table.pick(
         frame, "judge-jobs", "Jobs of judges with state, progress, votes, requests and tokens",
         [job.judge_run_id for job in jobs], columns,
     )  # fmt: skip
-    data_table.export(frame, "judge-jobs")
     for job in jobs:
         if job.status in {"failed", "lost"} and job.status_reason:
             st.text(escape_control_characters(f"{id_end(job.judge_run_id)}: {job.status_reason}"))

@@ -111,7 +111,7 @@ def signal_strength(lines: Sequence[ValidityLine]) -> go.Figure | None:
         return None
     colours = theme.palette()
     figure = _pairs(known, {"entropy": ("entropy_auc", colours.fresh), "perplexity": ("perplexity_auc", colours.muted)})
-    figure.update_traces(texttemplate="%{y:.2f}", textposition="inside", hovertemplate="%{y:.3f}")
+    figure.update_traces(hovertemplate="%{y:.3f}")
     for trace in figure.data:
         rows = [
             (float(area), *area_interval(float(area), line.num_invalid, line.num_valid))

@@ -37,12 +37,12 @@ def show_validity(lines: Sequence[ValidityLine]) -> None:
         for name, (field, text) in _FIELDS.items()
     }
     data_table.show_card(
-        "Valid against invalid chains", pd.DataFrame({"Questions": [line.group for line in lines], **fields}),
+        "Valid against not valid chains", pd.DataFrame({"Questions": [line.group for line in lines], **fields}),
         "entropy-validity-table",
         "Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty",
         {name: st.column_config.NumberColumn(format=text) for name, (_, text) in _FIELDS.items() if text not in _TEXTS},
-        "Correct answers with a verdict; all of them, with the groups that solved every rollout, which are neither "
-        "easy nor hard. Intervals are of 95%. An AUC is the chance that an invalid chain scores higher than a "
+        "Correct answers with a verdict; all of them, with those of groups without a wrong answer, which are neither "
+        "easy nor hard. Intervals are of 95%. An AUC is the chance that a chain that is not valid scores higher than a "
         "valid one: 1 = perfect separation.",
     )  # fmt: skip
 
@@ -111,6 +111,7 @@ def show_near_misses(read: Sequence[ReadAnswer]) -> None:
     columns = {
         "Right steps": st.column_config.TextColumn(help="Before the first fault, of those that are needed"),
         "Entropy": st.column_config.NumberColumn(format="%.4f", help="Nats per token"),
+        "Response": st.column_config.TextColumn("End of the response", width="large"),
     }
     alt = "Wrong answers with the most right steps first"
     data_table.show_card("Near misses", frame, "near-misses", alt, columns, near_miss_sentence(read))

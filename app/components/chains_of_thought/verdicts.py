@@ -124,13 +124,13 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
     alt = "Correct answers with the verdicts of judge, oracle and users"
     num_rows = max(len(rows), counts[which])
     sorting = long_lists.sorting(_SORT_KEYS, order, listed, num_rows)
-    grid.draw(frame, "verdicts", alt, columns, 14 if opened is None else 6, clicks, sorting)
-    data_table.export(
+    data_table.export_above(
         lambda: verdict_table(ask(judging.list_verdicts, run_id, judge_run_id, which, limit=None, order=order)).assign(
             **{"Run id": run_id, "Judge's job": judge_run_id}
         ),
         "verdicts", formats=data_table.WHOLE_FORMATS,
     )  # fmt: skip
+    grid.draw(frame, "verdicts", alt, columns, 14 if opened is None else 6, clicks, sorting)
 
 
 def verdict_table(rows: Sequence[JudgedRow]) -> pd.DataFrame:

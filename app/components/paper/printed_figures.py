@@ -108,6 +108,8 @@ def _cases(entry: Entry) -> None:
 
 ADDRESS = "figure"
 _MAX_RUNS = 3
+_TEXTS = {Drawing.SETTINGS, Drawing.RULES, Drawing.CASES}
+"""Entries that have no shape."""
 Series = Mapping[str, Sequence[Sequence[MetricPoint]]]
 """The curves of each metric, one a run."""
 
@@ -131,10 +133,12 @@ def series_of(selection: RunSelection) -> Series:
 
 
 def picture(entry: Entry, series: Series, colours: Palette) -> str:
-    """Return the small picture: of printed numbers where there are any, else of the runs, else a sketch."""
+    """Return the small picture: of printed numbers, else of the runs, else a sketch; texts have none."""
     rows = rows_of(entry)
     if rows:
         return method_overview.bars([row.value for row in rows], [row.is_ours for row in rows], colours)
+    if entry.drawing in _TEXTS:
+        return ""
     if entry.drawing is Drawing.METHOD:
         return method_overview.svg(colours)
     return method_overview.lines([curve for key in entry.quantities[:1] for curve in series.get(key, ())], colours)
@@ -142,7 +146,8 @@ def picture(entry: Entry, series: Series, colours: Palette) -> str:
 
 def _card(entry: Entry, series: Series) -> None:
     with st.container(border=True, gap="xsmall", key=f"entry-{entry.key}", height="stretch"):
-        st.html(method_overview.as_image(picture(entry, series, theme.palette()), f"{entry.label}: {entry.title}"))
+        if drawn := picture(entry, series, theme.palette()):
+            st.html(method_overview.as_image(drawn, f"{entry.label}: {entry.title}"))
         st.button(
             f"**{entry.label}** {entry.title}", key=f"paper-open-{entry.key}", type="tertiary", on_click=address.put,
             args=({ADDRESS: entry.key},),

@@ -74,19 +74,17 @@ def show(view: View, bar: str) -> None:
             st.markdown(":gray[None at this step.]")
             return
         listed = indices[:MAX_QUESTIONS]
-        st.caption(
-            f"{counted(len(indices), 'question')}"
-            + (f", the first {MAX_QUESTIONS} listed" if len(indices) > len(listed) else "")
-        )
+        more = f", the first {MAX_QUESTIONS} listed" if len(indices) > len(listed) else ""
+        data_table.show_caption(
+            f"{counted(len(indices), 'question')}{more}",
+            lambda: _table(view, ask(buffer.buffered_questions, view.run_id, view.step, indices)),
+            f"questions-after-step-{view.step}", key="behind",
+        )  # fmt: skip
         rows = ask(buffer.buffered_questions, view.run_id, view.step, listed)
         frame = _table(view, rows)
         picked = data_table.pick(
             frame, f"behind-{bar}-{view.step}-{view.base}", "Questions behind the chosen bar",
             [str(row.question_index) for row in rows], most=9,
-        )  # fmt: skip
-        data_table.export(
-            lambda: _table(view, ask(buffer.buffered_questions, view.run_id, view.step, indices)),
-            f"questions-after-step-{view.step}", "behind",
         )  # fmt: skip
     if picked is not None:
         query = {"run": view.run_id, "question-index": str(rows[picked].question_index)}

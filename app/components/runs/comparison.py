@@ -138,8 +138,9 @@ def recorded_keys(run_ids: Sequence[str]) -> list[str]:
 
 def own_charts_of(run_id: str) -> list[Chart]:
     """Return a chart of each metric that a run recorded outside of the workbench has and Run draws nowhere else."""
-    drawn = {*curves.KEYS, *METRICS}
-    return [chart_of(key) for key in sorted(ask(metrics.last_metrics, run_id)) if key not in drawn][:MAX_OWN]
+    found = ask(metrics.last_metrics, run_id)
+    drawn = {*curves.KEYS, *METRICS} - ({"reward/mean"} if "reward/pass_at_1" not in found else set())
+    return [chart_of(key) for key in sorted(found) if key not in drawn][:MAX_OWN]
 
 
 def chart_of(key: str) -> Chart:

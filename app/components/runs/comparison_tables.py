@@ -117,7 +117,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-ON_POLICY, OVERHEAD = "On-policy", "Overhead"
+OVERHEAD = "Overhead"
 _ON_POLICY_METHODS = ("Dr.GRPO", "GRPO")
 _STORED = {
     "Index, MB": ("buffer/memory_bytes", 1e6),
@@ -166,7 +166,7 @@ def costs(row: RunRow) -> dict[str, Any] | None:
     return {
         "Run": escape_control_characters(row.name),
         "Backbone": escape_control_characters(row.model),
-        "Method": ON_POLICY if row.method in _ON_POLICY_METHODS else escape_control_characters(row.method),
+        "Method": escape_control_characters(row.method),
         **{name: last[key] / unit if replays and key in last else None for name, (key, unit) in _STORED.items()},
         "Peak step, s": max(seconds),
         "Min. step, s": min(seconds),
@@ -182,7 +182,7 @@ def overheads(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows, each that replays with its times in percent over the first on-policy row of its backbone."""
     baselines: dict[str, Mapping[str, Any]] = {}
     for row in rows:
-        if row["Method"] == ON_POLICY:
+        if row["Method"] in _ON_POLICY_METHODS:
             baselines.setdefault(row["Backbone"], row)
     return [dict(row) | _overhead(row, baselines.get(row["Backbone"])) for row in rows]
 

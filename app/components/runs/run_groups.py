@@ -50,8 +50,7 @@ def show(
     frame = table(rows, name, measures)
     if num_fitting > len(rows):
         st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
-    with st.container(horizontal=True, horizontal_alignment="right"):
-        data_table.export(lambda: table(all_rows(), name, measures), "run-groups")
+    data_table.export_above(lambda: table(all_rows(), name, measures), "run-groups")
     number = st.column_config.NumberColumn(format="%.1f")
     columns = {name: number for name in map(str, frame) if name.endswith("%") or name == "Mean steps"}
     of_measures = [column for measure in measures for column in (measure, f"{measure} {_HALF}")]

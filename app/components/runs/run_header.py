@@ -102,10 +102,10 @@ def show_stop(row: RunRow) -> None:
 def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[EvaluationRow]) -> None:
     """Show progress and the newest figures as tiles."""
     with st.container(gap="small"):
-        if row.has_settings:
+        if row.has_settings and not row.is_recorded:
             st.progress(run_state.fraction(row), text=_progress_text(row))
         else:
-            st.caption(_progress_text(row))
+            st.caption(f"Newest step: {row.step:,}")
         if row.is_fine_tuning:
             _fine_tuning_tiles(row, last, evaluations)
             return
@@ -201,10 +201,6 @@ def _of_step(row: RunRow, last: Mapping[str, float]) -> str | None:
 
 
 def _progress_text(row: RunRow) -> str:
-    if row.is_recorded:
-        return f"Newest step: {row.step:,}"
-    if not row.has_settings:
-        return f"Newest step: {row.step:,}"
     text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_state.fraction(row):.0f}%"
     return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at else text
 

@@ -23,14 +23,16 @@ def show_findings(findings: Sequence[Finding]) -> None:
         {
             "Checked": [finding.name for finding in findings],
             "Result": [[_RESULTS[finding.result][0]] for finding in findings],
-            "Found": [escape_control_characters(finding.detail) for finding in findings],
-            "What to do": [escape_control_characters(finding.advice) or NONE_SHOWN for finding in findings],
+            "Found": [escape_control_characters(finding.detail).replace("`", "") for finding in findings],
+            "What to do": [
+                escape_control_characters(finding.advice).replace("`", "") or NONE_SHOWN for finding in findings
+            ],
         }
     )
     columns = {
         "Checked": st.column_config.TextColumn(width=100),
         "Result": run_state.column(_RESULTS, 100),
-        **dict.fromkeys(("Found", "What to do"), st.column_config.TextColumn(width="large")),
+        "What to do": st.column_config.TextColumn(width="large"),
     }
     data_table.show(rows, "doctor", "Findings of exgrpo doctor", columns)
 
@@ -58,7 +60,7 @@ def show_versions(versions: Mapping[str, str | None]) -> None:
     rows = pd.DataFrame(
         {"Package": list(versions), "Version": [version or "not installed" for version in versions.values()]}
     )
-    data_table.show(rows, "versions", "Versions of packages")
+    data_table.show_titled("Versions in the workbench's environment", rows, "versions", "Versions of packages")
 
 
 _GPU_SECONDS = 5.0
@@ -150,10 +152,10 @@ def show_log(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> None:
         shown = sorted(newest_first, key=lambda entry: by(entry, names), reverse=order.is_descending)
     frame = table(shown[: long_lists.PAGE_SIZE * long_lists.num_pages(order)], names)
     sorting = long_lists.sorting(_LOG_HEADS, order, order, len(entries), "When, UTC", [*_LOG_HEADS][1:])
-    grid.draw(frame, "audit-log", "What users did", most=_LOG_ROWS, sorting=sorting)
-    data_table.export(
+    data_table.export_above(
         lambda: table(newest_first, names).assign(**{"When, UTC": [entry.at for entry in newest_first]}), "audit-log"
     )
+    grid.draw(frame, "audit-log", "What users did", most=_LOG_ROWS, sorting=sorting)
 
 
 def table(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> pd.DataFrame:

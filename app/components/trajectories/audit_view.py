@@ -102,12 +102,12 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
         [_id(row) for row in rows], lambda question: address.put({"question": question}),
         None if opened is None else _id(opened),
     )  # fmt: skip
+    data_table.export_above(frame, f"selections-step-{step}", "selections")
     grid.draw(
         frame, f"audit-{step}",
         "Selections of the step with recorded and recomputed scores and the result of the checks",
         columns, _ROWS_IN_VIEW, clicks,
     )  # fmt: skip
-    data_table.export(frame, f"selections-step-{step}", "selections")
 
 
 def _id(row: Audited) -> str:

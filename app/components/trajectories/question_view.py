@@ -12,7 +12,7 @@ import streamlit as st
 from app import address, theme
 from app.components.widgets import data_table, figures, notice, shown_text
 from app.components.widgets.shown_text import Part
-from app.formats import counted, escape_control_characters, nats, number, token_count
+from app.formats import counted, escape_control_characters, nats, number
 from app.queries.answers import ask
 from db.queries import lineage
 from db.rows.display_names import distinct_names, model_name
@@ -68,22 +68,22 @@ def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> g
 
 
 def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
-    """Return one row per attempt, whose rollouts are a sample of what the policy does."""
+    """Return one row per attempt, whose rollouts are a sample of what the policy does, with the known columns."""
     rates = [wilson(row.num_correct, row.num_rollouts) for row in rows]
     return pd.DataFrame(
         {
             "Run": [escape_control_characters(names[row.run_id]) for row in rows],
-            "Model": [escape_control_characters(model_name(row.model)) for row in rows],
+            "Model": [escape_control_characters(model_name(row.model)) or None for row in rows],
             "Step": [row.step for row in rows],
             "Correct": [f"{row.num_correct} of {row.num_rollouts}" for row in rows],
             "Interval": [f"{100 * rate.low:.0f} \N{EN DASH} {100 * rate.high:.0f}%" for rate in rates],
             "Mean entropy": [round(row.mean_entropy, 4) for row in rows],
             "Entropy ± 95%": [round(row.entropy_half_interval, 4) for row in rows],
-            "Mean tokens": [round(row.mean_tokens, 1) for row in rows],
+            "Mean tokens": [round(row.mean_tokens, 1) or None for row in rows],
             "Tokens ± 95%": [round(row.tokens_half_interval, 1) for row in rows],
             "With replay": ["yes" if row.is_replayed else "no" for row in rows],
         }
-    )
+    ).dropna(axis="columns", how="all")
 
 
 def show_group(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
@@ -140,10 +140,11 @@ def _member(member: GroupMemberRow, reference: GroupMemberRow) -> None:
                     "Open", key=f"open-{member.trajectory_id}", type="tertiary", on_click=address.put,
                     args=({"trajectory": str(member.trajectory_id)},), help="Open this trajectory instead of the other",
                 )  # fmt: skip
-        st.caption(
-            f"{token_count(member.num_tokens)} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
-            f"{number(member.advantage)}"
-        )
+        if member.num_tokens:
+            st.caption(
+                f"{member.num_tokens:,} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
+                f"{number(member.advantage)}"
+            )
         if member.text is None or member.num_characters is None:
             st.markdown(":gray[Its text is in the run that generated it.]")
         else:

@@ -51,16 +51,14 @@ def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
         )
         return
     figures.show_card(
-        "Drawn against undrawn", "percent points of correctness at the next attempt, with 95% intervals",
+        "Drawn against undrawn", "percentage points of correctness at the next attempt, with 95% intervals",
         _chart(effects), "draw-effects", "Points with intervals: difference of drawn and undrawn questions by group",
     )  # fmt: skip
     number = st.column_config.NumberColumn
     counts = dict.fromkeys(("Drawn", "Undrawn", "Retired"), number(format="localized"))
     waits = dict.fromkeys(("Steps, drawn", "Steps, undrawn"), number(format="%.1f"))
-    value = "change" if has_changes else "correct"
-    shares = dict.fromkeys(
-        (f"% {value}, drawn", f"% {value}, undrawn"), number(format="%+.1f" if has_changes else "%.1f")
-    )
+    value = "Change in points" if has_changes else "% correct"
+    shares = dict.fromkeys((f"{value}, drawn", f"{value}, undrawn"), number(format="%+.1f" if has_changes else "%.1f"))
     data_table.show_card(
         "In numbers", table(effects, value), "drawn-against-undrawn",
         "Drawn and undrawn questions by group, their changes, and the difference with its interval",
@@ -70,15 +68,15 @@ def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
 
 
 def table(effects: Sequence[DrawEffect], value: str) -> pd.DataFrame:
-    """Return one row per group; `value` names what is compared, in percent or points."""
+    """Return one row per group; `value` names what is compared, with its unit."""
     return pd.DataFrame(
         {
             "Questions": [row.group for row in effects],
             "Drawn": [row.num_drawn for row in effects],
             "Undrawn": [row.num_undrawn for row in effects],
             "Retired": [row.num_retired for row in effects],
-            f"% {value}, drawn": [100 * row.change_drawn for row in effects],
-            f"% {value}, undrawn": [100 * row.change_undrawn for row in effects],
+            f"{value}, drawn": [100 * row.change_drawn for row in effects],
+            f"{value}, undrawn": [100 * row.change_undrawn for row in effects],
             "Steps, drawn": [row.wait_drawn for row in effects],
             "Steps, undrawn": [row.wait_undrawn for row in effects],
             "Difference": [_text(row.difference) for row in effects],
@@ -141,5 +139,5 @@ def show_weights(weights: TrajectoryWeights) -> None:
     data_table.show_card(
         "Weights by age and entropy", frame, "trajectory-weights",
         "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
-        dict.fromkeys(weights_of, number(format="%.4g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS + part,
+        dict.fromkeys(weights_of, number(format="%.3g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS + part,
     )  # fmt: skip

@@ -19,6 +19,7 @@ from app.queries.answers import ask
 from db.queries import lineage, trajectories
 from db.rows.display_names import shorten
 from db.rows.runs import TrajectoryRow
+from db.rows.spec_fields import UNKNOWN
 from db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory
 
 PARTS = ["Text", "Tokens", "Lineage", "Group", "Difference", "Question"]
@@ -38,6 +39,7 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
         f"Question {row.question_index:,} · generated in step {row.step:,}"
         + (" · superseded by a later attempt" if row.is_superseded else "")
         + (" · cut at the length limit" if row.is_truncated else "")
+        + ("" if row.verdict or (reward := number(row.reward)) == NONE_SHOWN else f" · reward {reward}")
     )
     show_of(row)
     rows = ask(lineage.lineage, row.run_id, row.trajectory_id, row.question_index, row.step)
@@ -90,15 +92,17 @@ def _toggle_mark(row: TrajectoryRow) -> None:
 def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     replays = [entry for entry in rows if entry.kind == "replayed"]
     last = replays[-1] if replays else None
-    figures = (
+    figures = [
         ("Verdict", row.verdict or NONE_SHOWN, f"reward {number(row.reward)}"),
         ("Length", token_count(row.num_tokens), "tokens"),
         ("Entropy", nats(row.mean_entropy), f"last {nats(last.entropy)}" if last else "nats per token"),
         ("NLL", nats(-row.mean_log_prob), f"last {nats(last.nll)}" if last else "nats per token"),
         ("Advantage", number(row.advantage), f"step {row.step:,}"),
-        ("Replays", f"{len(replays):,}", f"step {last.step:,}" if last else "never"),
-    )
-    data_table.show_tiles(figures)
+        ("Replays", f"{len(replays):,}" if row.num_tokens else UNKNOWN, f"step {last.step:,}" if last else "never"),
+    ]
+    known = [figure for figure in figures if figure[1] not in {NONE_SHOWN, UNKNOWN}]
+    if known:
+        data_table.show_tiles(known)
     if row.extra:
         st.caption(" · ".join(f"{literal(name)}: {literal(str(value))}" for name, value in row.extra.items()))
 
@@ -193,7 +197,7 @@ def show_marked(mark: str) -> None:
         if not rows:
             notice.show_empty("bookmark", "No trajectory has this mark", "Open a trajectory and mark it.")
             return
-        data_table.export(_files(rows), "marked-trajectories")
+        data_table.export_above(_files(rows), "marked-trajectories")
         picked = data_table.pick(
             _table(rows), f"marked-{mark}", "Trajectories that have the mark",
             [f"{row.marked.run_id} {row.marked.trajectory_id}" for row in rows],

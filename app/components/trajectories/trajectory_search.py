@@ -205,10 +205,10 @@ def show_table(
         "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
         _columns(), 15 if opened is None else 6, clicks, sorting,
     )  # fmt: skip
-    _export(where, num_rows)
 
 
-def _export(where: TrajectoryFacets, num_rows: int) -> None:
+def show_export(where: TrajectoryFacets, num_rows: int) -> None:
+    """Show the menu of downloads of all trajectories that fit, with whole texts."""
     values = {name: value for name, value in asdict(where).items() if value not in {None, ""}}
     query = urlencode(values | {"sort": st.query_params.get(long_lists.ADDRESS, "")})
     menu = st.popover(
@@ -229,6 +229,13 @@ def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
             "Calls": [row.num_tool_calls for row in rows],
             "Failed": [row.num_tool_errors for row in rows],
         }
+    of_tokens: dict[str, list[Any]] = {}
+    if any(row.num_tokens for row in rows):  # what others recorded as text has none, and says nothing of replays
+        of_tokens = {
+            "Tokens": [row.num_tokens or None for row in rows],
+            "Entropy": [row.mean_entropy for row in rows],
+            "Replays": [row.num_replays for row in rows],
+        }
     verdicts: dict[str, list[Any]] = {}
     if any(row.verdict for row in rows):
         verdicts = {"Verdict": [[row.verdict] for row in rows]}
@@ -240,9 +247,7 @@ def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
             "Question": [row.question_index for row in rows],
             **verdicts,
             "Reward": [row.reward for row in rows],
-            "Tokens": [row.num_tokens or None for row in rows],
-            "Entropy": [row.mean_entropy for row in rows],
-            "Replays": [row.num_replays for row in rows],
+            **of_tokens,
             **signs,
             "Code": [_SIGNS[row.has_code] for row in rows],
             **counts,

@@ -95,17 +95,27 @@ def pipe_table(frame: pd.DataFrame) -> str:
 
 def show_heading(title: str, rows: pd.DataFrame, name: str) -> None:
     """Show a subheading with the menu of downloads of the table below it, if the table has rows."""
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader(title, anchor=False, width="content")
+    with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+        st.subheader(title, anchor=False)
         if not rows.empty:
             export(rows, name)
 
 
-def show_caption(text: str, rows: Rows | Callable[[], Any], name: str) -> None:
+def show_caption(
+    text: str, rows: Rows | Callable[[], Any], name: str, *, key: str | None = None, formats: Formats = FORMATS
+) -> None:
     """Show a caption with the menu of downloads of the table below it."""
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption(text, width="content")
-        export(rows, name)
+    with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+        st.caption(text)
+        export(rows, name, key, formats=formats)
+
+
+def export_above(
+    rows: Rows | Callable[[], Any], name: str, key: str | None = None, formats: Formats = FORMATS
+) -> None:  # fmt: skip
+    """Show the menu of downloads at the right, above its table, as all tables have it."""
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        export(rows, name, key, formats=formats)
 
 
 def show_titled(title: str, frame: pd.DataFrame, name: str, alt: str, columns: Columns | None = None) -> None:
@@ -208,9 +218,9 @@ def show(
     frame: pd.DataFrame, name: str, alt: str, columns: Columns | None = None, *, most: int | None = None,
     key: str | None = None,
 ) -> None:  # fmt: skip
-    """Show a table and below it its downloads as files called `name`; of its rows `most` are seen at once."""
+    """Show a table under its downloads as files called `name`; of its rows `most` are seen at once."""
+    export_above(frame, name, key)
     grid.draw(frame, f"table-{key or name}", alt, columns, most)
-    export(frame, name, key)
 
 
 def show_card(

@@ -19,14 +19,14 @@ def show_supervisor() -> None:
         notice.show(
             "warning",
             "No supervisor yet",
-            "No supervisor has run in this folder, so queued runs do not start. Start one with: exgrpo up",
+            "No supervisor has run in this folder, so queued runs do not start. Start one with `exgrpo up`.",
         )
     elif age > SUPERVISOR_LOST_SECONDS:
         notice.show(
             "warning",
             "Supervisor not running",
             f"Last seen {duration(age)} ago. Running jobs continue, but queued ones do not start and these figures may "
-            "be old. Start it again with: exgrpo up",
+            "be old. Start it again with `exgrpo up`.",
         )
 
 

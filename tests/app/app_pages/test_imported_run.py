@@ -61,8 +61,9 @@ def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, importe
     assert (runs["Method"][0], runs["Started"][0]) == ("unknown", "\N{EN DASH}")
     assert len(tables(open_page("runs", q="unknown"))[0].value) == 2
     page = open_page("trajectories", run=imported_shared, trajectory="1")
-    assert tables(page)[0].value["Tokens"].isna().all()
-    assert {element.label: element.value for element in page.metric}["Length"] == "unknown"
+    assert not {"Tokens", "Entropy", "Replays"} & set(tables(page)[0].value)
+    assert not page.metric
+    assert has_text(page, "reward 0") or has_text(page, "reward 1")
 
 
 def test_imported_runs_are_compared_by_what_they_have(open_page, imported, imported_shared):

@@ -55,3 +55,14 @@ def test_pages_about_replays_are_offered_where_a_run_has_a_buffer(tmp_path):
     ingest_all(tmp_path, None)
     settings.configure(settings.AppSettings(tmp_path, is_view=True))
     assert not has_replays()
+
+
+@pytest.mark.parametrize(("rewards", "title"), [([0.25, 0.5], "Mean reward"), ([0.0, 1.0], "Scores")])
+def test_rewards_have_a_curve_whether_or_not_they_say_which_answers_are_correct(open_page, tmp_path, rewards, title):
+    run = recording.start("mine", {}, tmp_path)
+    run.log(1, {}, trajectories=[{"response": "a text", "reward": reward} for reward in rewards])
+    run.finish()
+    ingest_all(tmp_path, None)
+    settings.configure(settings.AppSettings(tmp_path, is_view=True))
+    page = open_page("run", run=run.run_id)
+    assert {name for name in ("Mean reward", "Scores") if has_text(page, f"**{name}**")} == {title}

@@ -86,7 +86,8 @@ def test_facts_that_were_not_recorded_are_absent_and_what_else_was_recorded_is_s
     with closing(open_database(None, runs_root)) as database:
         ingest(database, runs_root, {0: SEARCHED, 1: RUN_CODE, 2: NO_TOOLS}, extra={"env <b>": "web*s*"}, **UNKNOWN)
     page = open_page("trajectories", run="talks", trajectory="0", part=part)
-    assert page.metric[0].value == NONE_SHOWN
+    assert {metric.label for metric in page.metric} == {"Length", "Replays"}
+    assert not has_text(page, f"reward {NONE_SHOWN}")
     assert has_text(page, r"env \<b\>: web\*s\*")
     badges = [block.value for block in page.markdown if "correct]" in block.value]
     assert len(badges) == (1 if part == "Group" else 0)
