@@ -150,7 +150,7 @@ def files(run: Recorded, words: str = "") -> list[Any]:
     of = f" of {len(lines):,}" if words and len(lines) > NUM_LINES else ""
     return [
         quoted(yaml.safe_dump(run.spec, sort_keys=False, allow_unicode=True)), quoted("\n".join(shown)),
-        rf"{num}{of} lines of `log.txt`" + (" with these words" if words else ""),
+        rf"{num}{of} {'line' if len(lines) == 1 else 'lines'} of `log.txt`" + (" with these words" if words else ""),
     ]  # fmt: skip
 
 

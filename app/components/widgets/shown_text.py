@@ -76,7 +76,8 @@ def show_log(read: Callable[[str], LogLines], path: Path | None) -> None:
         )  # fmt: skip
     shown = f"{len(found.lines):,}" if len(found.lines) == found.num_matching else f"Last {len(found.lines):,}"
     of = f" of {found.num_matching:,}" if words and len(found.lines) < found.num_matching else ""
-    st.caption(f"{shown}{of} lines of `log.txt`{' with these words' if words else ''}")
+    noun = "line" if found.num_matching == 1 else "lines"
+    st.caption(f"{shown}{of} {noun} of `log.txt`{' with these words' if words else ''}")
     texts = [f"{number:>6,}  {text}" if number else text for number, text in found.lines]
     if texts:
         with st.container(

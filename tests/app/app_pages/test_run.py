@@ -103,6 +103,8 @@ def test_log_has_the_last_lines_configuration_the_differences_and_attempts_the_c
     found = [f"{step:>6,}  step {step} of exgrpo whole" for step in (29, *range(290, 300))]
     assert page.code[-1].value.splitlines() == found
     assert "11 lines of `log.txt` with these words" in texts(page)
+    page.text_input(key="log").set_value("step 300").run()
+    assert "1 line of `log.txt` with these words" in texts(page)
     page = open_page("run", run="run-finished", view="Configuration")
     table = tables(page)[0].value
     assert table[["Field", "This run"]].to_numpy().tolist() == [["num_steps", "30"]]
