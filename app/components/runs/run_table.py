@@ -171,7 +171,9 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> p
         "State": [[run_state.state_name(run_state.state_of(row))] for row in rows],
         "Run": [escape_control_characters(names[row.run_id]) for row in rows],
         "Method": [escape_control_characters(row.method) for row in rows],
-        "Progress": [100.0 * run_state.fraction(row) if row.has_settings else None for row in rows],
+        "Progress": [
+            100.0 * run_state.fraction(row) if row.has_settings and not row.is_recorded else None for row in rows
+        ],
         "Time left": [duration(run_state.seconds_left(row)) for row in rows],
         BATCH_PASS_RATE: [in_percent(row.last_pass_at_1) for row in rows],
         "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],

@@ -49,11 +49,17 @@ def test_the_page_of_the_run_shows_curves_and_settings_and_offers_nothing_that_a
 ):
     page = open_page("run", run=recorded_shared)
     assert figures(page)
+    assert "Newest step: 2" in [caption.value for caption in page.caption], "how many steps there will be is unknown"
     assert {"loss", "mine/curve"} <= {word for text in texts(page) for word in text.replace("**", " ").split()}
     assert not {"Stop", "Resume", "Clone"} & {button.label for button in page.button}
     page = open_page("run", run=recorded_shared, view="Configuration")
     assert not page.exception
     assert "lr: 1.0e-06" in page.code[-1].value
+
+
+@pytest.mark.usefixtures("recorded_shared")
+def test_the_list_of_runs_shows_no_share_that_is_done(open_page):
+    assert tables(open_page("runs"))[0].value["Progress"].isna().all()
 
 
 @pytest.mark.parametrize("number", ["1", "10", "11"])
