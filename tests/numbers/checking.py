@@ -23,7 +23,7 @@ FIXED = (
     r"\*\*Gradient weight of replayed tokens\*\* &nbsp; .*",
     r"\*\*Fresh Pass@1\*\* &nbsp; :gray\[:small\[share of rollouts]]",
     r"\*\*(Entropy by bucket|Different answers|Drawn against undrawn|Signal strength)\*\* &nbsp; .*",
-    r"Percent correct; ± half of the 95% interval, .*",
+    r"Percent correct; ± to the farther end of the 95% interval, .*",
     r"Second minus first, in points; 95% intervals .*",
     r"Previous Zero RLVR Methods, GPG-Zero, .*",
     r"exgrpo eval RUN@last -b math500 .*",

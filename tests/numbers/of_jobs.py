@@ -32,7 +32,8 @@ def evaluation_page(job: Recorded) -> Expected:
     table = pd.DataFrame({
         "Scored": schemes, "Measure": [f"Avg@{event['samples_per_question']}"] * num,
         "Score": [100 * scores[scheme].mean for scheme in schemes],
-        "± 95%": [100 * scores[scheme].half for scheme in schemes],
+        "From": [100 * scores[scheme].low for scheme in schemes],
+        "To": [100 * scores[scheme].high for scheme in schemes],
         "Questions": [scores[scheme].num_questions for scheme in schemes],
         "Mean tokens": [event["mean_tokens"]] * num, "Truncated": [100 * event["truncated_share"]] * num,
     })  # fmt: skip

@@ -17,13 +17,14 @@ from app.components.widgets.data_table import markdown, pipe_table
 from app.formats import NONE_SHOWN, escape_control_characters
 
 OFF_PROTOCOL, DIFFERING, DISAGREEING = "†", "‡", "*"
+_CAPTION = "Percent correct; ± to the farther end of the 95% interval, clustered over questions."
 _BLOCKS = dict(zip(("In-distribution", "Out-of-distribution"), BLOCKS.values(), strict=True))
 
 
 def show(lines: Sequence[ScoreLine], name: str) -> None:
     """Show the table with its exports and, below, why scores carry marks."""
-    caption = "Percent correct; ± half of the 95% interval, clustered over questions. **Bold**: best of the column, "
-    data_table.show_caption(f"{caption}underlined: second best.", lambda: lines, name, formats=_FORMATS)
+    caption = f"{_CAPTION} **Bold**: best of the column, underlined: second best."
+    data_table.show_caption(caption, lambda: lines, name, formats=_FORMATS)
     st.html(
         html(lines, dict(zip(COLUMNS, COLUMNS, strict=True)), [(title, len(block)) for title, block in _BLOCKS.items()])
     )
@@ -38,14 +39,13 @@ def show(lines: Sequence[ScoreLine], name: str) -> None:
 
 def show_user_benchmarks(lines: Sequence[ScoreLine], titles: Mapping[str, str]) -> None:
     """Show the scores on the user's benchmarks, of which `titles` has the columns."""
-    caption = "Percent correct; ± half of the 95% interval, clustered over questions."
-    data_table.show_caption(caption, lambda: as_rows(lines, titles), "own-benchmarks")
+    data_table.show_caption(_CAPTION, lambda: as_rows(lines, titles), "own-benchmarks")
     st.html(html(lines, titles))
     _remark_differing(lines, "-own")
 
 
 def as_rows(lines: Sequence[ScoreLine], columns: Iterable[str] = COLUMNS) -> list[dict[str, object]]:
-    """Return one row per line: its source, and scores in percent with half of their 95% intervals."""
+    """Return one row per line: its source, and scores in percent with how far their 95% intervals reach."""
     rows = []
     for line in lines:
         row: dict[str, object] = {"Group": line.group, "Line": line.name, "From": "paper" if line.is_printed else "own"}

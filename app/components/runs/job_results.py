@@ -24,7 +24,8 @@ def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
     number = st.column_config.NumberColumn
     columns = {
         "Score": number(format="%.1f%%"),
-        "± 95%": number(format="%.1f%%", help="Half interval, clustered over questions"),
+        "From": number("95% from", format="%.1f%%", help="Ends of the interval, clustered over questions"),
+        "To": number("to", format="%.1f%%"),
         "Truncated": number(format="%.1f%%", help="Answers cut at the length limit"),
         "Mean tokens": number(format="%.0f"),
     }
@@ -51,7 +52,8 @@ def score_table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
             "Scored": [row.scheme for row in rows],
             "Measure": [row.metric for row in rows],
             "Score": [100 * row.score for row in rows],
-            "± 95%": [100 * row.half_interval for row in rows],
+            "From": [100 * row.interval[0] for row in rows],
+            "To": [100 * row.interval[1] for row in rows],
             "Questions": [row.num_questions for row in rows],
             "Mean tokens": [row.mean_tokens for row in rows],
             "Truncated": [100 * row.truncated_share for row in rows],
