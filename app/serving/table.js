@@ -32,7 +32,7 @@
   const cell = (value, column) => {
     const td = make("td", [column.kind, column.isRight ? "right" : "", column.fills ? "fills" : ""].join(" "));
     if (Array.isArray(value) && column.kind === "curve") {
-      if (value.length) td.append(curve(value, column));
+      if (value.length > 1) td.append(curve(value, column));
     } else if (Array.isArray(value)) {
       for (const name of value.filter((item) => item !== null && item !== "")) {
         const badge = make("span", "badge", name);
