@@ -275,10 +275,13 @@ async def _respond(
 _UNKNOWN_HOST = "This workbench does not answer under that host name; exgrpo up --allow-host NAME allows it.\n"
 _STYLE = (
     "<style>:root{color-scheme:light dark}body{font:16px/1.6 system-ui,sans-serif;display:grid;min-height:90vh;"
-    "place-items:center;margin:0}main{max-width:34rem;padding:2rem}h1{font-size:1.4rem}code{font-size:.9em}</style>"
+    "place-items:center;margin:0}main{max-width:34rem;padding:2rem}h1{font-size:1.4rem}code{font-size:.9em}"
+    "a{display:inline-block;padding:.4rem 1rem;border-radius:.5rem;background:#1d5bc0;color:#fff;text-decoration:none}"
+    "</style>"
 )
 _PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>ExGRPO Workbench</title>"
+    "<meta name=viewport content='width=device-width'>"
     + _STYLE.replace("{", "{{").replace("}", "}}")
     + "<main>{text}</main></html>"
 )
