@@ -23,20 +23,21 @@ _REFUSAL = "sweep-refusal"
 
 def _sweep_form() -> None:
     with st.popover("New sweep", icon=":material/grid_on:", key="new-sweep"):
-        name = st.text_input("Name", "sweep", key="sweep-name", max_chars=31)
-        text = st.text_area(
+        st.text_input("Name", "sweep", key="sweep-name", max_chars=31)
+        st.text_area(
             "Base and values", _EXAMPLE, key="sweep-text", height=180,
             help="`base` is a preset or the fields of a specification; all combinations of `over` are run. "
             "`exgrpo sweep FILE` takes the same.",
         )  # fmt: skip
-        st.button("Check and open", type="primary", key="sweep-keep", on_click=_keep, args=(name, text))
+        st.button("Check and open", type="primary", key="sweep-keep", on_click=_keep)
         if (refusal := st.session_state.pop(_REFUSAL, None)) is not None:
             notice.show("error", "Not a sweep yet", refusal)
 
 
-def _keep(name: str, text: str) -> None:
+def _keep() -> None:
+    # Arguments of the button would lack what was typed right before the click.
     try:
-        kept = requests.keep_sweep(name.strip(), text)
+        kept = requests.keep_sweep(st.session_state["sweep-name"].strip(), st.session_state["sweep-text"])
     except UserError as error:
         st.session_state[_REFUSAL] = str(error)
         return

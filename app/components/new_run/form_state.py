@@ -60,6 +60,14 @@ class FormState:
         """Return the key of a field's widget."""
         return f"{self.origin}-{path}-{self.editions[path]}".replace(".", "-")
 
+    def take_widgets(self) -> None:
+        """Set the fields that are on the page to what users put in."""
+        for shape in _shapes():
+            key = self.key(shape.path)
+            if key in st.session_state:
+                before = self.value(shape.path)
+                self.put(shape.path, field_input.value_of(shape, st.session_state[key], before))
+
     def exchange(self, path: str, value: object) -> None:
         """Set a field from outside its widget; another widget shows the value."""
         self.put(path, value)
@@ -89,11 +97,7 @@ def open_form(start: Mapping[str, Any], origin: str) -> FormState:
             if separator and len(text) <= _MAX_CHARACTERS:
                 state.put(path, _read_value(text))
         st.session_state[_KEY] = state
-    for shape in _shapes():
-        key = state.key(shape.path)
-        if key in st.session_state:
-            before = state.value(shape.path)
-            state.put(shape.path, field_input.value_of(shape, st.session_state[key], before))
+    state.take_widgets()
     return state
 
 
@@ -139,21 +143,22 @@ DRAFT_ADDRESS = "draft"
 _SAVE_ERROR = "draft-error"
 
 
-def show_save_draft(content: dict[str, object]) -> None:
+def show_save_draft(state: FormState) -> None:
     """Show the button that keeps the form under the run's name."""
     st.button(
         "Save as draft", icon=":material/save:", width="stretch", key="save-draft", on_click=_save_draft,
-        args=(content,),
+        args=(state,),
     )  # fmt: skip
     error = st.session_state.pop(_SAVE_ERROR, None)
     if error:
         notice.show("error", "Not saved", error)
 
 
-def _save_draft(content: dict[str, object]) -> None:
-    name = str(content.get("name", ""))
+def _save_draft(state: FormState) -> None:
+    state.take_widgets()  # what was typed right before the click
+    name = str(state.content.get("name", ""))
     try:
-        requests.save_draft(name, content)
+        requests.save_draft(name, state.content)
     except SpecError as error:
         st.session_state[_SAVE_ERROR] = str(error)
     else:

@@ -51,7 +51,7 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[Trai
             notice.show("warning", "The disk may become full", check.disk_shortage)
         for text in check.notices:
             st.caption(with_code(text))
-        form_state.show_save_draft(state.content)
+        form_state.show_save_draft(state)
         if spec is not None:
             st.caption(estimate(spec))
             needs = requests.estimate_resources(spec)

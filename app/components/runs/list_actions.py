@@ -118,12 +118,18 @@ def show_rename(rows: Sequence[RunRow]) -> None:
     """Show the menu that renames the ticked runs; several get the new name with a number each."""
     with st.popover("Rename", icon=":material/edit:", disabled=not rows, key="rename-menu"):
         name = st.text_input("New name", key="rename-name", max_chars=80, placeholder=rows[0].name if rows else "")
-        names = [name.strip() if len(rows) == 1 else f"{name.strip()} {number}" for number in range(1, len(rows) + 1)]
-        calls = [
-            (partial(requests.rename, row.run_id, new), partial(requests.rename, row.run_id, row.name))
-            for row, new in zip(rows, names, strict=True)
-        ]
         st.button(
             f"Rename {counted(len(rows), 'run')}", type="primary", key="rename", disabled=not name.strip(),
-            on_click=do, args=("Renamed", calls),
+            on_click=_rename, args=(rows,),
         )  # fmt: skip
+
+
+def _rename(rows: Sequence[RunRow]) -> None:
+    # An argument of the button would lack what was typed right before the click.
+    name = st.session_state["rename-name"].strip()
+    names = [name if len(rows) == 1 else f"{name} {number}" for number in range(1, len(rows) + 1)]
+    calls = [
+        (partial(requests.rename, row.run_id, new), partial(requests.rename, row.run_id, row.name))
+        for row, new in zip(rows, names, strict=True)
+    ]
+    do("Renamed", calls)

@@ -153,8 +153,13 @@ def show_views() -> None:
         kept = {key: value for key in PARAMETERS if (value := st.query_params.get(key))}
         st.button(
             "Save this view", key="view-save", disabled=not name.strip(), width="stretch",
-            on_click=_do, args=(requests.save_view, name.strip(), kept),
+            on_click=_save_view, args=(kept,),
         )  # fmt: skip
+
+
+def _save_view(kept: dict[str, str]) -> None:
+    # An argument of the button would lack what was typed right before the click.
+    _do(requests.save_view, st.session_state["view-name"].strip(), kept)
 
 
 def _open_view(view: dict[str, str]) -> None:

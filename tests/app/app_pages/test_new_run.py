@@ -343,7 +343,7 @@ def test_draft_is_kept_opened_again_and_deleted_by_operators(runs_root, open_pag
     page = open_page("new_run")
     field(page, "name").set_value("half done").run()
     open_section(page, "Algorithm")
-    field(page, "algorithm.mini_batch_size").set_value(5).run()
+    field(page, "algorithm.mini_batch_size").set_value(5)
     page.button(key="save-draft").click().run()
     assert (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()
     page = open_page("new_run", draft="half done", section="Algorithm")

@@ -36,6 +36,7 @@ def actions_on(*run_ids):
         list_actions.show_last()
         list_actions.show_archive(rows)
         list_actions.show_delete(rows)
+        list_actions.show_rename(rows)
 
     rows = [ask(runs.get_run, run_id) for run_id in run_ids]
     return AppTest.from_function(show, kwargs={"rows": rows}).run()
@@ -109,6 +110,17 @@ def test_ticked_runs_are_archived_and_listed_again_and_those_that_live_are_refus
     assert page.button[0].label == "List 1 run again"
     page.button[0].click().run()
     assert Journal(recorded_runs).entries()[-1].kind is JournalKind.UNARCHIVED
+
+
+def test_ticked_runs_get_the_name_that_stands_there_at_the_click(recorded_runs, open_page):
+    page = actions_on("run-finished", "run-queued")
+    page.text_input(key="rename-name").set_value("new").run()
+    page.text_input(key="rename-name").set_value("newer")
+    page.button(key="rename").click().run()
+    assert has_text(page, "Renamed 2 runs.")
+    assert ingest_all(recorded_runs, None)
+    st.cache_data.clear()
+    assert {"newer 1", "newer 2"} <= set(column(open_page("runs"), "Run"))
 
 
 def test_older_runs_come_on_request_and_search_reaches_them_at_once(runs_root, open_page):

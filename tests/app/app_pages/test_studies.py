@@ -262,11 +262,11 @@ def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_pa
     recorded.record(runs_root, recorded.FINISHED)
     page = open_page("studies")
     page.text_input(key="sweep-name").set_value("rates")
-    page.text_area(key="sweep-text").set_value("base: chains-exgrpo\nover: {optim.learning_rat: [1e-4]}").run()
+    page.text_area(key="sweep-text").set_value("base: chains-exgrpo\nover: {optim.learning_rat: [1e-4]}")
     page.button(key="sweep-keep").click().run()
     assert has_text(page, "optim.learning_rate")
     text = "base: chains-exgrpo\nover: {optim.learning_rate: [1e-4, 2e-4], seed: [4]}"
-    page.text_area(key="sweep-text").set_value(text).run()
+    page.text_area(key="sweep-text").set_value(text)
     page.button(key="sweep-keep").click().run()
     assert page.query_params["study"] == "rates"
     (runs_root / "workbench" / "sweeps" / "cut.json").write_text('{"name":')
