@@ -73,7 +73,7 @@ def test_rollouts_of_another_program_are_opened_by_the_command_of_the_wheel(brow
         page.goto(served.link)
         page.get_by_text("1 of 1 run").wait_for()
         assert page.get_by_role("button", name="Try again").count() == 0
-        assert page.locator("td.curve").count() == 1
+        page.locator("td.curve").wait_for(state="attached")
         assert page.locator("td.curve svg").count() == 0, "one step is no curve"
     finally:
         served.stop()
