@@ -27,7 +27,8 @@ VIEWS = ["Overview", "Machine", "Ray clusters", "Audit log"]
 
 
 def _overview() -> None:
-    heartbeat, age = supervisor_heartbeat(), supervisor_age_seconds()
+    heartbeat = supervisor_heartbeat()
+    age = supervisor_age_seconds(heartbeat)
     is_alive = age is not None and age <= SUPERVISOR_LOST_SECONDS
     facts = ask(database_facts)
     tiles = st.columns(4, gap="small")

@@ -254,6 +254,8 @@ class SupervisorHeartbeat:
     pid: int
     at: datetime
     since: datetime | None
+    num_unread: int
+    """Ended runs that the database lacks part of."""
 
 
 def supervisor_heartbeat() -> SupervisorHeartbeat | None:
@@ -262,12 +264,12 @@ def supervisor_heartbeat() -> SupervisorHeartbeat | None:
     try:
         record = read_json(path)
         since = datetime.fromisoformat(record["since"]) if "since" in record else None
-        return SupervisorHeartbeat(int(record["pid"]), datetime.fromisoformat(record["at"]), since)
+        num_unread = int(record.get("num_unread", 0))
+        return SupervisorHeartbeat(int(record["pid"]), datetime.fromisoformat(record["at"]), since, num_unread)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
-def supervisor_age_seconds() -> float | None:
-    """Return the seconds since the supervisor's last heartbeat, or None if it never ran here."""
-    heartbeat = supervisor_heartbeat()
+def supervisor_age_seconds(heartbeat: SupervisorHeartbeat | None) -> float | None:
+    """Return the seconds since a heartbeat, or None if there was none."""
     return None if heartbeat is None else (datetime.now(UTC) - as_utc(heartbeat.at)).total_seconds()

@@ -60,6 +60,11 @@ class DatabaseIndex:
         return any(not work.is_caught_up for work in self._work.values())
 
     @property
+    def num_unread(self) -> int:
+        """How many runs have ended while the database lacks part of them."""
+        return sum(work.is_over and not work.is_caught_up for work in self._work.values())
+
+    @property
     def is_reachable(self) -> bool:
         """Whether the last refresh reached the database."""
         return self._retry_at == 0.0

@@ -67,10 +67,10 @@ def record(runs_root: Path, *runs: RecordedRun) -> None:
     database.close()
 
 
-def beat(runs_root: Path, at: datetime) -> None:
+def beat(runs_root: Path, at: datetime, num_unread: int = 0) -> None:
     path = runs_root / "workbench" / "supervisor.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"pid": 1, "at": at.isoformat()}), encoding="utf-8")
+    path.write_text(json.dumps({"pid": 1, "at": at.isoformat(), "num_unread": num_unread}), encoding="utf-8")
 
 
 def cut_specification(runs_root: Path, *run_ids: str) -> None:

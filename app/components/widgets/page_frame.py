@@ -4,18 +4,19 @@ import streamlit as st
 
 from app import settings
 from app.components.widgets import notice
-from app.formats import duration, escape_control_characters
-from app.queries.runs import SUPERVISOR_LOST_SECONDS, supervisor_age_seconds
+from app.formats import counted, duration, escape_control_characters
+from app.queries.runs import SUPERVISOR_LOST_SECONDS, supervisor_age_seconds, supervisor_heartbeat
 from app.settings import current_person
 
 
 @st.fragment(run_every=5)
 def show_supervisor() -> None:
-    """Warn when no supervisor runs: queued runs do not start, and pages may show old data; a view has none."""
+    """Say what pages lack: without a supervisor queued runs do not start, one may still read runs; a view has none."""
     if settings.current().is_view:
         return
-    age = supervisor_age_seconds()
-    if age is None:
+    heartbeat = supervisor_heartbeat()
+    age = supervisor_age_seconds(heartbeat)
+    if heartbeat is None or age is None:
         notice.show(
             "warning",
             "No supervisor yet",
@@ -27,6 +28,13 @@ def show_supervisor() -> None:
             "Supervisor not running",
             f"Last seen {duration(age)} ago. Running jobs continue, but queued ones do not start and these figures may "
             "be old. Start it again with `exgrpo up`.",
+        )
+    elif heartbeat.num_unread:
+        notice.show(
+            "info",
+            "Reading runs into the database",
+            f"{counted(heartbeat.num_unread, 'run')} to read. Until then pages lack part of them, and may call them "
+            "running.",
         )
 
 

@@ -201,6 +201,8 @@ def test_supervisor_that_is_away_is_reported_with_its_age(runs_root, open_page):
     assert any(text.startswith("Last seen 4") for text in texts(page))
     (runs_root / "workbench" / "supervisor.json").unlink()
     assert has_text(open_page("runs"), "No supervisor yet")
+    recorded.beat(runs_root, datetime.now(UTC), num_unread=2)
+    assert has_text(open_page("runs"), "2 runs to read. Until then")
 
 
 @pytest.mark.usefixtures("recorded_shared")

@@ -1,5 +1,6 @@
 """The database's index follows the files, whatever becomes of the database."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.state import read_state
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor import indexing, run_index
+from jobs.supervisor.loop import Supervisor
 from jobs.supervisor.open_index import ingest_all
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server
@@ -135,6 +137,24 @@ def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(ben
     bench.supervisor = None
     ingest_all(bench.runs_root, None)
     assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("finished", list(range(1, 101)))
+
+
+def test_heartbeat_says_how_many_runs_are_still_to_read(tmp_path, monkeypatch):
+    runs_root = tmp_path / "runs"
+    for _ in range(2):
+        record(runs_root, 1, 2)
+    index = indexing.DatabaseIndex(None, runs_root)
+    refresh = index.refresh
+    monkeypatch.setattr(index, "refresh", lambda: None)
+    with closing(Supervisor(runs_root, index)) as supervisor:
+
+        def num_unread() -> int:
+            supervisor.poll()
+            return json.loads((runs_root / "workbench" / "supervisor.json").read_text(encoding="utf-8"))["num_unread"]
+
+        assert [num_unread(), num_unread()] == [0, 2]
+        refresh()
+        assert num_unread() == 0
 
 
 @pytest.mark.postgres
