@@ -30,7 +30,7 @@ def _contamination() -> None:
         notice.show("warning", "Reports are damaged", "\n".join(map(describe_fault, faults)))
     if not reports:
         st.caption("Has a model seen the questions? Compare it with training data and other numbers:")
-        st.code("exgrpo eval RUN@last -b math500 --contamination --data TRAINING_DATA", language="shell")
+        st.code("exgrpo eval RUN@last -b math500 --contamination --data TRAINING_DATA", language=None)
         return
     text = st.column_config.TextColumn
     columns = {

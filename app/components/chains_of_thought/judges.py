@@ -180,7 +180,7 @@ def show_calibration(calibration: Calibration | None) -> None:
     st.markdown("**Calibration on labelled solutions**")
     if calibration is None:
         st.caption("None for this judge and prompt. Rates are not corrected for the judge's errors. To calibrate it:")
-        st.code("exgrpo judge --labelled processbench.jsonl --server http://127.0.0.1:8000/v1", language="bash")
+        st.code("exgrpo judge --labelled processbench.jsonl --server http://127.0.0.1:8000/v1", language=None)
         return
     alt = "Sensitivity, specificity, unjudged share and flips with 95% intervals"
     data_table.show(_calibration_table(calibration), "judge-calibration", alt)

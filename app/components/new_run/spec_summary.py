@@ -180,7 +180,7 @@ def _base(spec: TrainSpec, start: StartingPoint) -> _Base:
 def _as_text(spec: TrainSpec, base: _Base, changes: list[Difference]) -> None:
     with st.container(border=True, key="spec-text"):
         st.markdown("**CLI command**")
-        st.code(escape_control_characters(shell_command(base.command, changes)), language="bash", wrap_lines=True)
+        st.code(escape_control_characters(shell_command(base.command, changes)), language=None, wrap_lines=True)
         spec_text.show_download(spec.model_dump(mode="json"))
 
 

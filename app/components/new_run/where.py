@@ -174,4 +174,4 @@ def show_scripts(spec: TrainSpec) -> None:
                 help="Settings of verl, memory of each GPU, disk",
             )  # fmt: skip
         st.caption("As a job of a Ray cluster, from a folder that holds the shell script alone:")
-        st.code(escape_control_characters(scripts[ScriptKind.RAY].text.rstrip()), language="bash", wrap_lines=True)
+        st.code(escape_control_characters(scripts[ScriptKind.RAY].text.rstrip()), language=None, wrap_lines=True)

@@ -174,4 +174,4 @@ def show_whole(spec: Mapping[str, object]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader("Whole specification", anchor=False, width="content")
         show_download(spec)
-    st.code(escape_control_characters(as_yaml(spec)), language="yaml", height=480)
+    st.code(escape_control_characters(as_yaml(spec)), language=None, height=480)

@@ -254,4 +254,4 @@ def _show_command(study: Study, names: Sequence[str], num_seeds: int, settings: 
     parts += [f"--seeds {num_seeds}"] if num_seeds > 1 else []
     parts += [f"--set {shlex.quote(setting)}" for setting in settings]
     st.caption("CLI command")
-    st.code(escape_control_characters(" ".join(parts)), language="bash", wrap_lines=True)
+    st.code(escape_control_characters(" ".join(parts)), language=None, wrap_lines=True)

@@ -258,7 +258,7 @@ def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
 
 def _columns() -> dict[str, ColumnConfig]:
     config = st.column_config
-    colours = ["#0072B2", "#C8553D", "#8A6D10", "#7C4FB0", "#64748B"]
+    colours = ["#0072B2", "#C0503A", "#8A6D10", "#7C4FB0", "#64748B"]
     return {
         "Id": config.NumberColumn(width=64, format="%d", help="Click a row to open the trajectory"),
         "Step": config.NumberColumn(width=56, format="%d"),

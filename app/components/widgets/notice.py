@@ -70,7 +70,7 @@ def show_empty(icon: str, title: str, text: str, command: str | None = None) -> 
         st.subheader(title, anchor=False, text_alignment="center")
         st.markdown(text, text_alignment="center")
         if command:
-            st.code(command, language="bash", width="content")
+            st.code(command, language=None, width="content")
         st.space("small")
 
 
