@@ -19,6 +19,7 @@ from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 from streamlit.testing.v1 import AppTest, app_test
 
 from app import settings, theme
+from app.page_list import PageEntry
 from bench.stopwatch import Stopwatch
 from db import DATABASE_URL_VARIABLE
 
@@ -51,6 +52,32 @@ new PerformanceObserver((list) => {
   for (const {value, hadRecentInput} of list.getEntries()) window.layoutShift += hadRecentInput ? 0 : value;
 }).observe({type: "layout-shift"});"""
 """A script for new tabs: the sum of Chromium's scores of layout shift since the address was opened."""
+CONTRAST = """part => {
+    const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const light = (channel) => channel <= 0.03928 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4;
+    const luminance = ([red, green, blue]) =>
+        0.2126 * light(red / 255) + 0.7152 * light(green / 255) + 0.0722 * light(blue / 255);
+    let behind = [0, 0, 0], cover = 0, strength = 1;
+    for (let element = part; element; element = element.parentElement) {
+        strength *= Number(getComputedStyle(element).opacity);
+        const [red, green, blue, alpha = 1] = parse(getComputedStyle(element).backgroundColor);
+        behind = behind.map((sum, i) => sum + (1 - cover) * alpha * [red, green, blue][i]);
+        cover += (1 - cover) * alpha;
+    }
+    const [red, green, blue, alpha = 1] = parse(getComputedStyle(part)[part instanceof SVGElement ? "fill" : "color"]);
+    strength *= alpha;
+    const seen = behind.map((channel, i) => (1 - strength) * channel + strength * [red, green, blue][i]);
+    const values = [luminance(seen), luminance(behind)].sort((a, b) => b - a);
+    return (values[0] + 0.05) / (values[1] + 0.05);
+}"""
+"""How much the words of an element stand out from what is behind them, by WCAG; 4.5 can be read."""
+_FAINTEST = f"""() => [...document.querySelectorAll("[data-testid=stApp] *")].filter((part) =>
+    [...part.childNodes].some((child) => child.nodeType === Node.TEXT_NODE && child.data.trim())
+    && part.checkVisibility({{opacityProperty: true, visibilityProperty: true}})
+    && !part.closest("[disabled], [aria-disabled=true], [data-testid=stSliderThumbValue], [data-testid=stIconMaterial]")
+).map((part) => [({CONTRAST})(part), part.textContent.trim().slice(0, 40)]).sort(([a], [b]) => a - b)[0]"""
+"""The lowest contrast of a page's words, and these words; icons, disabled parts and values beside a slider's knob are
+left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +91,18 @@ class Visit:
     seen_ms: float
     """Everything in the window."""
     num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a page came up and reads in one window."""
+
+    shift: float
+    """Chromium's score of layout shift, of all that moved."""
+    contrast: float
+    """The lowest contrast of its words, by WCAG."""
+    faintest: str
+    """These words."""
 
 
 class PageVisits:
@@ -86,14 +125,38 @@ class PageVisits:
             _wait_until_quiet(page, received)
             return Visit(first_ms, painted_ms, seen_ms, sum(size for _, size in received))
 
-    def layout_shift(self, path: str, width: int) -> float:
-        """Return how much of a window of this width has moved till the page at an address is there and quiet."""
+    def look(self, path: str, width: int, scheme: str) -> Look:
+        """Open an address in a window of this width, light or dark, until its page is there and quiet."""
         with self._tab(width) as (page, received):
+            page.emulate_media(color_scheme=scheme)
             page.add_init_script(ADD_SHIFTS)
             page.goto(f"{self._origin}/{path}")
             page.wait_for_function(_IS_SEEN, arg="h1", timeout=_PAINT_MS)
             _wait_until_quiet(page, received)
-            return float(page.evaluate("layoutShift"))
+            return Look(page.evaluate("layoutShift"), *page.evaluate(_FAINTEST))
+
+    def cold_load(self) -> tuple[int, int]:
+        """Return the requests and bytes, web socket included, of the link with nothing cached, until it is quiet."""
+        with self._empty_tab() as (page, received):
+            requests: list[Any] = []
+            page.on("requestfinished", lambda request: requests.append(request))
+            page.goto(self._link)
+            page.wait_for_function(_IS_SEEN, arg="h1", timeout=_PAINT_MS)
+            _wait_until_quiet(page, received)
+            sizes = [request.sizes() for request in requests]
+            answers = sum(size["responseHeadersSize"] + size["responseBodySize"] for size in sizes)
+            return len(requests), answers + sum(size for _, size in received)
+
+    def click(self, entry: PageEntry) -> float:
+        """Return the ms from a click in the sidebar of the list of runs until everything in the page's window shows."""
+        with self._tab() as (page, _):
+            page.goto(self._origin)
+            page.wait_for_function(_IS_SEEN, arg="h1", timeout=_PAINT_MS)
+            began_at = time.perf_counter()
+            page.get_by_test_id("stSidebarNav").get_by_role("link", name=entry.title, exact=True).click()
+            is_seen = f"title => document.title.includes(title) && ({_IS_SEEN})('h1')"
+            page.wait_for_function(is_seen, arg=f"{entry.title} · ExGRPO", timeout=_PAINT_MS)
+            return 1000 * (time.perf_counter() - began_at)
 
     def crowd(self, path: str, content: str, num_tabs: int) -> list[float]:
         """Open an address in many browsers at once; return the ms until each shows `content`, those that never do not.
@@ -121,11 +184,17 @@ class PageVisits:
 
     @contextmanager
     def _tab(self, width: int = 1440) -> Iterator[tuple[Any, list[tuple[float, int]]]]:
+        with self._empty_tab(width) as (page, received):
+            page.goto(self._link)
+            page.locator("h1").first.wait_for(timeout=_PAINT_MS)
+            page.goto("about:blank")
+            received.clear()
+            yield page, received
+
+    @contextmanager
+    def _empty_tab(self, width: int = 1440) -> Iterator[tuple[Any, list[tuple[float, int]]]]:
         context = self._browser.new_context(viewport={"width": width, "height": 900})
         page = context.new_page()
-        page.goto(self._link)
-        page.locator("h1").first.wait_for(timeout=_PAINT_MS)
-        page.goto("about:blank")
         received: list[tuple[float, int]] = []
 
         def note(payload: str | bytes) -> None:

@@ -5,29 +5,10 @@ import re
 import pytest
 
 from app.components.widgets import figures
-from bench.page_browser import ADD_SHIFTS
+from bench.page_browser import ADD_SHIFTS, CONTRAST
 from tests.browser.clicks import IDLE, Between, open_row, rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-CONTRAST = """part => {
-    const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
-    const light = (channel) => channel <= 0.03928 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4;
-    const luminance = ([red, green, blue]) =>
-        0.2126 * light(red / 255) + 0.7152 * light(green / 255) + 0.0722 * light(blue / 255);
-    let behind = [0, 0, 0], cover = 0, strength = 1;
-    for (let element = part; element; element = element.parentElement) {
-        strength *= Number(getComputedStyle(element).opacity);
-        const [red, green, blue, alpha = 1] = parse(getComputedStyle(element).backgroundColor);
-        behind = behind.map((sum, i) => sum + (1 - cover) * alpha * [red, green, blue][i]);
-        cover += (1 - cover) * alpha;
-    }
-    const written = parse(getComputedStyle(part)[part instanceof SVGElement ? "fill" : "color"]);
-    const seen = behind.map((channel, i) => (1 - strength) * channel + strength * written[i]);
-    const values = [luminance(seen), luminance(behind)].sort((a, b) => b - a);
-    return (values[0] + 0.05) / (values[1] + 0.05);
-}"""
-"""How much the words of an element stand out from what is behind them, by WCAG; 4.5 can be read."""
 
 
 def test_a_click_on_a_row_opens_the_run_and_the_table_covers_no_button(open_page):
