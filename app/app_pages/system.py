@@ -13,7 +13,6 @@ from app.queries.answers import ask
 from app.queries.runs import (
     SUPERVISOR_LOST_SECONDS,
     current_runs_root,
-    supervisor_age_seconds,
     supervisor_heartbeat,
 )
 from db.queries import runs
@@ -28,7 +27,7 @@ VIEWS = ["Overview", "Machine", "Ray clusters", "Audit log"]
 
 def _overview() -> None:
     heartbeat = supervisor_heartbeat()
-    age = supervisor_age_seconds(heartbeat)
+    age = None if heartbeat is None else heartbeat.age_seconds
     is_alive = age is not None and age <= SUPERVISOR_LOST_SECONDS
     facts = ask(database_facts)
     tiles = st.columns(4, gap="small")

@@ -257,6 +257,11 @@ class SupervisorHeartbeat:
     num_unread: int
     """Ended runs that the database lacks part of."""
 
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since it was written."""
+        return (datetime.now(UTC) - as_utc(self.at)).total_seconds()
+
 
 def supervisor_heartbeat() -> SupervisorHeartbeat | None:
     """Return the newest heartbeat of a supervisor, or None if none ever ran here."""
@@ -264,12 +269,7 @@ def supervisor_heartbeat() -> SupervisorHeartbeat | None:
     try:
         record = read_json(path)
         since = datetime.fromisoformat(record["since"]) if "since" in record else None
-        num_unread = int(record.get("num_unread", 0))
-        return SupervisorHeartbeat(int(record["pid"]), datetime.fromisoformat(record["at"]), since, num_unread)
+        at, num_unread = datetime.fromisoformat(record["at"]), int(record["num_unread"])
+        return SupervisorHeartbeat(int(record["pid"]), at, since, num_unread)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
-
-
-def supervisor_age_seconds(heartbeat: SupervisorHeartbeat | None) -> float | None:
-    """Return the seconds since a heartbeat, or None if there was none."""
-    return None if heartbeat is None else (datetime.now(UTC) - as_utc(heartbeat.at)).total_seconds()

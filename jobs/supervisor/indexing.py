@@ -129,10 +129,12 @@ class DatabaseIndex:
         self._work = {run.run_id: RunIndexing(run, state) for run, state in self._states.values()}
 
     def _refresh(self, database: Database, give_up_at: float) -> None:
-        for run_id, work in [*self._work.items()]:
-            if work.is_over and self._known.get(run_id) == work.key:
-                del self._work[run_id]
-                continue
+        self._work = {
+            run_id: work
+            for run_id, work in self._work.items()
+            if not (work.is_over and self._known.get(run_id) == work.key)
+        }
+        for run_id, work in self._work.items():
             if time.monotonic() >= give_up_at:
                 break
             self._guarded(database, run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]

@@ -53,14 +53,13 @@ class SingleInstance:
         if not self._lock.acquire(timeout_seconds=_TIMEOUT_SECONDS):
             raise SupervisorRunningError(f"A supervisor is already running for {runs_root}; stop it first.")
 
-    def beat(self, num_unread: int = 0) -> None:
+    def beat(self, num_unread: int) -> None:
         """Write a heartbeat, with how many ended runs the database lacks part of."""
         times = {"at": datetime.now(UTC), "since": self._since}
         record = {name: time.isoformat(timespec="milliseconds") for name, time in times.items()}
         numbers = {"stop_grace_seconds": self._stop_grace_seconds, "num_unread": num_unread}
-        write_whole(
-            self._folder / SUPERVISOR_FILE, json.dumps({"pid": os.getpid(), **record, **numbers}), is_durable=False
-        )
+        content = json.dumps({"pid": os.getpid(), **record, **numbers})
+        write_whole(self._folder / SUPERVISOR_FILE, content, is_durable=False)
 
     def release(self) -> None:
         """Release the lock; a second call changes nothing."""

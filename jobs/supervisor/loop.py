@@ -113,10 +113,8 @@ class Supervisor:
 
     def poll(self) -> None:
         """Read everything once and do what is due."""
-        with contextlib.suppress(OSError):
-            self._instance.beat(
-                self._index.num_unread
-            )  # a full disk takes no heartbeat, but runs can still be supervised
+        with contextlib.suppress(OSError):  # a full disk takes no heartbeat, but runs can still be supervised
+            self._instance.beat(self._index.num_unread)
         self._launcher.reap()
         changed = self._unrecorded | self._read_journal()
         names = {entry.name for entry in os.scandir(self._runs_root) if _is_run_id(entry.name)}

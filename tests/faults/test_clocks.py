@@ -108,7 +108,7 @@ def test_a_new_attempt_on_a_file_server_with_another_clock_is_starting(tmp_path,
     run = RunDirectory.create(tmp_path, toy_spec())
     path = run.attempt_path(run.claim_attempt())
     supervisor = SingleInstance(tmp_path)
-    supervisor.beat()
+    supervisor.beat(0)
     for of_server in (path, tmp_path / "workbench" / "supervisor.json"):
         os.utime(of_server, (time.time() - 2 * HOUR,) * 2)
     if not is_supervised:

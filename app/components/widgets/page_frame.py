@@ -5,24 +5,23 @@ import streamlit as st
 from app import settings
 from app.components.widgets import notice
 from app.formats import counted, duration, escape_control_characters
-from app.queries.runs import SUPERVISOR_LOST_SECONDS, supervisor_age_seconds, supervisor_heartbeat
+from app.queries.runs import SUPERVISOR_LOST_SECONDS, supervisor_heartbeat
 from app.settings import current_person
 
 
 @st.fragment(run_every=5)
 def show_supervisor() -> None:
-    """Say what pages lack: without a supervisor queued runs do not start, one may still read runs; a view has none."""
+    """Say when no supervisor runs or it still reads ended runs, so that pages may be old; a view has none."""
     if settings.current().is_view:
         return
     heartbeat = supervisor_heartbeat()
-    age = supervisor_age_seconds(heartbeat)
-    if heartbeat is None or age is None:
+    if heartbeat is None:
         notice.show(
             "warning",
             "No supervisor yet",
             "No supervisor has run in this folder, so queued runs do not start. Start one with `exgrpo up`.",
         )
-    elif age > SUPERVISOR_LOST_SECONDS:
+    elif (age := heartbeat.age_seconds) > SUPERVISOR_LOST_SECONDS:
         notice.show(
             "warning",
             "Supervisor not running",
@@ -33,8 +32,8 @@ def show_supervisor() -> None:
         notice.show(
             "info",
             "Reading runs into the database",
-            f"{counted(heartbeat.num_unread, 'run')} to read. Until then pages lack part of them, and may call them "
-            "running.",
+            f"Still to read: {counted(heartbeat.num_unread, 'ended run')}. Until then, pages may lack data and show "
+            "ended runs as queued or running.",
         )
 
 

@@ -201,8 +201,11 @@ def test_supervisor_that_is_away_is_reported_with_its_age(runs_root, open_page):
     assert any(text.startswith("Last seen 4") for text in texts(page))
     (runs_root / "workbench" / "supervisor.json").unlink()
     assert has_text(open_page("runs"), "No supervisor yet")
+
+
+def test_pages_say_how_many_ended_runs_are_still_to_read(runs_root, open_page):
     recorded.beat(runs_root, datetime.now(UTC), num_unread=2)
-    assert has_text(open_page("runs"), "2 runs to read. Until then")
+    assert has_text(open_page("runs"), "Still to read: 2 ended runs")
 
 
 @pytest.mark.usefixtures("recorded_shared")

@@ -16,13 +16,14 @@ from db.queries import metrics, runs
 from exgrpo_core.run_files.event_codec import EventWriter
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.state import read_state
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor import indexing, run_index
-from jobs.supervisor.loop import Supervisor
+from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.open_index import ingest_all
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server
@@ -143,10 +144,11 @@ def test_heartbeat_says_how_many_runs_are_still_to_read(tmp_path, monkeypatch):
     runs_root = tmp_path / "runs"
     for _ in range(2):
         record(runs_root, 1, 2)
+    queue_job(runs_root, TrainSpec(num_steps=50))
     index = indexing.DatabaseIndex(None, runs_root)
     refresh = index.refresh
     monkeypatch.setattr(index, "refresh", lambda: None)
-    with closing(Supervisor(runs_root, index)) as supervisor:
+    with closing(Supervisor(runs_root, index, settings=SupervisorSettings(max_running=0))) as supervisor:
 
         def num_unread() -> int:
             supervisor.poll()
