@@ -48,6 +48,12 @@ def _copy_of(name: str):
     return runs
 
 
+@pytest.fixture(autouse=True)
+def settings_of_the_test(monkeypatch):
+    """What a test configures, such as a view, holds for it alone."""
+    monkeypatch.setattr(settings, "_settings", [*settings._settings])
+
+
 @pytest.fixture(scope="session")
 def share():
     """`share(root)` lets the pages of this test read a root that other tests read, too, with a live supervisor."""

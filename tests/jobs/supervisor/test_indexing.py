@@ -155,7 +155,7 @@ def test_heartbeat_says_how_many_runs_are_still_to_read(tmp_path, monkeypatch):
             return json.loads((runs_root / "workbench" / "supervisor.json").read_text(encoding="utf-8"))["num_unread"]
 
         assert [num_unread(), num_unread()] == [0, 2]
-        refresh()
+        refresh(60.0)
         assert num_unread() == 0
 
 
