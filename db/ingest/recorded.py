@@ -1,7 +1,7 @@
 """Rollouts that a loop recorded a line each, as the steps and questions that tables hold.
 
-A step may come in several parts. Its mean reward, length and entropy are metrics too, brought up to date with each
-part, unless the loop records a metric of that name itself.
+A step may come in several parts. Its mean reward, its parts, length and entropy are metrics too, brought up to date
+with each part, unless the loop records a metric of that name itself.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, fun
 
 from db.ingest.event_rows import FACTS, pack_facts
 from db.ingest.run_summary import add_faults
-from db.ingest.step_sums import FOLLOWING, StepSums
+from db.ingest.step_sums import FOLLOWING, PASS_RATE, StepSums
 from db.ingest.upsert import insert_new
 from db.tables import models
 from db.tables.column_types import one_of, storable_text
@@ -122,12 +122,25 @@ def _put_metrics(
     """Replace what follows from a step's trajectories, and metrics of which a later value came."""
     table, steps = models.metrics, models.steps
     is_step = _is_step(table, run_key, attempt, step)
-    names = {storable_text(name): value for name, value in (sums.metrics() | dict(logged)).items()}
+    following = sums.metrics()
+    if PASS_RATE in following and _is_scale_open(connection, run_key):
+        del following[PASS_RATE]
+    names = {storable_text(name): value for name, value in (following | dict(logged)).items()}
     replaced = [*(FOLLOWING - {*sums.logged}), *names]
     connection.execute(delete(table).where(is_step, one_of(table.c.name, replaced)))
     is_superseded = connection.scalar(select(steps.c.is_superseded).where(_is_step(steps, run_key, attempt, step)))
     key = {"run_key": run_key, "attempt": attempt, "step": step, "is_superseded": bool(is_superseded)}
     insert_new(connection, table, [key | {"name": name, "value": value} for name, value in names.items()])
+    if sums.num_unknown and PASS_RATE not in sums.logged:
+        is_of_run = and_(table.c.run_key == run_key, table.c.name == PASS_RATE)
+        connection.execute(delete(table).where(is_of_run))
+
+
+def _is_scale_open(connection: Connection, run_key: int) -> bool:
+    """Whether a reward of the run does not say what is correct: then 0 and 1 beside it do not, either."""
+    sums = models.steps.c.sums
+    query = select(models.steps.c.step).where(models.steps.c.run_key == run_key, sums["num_unknown"].as_integer() > 0)
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def _rate_groups(connection: Connection, run_key: int, step: Event) -> None:

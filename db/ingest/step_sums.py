@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from db.tables.correctness import is_correct
+from exgrpo_core.types import PART_PREFIX
 
+PASS_RATE = "reward/pass_at_1"
 FOLLOWING = frozenset(
     {
         "reward/mean",
-        "reward/pass_at_1",
+        PASS_RATE,
         "response/mean_tokens",
         "response/max_tokens",
         "policy/entropy",
@@ -40,6 +42,8 @@ class StepSums:
     entropies: float = 0.0
     num_cuts_known: int = 0
     num_cut: int = 0
+    parts: dict[str, list[float]] = field(default_factory=dict)
+    """Number and sum of each part of the reward."""
     logged: list[str] = field(default_factory=list)
 
     @classmethod
@@ -53,6 +57,7 @@ class StepSums:
         for row in rows:
             self.num_rows += 1
             self._add_reward(row["reward"], is_correct(row))
+            self._add_parts(row["extra"] or {})
             self._add_length(row["num_tokens"], row["mean_entropy"])
             if row["is_truncated"] is not None:
                 self.num_cuts_known += 1
@@ -66,6 +71,12 @@ class StepSums:
             self.rewards += reward
             self.num_unknown += correct is None
 
+    def _add_parts(self, columns: Mapping[str, Any]) -> None:
+        for name, value in columns.items():
+            if name.startswith(PART_PREFIX) and isinstance(value, int | float) and math.isfinite(value):
+                number, total = self.parts.get(name, (0, 0.0))
+                self.parts[name] = [number + 1, total + value]
+
     def _add_length(self, num_tokens: int | None, entropy: float | None) -> None:
         if num_tokens is None:
             return
@@ -78,11 +89,11 @@ class StepSums:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the step that follow, without those that the loop records itself."""
-        found: dict[str, float] = {}
+        found = {name: total / number for name, (number, total) in self.parts.items()}
         if self.num_rewards:
             found["reward/mean"] = self.rewards / self.num_rewards
         if self.num_outcomes and not self.num_unknown:
-            found["reward/pass_at_1"] = self.num_correct / self.num_outcomes
+            found[PASS_RATE] = self.num_correct / self.num_outcomes
         if self.num_lengths:
             found["response/mean_tokens"] = self.lengths / self.num_lengths
             found["response/max_tokens"] = float(self.longest)

@@ -136,15 +136,16 @@ def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:
 
 
 def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:
-    """Return for each value of each facet with fixed values how many would match if it were chosen."""
+    """Return for each value of each facet with fixed values how many would match if it were chosen; None: unknown."""
     with database.read() as connection:
         columns = _read_matching(connection, facets)
     whole, counts = columns.fitting(facets), {}
     for name, values in _FACET_VALUES.items():
         fits = whole if getattr(facets, name) is None else columns.fitting(facets, without=name)
-        # The first element counts unknown values.
         by_code = np.bincount(columns.columns[name][fits].astype(np.int64) + 1, minlength=len(VERDICTS) + 1)
-        counts[name] = {value: int(by_code[int(code_of(name, value)) + 1]) for value in values}
+        counts[name] = {value: int(by_code[int(code_of(name, value)) + 1]) for value in values} | {
+            None: int(by_code[0])
+        }
     return counts
 
 

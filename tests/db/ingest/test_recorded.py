@@ -80,6 +80,23 @@ def test_facts_that_were_not_recorded_stay_unknown(database, run):
     assert values(database, run, "reward/mean") == []
 
 
+def test_a_reward_on_another_scale_says_that_no_step_of_the_run_has_a_pass_rate(database, run):
+    for step, rewards in enumerate([(0.0, 1.0), (0.2, 1.0), (0.0, 1.0)], start=1):
+        parts = [{"accuracy": reward // 1, "format": reward % 1} for reward in rewards]
+        run.log(
+            step,
+            trajectories=[
+                {"response": "a", "reward": sum(part.values()), "rewards": part, "verdict": None} for part in parts
+            ],
+        )
+    ingest(database, run)
+    assert values(database, run, "reward/pass_at_1") == []
+    assert runs.get_run(database, run.run_id).last_pass_at_1 is None
+    assert [value for _, value in values(database, run, "reward/mean")] == pytest.approx([0.5, 0.6, 0.5])
+    assert values(database, run, "reward/accuracy") == [(1, 0.5), (2, 0.5), (3, 0.5)]
+    assert [value for _, value in values(database, run, "reward/format")] == pytest.approx([0.0, 0.1, 0.0])
+
+
 def test_a_step_in_parts_is_the_same_as_in_one(database, run, monkeypatch):
     for number in range(12):
         run.log(number // 6, {f"m{number}": 1.0}, trajectories=[GROUP[number % 4] | {"group": f"g{number % 2}"}])

@@ -81,7 +81,7 @@ def test_filters_by_tool_failed_calls_and_turns(talks):
     assert found(talks, turns_from=2) == {0, 1, 2, 3}
     assert found(talks, turns_to=1) == {PLAIN}
     counts = trajectory_list.count_facets(talks, TrajectoryFacets("talks"))
-    assert counts["has_tool_errors"] == {True: 2, False: 1}
+    assert counts["has_tool_errors"] == {True: 2, False: 1, None: 2}
     assert trajectory_list.list_tools(talks, "talks")[1:] == ["python", "web_search"]
     assert trajectory_list.list_tools(talks, "none") is None
 

@@ -126,6 +126,8 @@ def test_any_mixture_of_facets_lists_and_counts_what_fits(listed, seed):
     page = trajectory_list.list_snippets(database, facets, before=middle, limit=3)
     assert [row.trajectory_key for row in page] == [key for key in expected if middle is None or key < middle][:3]
     for name, counts in trajectory_list.count_facets(database, facets).items():
+        num_unknown = counts.pop(None)
+        assert num_unknown == sum(fits(row, replace(facets, **{name: None})) for row in rows) - sum(counts.values())
         for value, count in counts.items():
             other = replace(facets, **{name: value})
             assert count == sum(fits(row, other) for row in rows), (name, value)
