@@ -5,6 +5,7 @@ Values of tokens are texts: base64 of little-endian int32 or float32. A list of 
 
 import base64
 import binascii
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -114,7 +115,8 @@ def checked(name: str, value: object) -> Any:  # noqa: ANN401 - as the field is 
     if kind is str and (isinstance(value, str) or name in _NAMES):
         return str(value)
     if kind is float and isinstance(value, str):  # NaN and infinities are written as texts
-        return float(value)
+        with contextlib.suppress(ValueError):
+            return float(value)
     number = None if kind is str else as_number(value)
     if number is None or (kind is int and not (number.is_integer() and 0 <= number <= MAX_COUNT)):
         wanted = {str: "text", int: f"a whole number up to {MAX_COUNT:,}"}.get(kind, "a number")

@@ -26,8 +26,8 @@ from jobs.rollout_formats.source import PART_SIZE, RolloutSource, Row, Rows, ext
 from jobs.specs.presets import read_mapping
 
 FIELDS = (
-    "prompt", "response", "messages", "step", "reward", "advantage", "question_id", "group", "answer", "verdict",
-    "is_truncated", "num_tokens", "token_ids", "log_probs", "entropies",
+    "prompt", "response", "messages", "step", "reward", "rewards", "advantage", "question_id", "group", "answer",
+    "verdict", "is_truncated", "num_tokens", "token_ids", "log_probs", "entropies",
 )  # fmt: skip
 _PATH = re.compile(r"\$(\.[^.\[\]]+|\[\d+\])+")
 _KEY = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")

@@ -9,8 +9,17 @@ from exgrpo_core.recording.rows import Message
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.rollout_formats.source import RolloutSource
 
-ROW = {"q": "1+1?", "out": {"texts": ["2", "3"]}, "points": 1, "at": 7, "style": "short", "reward": 9, "none": None}
-MAPPING = "prompt: $.q\nresponse: $.out.texts[1]\nreward: $.points\nstep: $.at\nanswer: $.none\n"
+ROW = {
+    "q": "1+1?",
+    "out": {"texts": ["2", "3"]},
+    "points": 1,
+    "parts": {"form": 0.5},
+    "at": 7,
+    "style": "short",
+    "reward": 9,
+    "none": None,
+}
+MAPPING = "prompt: $.q\nresponse: $.out.texts[1]\nreward: $.points\nrewards: $.parts\nstep: $.at\nanswer: $.none\n"
 FUNCTION = """
 def _text(row):
     return row["out"]["texts"][1]
@@ -19,7 +28,7 @@ def rollout(row):
     if row["q"] == "leave out":
         return None
     return {"prompt": row["q"], "response": _text(row), "reward": row["points"], "step": row["at"],
-            "style": row["style"]}
+            "rewards": row["parts"], "style": row["style"]}
 """
 
 
@@ -40,7 +49,7 @@ def test_a_row_is_what_the_users_format_says_and_the_rest_are_columns(tmp_path, 
     source = RolloutSource(file)
     [step] = own_format.read(source)
     [row] = step.trajectories
-    assert (step.step, row.reward, row.answer, row.extra) == (7, 1.0, None, {"style": "short"})
+    assert (step.step, row.reward, row.answer, row.extra) == (7, 1.0, None, {"style": "short", "reward/form": 0.5})
     assert row.messages == (Message("user", "1+1?"), Message("assistant", "3", is_generated=True))
     assert source.bad.num == 0
 
@@ -52,6 +61,7 @@ def test_rows_that_a_format_cannot_read_are_counted_and_those_it_leaves_out_are_
     [step] = own_format.read(source)
     assert (len(step.trajectories), source.bad.num) == (1, 2)
     assert source.bad.sentences[0].startswith("3.jsonl, line 2: ")
+    assert source.bad.sentences[1] == "3.jsonl, line 3: reward: expected a number, got 'many'"
 
 
 @pytest.mark.parametrize("name", ["prompt", "reward"])
