@@ -153,7 +153,9 @@ def show_costs(drawn: Sequence[RunRow], key: str = "costs") -> None:
 
 
 def costs(row: RunRow) -> dict[str, Any] | None:
-    """Return what a run's steps cost, sizes in MB and times in seconds; None where no step's time was recorded."""
+    """Return what a run's steps cost, sizes in MB and times in seconds; None of another program's or without times."""
+    if row.is_recorded:
+        return None
     series = ask(metrics.metric_series, row.run_id, ("seconds/step", "replay/num_replayed"), _ALL_POINTS)
     seconds, replayed = ([point.value for point in points] for points in series.values())
     if not seconds:

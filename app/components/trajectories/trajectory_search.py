@@ -131,9 +131,10 @@ def _counts(where: TrajectoryFacets) -> None:
     counts = ask(trajectory_list.count_facets, where)
     sentences = []
     for label, field, names in _FLAGS.values():
-        known = counts[field]
-        if sum(known.values()):
-            sentences.append(f"{label}: {names[0]} {known[True]:,}, {names[1]} {known[False]:,}")
+        of_field = counts[field]
+        if of_field[True] or of_field[False]:
+            unknown = f", unknown {of_field[None]:,}" if field == "is_correct" and of_field[None] else ""
+            sentences.append(f"{label}: {names[0]} {of_field[True]:,}, {names[1]} {of_field[False]:,}{unknown}")
     verdicts = [f"{name} {counts['verdict'][name]:,}" for name in _VERDICTS if counts["verdict"][name]]
     if verdicts:
         sentences.append(f"Verdict: {', '.join(verdicts)}")
