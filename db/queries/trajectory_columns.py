@@ -24,11 +24,12 @@ _EXACT = ("question_index", "bucket", "verdict", *FLAGS)
 _RANGES = {
     "step": ("step_from", "step_to"),
     "mean_entropy": ("entropy_from", "entropy_to"),
+    "reward": ("reward_from", "reward_to"),
     "num_tokens": ("tokens_from", "tokens_to"),
     "num_turns": ("turns_from", "turns_to"),
 }
 MAX_RUNS = 3
-"""Each takes about 50 bytes per trajectory, and as much again for each search."""
+"""Each takes about 60 bytes per trajectory, and as much again for each search."""
 MAX_SEARCHES = 3
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -61,10 +62,11 @@ class TrajectoryColumns:
                 fits &= self.columns[name] == code_of(name, value)
         for name, (low_name, high_name) in _RANGES.items():
             low, high = getattr(facets, low_name), getattr(facets, high_name)
+            values = self.columns[name]
             if low is not None:
-                fits &= self.columns[name] >= low
+                fits &= values >= low
             if high is not None:
-                fits &= (self.columns[name] <= high) & (self.columns[name] != NONE)
+                fits &= (values <= high) & (values.dtype.kind == "f" or values != NONE)
         return fits
 
     def holding(self, keys: Keys) -> Mask:

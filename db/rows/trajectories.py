@@ -38,6 +38,8 @@ class TrajectoryFacets:
     entropy_from: float | None = None
     entropy_to: float | None = None
     """Bounds of the mean token entropy at rollout, nats."""
+    reward_from: float | None = None
+    reward_to: float | None = None
     tokens_from: int | None = None
     tokens_to: int | None = None
     has_tool_errors: bool | None = None

@@ -26,7 +26,8 @@ _FLAGS = {
     "errors": ("Tool calls", "has_tool_errors", ("some failed", "none failed")),
 }
 _VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
-_RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to", "turns_from", "turns_to")
+_BOUNDED = ("step", "reward", "entropy", "tokens", "turns")
+_RANGES = tuple(f"{name}_{end}" for name in _BOUNDED for end in ("from", "to"))
 _CHOICES = (*_FLAGS, "verdict", "bucket", "tool")
 _KEYS = (*_CHOICES, *_RANGES, "question-index")
 SORT_KEYS = {
@@ -112,6 +113,8 @@ def _fields(rollouts_per_question: int, tools: Sequence[str] | None) -> None:
     with columns[1]:
         _range("Length, tokens", "tokens_from", "tokens_to", 1)
     with columns[2]:
+        _range("Reward", "reward_from", "reward_to", 0.1, least=None)
+    with columns[3]:
         st.space("small")
         st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
 
@@ -145,13 +148,13 @@ def _choice(label: str, key: str, names: tuple[str, ...]) -> None:
     st.selectbox(label, [ANY, *names], key=key, bind="query-params", format_func=escape_control_characters)
 
 
-def _range(label: str, low: str, high: str, step: float) -> None:
+def _range(label: str, low: str, high: str, step: float, least: float | None = 0) -> None:
     is_whole = isinstance(step, int)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         for key, name in ((low, f"{label}, from"), (high, "to")):
             st.number_input(
-                name, 0 if is_whole else 0.0, value=None, step=step, format="%d" if is_whole else "%.3f", key=key,
-                bind="query-params",
+                name, least if least is None else type(step)(least), value=None, step=step,
+                format="%d" if is_whole else "%.3f", key=key, bind="query-params",
             )  # fmt: skip
 
 
@@ -173,7 +176,7 @@ def _summary(where: TrajectoryFacets) -> str:
         parts.append(f"bucket {where.bucket}")
     if where.question_index is not None:
         parts.append(f"question {where.question_index}")
-    bounds = {name: _bounds(where, name) for name in ("step", "entropy", "tokens", "turns")}
+    bounds = {name: _bounds(where, name) for name in _BOUNDED}
     return ", ".join(parts + [f"{name} {text}" for name, text in bounds.items() if text])
 
 

@@ -9,10 +9,12 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, make_url
+from numpy.lib.recfunctions import drop_fields, repack_fields
+from sqlalchemy import create_engine, make_url, select, update
 
 from db.connections.opening import (
     ForeignDatabaseError,
@@ -25,6 +27,7 @@ from db.connections.opening import (
 )
 from db.connections.session import DatabaseError
 from db.ingest.annotations import add_note
+from db.ingest.event_rows import FACTS
 from db.queries.metrics import metric_series
 from db.queries.runs import list_notes, list_runs
 from db.queries.trajectory_list import list_snippets
@@ -206,6 +209,14 @@ BEFORE_CONVERSATIONS = (
 )
 
 
+def forget_rewards_of_blocks(connection):
+    table = models.trajectory_blocks
+    for block in connection.execute(select(table)).all():
+        facts = repack_fields(drop_fields(np.frombuffer(block.facts, dtype=FACTS), "reward"))
+        is_it = [table.c[name] == getattr(block, name) for name in ("run_key", "step", "attempt", "part")]
+        connection.execute(update(table).where(*is_it).values(facts=facts.tobytes()))
+
+
 @pytest.mark.filterwarnings("ignore:.*reflect.*|Did not recognize type")
 def test_a_postgresql_database_of_schema_0001_is_upgraded_and_still_searched(postgres_server, tmp_path):
     url = create_postgres_database(postgres_server)
@@ -214,6 +225,7 @@ def test_a_postgresql_database_of_schema_0001_is_upgraded_and_still_searched(pos
     with closing(open_database(url, tmp_path)) as database:
         ingest_run(database, run)
         before = contents(database)
+        database.write(forget_rewards_of_blocks)
     by_hand(url, *BEFORE_CONVERSATIONS)
     with closing(open_database(url, tmp_path)) as database:
         with database.engine.connect() as connection:

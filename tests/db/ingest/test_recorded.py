@@ -80,6 +80,14 @@ def test_facts_that_were_not_recorded_stay_unknown(database, run):
     assert values(database, run, "reward/mean") == []
 
 
+def test_rewards_of_any_size_are_bounded_and_unknown_ones_fit_no_bound(database, run):
+    run.log(1, trajectories=[{"response": "a", "reward": reward} for reward in (-1.0, -0.25, 0.7, None, math.nan)])
+    ingest(database, run)
+    for bounds, found in (((None, 0.0), [-1.0, -0.25]), ((-0.5, None), [-0.25, 0.7]), ((0.7, 0.7), [0.7])):
+        fitting = rows(database, run, reward_from=bounds[0], reward_to=bounds[1])
+        assert [row.reward for row in fitting] == found
+
+
 def test_a_reward_on_another_scale_says_that_no_step_of_the_run_has_a_pass_rate(database, run):
     for step, rewards in enumerate([(0.0, 1.0), (0.2, 1.0), (0.0, 1.0)], start=1):
         parts = [{"accuracy": reward // 1, "format": reward % 1} for reward in rewards]

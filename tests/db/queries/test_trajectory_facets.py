@@ -83,6 +83,7 @@ def fits(row, facets):
     ranges = [
         (row["step"], facets.step_from, facets.step_to),
         (row["mean_entropy"], facets.entropy_from, facets.entropy_to),
+        (row["reward"], facets.reward_from, facets.reward_to),
         (row["num_tokens"], facets.tokens_from, facets.tokens_to),
     ]
     return (
@@ -107,6 +108,8 @@ def random_facets(rng):
         "is_valid": (True, False),
         "entropy_from": (0.3, 0.5),
         "entropy_to": (0.5, 0.7),
+        "reward_from": (0.0, 0.5),
+        "reward_to": (0.0, 0.5),
         "tokens_from": (3, 6),
         "tokens_to": (6, 9),
     }
