@@ -123,7 +123,7 @@ def _put_metrics(
     table, steps = models.metrics, models.steps
     is_step = _is_step(table, run_key, attempt, step)
     following = sums.metrics()
-    if PASS_RATE in following and _is_scale_open(connection, run_key):
+    if PASS_RATE in following and _has_other_rewards(connection, run_key):
         del following[PASS_RATE]
     names = {storable_text(name): value for name, value in (following | dict(logged)).items()}
     replaced = [*(FOLLOWING - {*sums.logged}), *names]
@@ -136,8 +136,8 @@ def _put_metrics(
         connection.execute(delete(table).where(is_of_run))
 
 
-def _is_scale_open(connection: Connection, run_key: int) -> bool:
-    """Whether a reward of the run does not say what is correct: then 0 and 1 beside it do not, either."""
+def _has_other_rewards(connection: Connection, run_key: int) -> bool:
+    """Whether a reward of the run is on another scale than right and wrong: then 0 and 1 beside it are, too."""
     sums = models.steps.c.sums
     query = select(models.steps.c.step).where(models.steps.c.run_key == run_key, sums["num_unknown"].as_integer() > 0)
     return connection.execute(query.limit(1)).first() is not None

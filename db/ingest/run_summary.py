@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, func, or_, select, update
 
 from db.connections.session import Database
+from db.ingest.step_sums import PASS_RATE
 from db.rows.spec_fields import experience_ratio, is_unreadable
 from db.tables import models
 from db.tables.column_types import storable_text
@@ -21,9 +22,16 @@ NUM_CURVE_POINTS = 40
 MIN_ENTROPY = 0.01
 """Nats; a policy below it has collapsed, as has one below `MIN_ENTROPY_SHARE` of its first entropy."""
 MIN_ENTROPY_SHARE = 0.05
-_SCORE = "reward/pass_at_1"
 _LEFT = "batch/questions_left"
-_KEYS = (_SCORE, "reward/mean", "seconds/step", "policy/entropy", "buffer/num_questions", "buffer/num_retired", _LEFT)
+_KEYS = (
+    PASS_RATE,
+    "reward/mean",
+    "seconds/step",
+    "policy/entropy",
+    "buffer/num_questions",
+    "buffer/num_retired",
+    _LEFT,
+)
 
 Curves = Mapping[str, Curve]
 """The metrics of `_KEYS` by name."""
@@ -42,7 +50,7 @@ def refresh_summary(connection: Connection, run_key: int) -> None:
     runs = models.runs
     last_step = _last_step(connection, run_key)
     curves, stride = _read_curves(connection, run_key, last_step)
-    scored_steps, values = curves[_SCORE]
+    scored_steps, values = curves[PASS_RATE]
     is_listed = scored_steps % stride == 0
     is_listed[-1:] = True
     scores = values[is_listed].tolist()
@@ -78,7 +86,7 @@ def _read_curves(connection: Connection, run_key: int, last_step: int) -> tuple[
         .group_by(metrics.c.name)
     )
     spans = {name: span for name, *span in connection.execute(query)}
-    first_step, last_scored, num_scores = spans.get(_SCORE, (0, 0, 0))
+    first_step, last_scored, num_scores = spans.get(PASS_RATE, (0, 0, 0))
     num_between = NUM_CURVE_POINTS - 1
     stride = math.ceil((last_scored - first_step + 1) / num_between) if num_scores > num_between else 1
     edges = {step for first, last, _ in spans.values() for step in (first, last)}

@@ -109,11 +109,11 @@ def _fields(rollouts_per_question: int, tools: Sequence[str] | None) -> None:
         _conversation_fields(tools)
     columns = st.columns(4, gap="medium")
     with columns[0]:
-        _range("Entropy, nats", "entropy_from", "entropy_to", 0.05)
+        _range("Entropy, nats", "entropy_from", "entropy_to", 0.05, 0.0)
     with columns[1]:
         _range("Length, tokens", "tokens_from", "tokens_to", 1)
     with columns[2]:
-        _range("Reward", "reward_from", "reward_to", 0.1, least=None)
+        _range("Reward", "reward_from", "reward_to", 0.1, None)
     with columns[3]:
         st.space("small")
         st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
@@ -153,8 +153,7 @@ def _range(label: str, low: str, high: str, step: float, least: float | None = 0
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         for key, name in ((low, f"{label}, from"), (high, "to")):
             st.number_input(
-                name, least if least is None else type(step)(least), value=None, step=step,
-                format="%d" if is_whole else "%.3f", key=key, bind="query-params",
+                name, least, value=None, step=step, format="%d" if is_whole else "%.3f", key=key, bind="query-params",
             )  # fmt: skip
 
 
