@@ -13,7 +13,7 @@ from jobs.preflight.chat_template import check_chat_template, read_chat_template
 from jobs.preflight.evaluation_fit import check_fit, refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
 from jobs.preflight.resolution import check_awaited_job
-from jobs.recording.event_reader import held_out_scores, iterate_events
+from jobs.recording.event_reader import best_checkpoint
 from jobs.runs.checkpoints import NEWEST, list_steps
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
@@ -51,13 +51,9 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
 
 def _best_step(runs_root: Path, run_text: str) -> str:
     run = open_run(runs_root, find_run_id(runs_root, run_text))
-    scores = held_out_scores(run)
-    written = {event["step"] for event in iterate_events(run, "checkpoint")}
-    there = list_steps(run.checkpoints_path)
-    scored = [step for step in sorted({*written, *there}) if step in scores]
-    if not scored:
+    best, there = best_checkpoint(run), list_steps(run.checkpoints_path)
+    if best is None:
         raise CommandError(f"{run_text}@{BEST}: no checkpoint of {run.run_id} has a held-out score; name a step.")
-    best = max(scored, key=scores.__getitem__)
     if best not in there:
         left = ", ".join(map(str, there)) or "none"
         raise CommandError(

@@ -19,6 +19,7 @@ from exgrpo_core.run_files.trajectory_file import read_questions, read_trajector
 from jobs.grading.code_rules import mark_code
 from jobs.recording.rollout_reader import Recording, list_recordings
 from jobs.runs.attempts import AttemptEnd
+from jobs.runs.checkpoints import list_steps
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
 MAX_STEPS = 16
@@ -86,6 +87,13 @@ def held_out_scores(run: RunDirectory) -> dict[int, float]:
     """Return the held-out score of each step that was evaluated: right answers over samples a question."""
     events = (event for event in iterate_events(run, "evaluation") if event["question_set"] == "held_out")
     return {event["step"]: sum(event["num_correct"]) / event["samples_per_question"] for event in events}
+
+
+def best_checkpoint(run: RunDirectory) -> int | None:
+    """Return the step of the checkpoint with the highest held-out score, of equal ones the first; it may be gone."""
+    scores = held_out_scores(run)
+    steps = {event["step"] for event in iterate_events(run, "checkpoint")} | {*list_steps(run.checkpoints_path)}
+    return max(sorted(steps & scores.keys()), key=scores.__getitem__, default=None)
 
 
 class _Reading:

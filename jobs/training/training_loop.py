@@ -20,13 +20,12 @@ from exgrpo_core.faults import describe_fault
 from exgrpo_core.run_files.recorder import RunRecorder
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
-from jobs.recording.event_reader import held_out_scores
+from jobs.recording.event_reader import best_checkpoint
 from jobs.recording.log_damage import find_log_damage
 from jobs.runs.checkpoints import (
     Checkpoint,
     DamagedCheckpointError,
     describe_later,
-    list_steps,
     open_newest,
     prune_checkpoints,
     save_checkpoint,
@@ -143,13 +142,6 @@ def keep_checkpoint(
     best = best_checkpoint(RunDirectory(folder.parent)) if spec.keeps_best_checkpoint else None
     prune_checkpoints(folder, spec.num_checkpoints_kept, best)
     logger.info("step %d: checkpoint written", step)
-
-
-def best_checkpoint(run: RunDirectory) -> int | None:
-    """Return the step with a checkpoint of the highest held-out score, of equal ones the first."""
-    scores = held_out_scores(run)
-    steps = [step for step in list_steps(run.checkpoints_path) if step in scores]
-    return max(steps, key=scores.__getitem__, default=None)
 
 
 class TrainingLoop(AttemptLoop):

@@ -10,6 +10,7 @@ from jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import benchmarks_folder
+from jobs.recording.event_reader import best_checkpoint
 from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
@@ -69,6 +70,7 @@ def test_a_best_checkpoint_that_is_gone_is_named(run):
     recorder.close()
     with pytest.raises(CommandError, match=r"of step 3, is gone; there are: 5, 10"):
         resolve_target(run.path.parent, "mine@best")
+    assert best_checkpoint(run) == 3  # what pruning keeps
 
 
 def test_folder_and_hub_name_are_models_of_no_run(run, tmp_path):
