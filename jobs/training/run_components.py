@@ -64,7 +64,7 @@ class RunComponents:
     unknown_token_id: int | None = None
     """The token in prompts for texts that the tokenizer does not know, where it has one."""
     max_gap: float = VERL_MAX_GAP
-    """Most nats between log-probs of sampler and trainer, in the mean of the first step that has them."""
+    """Most nats between log-probs of sampler and trainer, in the mean of each of an attempt's first steps."""
 
     def record_start(self, recorder: RunRecorder) -> None:
         """Record the questions that the run trains on and is scored on, or compare them with those of its beginning.

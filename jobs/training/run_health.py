@@ -14,6 +14,11 @@ from jobs.runs.control import TrainingError
 
 VERL_MAX_GAP = 0.05
 """Mean nats between a token's log-probs where it is sampled and where it is trained on; bfloat16 differs by less."""
+OTHER_WEIGHTS_GAP = 0.5
+"""A mean gap above this is no matter of how numbers are computed, at any step and however it is corrected."""
+NUM_FIRST_STEPS = 3
+"""Steps at the start of each attempt whose gap ends it: weights are sent, then sent to a server that slept, then again
+to one that slept after an update."""
 _GAP = "generator/log_prob_gap"
 
 
@@ -39,7 +44,7 @@ _ADVICE = {
 
 
 class RunHealth:
-    """Looks at the steps of one attempt in their order."""
+    """Looks at the steps of one attempt in their order; the sampler gets the trained weights once in each."""
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class RunHealth:
         self._requires_think_end = requires_think_end
         self._is_corrected = is_corrected
         self._at_start = unknown_token_notices(questions, unknown_token_id)
+        self._num_steps = 0
         self._is_apart = False
         self._num_equal = 0
         self._num_unrewarded = 0
@@ -62,40 +68,46 @@ class RunHealth:
 
     def look_at(self, report: StepReport) -> None:
         """Add to a step's notices what is wrong since it, each once as long as it lasts."""
+        self._num_steps += 1
         report.notices += self._at_start
         self._at_start = []
         report.notices += [*self._reward_notices(report), *self._gap_notices(report)]
 
     def check_gap(self, report: StepReport) -> None:
-        """End a run whose sampler and trainer are apart at its very first step, unless that is corrected.
+        """End a run whose sampler and trainer are apart in the step that was looked at last.
 
         Raises:
-            TrainingError: They are.
+            TrainingError: They are by more than numbers explain, or are not corrected in one of the first steps.
         """
-        gap = report.metrics.get(_GAP)
-        if gap is not None and self._ends_run(report.step, gap):
+        if self._ends_run(report):
+            is_small = report.metrics[_GAP] <= OTHER_WEIGHTS_GAP
+            remedy = "set algorithm.sampler_correction" if is_small else "resume from an earlier checkpoint"
             raise TrainingError(
-                f"step {report.step}: sampled tokens have other log-probs where they are trained on (mean gap "
-                f"{gap:.3g} nats, expected at most {self._max_gap:g}); the sampler has other weights or computes "
-                "otherwise: leave out verl.overrides that change how either computes, choose another model, or set "
-                "algorithm.sampler_correction."
+                f"step {report.step}: {self._describe(report)}; the sampler has other weights or computes otherwise: "
+                f"leave out verl.overrides that change how either computes, choose another model, or {remedy}."
             )
 
-    def _ends_run(self, step: int, gap: float) -> bool:
-        return step == 1 and not self._is_corrected and not gap <= self._max_gap
+    def _ends_run(self, report: StepReport) -> bool:
+        gap = report.metrics.get(_GAP)
+        if gap is None:
+            return False
+        is_early = self._num_steps <= NUM_FIRST_STEPS and not self._is_corrected and not _is_ahead(report)
+        return not gap <= (self._max_gap if is_early else OTHER_WEIGHTS_GAP)
 
     def _gap_notices(self, report: StepReport) -> Iterator[str]:
         gap = report.metrics.get(_GAP)
-        # Generated ahead, tokens are of another policy: they differ as they should.
-        if gap is None or any(item.is_ahead for group in report.groups for item in group.trajectories):
+        if gap is None or _is_ahead(report):
             return
         was_apart, self._is_apart = self._is_apart, not gap <= self._max_gap
-        if self._is_apart and not was_apart and not self._ends_run(report.step, gap):
+        if self._is_apart and not was_apart and not self._ends_run(report):
             advice = "" if self._is_corrected else "set algorithm.sampler_correction, or "
-            yield (
-                f"Sampled tokens have other log-probs where they are trained on (mean gap {gap:.3g} nats, expected at "
-                f"most {self._max_gap:g}); {advice}resume from an earlier checkpoint."
-            )
+            yield f"{self._describe(report)}; {advice}resume from an earlier checkpoint."
+
+    def _describe(self, report: StepReport) -> str:
+        return (
+            f"After weight exchange {self._num_steps} of this attempt, sampled tokens have other log-probs where they "
+            f"are trained on (mean gap {report.metrics[_GAP]:.3g} nats, expected at most {self._max_gap:g})"
+        )
 
     def _reward_notices(self, report: StepReport) -> Iterator[str]:
         fresh = [(group.question, item) for group in report.groups for item in group.trajectories]
@@ -131,6 +143,11 @@ class RunHealth:
             return Reason.WRONG
         is_open = self._requires_think_end and not closes_thought(item.text)
         return Reason.OPEN_THOUGHT if is_open else Reason.NO_BOX
+
+
+def _is_ahead(report: StepReport) -> bool:
+    """Tell whether tokens are of another policy, since they were generated ahead: they differ as they should."""
+    return any(item.is_ahead for group in report.groups for item in group.trajectories)
 
 
 def unknown_token_notices(questions: Sequence[Question], unknown_token_id: int | None) -> list[str]:

@@ -33,21 +33,40 @@ class WithGaps(EightNumbers):
 
 
 @pytest.mark.parametrize("gap", [0.051, math.nan, math.inf])
-def test_a_run_whose_sampler_is_another_model_ends_at_its_first_step_which_is_recorded(tmp_path, gap):
-    run = RunDirectory.create(tmp_path, small_spec(4))
-    with pytest.raises(TrainingError):
-        train(run, engine=WithGaps(gap))
-    (step,) = iterate_events(run, "step")
-    assert step["step"] == 1
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_run_whose_sampler_is_another_model_ends_at_one_of_its_first_steps_which_is_recorded(tmp_path, step, gap):
+    run = RunDirectory.create(tmp_path, small_spec(4, 9))
+    with pytest.raises(
+        TrainingError, match=f"step {step}: After weight exchange {step} of this attempt, .* gap {gap:.3g} "
+    ):
+        train(run, engine=WithGaps(*[0.0] * (step - 1), gap))
+    assert [event["step"] for event in iterate_events(run, "step")] == [*range(1, step + 1)]
     assert not any(run.checkpoints_path.iterdir())
 
 
-def test_a_later_gap_is_a_notice_once_in_each_attempt(tmp_path):
-    run = RunDirectory.create(tmp_path, small_spec(6, 5))
-    assert train(run, StepControl(stop_at=4), WithGaps(VERL_MAX_GAP, 0.2, 0.2, 0.0)) is RunStatus.STOPPED
-    assert [len(step["notices"]) for step in iterate_events(run, "step")] == [0, 1, 0, 0]
-    assert train(run, engine=WithGaps(0.2, math.nan)) is RunStatus.FINISHED
-    assert [len(step["notices"]) for step in iterate_events(run, "step")][4:] == [1, 0]
+@pytest.mark.parametrize("later", [0, 1, 2])
+def test_a_resumed_run_ends_at_its_first_steps_too(tmp_path, later):
+    run = RunDirectory.create(tmp_path, small_spec(8, 9))
+    assert train(run, StepControl(stop_at=4), WithGaps(*[0.0] * 4)) is RunStatus.STOPPED
+    with pytest.raises(TrainingError, match=f"step {5 + later}: After weight exchange {1 + later} of this attempt"):
+        train(run, engine=WithGaps(*[0.0] * later, 0.2))
+
+
+def test_a_later_gap_is_a_notice_once_that_names_its_exchange(tmp_path):
+    run = RunDirectory.create(tmp_path, small_spec(9, 9))
+    assert train(run, StepControl(stop_at=2), WithGaps(0.0, 0.0)) is RunStatus.STOPPED
+    assert train(run, engine=WithGaps(0.0, 0.0, 0.0, VERL_MAX_GAP, 0.2, 0.4, 0.0)) is RunStatus.FINISHED
+    notices = [(step["step"], text) for step in iterate_events(run, "step") for text in step["notices"]]
+    ((step, text),) = [notice for notice in notices if "log-probs" in notice[1]]
+    assert (step, "After weight exchange 5 of this attempt" in text) == (7, True)
+
+
+@pytest.mark.parametrize("correction", ["none", "reject"])
+@pytest.mark.parametrize("gap", [0.51, math.nan])
+def test_a_gap_that_no_numbers_explain_ends_a_run_at_any_step(tmp_path, gap, correction):
+    spec = apply_settings(small_spec(9, 9), [f"algorithm.sampler_correction={correction}"])
+    with pytest.raises(TrainingError, match="step 6: After weight exchange 6 of this attempt"):
+        train(RunDirectory.create(tmp_path, spec), engine=WithGaps(*[0.0] * 5, gap))
 
 
 def test_a_run_with_a_corrected_sampler_goes_on_with_a_notice(tmp_path):
@@ -64,7 +83,9 @@ def test_the_gap_to_the_policy_that_generated_ahead_is_no_fault(version, num_not
     for item in written.trajectories:
         item.rollout_step, item.policy_version = 3, version
     report = StepReport(3, is_replay_open=False, groups=[written], metrics={"generator/log_prob_gap": 0.2})
-    RunHealth(QUESTIONS, UNKNOWN, VERL_MAX_GAP, requires_think_end=False, is_corrected=True).look_at(report)
+    health = RunHealth(QUESTIONS, UNKNOWN, VERL_MAX_GAP, requires_think_end=False, is_corrected=num_notices == 1)
+    health.look_at(report)
+    health.check_gap(report)
     assert len(report.notices) == num_notices
 
 
