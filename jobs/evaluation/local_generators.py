@@ -20,6 +20,7 @@ from jobs.evaluation.generation import (
     repeat_greedy,
 )
 from jobs.machine.engine_environments import VLLM_VARIABLES
+from jobs.machine.hardware import list_gpus
 from jobs.runs.control import TrainingError
 from jobs.specs.base import numpy_seed
 from jobs.specs.evaluation import EvalSpec
@@ -112,10 +113,9 @@ class VllmGenerator:
         Raises:
             TrainingError: vLLM is not installed.
         """
-        import torch
-
         os.environ.setdefault(NO_STATISTICS, "1")
-        if not torch.cuda.is_available():
+        # PyTorch would ask CUDA, after which no process that vLLM forks can use it.
+        if not list_gpus():
             for name, value in VLLM_VARIABLES.items():
                 os.environ.setdefault(name, value)
         try:

