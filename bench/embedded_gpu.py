@@ -71,7 +71,7 @@ def make_policy(shape: ModelShape, device: torch.device, context: int) -> Policy
         pad_token_id=tokenizer.pad_token_id,
     )
     torch.manual_seed(0)
-    return wrap_model(Qwen2ForCausalLM(config), tokenizer, device)
+    return wrap_model(Qwen2ForCausalLM(config), tokenizer, device)  # type: ignore[no-untyped-call]
 
 
 def make_questions(vocabulary: int) -> list[Question]:

@@ -55,7 +55,7 @@ class AlternatingSteps(TrainerCallback):
         """Start the clock."""
         self._began_at = time.perf_counter()
 
-    def on_step_end(self, _arguments: Any, state: Any, _control: Any, **_more: Any) -> None:  # noqa: ANN401
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ANN401, ARG002
         """After a whole batch's optimizer steps, record TRL's time, then do and time the others' steps."""
         if state.global_step % self._updates_per_step != 0:
             return
@@ -100,7 +100,7 @@ def train_trl(run: ChainsRun, callback: TrainerCallback, timings: Timings, num_s
         trainer = make_trainer(
             type(policy.model).from_pretrained(policy.source, dtype=torch.float32),
             policy.tokenizer,
-            TextReward(run.parts.reward, questions, timings),
+            TextReward(run.components.reward, questions, timings),
             {"prompt": [question.prompt_text for question in questions], "number": [item.index for item in questions]},
             callback,
             output_dir=folder,
@@ -124,9 +124,9 @@ def main() -> None:
     """Time all three and print the table and the last line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=30, help="timed steps of each")
-    parser.add_argument("--short", action="store_true", help="6 timed steps")
+    parser.add_argument("--short", action="store_true", help="2 timed steps")
     arguments = parser.parse_args()
-    num_steps = 6 if arguments.short else arguments.steps
+    num_steps = 2 if arguments.short else arguments.steps
     timings = Timings()
     with open_chains_run("chains-on-policy") as on_policy, open_chains_run("chains-exgrpo") as exgrpo:
         updates_per_step = on_policy.config.batch_size // on_policy.config.mini_batch_size

@@ -127,9 +127,9 @@ def main() -> None:
     """Time the steps and print the table and the last line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=50, help="timed steps of each method")
-    parser.add_argument("--short", action="store_true", help="10 timed steps")
+    parser.add_argument("--short", action="store_true", help="3 timed steps")
     arguments = parser.parse_args()
-    num_steps = 10 if arguments.short else arguments.steps
+    num_steps = 3 if arguments.short else arguments.steps
     with open_chains_run("chains-on-policy") as on_policy, open_chains_run("chains-exgrpo") as exgrpo:
         plain, times = time_steps(on_policy, exgrpo, num_steps)
         num_stored = exgrpo.state.replay_buffer.num_trajectories

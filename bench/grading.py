@@ -67,7 +67,7 @@ def time_hostile(answers: Sequence[str], num_workers: int, limit: float) -> list
     """Return for each answer the longest time that a scheme took, and what `training` made of it."""
 
     def grade_some(answers: Sequence[str]) -> list[tuple[float, Grade]]:
-        graded = []
+        graded: list[tuple[float, Grade]] = []
         with AnswerGrader(num_workers=1, seconds_per_answer=limit) as grader:
             for answer in answers:
                 item = GradeItem("7/2", rf"\boxed{{{answer}}}", "math")
@@ -91,7 +91,7 @@ def time_hostile(answers: Sequence[str], num_workers: int, limit: float) -> list
 def ordinary_pairs(num_pairs: int, seed: int) -> list[tuple[str, str]]:
     """Return distinct gold answers with answers as models give them: about half right, in several notations."""
     draw = random.Random(seed)
-    pairs = {}
+    pairs: dict[tuple[str, str], None] = {}
     while len(pairs) < num_pairs:
         number, other = draw.randint(2, 9999), draw.randint(2, 99)
         gold, right = draw.choice(
@@ -160,39 +160,6 @@ def compare_speed(num_rounds: int) -> dict[str, Figure]:
     }
 
 
-def measure_growth(num_rounds: int, limit: float) -> dict[str, Figure]:
-    """Return milliseconds of grading ordinary answers by how many workers, and again from memory by one of them.
-
-    In the mixed batch one answer of 128 is hostile; its time is up before the batch is graded.
-    """
-    figures: dict[str, Figure] = {}
-    warm = [GradeItem(f"x + {item}", WARM_UP.response, "math") for item in range(256)]
-    hostile = [GradeItem("7/2", rf"\boxed{{{answer}}}", "math") for answer in hostile_answers()]
-    for num_workers in (1, 2, 4):
-        first: list[float] = []
-        again: list[float] = []
-        mixed_times: list[float] = []
-        for number in range(num_rounds):
-            items = [GradeItem(*pair, "math") for pair in ordinary_pairs(NUM_ORDINARY, seed=100 + number)]
-            with AnswerGrader(num_workers, seconds_per_answer=limit) as grader:
-                grader.grade(warm)
-                for times in (first, again):
-                    began_at = time.perf_counter()
-                    grader.grade(items)
-                    times.append(1e3 * (time.perf_counter() - began_at))
-                mixed = [GradeItem(*pair, "math") for pair in ordinary_pairs(NUM_ORDINARY, seed=200 + number)]
-                mixed += hostile[number * 8 : number * 8 + 8]
-                began_at = time.perf_counter()
-                grader.grade(mixed)
-                mixed_times.append(1e3 * (time.perf_counter() - began_at))
-        figures[f"growth/1,024 answers by workers, ms/{num_workers}"] = statistics.median(first)
-        figures[f"mixed_{num_workers}_workers_ms"] = statistics.median(mixed_times)
-        if num_workers == 1:
-            figures["remembered_ms"] = statistics.median(again)
-            figures["remembered_ratio"] = statistics.median(first) / statistics.median(again)
-    return figures
-
-
 def hostile_figures(answers: Sequence[str], num_alone: int, limit: float) -> dict[str, Figure]:
     """Return how long hostile answers took by eight workers and alone, and what became of them."""
     before = os.getcwd()
@@ -220,13 +187,12 @@ def hostile_figures(answers: Sequence[str], num_alone: int, limit: float) -> dic
 def main() -> None:
     """Measure and print the last line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="every fourth hostile answer, two of them alone")
+    parser.add_argument("--short", action="store_true", help="every tenth hostile answer and gold")
     parser.add_argument("--limit", type=float, default=1.0, help="seconds an answer")
     arguments = parser.parse_args()
     limit = arguments.limit
-    step, num_alone, num_rounds = (4, 2, 3) if arguments.short else (1, 10, 9)
-    figures = compare_speed(num_rounds) | measure_growth(1 if arguments.short else 5, limit)
-    figures |= hostile_figures(hostile_answers()[::step], num_alone, limit)
+    step, num_alone, num_rounds = (10, 1, 1) if arguments.short else (1, 10, 9)
+    figures = compare_speed(num_rounds) | hostile_figures(hostile_answers()[::step], num_alone, limit)
     targets = {
         "speed_ratio": ">= 1.0",
         "hostile_worst_alone_s": f"<= {limit + 1}",
@@ -236,7 +202,7 @@ def main() -> None:
     }
     folder = Path(os.environ.get("EXGRPO_SHARED", Path(__file__).parents[2] / "shared")) / "data" / "benchmarks"
     if folder.is_dir():
-        figures |= grade_golds(gold_items(folder))
+        figures |= grade_golds(gold_items(folder)[:: step if arguments.short else 1])
         targets |= {f"golds_correct_{scheme}": ">= 0.998" for scheme in Scheme}
     report("grading", figures, targets)
 

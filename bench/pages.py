@@ -1,14 +1,14 @@
 """How fast pages answer on a large database, and how much they send.
 
-Run `python -m bench.pages` (`--short`: 50 runs with 24 k points each and 50 k trajectories; else 1,000 runs with 100 k
-points each and a million trajectories; `--times-ten`: 20 runs with ten million trajectories without texts, and lists of
-them alone). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken from
-`--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the page's
-script run without a cache; and, if Chromium is installed, time until the first content, the view's own content and
-everything in the window show, bytes by web socket, how many of ten browsers at once show nothing within a minute, how
-much of each page moves while it loads and how faint its faintest words are, in windows of four widths, light or dark,
-what a first visit loads, and how long after a click each page is there. A search is for another word each time, since
-results are cached by word.
+Run `python -m bench.pages` (1,000 runs with 100 k points each and a million trajectories; `--short`: 5 runs with
+2,000 trajectories, and two pages in the browser; `--times-ten`: 20 runs with ten million trajectories without texts,
+and lists of them alone). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken
+from `--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the
+page's script run without a cache; and, if Chromium is installed, time until the first content, the view's own content
+and everything in the window show, bytes by web socket, how many of ten browsers at once show nothing within a minute,
+how much of each page moves while it loads and how faint its faintest words are, in windows of four widths, light or
+dark, what a first visit loads, and how long after a click each page is there. A search is for another word each time,
+since results are cached by word.
 """
 
 import argparse
@@ -41,9 +41,11 @@ from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 
 FULL = SyntheticSize(1000, 2128, 1_000_000)
-SHORT = SyntheticSize(50, 500, 50_000)
+SHORT = SyntheticSize(5, 100, 2_000)
 TIMES_TEN = SyntheticSize(20, 2128, 10_000_000, has_texts=False)
 REFRESHED = SyntheticSize(50, 100, 100)
+IN_SHORT = 2
+"""Views, pages and windows that a browser opens in the short form."""
 LARGE_RUN = "synthetic-00001"
 PAGE_SIZE = 50
 MAX_POINTS = 300
@@ -160,18 +162,20 @@ def main() -> None:
             figures |= _build(runs_root, database_url, size)
             targets |= BUILD_TARGETS
         measured = views(_some_trajectory(runs_root, database_url))
+        few = IN_SHORT if options.short else None
+        repeats = options.repeats or (1 if options.short else 7)
         if options.times_ten:
             lists = [view for view in measured if f"{view.name}_server_ms" in TEN_TARGETS]
-            figures |= _measure(runs_root, database_url, lists, options.repeats)
+            figures |= _measure(runs_root, database_url, lists, repeats)
             report("pages_times_ten", figures, TEN_TARGETS)
             return
-        figures |= _measure(runs_root, database_url, measured, options.repeats)
-        figures |= _measure_charts(runs_root, database_url, options.repeats)
+        figures |= _measure(runs_root, database_url, measured, repeats)
+        figures |= _measure_charts(runs_root, database_url, repeats)
         if page_browser.find_browser() and not options.no_browser:
-            figures |= _visit(runs_root, database_url, measured, min(options.repeats, MAX_VISITS))
+            figures |= _visit(runs_root, database_url, measured, min(repeats, MAX_VISITS), few)
             figures |= _refresh(runs_root, Path(folder) / "live")
             targets |= BROWSER_TARGETS
-            targets |= {f"{view.name}_{key}": target for view in measured for key, target in SEEN_TARGETS.items()}
+            targets |= {f"{view.name}_{key}": target for view in measured[:few] for key, target in SEEN_TARGETS.items()}
         else:
             print("No browser: neither bytes nor time to paint.")
     report("pages", figures, targets)
@@ -182,7 +186,7 @@ def _options() -> argparse.Namespace:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--short", action="store_true", help="a small database")
     size.add_argument("--times-ten", action="store_true", help="ten million trajectories, lists alone")
-    parser.add_argument("--repeats", type=int, default=7, help="runs of each view")
+    parser.add_argument("--repeats", type=int, help="runs of each view")
     parser.add_argument("--runs-root", type=Path, help="a runs root that `python -m bench.synthetic_runs` was used on")
     parser.add_argument("--database-url", help="its database; by default SQLite in the runs root")
     parser.add_argument("--no-browser", action="store_true", help="leave out what needs Chromium")
@@ -243,12 +247,14 @@ def _time_chart(database: Database, chart: curves.Chart, repeats: int) -> Stopwa
     return watch
 
 
-def _visit(runs_root: Path, database_url: str | None, measured: Sequence[View], repeats: int) -> dict[str, Figure]:
+def _visit(
+    runs_root: Path, database_url: str | None, measured: Sequence[View], repeats: int, few: int | None
+) -> dict[str, Figure]:
     """Print and return when a browser shows each view, and the most that one of them sends when it is opened."""
     figures: dict[str, Figure] = {}
     largest = 0
     with page_browser.served(runs_root, database_url) as link, page_browser.visits(link) as browser:
-        for view in measured:
+        for view in measured[:few]:
             visits = [browser.visit(_address(view), view.content) for _ in range(repeats)]
             first, seen = (median(getattr(visit, key) for visit in visits) for key in SEEN_TARGETS)
             painted, sent = median(visit.painted_ms for visit in visits), max(visit.num_bytes for visit in visits)
@@ -264,8 +270,8 @@ def _visit(runs_root: Path, database_url: str | None, measured: Sequence[View], 
         figures |= {"dead_pages": NUM_BROWSERS - len(crowd), "crowd_seen_ms": slowest}
         looks = {
             f"{path} at {width}, {scheme}": browser.look(f"{path[1:]}?run={LARGE_RUN}", width, scheme)
-            for path in PATHS
-            for width, scheme in WINDOWS.items()
+            for path in list(PATHS)[:few]
+            for width, scheme in list(WINDOWS.items())[:few]
         }
         shift = max(looks, key=lambda place: looks[place].shift)
         faint = min(looks, key=lambda place: looks[place].contrast)
@@ -275,7 +281,7 @@ def _visit(runs_root: Path, database_url: str | None, measured: Sequence[View], 
         figures["cold_requests"], num_bytes = browser.cold_load()
         figures["cold_mb"] = num_bytes / 1e6
         print(f"cold load: {figures['cold_requests']} requests, {num_bytes / 1e6:.2f} MB")
-        for page in PAGES[1:]:
+        for page in PAGES[1:][:few]:
             milliseconds = figures[f"{page.name}_click_ms"] = median(browser.click(page) for _ in range(repeats))
             print(f"from a click to all in view: {page.title:<17} {milliseconds:6.0f} ms")
     return figures | {"largest_script_kb": largest / 1000}

@@ -186,21 +186,6 @@ def measure_ingest(database_url: str | None, size: StepSize, num_steps: int) -> 
     return seconds, figures
 
 
-def measure_growth(database_url: str | None, is_short: bool) -> dict[str, float]:
-    """Return what recording costs with more rollouts a step, and ingesting with more steps."""
-    figures = {}
-    for num_questions in (32, 64, 128) if is_short else (32, 64, 128, 256):
-        with tempfile.TemporaryDirectory() as name:
-            _, recorder = new_run(Path(name))
-            reports = StepMaker(StepSize(num_questions, PAPER_STEP.mean_tokens)).reports(3)
-            figures[f"growth/rollouts recorded, ms/{8 * num_questions}"] = median(record_all(recorder, reports))
-            recorder.close()
-    for times in (1, 2, 4) if is_short else (1, 2, 4, 8):
-        seconds, _ = measure_ingest(database_url, INGESTED_STEP, times)
-        figures[f"growth/trajectories ingested, ms/{times * 8 * INGESTED_STEP.num_questions}"] = 1e3 * seconds
-    return figures
-
-
 def read_until_stopped(connection: Connection, database_url: str | None, runs_root: Path, run_id: str) -> None:
     """Ask for the list of runs and for a chart repeatedly until a message comes; then send the times.
 
@@ -236,11 +221,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as name, closing(open_database(url, Path(name))) as database:
             if list_runs(database, RunFilter(is_archived=None), limit=1):
                 parser.error("--database-url: expected an empty database, got one with runs; give another one.")
-    num_paper, num_embedded, num_metric, num_trajectory = (3, 20, 1000, 4) if is_short else (10, 60, 8000, 40)
+    num_paper, num_embedded, num_metric, num_trajectory = (2, 6, 300, 1) if is_short else (10, 60, 8000, 40)
     with tempfile.TemporaryDirectory() as name:
         figures = measure_paper(Path(name), num_paper) | measure_embedded(Path(name), num_embedded)
     seconds, _ = measure_ingest(url, NO_ROLLOUTS, num_metric)
-    figures |= measure_growth(url, is_short)
     num_points = num_metric * len(next(StepMaker(NO_ROLLOUTS).reports(1)).metrics)
     figures["ingest/metric_points_per_s"] = num_points / seconds
     seconds, readers = measure_ingest(url, INGESTED_STEP, num_trajectory)

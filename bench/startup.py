@@ -108,12 +108,12 @@ def main() -> int:
     is_short = arguments.short
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     print(f"{'':14}{'median':>10}{'maximum':>10}{'computing':>10}   seconds")
-    figures = repeated("help", partial(time_help, arguments.python), 5 if is_short else 20)
+    figures = repeated("help", partial(time_help, arguments.python), 2 if is_short else 20)
     if find_browser() is not None and importlib.util.find_spec("playwright") is not None:
-        figures |= repeated("first_page", partial(time_first_page, arguments.python), 2 if is_short else 7)
+        figures |= repeated("first_page", partial(time_first_page, arguments.python), 1 if is_short else 7)
     with open_chains_run(PRESET):
         pass
-    figures |= repeated("first_step", partial(time_first_step, arguments.python), 2 if is_short else 7)
+    figures |= repeated("first_step", partial(time_first_step, arguments.python), 1 if is_short else 7)
     report("startup", figures, {key: target for key, target in TARGETS.items() if key in figures})
     return 0
 

@@ -179,10 +179,10 @@ def main() -> None:
     """Time the steps and print the table and the last line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--blocks", type=int, default=8, help="timed blocks of each kind of steps")
-    parser.add_argument("--short", action="store_true", help="2 timed blocks")
+    parser.add_argument("--short", action="store_true", help="1 timed block")
     arguments = parser.parse_args()
     os.environ.update(VARIABLES)
-    num_blocks = 2 if arguments.short else arguments.blocks
+    num_blocks = 1 if arguments.short else arguments.blocks
     with open_steps(bench_spec(3 * BLOCK * (1 + num_blocks))) as kinds:
         times = time_blocks(kinds, num_blocks)
     phases = ("step", "rollout", "score", "update", "manage")

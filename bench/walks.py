@@ -23,7 +23,7 @@ from app.queries.runs import metric_series
 from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.recording import new_run
-from bench.report import report
+from bench.report import Figure, report
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import ingest_all
 
@@ -77,7 +77,7 @@ def walks_of_pages(root: Path) -> Iterator[tuple[str, Walk]]:
     spec = load_preset("chains-on-policy").model_copy(update={"name": "walks"})
     run_id = requests.submit(spec)
     yield "launch", walk(lambda: requests.submit(spec))
-    fields = {"benchmarks": [{"name": "math500"}]}
+    fields: dict[str, object] = {"benchmarks": [{"name": "math500"}]}
     requests.evaluate("some/model", fields)
     yield "evaluation", walk(lambda: requests.evaluate("some/model", fields))
     yield "stop", walk(lambda: requests.stop(run_id))
@@ -116,7 +116,7 @@ def main() -> None:
     names = parser.parse_args().names
     with tempfile.TemporaryDirectory() as folder:
         walks = {"step": walk_step(), **dict(walks_of_pages(Path(folder)))}
-    figures = {}
+    figures: dict[str, Figure] = {}
     for name, entered in walks.items():
         files = sorted({file for file, _ in entered})
         figures |= {f"{name}_files": len(files), f"{name}_functions": len(entered)}
