@@ -193,7 +193,7 @@ def read_until_stopped(connection: Connection, database_url: str | None, runs_ro
     """
     times: dict[str, list[float]] = {"runs_list_ms": [], "chart_ms": []}
     is_stopped = False
-    with closing(open_database(database_url, runs_root, upgrades=False)) as database:
+    with closing(open_database(database_url, runs_root, checks_schema=False)) as database:
         questions: dict[str, Callable[[], object]] = {
             "runs_list_ms": lambda: list_runs(database),
             "chart_ms": lambda: metric_series(database, run_id, ["reward/mean"]),

@@ -30,18 +30,16 @@ def _overview() -> None:
     age = None if heartbeat is None else heartbeat.age_seconds
     is_alive = age is not None and age <= SUPERVISOR_LOST_SECONDS
     facts = ask(database_facts)
-    tiles = st.columns(4, gap="small")
+    tiles = st.columns(3, gap="small")
     state = "running" if is_alive else "not running" if heartbeat else "never ran"
     beat = f"heartbeat {duration(age)} ago" if age is not None else None
     process = f"Process {heartbeat.pid}, started {exact(heartbeat.since)}" if heartbeat else "Start it with: exgrpo up"
     figures.show_tile(tiles[0], "Supervisor", state, beat, process)
     num_listed = f"{counted(facts.num_runs, 'unarchived run')}"
     figures.show_tile(tiles[1], "Database", facts.kind, byte_size(facts.num_bytes), num_listed)
-    is_newest = facts.schema == facts.newest_schema
-    figures.show_tile(tiles[2], "Schema", facts.schema, "up to date" if is_newest else f"newest {facts.newest_schema}")
     num_runs = ask(runs.count_runs, RunFilter(is_archived=None))
     num_running = sum(num_runs.get(state, 0) for state in LIVE_STATES[1:])
-    figures.show_tile(tiles[3], "Queue", f"{num_runs.get('queued', 0):,} queued", f"{num_running:,} running")
+    figures.show_tile(tiles[2], "Queue", f"{num_runs.get('queued', 0):,} queued", f"{num_running:,} running")
     st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.url}"))
     if is_alive and heartbeat and heartbeat.since:
         st.caption(f"The supervisor has been running for {ago(heartbeat.since).removesuffix(' ago')}.")

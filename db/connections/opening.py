@@ -1,20 +1,18 @@
-"""Opening the database that a URL names, with its schema brought up to date.
+"""Opening the database that a URL names.
 
-A new database gets the tables of `db.tables.models` at once. A revision in `db/migrations` brings the database of an
-earlier release to the same schema; what no release wrote is built again from the run directories.
+A new database gets the tables of `db.tables.models` at once. The database is only an index: one whose tables, columns
+or indexes differ from this program's is dropped and read again from the run directories and the journal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, inspect, text
+from sqlalchemy import Connection, insert, inspect, make_url, select, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from db.connections.session import (
     DamagedDatabaseError,
@@ -30,39 +28,65 @@ from db.connections.session import (
 from db.connections.sqlite_files import refusal
 from db.tables import models
 
-_MIGRATIONS = Path(__file__).parents[1] / "migrations"
-_UPGRADE_LOCK = 7_266_302_411
-"""Key of PostgreSQL's advisory lock: of several programs that start at once, one upgrades."""
+_CREATION_LOCK = 7_266_302_411
+"""Key of PostgreSQL's advisory lock: of several programs that start at once, one creates the tables."""
 _SEARCH_TABLE = "trajectory_search"
+_SCHEMA_SOURCE = "schema"
+"""The source in `ingest_positions` whose position is the fingerprint of the tables' definitions."""
+_OURS = frozenset({"ingest_positions", "ingested_events", "buffer_changes"})
+"""Tables that no other program has."""
 
-
-# What SQLAlchemy has no words for. PostgreSQL's parser would read words of its own into numbers, paths and hyphens, and
-# takes at most 1 MB. Packed facts hardly shrink, and unpacking them would take longer than reading them.
+# By the name of what it makes, what SQLAlchemy has no words for. PostgreSQL's parser would read words of its own into
+# numbers, paths and hyphens, and takes at most 1 MB.
 _OF_ONE_DIALECT = {
+    "sqlite": {
+        _SEARCH_TABLE: (
+            "CREATE VIRTUAL TABLE trajectory_search USING fts5(text, content='trajectory_texts',"
+            " content_rowid='trajectory_key', tokenize='unicode61 remove_diacritics 0')"
+        ),
+        "trajectory_texts_inserted": (
+            "CREATE TRIGGER trajectory_texts_inserted AFTER INSERT ON trajectory_texts BEGIN"
+            " INSERT INTO trajectory_search(rowid, text)"
+            " VALUES (new.trajectory_key, new.text || coalesce(' ' || new.role_words, '')); END"
+        ),
+        "trajectory_texts_deleted": (
+            "CREATE TRIGGER trajectory_texts_deleted AFTER DELETE ON trajectory_texts BEGIN"
+            " INSERT INTO trajectory_search(trajectory_search, rowid, text)"
+            " VALUES ('delete', old.trajectory_key, old.text || coalesce(' ' || old.role_words, '')); END"
+        ),
+    },
+    "postgresql": {
+        "trajectory_texts.search": (
+            "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS"
+            r" (to_tsvector('simple', regexp_replace(left(text, 200000), '[!-/:-@\[-`{-~]+', ' ', 'g')"
+            " || coalesce(' ' || role_words, ''))) STORED"
+        ),
+        "trajectory_texts_by_word": ("CREATE INDEX trajectory_texts_by_word ON trajectory_texts USING gin (search)"),
+        "runs_by_kind": (
+            "CREATE INDEX runs_by_kind ON runs"
+            " ((coalesce(CAST((spec ->> 'kind') AS VARCHAR), 'train')), created_at DESC, run_id DESC)"
+        ),
+        # Packed facts hardly shrink, and unpacking them would take longer than reading them.
+        "trajectory_blocks.facts": "ALTER TABLE trajectory_blocks ALTER COLUMN facts SET STORAGE EXTERNAL",
+    },
+}
+_NAMES_OF = {
     "sqlite": (
-        "CREATE VIRTUAL TABLE trajectory_search USING fts5(text, content='trajectory_texts',"
-        " content_rowid='trajectory_key', tokenize='unicode61 remove_diacritics 0')",
-        "CREATE TRIGGER trajectory_texts_inserted AFTER INSERT ON trajectory_texts BEGIN"
-        " INSERT INTO trajectory_search(rowid, text)"
-        " VALUES (new.trajectory_key, new.text || coalesce(' ' || new.role_words, '')); END",
-        "CREATE TRIGGER trajectory_texts_deleted AFTER DELETE ON trajectory_texts BEGIN"
-        " INSERT INTO trajectory_search(trajectory_search, rowid, text)"
-        " VALUES ('delete', old.trajectory_key, old.text || coalesce(' ' || old.role_words, '')); END",
+        "SELECT name FROM sqlite_schema UNION ALL SELECT tables.name || '.' || columns.name"
+        " FROM sqlite_schema AS tables JOIN pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'"
     ),
     "postgresql": (
-        "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS"
-        r" (to_tsvector('simple', regexp_replace(left(text, 200000), '[!-/:-@\[-`{-~]+', ' ', 'g')"
-        " || coalesce(' ' || role_words, ''))) STORED",
-        "CREATE INDEX trajectory_texts_by_word ON trajectory_texts USING gin (search)",
-        "CREATE INDEX runs_by_kind ON runs"
-        " ((coalesce(CAST((spec ->> 'kind') AS VARCHAR), 'train')), created_at DESC, run_id DESC)",
-        "ALTER TABLE trajectory_blocks ALTER COLUMN facts SET STORAGE EXTERNAL",
+        "WITH relations AS (SELECT oid, relname FROM pg_class WHERE relkind IN ('r', 'i') AND relnamespace ="
+        " (SELECT oid FROM pg_namespace WHERE nspname = current_schema()))"
+        " SELECT relname FROM relations UNION ALL SELECT relname || '.' || attname FROM relations"
+        " JOIN pg_attribute ON attrelid = oid AND attnum > 0 AND NOT attisdropped"
     ),
 }
+"""Queries for the names of all tables, columns (`table.column`), indexes and triggers."""
 
 
-class UnknownSchemaError(DatabaseError):
-    """The database was written by another version of this program."""
+class OtherSchemaError(DatabaseError):
+    """The tables are not those of this version of the program."""
 
 
 class ForeignDatabaseError(DatabaseError):
@@ -70,105 +94,133 @@ class ForeignDatabaseError(DatabaseError):
 
 
 @cache
-def newest_revision() -> str:
-    """Return the revision that this program works with."""
-    revision = ScriptDirectory.from_config(_config()).get_current_head()
-    assert revision is not None
-    return revision
+def _fingerprint() -> str:
+    """Return a digest of the definitions of all tables, columns and indexes, of both kinds of databases."""
+    parts = [statement for of_dialect in _OF_ONE_DIALECT.values() for statement in of_dialect.values()]
+    dialects = [make_url(url).get_dialect()() for url in ("sqlite://", "postgresql+psycopg://")]
+    for table in models.metadata.sorted_tables:
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        makers: list[CreateTable | CreateIndex] = [CreateTable(table), *map(CreateIndex, indexes)]
+        parts += [str(maker.compile(dialect=dialect)) for maker in makers for dialect in dialects]
+    return sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def current_revision(database: Database) -> str | None:
-    """Return the revision of the database, None while it is empty."""
+def _names_of(dialect: str) -> Iterator[str]:
+    for table in models.metadata.sorted_tables:
+        yield table.name
+        yield from (f"{table.name}.{column.name}" for column in table.columns)
+        yield from (str(index.name) for index in table.indexes)
+    yield from _OF_ONE_DIALECT[dialect]
+
+
+def find_difference(database: Database) -> str | None:
+    """Return how the schema differs from this program's, in a few words; None where it does not, "" without tables."""
     with database.read() as connection:
-        return _read_revision(connection)
+        return _find_difference(connection)
 
 
-def is_known(revision: str) -> bool:
-    """Return whether this program can bring a schema of this revision up to date."""
-    return revision in {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-
-
-def upgrade(database: Database) -> str:
-    """Bring the schema to this program's revision and return it; an up-to-date schema is left alone.
-
-    Raises:
-        UnknownSchemaError: This program does not know the schema.
-        ForeignDatabaseError: The tables are another program's.
-    """
-    if current_revision(database) != newest_revision():
-        database.write(_upgrade)
-    return newest_revision()
+def _find_difference(connection: Connection) -> str | None:
+    dialect, positions = connection.dialect.name, models.ingest_positions
+    found = set(connection.exec_driver_sql(_NAMES_OF[dialect]).scalars())
+    if not found:
+        return ""
+    for name in _names_of(dialect):
+        if name not in found:
+            return f"{name} is missing"
+    known = select(positions.c.position).where(positions.c.source == _SCHEMA_SOURCE)
+    return None if connection.scalar(known) == _fingerprint() else "its tables are another version's"
 
 
 def reset(database: Database) -> None:
-    """Drop every table, whatever its schema, and create them again, empty.
+    """Drop the program's tables, whatever their schema, and create them again, empty.
 
     The caller reads the run directories and the journal again afterwards.
 
     Raises:
         ForeignDatabaseError: The tables are another program's.
     """
-    database.write(_drop_everything)
-    upgrade(database)
+
+    def work(connection: Connection) -> None:
+        _lock(connection)
+        _drop_tables(connection)
+        _create_tables(connection)
+
+    database.write(work)
 
 
-def _upgrade(connection: Connection) -> None:
-    if connection.dialect.name != "sqlite":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
-    revision = _read_revision(connection)
-    _check_owner(inspect(connection).get_table_names(), connection.engine.url)
-    if revision is not None and not is_known(revision):
-        raise UnknownSchemaError(
-            f"The database has schema {revision}, which this version does not know (its own is {newest_revision()}): "
-            "use the version that wrote it, or build it again from the run directories with `exgrpo db rebuild`."
+def _prepare(database: Database) -> None:
+    """Create the tables of a new database; an up-to-date one is left alone.
+
+    Raises:
+        OtherSchemaError: The schema differs from this program's.
+    """
+    if (difference := find_difference(database)) == "":
+        database.write(_create_if_empty)
+        difference = find_difference(database)
+    if difference is not None:
+        raise OtherSchemaError(
+            f"{url_without_password(database.engine.url)}: {difference}; it is built again from the run directories "
+            "when the workbench of this version starts, or by `exgrpo db rebuild`."
         )
-    config = _config()
-    config.attributes["connection"] = connection
-    if revision is None:
-        models.metadata.create_all(connection)
-        for statement in _OF_ONE_DIALECT[connection.dialect.name]:
-            connection.exec_driver_sql(statement)
-        command.stamp(config, "head")
-    else:
-        command.upgrade(config, "head")
 
 
-def _check_owner(names: Sequence[str], url: URL, or_else: str = "") -> None:
-    if names and models.ingest_positions.name not in names:
+def _create_if_empty(connection: Connection) -> None:
+    _lock(connection)
+    if _find_difference(connection) == "":
+        _create_tables(connection)
+
+
+def _lock(connection: Connection) -> None:
+    if connection.dialect.name != "sqlite":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CREATION_LOCK})
+
+
+def _create_tables(connection: Connection) -> None:
+    models.metadata.create_all(connection)
+    for statement in _OF_ONE_DIALECT[connection.dialect.name].values():
+        connection.exec_driver_sql(statement)
+    connection.execute(insert(models.ingest_positions).values(source=_SCHEMA_SOURCE, position=_fingerprint()))
+
+
+def _check_owner(names: Iterable[str], url: URL, or_else: str = "") -> None:
+    if (others := [*names]) and not _OURS & set(others):
         raise ForeignDatabaseError(
-            f"{url_without_password(url)}: has tables of another program ({', '.join(names[:3])}); "
+            f"{url_without_password(url)}: has tables of another program ({', '.join(others[:3])}); "
             f"name a database of the workbench alone with EXGRPO_DATABASE_URL{or_else}."
         )
 
 
-def _drop_everything(connection: Connection) -> None:
-    _check_owner(inspect(connection).get_table_names(), connection.engine.url)
-    if connection.dialect.name == "sqlite":
+def _drop_tables(connection: Connection) -> None:
+    """Drop the tables of this program: those of its names, and those that refer to them, as earlier versions' do."""
+    inspector = inspect(connection)
+    _check_owner(inspector.get_table_names(), connection.engine.url)
+    is_sqlite = connection.dialect.name == "sqlite"
+    if is_sqlite:
         # A virtual table has hidden tables, which are dropped with it only.
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {_SEARCH_TABLE}")
-    existing = MetaData()
-    existing.reflect(connection)
-    existing.drop_all(connection)
-    assert not inspect(connection).get_table_names()
+        inspector.clear_cache()
+    ours = models.metadata.tables
+    names = [
+        name
+        for name in inspector.get_table_names()
+        if name in ours or any(key["referred_table"] in ours for key in inspector.get_foreign_keys(name))
+    ]
+    for name in sorted(names, key=lambda name: name == models.runs.name):  # all others refer to it
+        connection.exec_driver_sql(f'DROP TABLE "{name}"{"" if is_sqlite else " CASCADE"}')
 
 
-def _read_revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+def open_database(url: str | None, runs_root: Path, *, checks_schema: bool = True) -> Database:
+    """Open the database at `url`, by default the SQLite file of `runs_root`; a new one gets its tables.
 
-
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) -> Database:
-    """Open the database at `url`, by default the SQLite file of `runs_root`, and bring its schema up to date.
+    Args:
+        url: None for the SQLite file.
+        runs_root: The folder of runs.
+        checks_schema: Whether the tables must be this version's. Without it, nothing is created.
 
     Raises:
-        DatabaseError: It cannot be reached, its schema is newer than this program or another program's, it is not in
-            UTF-8, or it is a SQLite file on a network file system.
+        OtherSchemaError: The schema differs from this program's.
+        DatabaseError: It cannot be reached, its tables are another program's, it is not in UTF-8, or it is a SQLite
+            file on a network file system.
     """
     database_url = parse_url(url) if url else default_url(runs_root)
     path = database_url.database if database_url.get_backend_name() == "sqlite" else None
@@ -186,11 +238,10 @@ def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) ->
     database = Database(make_engine(database_url))
     try:
         check_encoding(database)
-        if upgrades:
-            upgrade(database)
-        else:
-            with database.read() as connection:
-                _check_owner(inspect(connection).get_table_names(), database_url)
+        with database.read() as connection:
+            _check_owner(inspect(connection).get_table_names(), database_url)
+        if checks_schema:
+            _prepare(database)
     except DBAPIError as error:
         database.close()
         reason = str(error.orig).strip().splitlines()[0]

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, exists, func, select, text
 
-from db.connections.opening import current_revision, newest_revision
 from db.connections.session import Database, url_without_password
 from db.ingest.events import ENDED_STATUSES
 from db.ingest.run_summary import is_shown
@@ -241,8 +240,6 @@ class DatabaseFacts:
     kind: str
     url: str
     num_bytes: int
-    schema: str
-    newest_schema: str
     num_runs: int
 
 
@@ -259,7 +256,5 @@ def database_facts(database: Database) -> DatabaseFacts:
         kind="SQLite" if database.is_sqlite else "PostgreSQL",
         url=url_without_password(database.engine.url),
         num_bytes=num_bytes,
-        schema=current_revision(database) or "none",
-        newest_schema=newest_revision(),
         num_runs=sum(count_runs(database).values()),
     )

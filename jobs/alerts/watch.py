@@ -207,7 +207,7 @@ class AlertWatch:
 
     def _rows(self, now: datetime) -> list[RunRow]:
         if self._database is None:
-            self._database = open_database(self._url, self._runs_root, upgrades=False)
+            self._database = open_database(self._url, self._runs_root, checks_schema=False)
         return list_runs(self._database, RunFilter(is_archived=None, ended_after=now - MAX_AGE), limit=None)
 
     def _send(self, alert_event: AlertEvent, destination: Destination, sent_log: SentLog) -> None:

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from db import DATABASE_URL_VARIABLE
-from db.connections.opening import current_revision, open_database
 from exgrpo_core.faults import FaultKind, describe_fault
 from jobs.actions.archive import export_run, import_run
 from jobs.actions.backup import back_up, restore
@@ -168,16 +167,6 @@ def verify(
 def _damage_sentence(damage: Damage) -> str:
     run_prefix = f"{damage.run_id}: " if damage.run_id else ""
     return f"{run_prefix}{describe_fault(damage.fault)} {damage.remedy}"
-
-
-@database_app.command("upgrade")
-def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
-    """Upgrade the database's schema."""
-    database = open_database(database_url, runs_root)
-    try:
-        print_result(f"The database has schema {current_revision(database)}.")
-    finally:
-        database.close()
 
 
 @database_app.command("rebuild")

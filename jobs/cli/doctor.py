@@ -248,9 +248,9 @@ def check_temporary_folder() -> Check:
 
 
 def check_database(database_url: str | None, runs_root: Path) -> Check:
-    """The database opens, and this version knows its schema."""
+    """The database opens."""
     is_good, detail = describe_database(database_url, runs_root)
-    advice = "" if is_good else "Check EXGRPO_DATABASE_URL, or run `exgrpo db upgrade` or `exgrpo db rebuild`."
+    advice = "" if is_good else "Check EXGRPO_DATABASE_URL, or run `exgrpo db rebuild`."
     return Check("database", CheckResult.OK if is_good else CheckResult.FAILURE, detail, advice)
 
 

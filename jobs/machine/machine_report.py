@@ -16,7 +16,7 @@ from jobs.machine.hardware import Gpu, list_gpus
 
 PACKAGES = (
     "exgrpo-workbench", "streamlit", "plotly", "pandas", "numpy", "torch", "transformers", "tokenizers", "datasets",
-    "pyarrow", "pydantic", "SQLAlchemy", "alembic", "psycopg", "ray", "verl", "vllm",
+    "pyarrow", "pydantic", "SQLAlchemy", "psycopg", "ray", "verl", "vllm",
 )  # fmt: skip
 _TIMEOUT_SECONDS = 120.0
 

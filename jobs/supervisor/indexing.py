@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from db.connections.opening import ForeignDatabaseError, UnknownSchemaError, open_database
+from db.connections.opening import ForeignDatabaseError, OtherSchemaError, open_database, reset
 from db.connections.session import (
     DamagedDatabaseError,
     Database,
@@ -34,6 +34,8 @@ from jobs.supervisor.run_index import RunIndexing
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
+PROGRESS_SECONDS = 2.0
+"""Between two lines that say how many runs are still to read."""
 REFRESH_SECONDS = 0.4
 """A refresh that has more to do continues at the next one, so that a long backlog delays no start and no stop."""
 
@@ -49,6 +51,7 @@ class DatabaseIndex:
         self._file: int | None = None
         self._retry_at = 0.0
         self._last_error = ""
+        self._say_at = time.monotonic() + PROGRESS_SECONDS
         self._known: dict[str, tuple[str, str, int]] = {}
         self._states: dict[str, tuple[RunDirectory, RunState]] = {}
         self._work: dict[str, RunIndexing] = {}
@@ -81,6 +84,7 @@ class DatabaseIndex:
         try:
             self._refresh(self._open(), time.monotonic() + budget_seconds)
             self._retry_at, self._last_error = 0.0, ""
+            self._say_progress()
         except (DatabaseError, SQLAlchemyError) as error:
             if (sentence := first_line(error)) != self._last_error:
                 logger.warning("The database is behind: %s", sentence)
@@ -88,8 +92,15 @@ class DatabaseIndex:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self.close()
             is_foreign = isinstance(error, ForeignDatabaseError) and self._url is None
-            if is_foreign or isinstance(error, DamagedDatabaseError | UnknownSchemaError):
+            if is_foreign or isinstance(error, DamagedDatabaseError):
                 self._begin_anew()
+
+    def _say_progress(self) -> None:
+        if not self.num_unread:
+            self._say_at = time.monotonic() + PROGRESS_SECONDS
+        elif time.monotonic() >= self._say_at:
+            self._say_at = time.monotonic() + PROGRESS_SECONDS
+            logger.warning("Ended runs that are still to be read into the database: %d.", self.num_unread)
 
     def close(self) -> None:
         """Close the database."""
@@ -99,7 +110,7 @@ class DatabaseIndex:
 
     def _open(self) -> Database:
         if self._database is None:
-            self._database = open_database(self._url, self._runs_root)
+            self._database = self._open_with_own_schema()
             ends = list_ends(self._database)
             if self._known.keys() - ends.keys():
                 self._read_all_again()
@@ -110,6 +121,15 @@ class DatabaseIndex:
                 f"{self._database.engine.url.database}: another file is in the database's place."
             )
         return self._database
+
+    def _open_with_own_schema(self) -> Database:
+        try:
+            return open_database(self._url, self._runs_root)
+        except OtherSchemaError as error:
+            logger.warning("%s", error)
+            with contextlib.closing(open_database(self._url, self._runs_root, checks_schema=False)) as database:
+                reset(database)
+            return open_database(self._url, self._runs_root)
 
     def _begin_anew(self) -> None:
         """Put a SQLite file that cannot be used aside and ingest everything again.

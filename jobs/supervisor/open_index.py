@@ -9,14 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from db.connections.opening import (
-    ForeignDatabaseError,
-    current_revision,
-    is_known,
-    newest_revision,
-    open_database,
-    reset,
-)
+from db.connections.opening import ForeignDatabaseError, find_difference, open_database, reset
 from db.connections.session import UNAVAILABLE_ERRORS, DamagedDatabaseError, Database, check_pages, sqlite_path
 from db.connections.sqlite_files import refusal, set_aside
 from db.queries import runs
@@ -127,7 +120,7 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
     if read_supervisor(runs_root) is not None:
         raise SupervisorRunningError(f"A supervisor runs for {runs_root}; end it first (Ctrl-C of `exgrpo up`).")
     try:
-        with closing(open_database(database_url, runs_root, upgrades=False)) as database:
+        with closing(open_database(database_url, runs_root, checks_schema=False)) as database:
             check_pages(database)
             reset(database)
     except (DamagedDatabaseError, ForeignDatabaseError) as error:
@@ -151,7 +144,7 @@ def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, 
             return True, "SQLite, not created yet; the first run creates it"
         if path is not None and not os.access(path.parent, os.W_OK):
             return True, "SQLite, in a folder that cannot be written: commands and pages read the run directories"
-        with closing(open_database(database_url, runs_root, upgrades=False)) as database:
+        with closing(open_database(database_url, runs_root, checks_schema=False)) as database:
             if path is not None and path.stat().st_size <= _MAX_CHECKED_BYTES:
                 check_pages(database)
             return _describe_schema(database)
@@ -161,9 +154,7 @@ def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, 
 
 def _describe_schema(database: Database) -> tuple[bool, str]:
     kind = "SQLite" if database.is_sqlite else "PostgreSQL"
-    revision = current_revision(database)
-    if revision is not None and not is_known(revision):
-        return False, f"{kind}, schema {revision}, unknown to this version: `exgrpo db rebuild` builds it again"
-    if revision != newest_revision():
-        return True, f"{kind}, schema {revision or 'none'}, upgraded to {newest_revision()} when next used"
-    return True, f"{kind}, schema {revision}, {sum(runs.count_runs(database).values())} runs"
+    difference = find_difference(database)
+    if difference is None:
+        return True, f"{kind}, {sum(runs.count_runs(database).values())} runs"
+    return True, f"{kind}, {difference or 'empty'}, built from the run directories when next used"

@@ -82,7 +82,7 @@ recorded_shared, played_shared, judged_shared, scored_shared = map(_shared, SEED
 
 @pytest.fixture(scope="session")
 def empty_root(tmp_path_factory):
-    """A runs root without runs, made once: its database goes through every revision of the schema."""
+    """A runs root without runs, made once."""
     root = tmp_path_factory.mktemp("empty") / "runs"
     root.mkdir()
     recorded.record(root)

@@ -1,19 +1,16 @@
 import pytest
 import typer
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from sqlalchemy import func, select
 from typer.testing import CliRunner
 
 from bench import synthetic_runs
 from bench.synthetic_runs import SyntheticRunsError, SyntheticSize, add_synthetic_runs
-from db.connections.opening import open_database
+from db.connections.opening import find_difference, open_database
 from db.queries import lineage, metrics, runs, trajectory_list
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
-from tests.db.connections.test_opening import is_ours
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 
 
@@ -49,12 +46,11 @@ def test_made_up_runs_have_the_asked_size_and_say_what_they_are(database, templa
     assert 300 <= total <= 500
     assert count(database, models.trajectories, 2) > total / 2
     assert len(metrics.list_evaluations(database, made[0].run_id)) == 2
-    if not database.is_sqlite:  # keys and indexes are there again
+    assert find_difference(database) is None  # indexes are there again
+    if not database.is_sqlite:
         with database.read() as connection:
-            context = MigrationContext.configure(connection, opts={"include_object": is_ours})
-            assert compare_metadata(context, models.metadata) == []
             names = set(connection.exec_driver_sql("SELECT indexname FROM pg_indexes").scalars())
-        assert {"steps_pkey", "trajectory_texts_by_word", "trajectories_by_step"} <= names
+        assert "steps_pkey" in names
 
 
 def test_what_happened_to_trajectories_goes_with_them(database, template):

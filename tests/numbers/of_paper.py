@@ -16,7 +16,6 @@ import pandas as pd
 from scipy import stats
 
 from app.components.paper.entries import ENTRIES, Entry
-from db import migrations
 from jobs.specs.train import TrainSpec
 from tests.numbers import of_runs, of_thoughts, record
 from tests.numbers.checking import Columns, Expected
@@ -159,7 +158,7 @@ def machine_page(root: Root) -> Expected:
         "GPU": "PyTorch finds none", "verl engine": _Installed(verl) if verl.exists() else "no environment",
         "runs root": str(root.path), "disk": re.compile(rf"({free:.0f}|{free - 0.5:.0f}|{free + 0.5:.0f}) GiB free"),
         "temporary": tempfile.gettempdir(),
-        "database": f"SQLite, schema {_newest_schema()}, {len(root.newest_first)} runs",
+        "database": f"SQLite, {len(root.newest_first)} runs",
         "port": re.compile(r"8501 .*"), "supervisor": "none is running", "alerts": "no destinations",
     }  # fmt: skip
     frame = pd.DataFrame({"Checked": list(found), "Found": pd.Series(found.values(), dtype=object)})
@@ -173,17 +172,12 @@ def machine_page(root: Root) -> Expected:
     return Expected(tables=tables)
 
 
-def _newest_schema() -> str:
-    return max(path.stem for path in Path(migrations.__file__).parent.glob("versions/*.py"))[:4]
-
-
 def system_pages(root: Root) -> tuple[Expected, Expected]:
     """Return what System shows of database and queue, and of what users did."""
     folder = root.path / "workbench"
     tiles = {
         "Supervisor": ("running", re.compile(r"heartbeat \d+ s ago")),
         "Database": ("SQLite", size((folder / "workbench.db").stat().st_size)),
-        "Schema": (_newest_schema(), "up to date"),
         "Queue": ("0 queued", "0 running"),
     }
     entries = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()][::-1]

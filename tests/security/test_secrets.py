@@ -74,7 +74,7 @@ def environments_of_workers(process: psutil.Process) -> list[dict[str, str]]:
 
 
 def dump(url: str, runs_root: Path) -> str:
-    database = open_database(url, runs_root, upgrades=False)
+    database = open_database(url, runs_root, checks_schema=False)
     tables = MetaData()
     with database.read() as connection:
         tables.reflect(connection)
@@ -181,7 +181,7 @@ def test_no_password_is_shown_wherever_in_the_databases_address_it_stands(tmp_pa
     for form in forms:
         assert DATABASE_PASSWORD not in url_without_password(make_url(form))
         with pytest.raises(RuntimeError) as refused:
-            open_database(form, tmp_path, upgrades=False)
+            open_database(form, tmp_path, checks_schema=False)
         assert DATABASE_PASSWORD not in str(refused.value)
         result = CliRunner().invoke(app, ["runs", "--runs-root", str(tmp_path)], env={"EXGRPO_DATABASE_URL": form})
         assert result.exit_code or "The run directories are read instead" in caplog.text

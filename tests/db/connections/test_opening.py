@@ -3,68 +3,50 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from numpy.lib.recfunctions import drop_fields, repack_fields
-from sqlalchemy import create_engine, make_url, select, update
+from sqlalchemy import create_engine, make_url
 
 from db.connections.opening import (
     ForeignDatabaseError,
-    UnknownSchemaError,
-    current_revision,
-    newest_revision,
+    OtherSchemaError,
+    find_difference,
     open_database,
     reset,
-    upgrade,
 )
-from db.connections.session import DatabaseError
+from db.connections.session import DatabaseError, parse_url
 from db.ingest.annotations import add_note
-from db.ingest.event_rows import FACTS
 from db.queries.metrics import metric_series
 from db.queries.runs import list_notes, list_runs
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
-from db.tables import models
+from jobs.queries import table
+from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
-from jobs.supervisor.open_index import describe_database, rebuild_index
+from jobs.supervisor import indexing
+from jobs.supervisor.open_index import describe_database, ingest_all, rebuild_index
 from jobs.training.warm_start import SHIPPED_WEIGHTS
 from tests.db.conftest import create_postgres_database
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
-from tests.db.released_databases import STORED, store
 from tests.db.table_contents import contents
+from tests.faults import used_workbench
 from tests.postgres import pooled
 from tests.tools import require_tool
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-OF_ONE_DIALECT = ("trajectory_search", "trajectory_texts_by_word", "search", "runs_by_kind")
 
 
-def is_ours(_object, name, _kind, _is_reflected, _other):
-    """What is one dialect's own, such as full-text search, is in the revision alone."""
-    return not (name or "").startswith(OF_ONE_DIALECT)
-
-
-def test_a_new_database_has_the_newest_schema_and_upgrading_again_changes_nothing(database):
-    assert current_revision(database) == newest_revision()
-    assert upgrade(database) == newest_revision()
-
-
-def test_an_unknown_schema_is_refused_with_the_remedy_and_left_as_it_is(database, tmp_path):
-    url = database.engine.url.render_as_string(hide_password=False)
-    database.write(lambda connection: connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(UnknownSchemaError):
-        open_database(url, tmp_path)
-    assert current_revision(database) == "9999"
-    reset(database)
-    open_database(url, tmp_path).close()
+def test_opening_again_changes_nothing(database, tmp_path):
+    before = contents(database)
+    assert find_difference(database) is None
+    open_database(database.url, tmp_path).close()
+    assert contents(database) == before
 
 
 def test_a_reset_drops_everything_and_taking_in_again_gives_it_back(database, tmp_path):
@@ -73,7 +55,7 @@ def test_a_reset_drops_everything_and_taking_in_again_gives_it_back(database, tm
     ingest_run(database, run)
     before = contents(database)
     reset(database)
-    assert not any(contents(database).values())
+    assert not any(rows for name, rows in contents(database).items() if name != "ingest_positions")
     assert list_snippets(database, TrajectoryFacets(words="trajectory")) == []
     ingest_run(database, run)
     assert contents(database) == before
@@ -84,7 +66,7 @@ ANY_LOCALE = "TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
 
 
 def by_hand(url: str, *statements: str) -> None:
-    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    engine = create_engine(parse_url(url), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
@@ -92,17 +74,17 @@ def by_hand(url: str, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-@pytest.mark.parametrize("upgrades", [True, False])
+@pytest.mark.parametrize("checks_schema", [True, False])
 def test_encoding_without_every_letter_is_refused_with_the_command_for_another(
-    postgres_server, encoding, upgrades, tmp_path
+    postgres_server, encoding, checks_schema, tmp_path
 ):
     url = create_postgres_database(postgres_server, options=f"ENCODING '{encoding}' {ANY_LOCALE}")
     with pytest.raises(DatabaseError) as caught:
-        open_database(url, tmp_path, upgrades=upgrades)
+        open_database(url, tmp_path, checks_schema=checks_schema)
     with pytest.raises(DatabaseError):
         rebuild_index(tmp_path, url)
     program, *words = shlex.split(str(caught.value).split("`")[1])
-    name = words[-1] = f"{words[-1]}_{upgrades}".lower()
+    name = words[-1] = f"{words[-1]}_{checks_schema}".lower()
     subprocess.run([require_tool(program), *words], check=True, timeout=60)
     open_database(make_url(url).set(database=name).render_as_string(), tmp_path).close()
 
@@ -177,66 +159,100 @@ def read_as_pages_do(database):
     return *found, list_snippets(database, facets, limit=1000)
 
 
-@pytest.mark.parametrize("release", [*sorted(STORED.glob("*.tar.gz")), "this one"])
-# Alembic's reflection meets the table of FTS5, which has no types.
-@pytest.mark.filterwarnings("ignore:.*reflect.*|Did not recognize type")
-def test_upgraded_database_of_a_release_holds_what_is_built_again_from_its_files(release, tmp_path):
-    archive = store(tmp_path) if release == "this one" else release
-    with tarfile.open(archive) as file:
-        file.extractall(tmp_path, filter="data")
-    runs_root = tmp_path / "runs"
-    with closing(open_database(None, runs_root)) as database:
-        upgraded = contents(database)
-        context = MigrationContext.configure(database.engine.connect(), opts={"include_object": is_ours})
-        assert compare_metadata(context, models.metadata) == []
-        context.connection.close()
-    assert rebuild_index(runs_root, None) == 1
-    with closing(open_database(None, runs_root)) as database:
-        assert contents(database) == upgraded
-    assert upgraded["trajectories"]
-
-
-BEFORE_CONVERSATIONS = (
-    "ALTER TABLE trajectory_texts DROP COLUMN search, DROP COLUMN role_words, DROP COLUMN messages",
-    "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS (to_tsvector('simple', text)) STORED",
-    "ALTER TABLE trajectory_blocks DROP CONSTRAINT trajectory_blocks_pkey, DROP COLUMN conversations,"
-    " DROP COLUMN tools, DROP COLUMN part, DROP COLUMN num_changes, ADD PRIMARY KEY (run_key, step, attempt)",
-    "ALTER TABLE steps DROP COLUMN sums",
-    "ALTER TABLE trajectories DROP COLUMN num_turns, DROP COLUMN num_tool_calls, DROP COLUMN num_tool_errors,"
-    " DROP COLUMN tokens_by_role, DROP COLUMN extra, ALTER COLUMN reward SET NOT NULL,"
-    " ALTER COLUMN is_truncated SET NOT NULL, ALTER COLUMN num_tokens SET NOT NULL, DROP COLUMN recorded_id",
-    "UPDATE alembic_version SET version_num = '0001'",
+OF_USERS = (
+    "INSERT INTO ingest_positions VALUES ('journal', '1000000'), ('run:trained', 'far')",
+    "INSERT INTO runs (run_key, run_id, name, status, spec, created_at, summary)"
+    " VALUES (1, 'trained', 'old', 'finished', '{}', '2026-11-28 12:00:00', '{}')",
+    "INSERT INTO tags VALUES (1, 'keep')",
+    "INSERT INTO notes VALUES (1, '2026-11-28 12:00:00', 'Another.')",
+    "INSERT INTO saved_cases VALUES (1, 'kept', 1, 0, 3, '2026-11-28 12:00:00')",
+    "INSERT INTO verdict_overrides VALUES (1, 1, 1, true, '2026-11-28 12:00:00')",
+    "INSERT INTO trajectory_marks VALUES (1, 'odd', 1, 2, 'the last word', '2026-11-28 12:00:00')",
 )
 
 
-def forget_rewards_of_blocks(connection):
-    table = models.trajectory_blocks
-    for block in connection.execute(select(table)).all():
-        facts = repack_fields(drop_fields(np.frombuffer(block.facts, dtype=FACTS), "reward"))
-        is_it = [table.c[name] == getattr(block, name) for name in ("run_key", "step", "attempt", "part")]
-        connection.execute(update(table).where(*is_it).values(facts=facts.tobytes()))
+@pytest.fixture
+def used(tmp_path) -> Path:
+    used_workbench.make(tmp_path / "runs", 0)
+    return tmp_path / "runs"
 
 
-@pytest.mark.filterwarnings("ignore:.*reflect.*|Did not recognize type")
-def test_a_postgresql_database_of_schema_0001_is_upgraded_and_still_searched(postgres_server, tmp_path):
-    url = create_postgres_database(postgres_server)
+def shown(url: str, runs_root: Path) -> dict[str, list[tuple[Any, ...]]]:
+    with closing(open_database(url, runs_root)) as database:
+        return used_workbench.tables(database)
+
+
+def test_a_database_of_other_tables_is_built_again_with_all_that_users_wrote(database_url, used, monkeypatch, caplog):
+    ingest_all(used, None)
+    expected = used_workbench.tables(open_database(None, used))
+    assert all(expected[name] for name in ("tags", "notes", "saved_cases", "verdict_overrides", "trajectory_marks"))
+    kind = make_url(database_url).get_backend_name()
+    tables = (Path(__file__).parent / f"schema_of_7ac6aec7.{kind}.sql").read_text().splitlines()
+    by_hand(database_url, *tables, *OF_USERS)
+    with pytest.raises(OtherSchemaError, match="exgrpo db rebuild"):
+        open_database(database_url, used)
+    assert "built from the run directories" in describe_database(database_url, used)[1]
+    caplog.clear()
+    monkeypatch.setattr(indexing, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(indexing.DatabaseIndex, "refresh", partialmethod(indexing.DatabaseIndex.refresh, 0.01))
+    ingest_all(used, database_url)
+    assert shown(database_url, used) == expected
+    assert [entry.kind for entry in table.journal(used)].count("noted") == 2
+    said = [record.getMessage() for record in caplog.records]
+    assert any("is built again" in line for line in said)
+    left = [int(line.rpartition(" ")[2].removesuffix(".")) for line in said if "still to be read" in line]
+    assert left
+    assert left == sorted(left, reverse=True)
+
+
+DIFFERENCES = (
+    "DROP TABLE runs",
+    "DROP TABLE ingest_positions",
+    "DROP TABLE judge_votes",
+    "DROP INDEX trajectories_by_step",
+    "ALTER TABLE steps DROP COLUMN sums",
+    "UPDATE ingest_positions SET position = 'another' WHERE source = 'schema'",
+    "DROP TABLE trajectory_search",
+    "DROP TRIGGER trajectory_texts_inserted",
+    "DROP INDEX runs_by_kind",
+    "ALTER TABLE trajectory_texts DROP COLUMN search",
+)
+OF_POSTGRESQL = DIFFERENCES[-2:]
+OF_SQLITE = DIFFERENCES[-4:-2]
+
+
+@pytest.mark.parametrize("statement", DIFFERENCES)
+@pytest.mark.parametrize("how", [ingest_all, rebuild_index])
+def test_whatever_is_missing_the_database_is_built_again(database_url, tmp_path, statement, how):
+    is_sqlite = database_url.startswith("sqlite")
+    if statement in (OF_POSTGRESQL if is_sqlite else OF_SQLITE):
+        pytest.skip("This kind of database has none.")
     run = new_run(tmp_path)
-    record_attempt(run, range(1, 6))
-    with closing(open_database(url, tmp_path)) as database:
-        ingest_run(database, run)
-        before = contents(database)
-        database.write(forget_rewards_of_blocks)
-    by_hand(url, *BEFORE_CONVERSATIONS)
-    with closing(open_database(url, tmp_path)) as database:
-        with database.engine.connect() as connection:
-            context = MigrationContext.configure(connection, opts={"include_object": is_ours})
-            assert compare_metadata(context, models.metadata) == []
-        assert contents(database) == before
-        assert len(list_snippets(database, TrajectoryFacets(words="number7"))) == 1
+    record_attempt(run, range(1, 4), end=RunStatus.FINISHED)
+    write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
+    ingest_all(tmp_path, database_url)
+    expected = shown(database_url, tmp_path)
+    is_parent = statement == "DROP TABLE runs"
+    lone = ["PRAGMA foreign_keys = OFF"] if is_sqlite and is_parent else []
+    cascade = " CASCADE" if is_parent and not is_sqlite else ""
+    by_hand(database_url, *lone, statement + cascade)
+    with pytest.raises(OtherSchemaError):
+        open_database(database_url, tmp_path)
+    how(tmp_path, database_url)
+    assert shown(database_url, tmp_path) == expected
+
+
+def test_tables_of_another_program_beside_ours_stay(database_url, tmp_path):
+    open_database(database_url, tmp_path).close()
+    by_hand(database_url, "CREATE TABLE mine (name TEXT)", "INSERT INTO mine VALUES ('still there')")
+    with closing(open_database(database_url, tmp_path)) as database:
+        reset(database)
+        with database.read() as connection:
+            assert connection.exec_driver_sql("SELECT name FROM mine").scalar() == "still there"
 
 
 @pytest.mark.slow
-def test_revisions_and_shipped_weights_are_part_of_an_installed_wheel(tmp_path):
+def test_shipped_weights_are_part_of_an_installed_wheel(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, tmp_path)
     for package in ("app", "jobs", "db", "exgrpo_core"):

@@ -25,7 +25,7 @@ from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server
 from tests.tools import require_tool
 
-BOOKKEEPING = {"ingest_positions", "alembic_version"}
+BOOKKEEPING = {"ingest_positions"}
 
 
 def shown(runs_root, url=None) -> dict[str, list]:
