@@ -1,8 +1,8 @@
 """Experience management at the paper's size: host time of a step, memory, snapshot and restore of the replay buffer.
 
 A step stores the successes of 1,024 rollouts (128 questions, K = 8) with the duplicate check, moves and retires their
-questions, draws 64 questions, reads all their stored trajectories and begins to make it durable, with the calls of
-Algorithm 1. The buffer's thread writes while the loop continues; its time is a separate figure.
+questions, draws 64 questions and reads all their stored trajectories, with the calls of Algorithm 1. The
+buffer's thread writes while the loop continues; its time is a separate figure.
 Making up the load is outside the clock. Each load is built by one process and measured by another, fresh one, while the
 page cache has what was written, as it has in a run; reads without that are measured last and apart (`cold_read_ms`).
 
@@ -156,7 +156,6 @@ def manage(
     for question_index, successes in stored:
         if buffer.bucket_of(question_index) is not None:
             buffer.set_bucket(question_index, len(successes))
-    buffer.commit({"step": step})
     return num_candidates
 
 

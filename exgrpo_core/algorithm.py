@@ -64,8 +64,6 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig, 
     # Lines 24 to 30 and 33: collect successes, retire solved questions.
     collect_experience(state, config, report)
     state.delayed_start.observe(batch_pass_rate(report.groups))
-    if config.replays_experience:
-        report.stored = state.commit(report)
     report.metrics |= step_metrics(state, config, report) | mini_batch_metrics(mini_batches)
     report.metrics |= variance_metrics(trained, config) | gradient_weight_metrics(trained, config, objective.correction)
     report.metrics |= sampler_metrics(report.groups, config)

@@ -22,10 +22,8 @@ class FaultKind(StrEnum):
     """The events with the numbers `position[0]` to `position[1]`."""
     NO_END = "no_end"
     """It is missing; the last event says that the attempt ended with the state `details`."""
-    LOST_STEPS = "lost_steps"
-    """The log of the replay buffer lacks steps of the attempt `position[0]`, of which `position[1]` is the last."""
     LOST_EXPERIENCE = "lost_experience"
-    """Steps that a resume cannot keep, as the replay buffer's sentence in `details` says."""
+    """Trajectories of the replay buffer are damaged, as its sentence in `details` says."""
     NOT_RECORDED = "not_recorded"
     """`position[0]` lines that its writer could not write; `details` says why."""
     NO_TRAJECTORY = "no_trajectory"
@@ -61,7 +59,6 @@ _SENTENCES = {
     FaultKind.DAMAGED_LINE: "the line at byte {0} is damaged and was skipped",
     FaultKind.MISSING_EVENTS: "events {0} to {1} are missing",
     FaultKind.NO_END: "is missing; the last event says {details}",
-    FaultKind.LOST_STEPS: "its log lacks steps of attempt {0}, of which {1} is the last",
     FaultKind.LOST_EXPERIENCE: "{details}",
     FaultKind.NOT_RECORDED: "{0} lines could not be written when they were recorded ({details})",
     FaultKind.NO_TRAJECTORY: "{0} annotations from event {1} on are left out: no such trajectory was recorded before",

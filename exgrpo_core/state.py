@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from exgrpo_core.experience_management.question_stream import QuestionStream, Re
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT
 from exgrpo_core.methods.loading import build_strategies
-from exgrpo_core.step_report import BufferEventKind, DrawnQuestions, StepReport
-from exgrpo_core.types import UNASSIGNED, BoolArray, Experience, Int64Array, Question, RolloutGroup
+from exgrpo_core.step_report import DrawnQuestions
+from exgrpo_core.types import UNASSIGNED, BoolArray, Experience, Question, RolloutGroup
 
 STATE_FILE = "experience.json"
 MAX_STATE_BYTES = 1 << 30
@@ -86,8 +85,6 @@ class ExGRPOState:
         self.num_fresh_rollouts = 0
         self.num_generated_tokens = 0
         self.drawn_ahead: DrawnQuestions | None = None
-        # (rows stored by then, steps done again from then on) of each resume that kept the experience of lost steps.
-        self._repeats: list[tuple[int, int]] = []
 
     @classmethod
     def create(
@@ -96,11 +93,8 @@ class ExGRPOState:
         questions: Sequence[Question],
         config: ExGRPOConfig,
         external: Mapping[int, Experience] | None = None,
-        keeps_later: bool = False,
     ) -> "ExGRPOState":
         """Return the state before the first step; the buffer's segments go into `directory`.
-
-        `keeps_later` adds the experience of all steps that were committed there.
 
         Raises:
             FieldError: Fewer questions than a batch holds.
@@ -111,10 +105,8 @@ class ExGRPOState:
                 "give more questions.",
                 "algorithm.batch_size",
             )
-        buffer = ReplayBuffer.open(directory, len(questions), config.rollouts_per_question, keeps_later)
-        state = cls(questions, config, buffer, external)
-        state._keep_later()
-        return state
+        buffer = ReplayBuffer(directory, len(questions), config.rollouts_per_question)
+        return cls(questions, config, buffer, external)
 
     def skipped_questions(self, config: ExGRPOConfig) -> BoolArray:
         """Return which questions the stream of fresh ones skips: the retired, unless they may be redrawn.
@@ -144,41 +136,6 @@ class ExGRPOState:
                 self.num_fresh_rollouts += 1
                 self.num_generated_tokens += trajectory.token_ids.size
 
-    def ages(self, experiences: Sequence[Experience]) -> Int64Array:
-        """Return for each stored trajectory the steps done since its own; steps that a resume did again count twice."""
-        ages = [
-            self.step - item.rollout_step + sum(count for end, count in self._repeats if item.row < end)
-            for item in experiences
-        ]
-        return np.array(ages, dtype=np.int64)
-
-    def commit(self, report: StepReport) -> Future[None]:
-        """Begin to make what a step changed in the experience durable; return what is done then."""
-        kinds = [event.kind for event in report.buffer_events]
-        return self.replay_buffer.commit(
-            {
-                "step": self.step,
-                "num_collected": kinds.count(BufferEventKind.INSERTED),
-                "next_trajectory_id": self.next_trajectory_id,
-                "retired": self.retired_set.take_added(),
-                "delayed_start": self.delayed_start.state_dict(),
-            }
-        )
-
-    def _keep_later(self) -> None:
-        """Continue after the steps that the restored buffer kept, if it kept any."""
-        later = self.replay_buffer.later
-        headers = [step.header for step in later.steps] if later.are_kept else []
-        numbers = [*(header["step"] for header in headers), self.step + 1]
-        for header, next_step in zip(headers, numbers[1:], strict=True):
-            for question_index in header["retired"]:
-                self.retired_set.add(question_index)
-            self.delayed_start.load_state_dict(header["delayed_start"])
-            self.next_trajectory_id = header["next_trajectory_id"]
-            if header["step"] >= next_step:
-                self._repeats.append((header["num_rows"], header["step"] + 1 - next_step))
-        self.retired_set.take_added()
-
     def save(self, directory: Path) -> None:
         """Write the whole state into `directory` and seal the buffer's segments.
 
@@ -197,7 +154,6 @@ class ExGRPOState:
             "next_trajectory_id": self.next_trajectory_id,
             "num_fresh_rollouts": self.num_fresh_rollouts,
             "num_generated_tokens": self.num_generated_tokens,
-            "repeats": self._repeats,
             "rng": self.rng.bit_generator.state,
             "retired_set": self.retired_set.state_dict(),
             "delayed_start": self.delayed_start.state_dict(),
@@ -213,20 +169,17 @@ class ExGRPOState:
         questions: Sequence[Question],
         config: ExGRPOConfig,
         external: Mapping[int, Experience] | None = None,
-        keeps_later: bool = False,
     ) -> "ExGRPOState":
         """Return the state saved in `saved`, with segments in `segments`; its draws continue as if uninterrupted.
 
         A step that was drawn ahead is drawn anew, its fresh questions first.
-        `keeps_later` adds the experience of the steps that were committed after it: buckets, retired questions and
-        trajectories. The step, the random generator and the stream of fresh questions are those of `saved`.
 
         Raises:
             StateError: The saved state is damaged or belongs to other questions.
             BufferCorruptionError: The buffer's snapshot or a segment is damaged.
         """
         path = saved / STATE_FILE
-        buffer = ReplayBuffer.restore(segments, saved / BUFFER_FILE, keeps_later)
+        buffer = ReplayBuffer.restore(segments, saved / BUFFER_FILE)
         try:
             content: dict[str, Any] = read_json(path, MAX_STATE_BYTES)
             if content["questions"] != _fingerprint(questions):
@@ -234,12 +187,10 @@ class ExGRPOState:
             state = cls(questions, config, buffer, external)
             for name in ("step", "next_trajectory_id", "num_fresh_rollouts", "num_generated_tokens"):
                 setattr(state, name, int(content[name]))
-            state._repeats = [(int(end), int(count)) for end, count in content["repeats"]]
             state.rng.bit_generator.state = content["rng"]
             state.retired_set.load_state_dict(content["retired_set"])
             state.delayed_start.load_state_dict(content["delayed_start"])
             state.stream.load_state_dict(content["stream"])
-            state._keep_later()
         except StateError:
             raise
         except (OSError, *ODD_CONTENT) as error:

@@ -1,6 +1,5 @@
 """What one step did: what the recorder writes and pages show."""
 
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -227,5 +226,3 @@ class StepReport:
     buffer_events: list[BufferEvent] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
-    stored: Future[None] | None = None
-    """Done once the buffer's changes are on disk; None where nothing is collected."""

@@ -38,7 +38,7 @@ SLOW_FILES = frozenset(
     address alert_watch annotations append_file backup calibration demonstrators disk_estimate doctor dry_run evaluate
     evaluation_fit evaluation_loop event_codec event_reader events import_rules journal judge_loop measures metrics
     mixed_batch model_export named_entries opening query question_set question_stream queueing ray_cluster
-    recorded_answers report run_actions run_bin run_summary running server server_generator session state step_log
+    recorded_answers report run_actions run_bin run_summary running server server_generator session state
     steps streamlit_changes study_report study_results synthetic_runs trajectories verdicts
     """.split()  # noqa: SIM905 - a list would be a screen of lines
 )

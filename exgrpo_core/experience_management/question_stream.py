@@ -108,7 +108,6 @@ class RetiredSet:
     def __init__(self, num_questions: int) -> None:
         self._mask: BoolArray = np.zeros(num_questions, dtype=np.bool_)
         self._size = 0
-        self._added: list[int] = []
 
     def add(self, question_index: int) -> None:
         """Put a question into S, if it is not in it."""
@@ -116,12 +115,6 @@ class RetiredSet:
             return
         self._size += 1
         self._mask[question_index] = True
-        self._added.append(question_index)
-
-    def take_added(self) -> list[int]:
-        """Return the questions that were added since the last call."""
-        added, self._added = self._added, []
-        return added
 
     def __contains__(self, question_index: int) -> bool:
         return bool(self._mask[question_index])

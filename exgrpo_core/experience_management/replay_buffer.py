@@ -10,18 +10,15 @@ How a trajectory is stored, moved, replayed and retired, for example one of ques
    a chain from the newest back, 41 -> 12 -> none.
 3. Three of the question's eight rollouts were right, so `set_bucket(7, 3)` moves it from bucket 2 to 3; a question
    that had no rows would come through bucket 0.
-4. `commit` writes what step 3 changed, one row and one move, to the log once the rows are on disk (`step_log.py`).
-5. In step 5 Algorithm 2 draws question 7 from bucket 3 (`record_draws`). `experiences([12, 41])` reads both candidates
+4. In step 5 Algorithm 2 draws question 7 from bucket 3 (`record_draws`). `experiences([12, 41])` reads both candidates
    and checks their checksums; their entropies under the current policy are kept (`record_entropies`), and the lowest,
    41, is replayed (`record_replays`): its ratio is pi_theta / pi_past with the log-probs of step 3.
-6. In step 9 all eight are right: `retire(7)` takes the question out of its bucket and forgets its newest row. Rows 12
+5. In step 9 all eight are right: `retire(7)` takes the question out of its bucket and forgets its newest row. Rows 12
    and 41 stay in the segments, since nothing in a file is ever rewritten, but nothing leads to them.
-7. `snapshot` writes the index and each segment's size; `restore` gives the same buffer from it, and with `keeps_later`
-   the steps of the log after it, done again (`step_replay.py`).
+6. `snapshot` writes the index and each segment's size; `restore` gives the same buffer from it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import asdict
 from itertools import chain, repeat
 from pathlib import Path
@@ -31,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT, BufferCorruptionError
-from exgrpo_core.experience_management.storage.memory_index import ABSENT, BucketMembership, QuestionHistory, RowIndex
+from exgrpo_core.experience_management.storage.memory_index import BucketMembership, QuestionHistory, RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore, locate
 from exgrpo_core.experience_management.storage.segments import (
     ROW,
@@ -41,8 +38,6 @@ from exgrpo_core.experience_management.storage.segments import (
     checksums,
 )
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot, write_snapshot
-from exgrpo_core.experience_management.storage.step_log import LogPosition, steps_after
-from exgrpo_core.experience_management.storage.step_replay import INSERTED, LaterSteps, apply_steps, open_with
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
 
 __all__ = ["BufferCorruptionError", "InsertOutcome", "ReplayBuffer"]
@@ -66,8 +61,8 @@ class ReplayBuffer:
     `set_bucket` moves it. Buckets 1..K may be drawn, bucket 0 may not. Retiring a question leaves its rows in the
     segments but out of the buffer; what is inserted later counts alone (Algorithm 1 inserts nothing of a retired one).
 
-    A thread writes inserted rows while the caller continues. They are durable after `seal` or `snapshot`, and with all
-    else that a step changed soon after `commit`. A failed write raises `OSError` in a later call. A restored state
+    A thread writes inserted rows while the caller continues. They are durable after `seal` or `snapshot`.
+    A failed write raises `OSError` in a later call. A restored state
     behaves like the saved one: same rows, same order in the buckets. One process and one thread use a buffer; a second
     buffer may read the segments of a snapshot at the same time.
     """
@@ -87,9 +82,6 @@ class ReplayBuffer:
         self.history = QuestionHistory(num_questions)
         self._num_trajectories = 0
         self._num_tokens = 0
-        self._moves: list[tuple[int, int]] = []
-        self.later = LaterSteps([], False, 0, np.empty(0, dtype=np.int64))
-        """The steps after the snapshot that this buffer was restored from."""
 
     @property
     def rollouts_per_question(self) -> int:
@@ -181,7 +173,6 @@ class ReplayBuffer:
     def set_bucket(self, question_index: int, bucket: int) -> None:
         """Move a buffered question into a bucket 0..K, its latest number of correct trajectories."""
         self._membership.move(question_index, bucket)
-        self._moves.append((question_index, bucket))
 
     def bucket_of(self, question_index: int) -> int | None:
         """Return the bucket of a question, None where it is not in the buffer."""
@@ -261,18 +252,6 @@ class ReplayBuffer:
         """Take a question and its rows out of the buffer; nothing happens if it is not in it."""
         self._membership.remove(question_index)
         self._num_trajectories -= self._index.drop(question_index)
-        self._moves.append((question_index, ABSENT))
-
-    def commit(self, header: Mapping[str, Any]) -> Future[None]:
-        """Begin to make what changed since the last call durable, as one step with `header`; return what is done then.
-
-        `restore` can continue after the newest step that is on disk.
-        """
-        columns = {"moves": np.array(self._moves, dtype=np.int32).reshape(-1)}
-        columns |= self._index.take_changes() | self.history.take_changes()
-        self._moves = []
-        numbers = {"num_rows": self._index.num_rows, "num_trajectories": self._num_trajectories}
-        return self._store.begin_step({**header, **numbers}, columns)
 
     def seal(self) -> None:
         """Make all inserted rows durable and close the segment for writing; the next insert opens another."""
@@ -293,7 +272,6 @@ class ReplayBuffer:
             "rollouts_per_question": self._rollouts_per_question,
             "num_trajectories": self._num_trajectories,
             "segments": [asdict(extent) for extent in self._store.extents],
-            "logged": self._store.log.position,
         }
         columns: dict[str, NDArray[Any]] = {
             "bucket_sizes": self._membership.sizes,
@@ -304,53 +282,35 @@ class ReplayBuffer:
         return header, columns
 
     @classmethod
-    def restore(cls, directory: Path, path: Path, keeps_later: bool = False) -> "ReplayBuffer":
+    def restore(cls, directory: Path, path: Path) -> "ReplayBuffer":
         """Return the buffer of a snapshot, with its segments in `directory`; new rows go into a new segment.
-
-        `keeps_later` adds the steps that were committed after it, up to the first one that is damaged.
 
         Raises:
             BufferCorruptionError: The snapshot or a segment is missing, cut or altered; names the file.
         """
         header, columns = read_snapshot(path)
         try:
-            return cls._restored(directory, header, columns, keeps_later)
+            return cls._restored(directory, header, columns)
         except ODD_CONTENT as error:
             raise BufferCorruptionError(
-                f"{path}: this is no snapshot of a replay buffer, or what follows it in the log of {directory} is none "
-                "of one; use an older checkpoint."
+                f"{path}: this is no snapshot of a replay buffer; use an older checkpoint."
             ) from error
 
     @classmethod
-    def open(
-        cls, directory: Path, num_questions: int, rollouts_per_question: int, keeps_later: bool = False
-    ) -> "ReplayBuffer":
-        """Return an empty buffer, or with `keeps_later` the one after all steps that were committed in `directory`."""
-        empty = cls(directory, num_questions, rollouts_per_question)
-        return cls._restored(directory, *empty._state(), keeps_later)
-
-    @classmethod
     def _restored(
-        cls, directory: Path, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], keeps_later: bool
+        cls, directory: Path, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
     ) -> "ReplayBuffer":
         buffer = cls(directory, header["num_questions"], header["rollouts_per_question"])
-        logged = LogPosition(*header["logged"]) if header["logged"] else None
-        later = steps_after(directory, logged)
         extents = [SegmentExtent(**extent) for extent in header["segments"]]
-        opened = open_with(later if keeps_later else [], directory, extents, logged, SEGMENT_BYTES)
-        buffer._store, kept, damage = opened
+        buffer._store = SegmentStore.restore(directory, extents, SEGMENT_BYTES)
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
         buffer.history.load(columns)
         records = buffer._store.columns(
             "num_tokens", "question_index", "previous_row", "token_checksum", "rollout_step"
         )
         buffer._num_tokens = int(records[0].sum(dtype=np.int64))
-        buffer._num_trajectories = kept[-1].header["num_trajectories"] if kept else header["num_trajectories"]
-        num_rows = columns["entropies"].size
-        buffer._index.load([column[:num_rows] for column in records[1:]], buffer._membership.is_member, columns)
-        buckets = buffer._membership.buckets_of(np.arange(buffer._num_all_questions))
-        buffer.later = LaterSteps(kept if keeps_later else later, keeps_later, num_rows, buckets, damage)
-        apply_steps(kept, records[1:], buffer._index, buffer._membership, buffer.history)
+        buffer._num_trajectories = header["num_trajectories"]
+        buffer._index.load(records[1:], buffer._membership.is_member, columns)
         return buffer
 
     def _store_rows(
@@ -373,7 +333,6 @@ class ReplayBuffer:
         records["reward"] = [trajectory.reward for trajectory in trajectories]
         pairs: Iterable[tuple[Any, Any]] = zip(token_ids, log_probs, strict=True)
         self._store.append(records, b"".join(chain.from_iterable(pairs)))
-        self._moves.append((INSERTED, len(trajectories)))
         self._num_trajectories += len(trajectories)
         self._num_tokens += int(records["num_tokens"].sum(dtype=np.int64))
         for question_index in questions[self._membership.buckets_of(questions) < 0].tolist():

@@ -189,9 +189,6 @@ class FileRecorder:
             failed.result()
 
     def _write_steps(self, steps: Sequence[tuple[datetime, StepReport]]) -> None:
-        for _, report in steps:
-            if report.stored is not None:
-                report.stored.result()
         new = self._new_steps(steps)
         with_trajectories = [(report.step, report.groups) for _, report in new if report.groups]
         file: dict[str, Any] = {"file": None}

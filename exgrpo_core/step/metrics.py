@@ -113,7 +113,7 @@ def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport
     }
     replays = [replay for group in report.groups for replay in group.replays if not replay.is_external]
     if replays:
-        ages = state.ages([replay.experience for replay in replays])
+        ages = np.array([state.step - replay.experience.rollout_step for replay in replays])
         metrics["replay/age_mean"] = float(ages.mean())
         metrics["replay/age_max"] = float(ages.max())
     if not report.selections:

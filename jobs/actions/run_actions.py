@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-from exgrpo_core.faults import describe_fault
-from jobs.recording.log_damage import find_experience_damage
 from jobs.recording.lost_files import refusal_of_new_start
 from jobs.runs.checkpoints import describe_resume
 from jobs.runs.control import RESUMABLE, RunStatus
@@ -45,7 +43,7 @@ def resume(runs_root: Path, run_id: str) -> str:
     """Queue a new attempt, which continues from the newest whole checkpoint, or from the start when there is none.
 
     Returns:
-        A sentence on where it continues and which later experience it keeps or drops; nothing for jobs without.
+        A sentence on the step that it continues from; nothing if it has no checkpoint.
 
     Raises:
         CommandError: No such run, its state does not allow it, or all its checkpoints were lost.
@@ -59,10 +57,8 @@ def resume(runs_root: Path, run_id: str) -> str:
         raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.{more}")
     if why := refusal_of_new_start(run):
         raise CommandError(why)
-    damage = find_experience_damage(run)
-    sentence = f"{describe_resume(run)} {describe_fault(damage) if damage else ''}".strip()
     request_resume(run, state.attempt + 1)
-    return sentence
+    return describe_resume(run)
 
 
 def _refuse_recorded(run: RunDirectory, state: RunState) -> None:

@@ -8,23 +8,22 @@ from pathlib import Path
 import numpy as np
 
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
-from exgrpo_core.faults import Fault, FaultKind, describe_fault
+from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
 from exgrpo_core.run_files.run_folder import RUN_ID
 from exgrpo_core.state import BUFFER_FILE
 from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage, list_files
 from jobs.recording.event_reader import EventReader, find_missing_events, iterate_events
-from jobs.recording.log_damage import BUFFER_FOLDER, find_damaged_logs, find_experience_damage
 from jobs.recording.lost_files import find_lost_attempts, find_lost_checkpoint
 from jobs.runs.attempts import read_heartbeat, read_outcome
-from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_checkpoints, newest_snapshot
+from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
 from jobs.runs.control import ENDED
 from jobs.runs.directory import RunDirectory, list_run_directories, list_unreadable, unreadable_below
 from jobs.runs.journal import Journal
 from jobs.runs.state import describe_run, has_process
-from jobs.specs.train import SpecError
 
+BUFFER_FOLDER = "buffer"
 _MAX_STEPS = 16
 _ROWS_AT_ONCE = 1024
 _REMEDY_OF_BUFFER = "Other trajectories are whole; a run that replays this one fails, so copy the file from a backup."
@@ -93,7 +92,6 @@ def verify_run(run: RunDirectory) -> list[Damage]:
             *((fault, f"{_REMEDY_OF_LOST} {advice}") for fault in [find_lost_checkpoint(run)] if fault is not None),
             *(_damaged_buffer(run, Checkpoint(0, newest)) if newest else []),
         ],
-        BUFFER_FOLDER: lambda: _damaged_logs(run, newest, advice),
     }
     for word, check in checks.items():
         try:
@@ -102,28 +100,6 @@ def verify_run(run: RunDirectory) -> list[Damage]:
             fault = Fault(FaultKind.UNREADABLE, word, details=f"{type(error).__name__}: {error}")
             damaged.append((fault, "Other files are checked."))
     return [Damage(run.run_id, fault, remedy) for fault, remedy in damaged]
-
-
-def _damaged_logs(run: RunDirectory, newest: Path | None, advice: str) -> Found:
-    lost, faults = find_experience_damage(run), find_damaged_logs(run)
-    if lost is None and not faults:
-        return []
-    remedy = f"Texts and metrics are kept; a resume lacks the experience of lost steps. {advice}"
-    if newest is not None and lost is None and _has_spec(run):
-        resumed = checkpoint_path(run.checkpoints_path, newest_snapshot(run)[0])
-        if newest == resumed:
-            remedy = f"Nothing is lost to a resume from {newest.name}, the newest whole checkpoint."
-    if faults and lost is not None and lost.kind is FaultKind.LOST_STEPS:
-        remedy, lost = f"{describe_fault(lost)} {remedy}", None
-    return [(fault, remedy) for fault in [*faults, *([lost] if lost else [])]]
-
-
-def _has_spec(run: RunDirectory) -> bool:
-    try:
-        run.job_spec()
-    except SpecError:
-        return False
-    return True
 
 
 def _remedy_of_description(fault: Fault) -> str:

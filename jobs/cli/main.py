@@ -21,7 +21,7 @@ COMMANDS = {
         "stop": ("runs:stop", "Ask a run to stop at its next step, with a checkpoint."),
         "resume": (
             "runs:resume",
-            "Queue a run again from its newest complete checkpoint, and say what experience it keeps.",
+            "Queue a run again from its newest complete checkpoint.",
         ),
         "clone": ("runs:clone", "Print a job's specification with changed fields, or queue a new job with it."),
         "branch": (

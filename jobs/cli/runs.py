@@ -131,7 +131,7 @@ def resume(
     follows: Annotated[bool, typer.Option("--follow", help="Continue until the run ends, as `exgrpo train`.")] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", hidden=True)] = None,
 ) -> None:
-    """Queue a run again from its newest complete checkpoint, and say what experience it keeps."""
+    """Queue a run again from its newest complete checkpoint."""
     run_id = find_run_id(runs_root, run)
     if settings:
         raise CommandError(

@@ -110,14 +110,6 @@ class ValidationBenchmark(BenchmarkFields):
         return self.source if set(given) <= {"source"} else given
 
 
-class ResumeSpec(Spec):
-    """What a run takes up again after it was stopped or killed."""
-
-    experience: Literal["as_of_checkpoint", "newest"] = "as_of_checkpoint"
-    """A resume has a checkpoint's weights, and its experience, bit for bit as if never interrupted, or the `newest`:
-    correctness, retired questions and trajectories of the steps after it too, whose weights are lost."""
-
-
 LoraModule = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 

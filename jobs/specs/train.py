@@ -18,7 +18,6 @@ from jobs.specs.base import (
     LoraSpec,
     OptimSpec,
     Positive,
-    ResumeSpec,
     Seed,
     SftSpec,
     Spec,
@@ -196,7 +195,6 @@ class TrainSpec(Spec):
     """Older checkpoints are removed."""
     keeps_best_checkpoint: bool = True
     """Keep the checkpoint of the best held-out score too, for `RUN@best`."""
-    resume: ResumeSpec = ResumeSpec()
     recording: RecordingSpec = RecordingSpec()
     verl: VerlSpec = VerlSpec()
     reward_model: RewardModelSpec | None = None

@@ -1,7 +1,4 @@
-"""The loop of an attempt, with evaluation, checkpoints, recording and stops between steps; `exgrpo_step` in it.
-
-A resume also says what it does with the experience of steps after its checkpoint.
-"""
+"""The loop of an attempt, with evaluation, checkpoints, recording and stops between steps; `exgrpo_step` in it."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -10,22 +7,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.errors import DamagedStateError
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
-from exgrpo_core.faults import describe_fault
 from exgrpo_core.run_files.recorder import RunRecorder
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
+from exgrpo_core.step_report import StepReport
 from jobs.recording.event_reader import best_checkpoint
-from jobs.recording.log_damage import find_log_damage
 from jobs.runs.checkpoints import (
     Checkpoint,
     DamagedCheckpointError,
-    describe_later,
     open_newest,
     prune_checkpoints,
     save_checkpoint,
@@ -148,15 +140,10 @@ class TrainingLoop(AttemptLoop):
     """`exgrpo_step` on an engine."""
 
     state: ExGRPOState
-    later: "LaterExperience"
 
     @property
     def _segments(self) -> Path:
         return self.checkpoints.parent / "buffer"
-
-    @property
-    def _keeps_later(self) -> bool:
-        return self.spec.resume.experience == "newest"
 
     def run(self) -> RunStatus:
         """Train until the last step or until a stop is requested; return `finished` or `stopped`."""
@@ -164,10 +151,6 @@ class TrainingLoop(AttemptLoop):
         self._segments.mkdir(parents=True, exist_ok=True)
         self.state, is_new = self._open_state()
         try:
-            damage = find_log_damage(RunDirectory(self.checkpoints.parent))
-            self.later = LaterExperience(self.state, describe_fault(damage) if damage else "")
-            if self.later.sentence:
-                logger.info("%s", self.later.sentence)
             return self.train(self.state.step, is_new=is_new)
         finally:
             # Whatever it could not write has been raised by then, or is behind the newest checkpoint.
@@ -179,7 +162,6 @@ class TrainingLoop(AttemptLoop):
         is_last = step == self.spec.num_steps
         report = exgrpo_step(self.state, self.components.engine, self.spec.algorithm, is_last=is_last)
         report.metrics.update(self.components.take_reward_metrics())
-        self.later.add_to(report)
         self.record(report)
         self._log_step(report.metrics, step)
 
@@ -193,20 +175,13 @@ class TrainingLoop(AttemptLoop):
         state = self.newest(self._read_state)
         if state is not None:
             return state, False
-        return ExGRPOState.create(
-            self._segments, components.questions, config, components.external, self._keeps_later
-        ), True
+        return ExGRPOState.create(self._segments, components.questions, config, components.external), True
 
     def _read_state(self, checkpoint: Checkpoint) -> ExGRPOState:
         config, components = self.spec.algorithm, self.components
         try:
             state = ExGRPOState.restore(
-                self._segments,
-                checkpoint.experience,
-                components.questions,
-                config,
-                components.external,
-                self._keeps_later,
+                self._segments, checkpoint.experience, components.questions, config, components.external
             )
         except BufferCorruptionError as error:
             raise DamagedCheckpointError(str(error)) from error
@@ -226,45 +201,3 @@ class TrainingLoop(AttemptLoop):
             metrics["buffer/num_retired"],
             metrics["seconds/step"],
         )
-
-
-class LaterExperience:
-    """The steps that an earlier attempt did after the checkpoint, kept or dropped by the state opened from it."""
-
-    def __init__(self, state: ExGRPOState, damage: str = "") -> None:
-        self._later = state.replay_buffer.later
-        self._changes = _changes(state) if self._later.are_kept else []
-        self.sentence = " ".join(filter(None, (self._describe(state.step), self._later.damage, damage)))
-
-    def add_to(self, report: StepReport) -> None:
-        """Say it with the first step, whose changes of the buffer come after what was kept; later calls do nothing."""
-        if self.sentence:
-            report.notices.insert(0, self.sentence)
-        report.buffer_events[:0] = self._changes
-        self.sentence, self._changes = "", []
-
-    def _describe(self, step: int) -> str:
-        if not self._later.steps:
-            return ""
-        return f"Resumed from step {step}: {describe_later(self._later.steps, self._later.are_kept)}"
-
-
-def _changes(state: ExGRPOState) -> list[BufferEvent]:
-    buffer, before = state.replay_buffer, state.replay_buffer.later.buckets
-    after = buffer.buckets_of(np.arange(before.size))
-    retired = {index for step in buffer.later.steps for index in step.header["retired"]}
-    changes = []
-    for index in np.flatnonzero((before != after) | np.isin(np.arange(before.size), list(retired))).tolist():
-        old, new = (None if bucket < 0 else bucket for bucket in (int(before[index]), int(after[index])))
-        if index in retired:
-            changes.append(BufferEvent(BufferEventKind.RETIRED, index, None, old, None))
-        else:
-            changes.append(BufferEvent(BufferEventKind.MOVED, index, None, old, new))
-    rows, first_row = buffer.stored_rows(), buffer.later.first_row
-    # A trajectory whose log-probs were refreshed has a new row.
-    known = {trajectory_id for trajectory_id, _ in rows[:first_row]}
-    for trajectory_id, index in dict(rows[first_row:]).items():
-        bucket = buffer.bucket_of(index)
-        if bucket is not None and trajectory_id not in known:
-            changes.append(BufferEvent(BufferEventKind.INSERTED, index, trajectory_id, bucket, bucket))
-    return changes

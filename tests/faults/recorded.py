@@ -72,12 +72,12 @@ def assert_same_end(run: RunDirectory, whole: RunDirectory) -> None:
     assert buffer_content(run, num_steps) == buffer_content(whole, num_steps)
 
 
-def recorded_tokens(run: RunDirectory) -> dict[int, list[int]]:
-    """Return the tokens of every trajectory that recorded steps say is in the buffer."""
+def recorded_tokens(run: RunDirectory, last_step: float = float("inf")) -> dict[int, list[int]]:
+    """Return the tokens of every trajectory that recorded steps, up to `last_step`, inserted into the buffer."""
     tokens: dict[int, list[int]] = {}
     for event in iterate_events(run, "step"):
         inserted = {change[2] for change in event["buffer_events"] if change[0] == "inserted"}
-        if event["file"] is not None:
+        if event["file"] is not None and event["step"] <= last_step:
             table = read_trajectories(run.path / event["file"], ("trajectory_id", "token_ids", "is_replayed", "step"))
             for row in table.to_pylist():
                 if row["step"] == event["step"] and not row["is_replayed"] and row["trajectory_id"] in inserted:

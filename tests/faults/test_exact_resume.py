@@ -48,8 +48,6 @@ def kept_steps(run: RunDirectory) -> dict[int, dict[str, Any]]:
                 key: value for key, value in event["metrics"].items() if not key.startswith(("seconds/", "system/"))
             }
             found[event["step"]] = {name: event[name] for name in names} | {"metrics": metrics}
-            # Only a resumed run says what it does with experience that is newer than its checkpoint.
-            found[event["step"]]["notices"] = [line for line in event["notices"] if "resume.experience" not in line]
     return found
 
 

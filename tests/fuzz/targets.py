@@ -289,20 +289,18 @@ def _buffer_files() -> dict[str, bytes]:
     buffer = empty_buffer(folder / "segments")
     take_steps(buffer, np.random.default_rng(0), 1, 2)
     buffer.snapshot(folder / "segments" / "buffer.snapshot")
-    take_steps(buffer, np.random.default_rng(1), 3, 2)
-    buffer.commit({"step": 5}).result()
     return {path.name: path.read_bytes() for path in (folder / "segments").iterdir()}
 
 
 def _restore_buffer(content: bytes) -> None:
-    for kind in (".snapshot", ".log", ".rows", ".trajectories"):
+    for kind in (".snapshot", ".rows", ".trajectories"):
         folder = FOLDER / "buffer"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for name, whole in _buffer_files().items():
             (folder / name).write_bytes(content if name.endswith(kind) else whole)
         with suppress(BufferCorruptionError, UserError):
-            buffer = ReplayBuffer.restore(folder, folder / "buffer.snapshot", keeps_later=True)
+            buffer = ReplayBuffer.restore(folder, folder / "buffer.snapshot")
             with suppress(BufferCorruptionError):
                 buffer.experiences(np.arange(len(buffer.stored_rows())))
             buffer.close()

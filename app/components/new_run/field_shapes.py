@@ -22,8 +22,6 @@ HIDDEN = frozenset({"kind", "preset"})
 """Fields that the form does not show and does not change."""
 OPTIONAL_PARTS = {"sft": "run", "model.lora": "model", "reward_model": "algorithm"}
 """Parts of a specification that may be missing, with the section that shows them; a switch adds or removes them."""
-SHOWN_WITH = {"resume": "run"}
-"""Parts without a section of their own, with the section that shows them."""
 ONE_A_LINE = frozenset({"verl.overrides"})
 """Lists whose items may contain commas."""
 STRATEGIES = {f"algorithm.{setting}": setting for setting in KINDS}
@@ -81,12 +79,11 @@ def sections() -> dict[str, tuple[FieldShape, ...]]:
     shapes: dict[str, tuple[FieldShape, ...]] = {"run": ()}
     hints = typing.get_type_hints(TrainSpec)
     docs = attribute_docs(TrainSpec)
-    for name in sorted(_field_names(TrainSpec), key=SHOWN_WITH.__contains__):
+    for name in _field_names(TrainSpec):
         if name in HIDDEN or name in OPTIONAL_PARTS:
             continue
         if _is_section(hints[name]):
-            section = SHOWN_WITH.get(name, name)
-            shapes[section] = shapes.get(section, ()) + _section(hints[name], f"{name}.")
+            shapes[name] = _section(hints[name], f"{name}.")
         else:
             shapes["run"] += (_shape(name, hints[name], docs.get(name, "")),)
     for path, section in OPTIONAL_PARTS.items():

@@ -26,7 +26,6 @@ TITLES = {
 }
 SUBHEADINGS = {
     "sft": "Fine-tuning",
-    "resume.experience": "Resume",
     "model.lora": "Low-rank adapters",
     "algorithm.batch_size": "Batch and rollouts",
     "algorithm.experience_ratio": "Experience management",

@@ -88,17 +88,6 @@ class AppendFile:
         self._submit(self._write, content, self.num_bytes)
         self.num_bytes += len(content)
 
-    def append_after(self, files: Sequence["AppendFile"], content: bytes) -> Future[None]:
-        """Begin to make `files` of the same writer durable, then to append `content` durably; return when it is done.
-
-        Raises:
-            OSError: An earlier append could not be written.
-        """
-        self.settle()
-        done = self._submit(self._write_after, files, [file.unfinished for file in files], content, self.num_bytes)
-        self.num_bytes += len(content)
-        return done
-
     def sync(self) -> None:
         """Begin to make everything appended so far durable; `settle` waits for it."""
         self._submit(self._sync, self.unfinished)
@@ -171,14 +160,6 @@ class AppendFile:
             raise ValueError(f"{self.path}: is sealed; nothing can be appended.")
         self._unfinished.append(self._writer.submit(work, *arguments))
         return self._unfinished[-1]
-
-    def _write_after(
-        self, files: Sequence["AppendFile"], unfinished: Sequence[Sequence[Future[None]]], content: bytes, start: int
-    ) -> None:
-        for file, earlier in zip(files, unfinished, strict=True):
-            file._sync(earlier)
-        self._write(content, start)
-        _sync_data(self._descriptor)
 
     def _write(self, content: bytes, start: int) -> None:
         rest = memoryview(content)

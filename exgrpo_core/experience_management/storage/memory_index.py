@@ -103,11 +103,6 @@ def narrow(numbers: NDArray[np.int32]) -> NDArray[Any]:
     return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
 
 
-def distinct(parts: Sequence[Int64Array]) -> Int32Array:
-    """Return the different numbers of all parts, ascending."""
-    return np.unique(np.concatenate([*parts, np.empty(0, dtype=np.int64)])).astype(np.int32)
-
-
 class QuestionHistory:
     """Draws of each question, the step of the last one, and how the rewards of its latest group spread.
 
@@ -118,7 +113,6 @@ class QuestionHistory:
         self.num_draws: Int32Array = np.zeros(num_questions, dtype=np.int32)
         self.draw_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
         self.reward_spreads: Float32Array = np.zeros((num_questions, 2), dtype=np.float32)
-        self._changed: list[Int64Array] = []
 
     @property
     def num_bytes(self) -> int:
@@ -129,7 +123,6 @@ class QuestionHistory:
         """Count one more draw of each of these questions, in `step`."""
         np.add.at(self.num_draws, question_indices, 1)
         self.draw_steps[question_indices] = step
-        self._changed.append(question_indices)
 
     def record_rewards(self, question_indices: Sequence[int], rewards: Sequence[Float32Array]) -> None:
         """Keep how the rewards of each question's latest group spread, those of at least two trajectories."""
@@ -141,24 +134,6 @@ class QuestionHistory:
         gaps = exact - np.repeat(np.add.reduceat(exact, starts) / sizes, sizes)
         spreads = np.sqrt(np.add.reduceat(gaps**2, starts) / (sizes - 1)), np.add.reduceat(np.abs(gaps), starts) / sizes
         self.reward_spreads[list(question_indices)] = np.stack(spreads, axis=1)
-        self._changed.append(np.array(question_indices, dtype=np.int64))
-
-    def take_changes(self) -> dict[str, NDArray[Any]]:
-        """Return what changed since the last call, as columns of a step; `apply` does it again."""
-        questions, self._changed = distinct(self._changed), []
-        return {
-            "drawn_or_seen": questions,
-            "num_draws": self.num_draws[questions],
-            "draw_steps": self.draw_steps[questions],
-            "reward_spreads": self.reward_spreads[questions].reshape(-1),
-        }
-
-    def apply(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        """Change what a step changed."""
-        questions = columns["drawn_or_seen"]
-        self.num_draws[questions] = columns["num_draws"]
-        self.draw_steps[questions] = columns["draw_steps"]
-        self.reward_spreads[questions] = columns["reward_spreads"].reshape(-1, 2)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return what `load` needs, as columns of a snapshot."""
@@ -194,7 +169,6 @@ class RowIndex:
         self._entropies: Float32Array = np.empty(0, dtype=np.float32)
         self._num_replays: Int32Array = np.empty(0, dtype=np.int32)
         self._is_replaced: BoolArray = np.empty(0, dtype=np.bool_)
-        self._changed: list[Int64Array] = []
 
     @property
     def entropies(self) -> Float32Array:
@@ -282,34 +256,14 @@ class RowIndex:
         self._is_replaced[old] = True
         self._entropies[new] = self._entropies[old]
         self._num_replays[new], self._num_replays[old] = self._num_replays[old], 0
-        self._changed += [old, new]
 
     def record_entropies(self, rows: Int64Array, values: Float32Array) -> None:
         """Keep the mean entropy of rows, nats."""
         self._entropies[rows] = values
-        self._changed.append(rows)
 
     def record_replays(self, rows: Int64Array) -> None:
         """Count one more replay of each of these rows."""
         np.add.at(self._num_replays, rows, 1)
-        self._changed.append(rows)
-
-    def take_changes(self) -> dict[str, NDArray[Any]]:
-        """Return what changed in rows since the last call, as columns of a step; `apply` does it again."""
-        rows, self._changed = distinct(self._changed), []
-        return {
-            "rows": rows,
-            "entropies": self._entropies[rows],
-            "num_replays": self._num_replays[rows],
-            "is_replaced": self._is_replaced[rows].astype(np.uint8),
-        }
-
-    def apply(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        """Change what a step changed in rows that are there."""
-        rows = columns["rows"]
-        self._entropies[rows] = columns["entropies"]
-        self._num_replays[rows] = columns["num_replays"]
-        self._is_replaced[rows] = columns["is_replaced"]
 
     def drop(self, question_index: int) -> int:
         """Unchain the rows of a question and return their number."""

@@ -2,10 +2,9 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from exgrpo_core.durable_files import sync
 from exgrpo_core.experience_management.storage.memory_index import RowIndex
 from exgrpo_core.experience_management.storage.segments import ROW, Segment, SegmentExtent, SegmentReading
-from exgrpo_core.experience_management.storage.step_log import LogPosition, StepLog
 from exgrpo_core.types import Experience, Int32Array, Int64Array
 
 _NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
@@ -31,31 +29,21 @@ class SegmentStore:
         self._segments: list[Segment] = []
         self._first_rows: list[int] = []
         self._growing: Segment | None = None
-        self._num_logged = 0
-        self.log = StepLog(directory, self._writer)
         self.num_rows = 0
         directory.mkdir(parents=True, exist_ok=True)
 
     @classmethod
-    def restore(
-        cls,
-        directory: Path,
-        extents: Sequence[SegmentExtent],
-        segment_bytes: int,
-        logged: LogPosition | None,
-    ) -> "SegmentStore":
-        """Open the segments of a state for reading; new rows go into a new one, and new steps after `logged`.
+    def restore(cls, directory: Path, extents: Sequence[SegmentExtent], segment_bytes: int) -> "SegmentStore":
+        """Open the segments of a state for reading; new rows go into a new one.
 
         Raises:
             BufferCorruptionError: A file is missing, too short or altered.
         """
         store = cls(directory, segment_bytes)
-        store.log = StepLog(directory, store._writer, logged)
         try:
             for extent in extents:
                 store._add(Segment.open_sealed(directory, extent, store.num_rows))
                 store.num_rows += extent.num_rows
-            store._num_logged = len(extents)
         except BaseException:
             store.close()
             raise
@@ -111,16 +99,8 @@ class SegmentStore:
         records = [segment.records() for segment in self._segments]
         return [np.concatenate([np.empty(0, ROW[name]), *(part[name] for part in records)]) for name in names]
 
-    def begin_step(self, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> Future[None]:
-        """Begin to make the appended rows durable, then a step in the log; return what is done when both are."""
-        files = [] if self._growing is None else [self._growing.trajectories, self._growing.rows]
-        changed = [asdict(segment.extent) for segment in self._segments[max(0, self._num_logged - 1) :]]
-        self._num_logged = len(self._segments)
-        return self.log.append({**header, "segments": changed}, columns, files)
-
     def sync(self) -> None:
         """Make the appended trajectories and their records durable."""
-        self.log.settle()
         if self._growing is not None:
             self._growing.sync()
             sync(self.directory)
@@ -139,8 +119,6 @@ class SegmentStore:
             for segment in self._segments:
                 at_end.callback(segment.trajectories.close)
                 at_end.callback(segment.rows.close)
-            # Its steps make the segments durable.
-            at_end.callback(self.log.close)
         self._growing = None
 
     def _add(self, segment: Segment) -> None:

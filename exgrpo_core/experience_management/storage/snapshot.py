@@ -7,9 +7,9 @@ Layout: 8 bytes of `MAGIC`, the file's length (uint64), the crc32 of all that fo
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT, B
 MAGIC = b"EXGRPOB1"
 _START = struct.Struct("<8sQI")
 _LENGTH = struct.Struct("<I")
-_READ_BYTES = 1 << 20
 
 
 def write_snapshot(path: Path, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -32,62 +31,11 @@ def write_snapshot(path: Path, header: Mapping[str, Any], columns: Mapping[str, 
 
 
 def encode_block(header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the bytes of a snapshot file, which are a block of a log too."""
+    """Return the bytes of a snapshot file."""
     shapes = {name: [column.dtype.str, column.size] for name, column in columns.items()}
     encoded = json.dumps({**header, "columns": shapes}).encode()
     body = b"".join((_LENGTH.pack(len(encoded)), encoded, *(column.tobytes() for column in columns.values())))
     return _START.pack(MAGIC, _START.size + len(body), zlib.crc32(body)) + body
-
-
-def iterate_blocks(path: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """Yield header, start and end of each block of a log, up to the first one that was cut or altered.
-
-    Memory holds one header and `_READ_BYTES` at a time, however long the log is.
-    """
-    start = 0
-    with open_plain(path) as file:
-        while len(fixed := file.read(_START.size + _LENGTH.size)) == _START.size + _LENGTH.size:
-            magic, num_bytes, crc32 = _START.unpack_from(fixed)
-            (num_header_bytes,) = _LENGTH.unpack_from(fixed, _START.size)
-            file.seek(start + _START.size)
-            if magic != MAGIC or num_bytes < len(fixed) or _crc32_of(file, num_bytes - _START.size) != crc32:
-                return
-            file.seek(start + len(fixed))
-            header = parse_json(file.read(num_header_bytes))
-            yield header, start, start + num_bytes
-            start += num_bytes
-            file.seek(start)
-
-
-def _crc32_of(file: BinaryIO, num_bytes: int) -> int | None:
-    """Return the checksum of the next bytes, None where the file ends before."""
-    value = 0
-    while num_bytes:
-        part = file.read(min(num_bytes, _READ_BYTES))
-        if not part:
-            return None
-        value = zlib.crc32(part, value)
-        num_bytes -= len(part)
-    return value
-
-
-def has_block(path: Path, start: int, end: int) -> bool:
-    """Return whether a block begins between two positions of a log."""
-    before = b""
-    with open_plain(path) as file:
-        file.seek(start)
-        while part := file.read(max(0, min(_READ_BYTES, end - file.tell()))):
-            if MAGIC in before + part:
-                return True
-            before = part[1 - len(MAGIC) :]
-    return False
-
-
-def read_columns(path: Path, start: int, end: int) -> dict[str, NDArray[Any]]:
-    """Return the columns of a block that `iterate_blocks` has checked; they are read-only."""
-    with open_plain(path) as file:
-        file.seek(start)
-        return _decode(file.read(end - start))[1]
 
 
 def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

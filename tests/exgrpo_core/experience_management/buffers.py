@@ -58,7 +58,6 @@ def take_steps(buffer, rng, first_step, num_steps):
             rows = buffer.rows_of(question)
             seen.append(contents(buffer, rows))
             buffer.record_entropies(rows, rng.random(rows.size).astype(np.float32))
-        buffer.commit({"step": step})
         seen.append(bookkeeping(buffer))
     return seen
 

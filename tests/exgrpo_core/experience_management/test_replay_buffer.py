@@ -148,7 +148,6 @@ def test_retired_question_leaves_with_its_rows_and_its_file_stays(buffer, tmp_pa
     buffer.seal()
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     buffer.retire(7)
-    buffer.commit({})
     assert buffer.bucket_of(7) is None
     assert buffer.rows_of(7).size == 0
     assert buffer.newest_rollout_steps(np.array([7])).tolist() == [-1]

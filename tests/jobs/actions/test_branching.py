@@ -24,7 +24,7 @@ def parent_of(root, spec: TrainSpec) -> str:
 
     def write(checkpoint) -> None:
         checkpoint.experience.mkdir()
-        buffer = ReplayBuffer.open(checkpoint.path.parent.parent / "buffer", 4, 8)
+        buffer = ReplayBuffer(checkpoint.path.parent.parent / "buffer", 4, 8)
         buffer.snapshot(checkpoint.experience / "buffer.snapshot")
         buffer.close()
 

@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 
 from exgrpo_core import recording
-from exgrpo_core.experience_management.storage.snapshot import iterate_blocks
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.run_files.attempt_gate import LOCK_FILE, OUTCOME_FILE
 from exgrpo_core.run_files.event_codec import EventWriter, segment_path
-from jobs.actions.branching import link_checkpoint
 from jobs.actions.run_actions import resume
 from jobs.actions.verification import verify_run
-from jobs.recording.log_damage import find_damaged_logs
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
@@ -25,7 +22,7 @@ from jobs.runs.processes import FileLock
 from jobs.runs.state import STARTUP_SECONDS, read_state
 from jobs.worker.__main__ import EXIT_FAILED
 from jobs.worker.__main__ import main as worker_main
-from tests.faults.small_training import StepControl, train
+from tests.faults.small_training import train
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.training.killed_runs import killed_run
 
@@ -33,7 +30,7 @@ from tests.jobs.training.killed_runs import killed_run
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run of 9 steps that was killed at step 7 and resumed from its checkpoint of step 4."""
-    run = killed_run(tmp_path_factory.mktemp("runs"), "newest", 7)
+    run = killed_run(tmp_path_factory.mktemp("runs"), 7)
     write_outcome(run.attempt_path(1), RunStatus.LOST, "It was killed.")
     assert train(run) is RunStatus.FINISHED
     write_outcome(run.attempt_path(2), RunStatus.FINISHED, "")
@@ -72,7 +69,7 @@ def test_missing_questions_of_two_attempts_are_named_once(run):
 
 
 @pytest.mark.parametrize("num_left", [0, -2])
-def test_lost_events_at_the_end_are_named_and_not_blamed_on_the_log_of_the_replay_buffer(run, num_left):
+def test_lost_events_at_the_end_are_named(run, num_left):
     lines = change_lines(run, 2, lambda lines: lines[:num_left])
     (fault,) = faults(run)
     assert (fault.kind, fault.file) == (FaultKind.MISSING_EVENTS, "attempts/0002")
@@ -83,65 +80,6 @@ def flip(path: Path, at: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 1
     path.write_bytes(content)
-
-
-@pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize(
-    ("damage", "kind"),
-    [
-        (lambda log: flip(log, 0), FaultKind.CHANGED),
-        (lambda log: flip(log, log.stat().st_size // 2), FaultKind.CHANGED),
-        (lambda log: flip(log, -1), FaultKind.CHANGED),
-        (lambda log: log.write_bytes(log.read_bytes()[:-1]), FaultKind.CHANGED),
-        (lambda log: log.write_bytes(b""), FaultKind.CHANGED),
-        (Path.unlink, FaultKind.MISSING),
-    ],
-)
-def test_each_damaged_log_of_the_replay_buffer_is_named_though_a_later_checkpoint_is_whole(run, number, damage, kind):
-    log = sorted(run.buffer_path.glob("steps-*.log"))[number]
-    damage(log)
-    (damaged,) = verify_run(run)
-    assert damaged.fault == Fault(kind, f"buffer/{log.name}")
-    assert damaged.remedy == "Nothing is lost to a resume from step-00000009, the newest whole checkpoint."
-
-
-def test_a_log_that_a_kill_cut_is_whole_and_one_with_whole_steps_after_the_damage_is_not(tmp_path):
-    run = killed_run(tmp_path, "as_of_checkpoint", 7)
-    (log,) = run.buffer_path.glob("steps-*.log")
-    whole = log.read_bytes()
-    *_, (_, start, _), (_, last, end) = iterate_blocks(log)
-    for size in range(last, end + 1):
-        log.write_bytes(whole[:size])
-        assert find_damaged_logs(run) == []
-    flip(log, start)
-    assert find_damaged_logs(run) == [Fault(FaultKind.CHANGED, f"buffer/{log.name}")]
-
-
-def test_a_damaged_log_and_the_steps_that_it_lacks_are_one_damage(tmp_path):
-    run = killed_run(tmp_path, "newest", 7)
-    (log,) = run.buffer_path.glob("steps-*.log")
-    *_, (_, start, _), _ = iterate_blocks(log)
-    flip(log, start)
-    (damaged,) = [damage for damage in verify_run(run) if damage.fault.file.startswith("buffer")]
-    assert damaged.fault == Fault(FaultKind.CHANGED, f"buffer/{log.name}")
-    assert damaged.remedy.startswith("buffer: its log lacks steps of attempt 1, of which ")
-
-
-def test_without_settings_nobody_knows_what_a_resume_needs_of_a_log(run):
-    flip(sorted(run.buffer_path.glob("steps-*.log"))[0], 0)
-    run.spec_path.write_text("{")
-    (damaged,) = [damage for damage in verify_run(run) if damage.fault.file.startswith("buffer")]
-    assert "Nothing is lost" not in damaged.remedy
-
-
-def test_the_log_of_its_parent_is_not_missed_in_a_branch(resumed, tmp_path):
-    run = RunDirectory.create(tmp_path, resumed.spec(), parent_run_id=resumed.run_id, branched_from_step=4)
-    link_checkpoint(resumed, run, 4)
-    assert train(run, StepControl(stop_at=7)) is RunStatus.STOPPED
-    assert find_damaged_logs(run) == []
-    (log,) = run.buffer_path.glob("steps-*.log")
-    log.unlink()
-    assert find_damaged_logs(run) == [Fault(FaultKind.MISSING, f"buffer/{log.name}")]
 
 
 def remove_outcome(run: RunDirectory, attempt: int) -> None:
@@ -197,7 +135,7 @@ def test_a_whole_loss_is_named_and_the_run_is_not_started_anew_by_itself(run, lo
 
 
 def test_a_run_without_any_of_its_checkpoints_is_not_resumed_from_the_start(tmp_path):
-    run = killed_run(tmp_path, "newest", 7)
+    run = killed_run(tmp_path, 7)
     write_outcome(run.attempt_path(1), RunStatus.LOST, "It was killed.")
     shutil.rmtree(run.checkpoints_path)
     with pytest.raises(CommandError):

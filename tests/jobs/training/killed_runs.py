@@ -1,12 +1,8 @@
 """Runs that were killed between two checkpoints."""
 
-import dataclasses
-
 import pytest
 
-from exgrpo_core.config import LogProbRefresh
 from jobs.runs.directory import RunDirectory
-from jobs.specs.base import ResumeSpec
 from tests.faults.small_training import StepControl, small_spec, train
 
 
@@ -22,11 +18,8 @@ def killing_at(step: int) -> StepControl:
     return StepControl(at_step=end)
 
 
-def killed_run(folder, experience, at_step, interval=4, refresh=LogProbRefresh.NEVER) -> RunDirectory:
-    spec = small_spec(9, interval)
-    algorithm = dataclasses.replace(spec.algorithm, refresh=refresh)
-    spec = spec.model_copy(update={"resume": ResumeSpec(experience=experience), "algorithm": algorithm})
-    run = RunDirectory.create(folder, spec)
+def killed_run(folder, at_step) -> RunDirectory:
+    run = RunDirectory.create(folder, small_spec(9, 4))
     with pytest.raises(KilledError):
         train(run, killing_at(at_step))
     return run

@@ -1,29 +1,21 @@
 """Runs of the verl engine from specification to end: Ray, FSDP2 on gloo, agent loop, TransferQueue, this plug-in."""
 
 import json
-import re
 import shutil
 import sys
 
-import numpy as np
 import pytest
 
-from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.queueing import queue_job
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.recording.event_reader import EventReader
-from jobs.runs.checkpoints import describe_resume
 from jobs.runs.directory import RunDirectory
-from tests.faults.recorded import recorded_tokens
 from tests.jobs.engines.verl_ray.runs import (
     NUM_STEPS,
     draws_of,
     new_run,
-    processes_left,
-    start_worker,
     steps_of,
-    wait_for_step,
     work,
 )
 
@@ -64,25 +56,6 @@ def test_run_that_lost_its_newest_checkpoint_goes_on_from_the_one_before_with_th
     assert sorted(found) == list(range(9, NUM_STEPS + 1))
     for step in found:
         assert draws_of(found[step]) == draws_of(expected[step]), f"step {step}"
-
-
-def test_run_that_is_killed_between_checkpoints_keeps_every_trajectory_that_it_recorded(tmp_path):
-    run = new_run(tmp_path, num_steps=8, resume={"experience": "newest"})
-    process, mark = start_worker(run)
-    wait_for_step(process, run, 6)
-    process.kill()
-    process.wait()
-    assert processes_left(mark) == {}
-    recorded = recorded_tokens(run)
-    buffer = ReplayBuffer.restore(run.buffer_path, run.checkpoints_path / SNAPSHOT, keeps_later=True)
-    stored = {item.trajectory_id: item for item in buffer.experiences(np.arange(len(buffer.stored_rows())))}
-    buffer.close()
-    assert recorded
-    assert recorded == {i: stored[i].token_ids.tolist() for i in recorded}
-    foretold = describe_resume(run)
-    assert re.fullmatch(r"Resumes from step 4: [1-9]\d* trajectories .* in steps 5 to \d are kept .*", foretold)
-    assert work(run) == "finished"
-    assert steps_of(run)[5]["notices"][0] == foretold.replace("Resumes", "Resumed")
 
 
 def test_evaluation_of_a_checkpoint_merges_its_shards_first(experiential, tmp_path, monkeypatch):
