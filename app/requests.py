@@ -39,7 +39,6 @@ from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
 from jobs.preflight.model_look import FirstLook
 from jobs.preflight.resolution import Preflight, RunRefusedError
 from jobs.queries import calls
-from jobs.queries.table import QUERIES
 from jobs.recording import rollout_reader
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs import directory, lookup, state
@@ -70,7 +69,7 @@ from jobs.training.data_rows import DataError, DeclaredKind
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "QUERIES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
+    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
     "REWARD_PARTS", "BenchmarkLook", "CommandError", "ContaminationReport", "DataError", "DataPreview", "DeclaredKind",
     "Finding", "FirstLook", "Gpu", "GpuType", "JournalEntry", "Mistake", "NotFoundError", "ProbeProcess", "ProbeReport",
     "QuestionSummary",
@@ -335,9 +334,6 @@ preview_data = _needs(Role.OPERATOR, data_preview.preview_data)
 first_look = _needs(Role.OPERATOR, model_look.first_look)
 chat = _operator(process.ask_models)
 
-# Programs
-openapi_document = calls.openapi_document
-answer_query = partial(calls.call, QUERIES)
 read_facets = partial(calls.call, {"trajectories": TrajectoryFacets}, "trajectories")
 
 # What users write down

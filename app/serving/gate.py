@@ -21,8 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.page_list import PATHS
-from app.serving.api import PATH as API_PATH
-from app.serving.api import PATHS as API_PATHS
+from app.serving import downloads
 from app.serving.sign_in import PATHS as SIGN_IN_PATHS
 from app.serving.sign_in import SIGN_OUT_PATH, SignIn
 
@@ -34,7 +33,7 @@ _HOST_PATTERN = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\
 _POLICY_VIOLATION = 1008
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 """Browsers leave them out, some proxies name them."""
-_KNOWN_PATHS = frozenset({*PATHS, *API_PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
+_KNOWN_PATHS = frozenset({*PATHS, *downloads.PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
 
 _FIXED_HEADERS = {
     "X-Frame-Options": "DENY",
@@ -96,15 +95,8 @@ class Gate:
             await _respond(send, 403, "text/plain", "Requests from other sites are refused.\n")
         elif self._settings.sign_in is None and self._has_query_token(scope):
             await self._admit(scope, send)
-        elif (
-            scope["path"] == HEALTH_PATH
-            or self._is_admitted(headers)
-            or self._is_sign_in(scope)
-            or self._is_program(scope, headers)
-        ):
+        elif scope["path"] == HEALTH_PATH or self._is_admitted(headers) or self._is_sign_in(scope):
             await self._forward(scope, receive, send)
-        elif scope["path"].startswith(f"{API_PATH}/"):
-            await _respond(send, 403, "application/json", _NO_TOKEN)
         else:
             await _respond(send, 403, "text/html", self._locked_page(headers))
 
@@ -135,14 +127,6 @@ class Gate:
 
     def _is_sign_in(self, scope: Scope) -> bool:
         return self._settings.sign_in is not None and scope["method"] == "GET" and scope["path"] in SIGN_IN_PATHS
-
-    def _is_program(self, scope: Scope, headers: Headers) -> bool:
-        """Whether a program asks a query with the link's token, which with sign-in gives no access."""
-        is_query = scope["method"] == "GET" and scope["path"].startswith(f"{API_PATH}/")
-        if self._settings.sign_in is not None or not is_query:
-            return False
-        given = headers.get("authorization", "").removeprefix("Bearer ")
-        return hmac.compare_digest(given.encode(), self._settings.token.encode())
 
     def _locked_page(self, headers: Headers) -> str:
         sign_in = self._settings.sign_in
@@ -289,7 +273,6 @@ _USE_THE_LINK = (
     "<h1>This workbench is locked</h1><p>Use the link that <code>exgrpo up</code> printed in your terminal. "
     "It carries a token; after you use it, this browser stays signed in until the server stops.</p>"
 )
-_NO_TOKEN = '{"error": "Authorization: expected `Bearer TOKEN`, with the token of the link that `exgrpo up` prints."}'
 _NO_SUCH_PAGE = (
     "<h1>No such page</h1><p>The workbench has no page at this address. A proxy that serves it below a path has to "
     "take that path away: docs/deployment.md, Another proxy.</p>"

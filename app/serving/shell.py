@@ -14,7 +14,7 @@ from app import theme
 from app.components.widgets import chart
 from app.page_list import PATHS
 from app.queries.runs import names_for_keyboard
-from app.serving import api
+from app.serving import downloads
 from app.serving.gate import script_hash
 
 TITLE = "ExGRPO Workbench"
@@ -69,9 +69,9 @@ def inline_script_hashes() -> tuple[str, ...]:
 
 
 def routes() -> list[Route]:
-    """Return the routes of the shell at every page's path, of its charts, of what Ctrl-K offers, and of programs."""
+    """Return the routes of the shell at every page's path, of its charts, of what Ctrl-K offers, and of files."""
     own = [Route(f"/{chart.address()}", _charts), Route(_RUNS_PATH, _runs)]
-    return [*(Route(path, _serve) for path in PATHS), *own, *api.routes()]
+    return [*(Route(path, _serve) for path in PATHS), *own, *downloads.routes()]
 
 
 async def _serve(request: Request) -> HTMLResponse:

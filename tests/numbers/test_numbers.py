@@ -2,15 +2,12 @@
 
 import math
 from typing import Any
-from urllib.parse import urlencode
 
-import httpx2
 import pytest
 
 from jobs.frames import open_run
 from jobs.queries import calls
 from jobs.queries.table import QUERIES
-from tests.app import web_server
 from tests.jobs.cli.invoked import printed_json
 from tests.numbers import record
 
@@ -78,13 +75,6 @@ def test_paper(derive):
     derive("paper", 2000)
 
 
-@pytest.fixture(scope="module")
-def served(recorded_root):
-    server = web_server.start(recorded_root.path)
-    yield server
-    server.stop()
-
-
 def values_of(root, name):
     """Return the values that a query needs, by the names of its parameters."""
     first, second = (root.by_name[job].run_id for job in record.EVALUATIONS)
@@ -96,11 +86,8 @@ def values_of(root, name):
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_command_and_http_give_the_same_rows(recorded_root, served, name):
-    values = values_of(recorded_root, name)
-    address = f"{served.origin}/api/{name}?{urlencode(values)}"
-    answer = httpx2.get(address, headers={"Authorization": f"Bearer {served.token}"}, timeout=60).json()
-    assert answer == printed_json(recorded_root.path, "query", name, *values.values())
+def test_every_query_of_the_table_has_an_answer(recorded_root, name):
+    answer = printed_json(recorded_root.path, "query", name, *values_of(recorded_root, name).values())
     assert bool(answer) is (name not in _EMPTY)
 
 

@@ -64,7 +64,7 @@ READS = {
     "evaluation_questions",
     "examine_machine", "find_cluster_fault",
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
-    "list_gpus", "list_skipped", "list_views", "load_draft", "load_preset", "missing_vllm", "openapi_document",
+    "list_gpus", "list_skipped", "list_views", "load_draft", "load_preset", "missing_vllm",
     "package_versions", "preset_exists",
     "load_plain_yaml", "preset_description", "preset_group", "preset_names", "read_machine", "score_curves",
     "score_curves_by_difficulty",

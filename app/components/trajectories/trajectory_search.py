@@ -221,7 +221,7 @@ def show_export(where: TrajectoryFacets, num_rows: int) -> None:
     with menu, st.container(gap="xxsmall"):
         st.caption(f"{count(num_rows, where)} trajectories with whole texts")
         for name, ending in (("CSV", "csv"), ("JSON lines", "jsonl")):
-            st.link_button(name, f"api/trajectories.{ending}?{query}", type="tertiary")
+            st.link_button(name, f"download/trajectories.{ending}?{query}", type="tertiary")
 
 
 def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
