@@ -20,8 +20,6 @@ from jobs.actions.rollout_import import skipped_rows
 from jobs.actions.token_texts import token_texts
 from jobs.analysis import score_curves as evaluated
 from jobs.analysis.score_curves import MEASURES, ScoreCurve
-from jobs.contamination import report
-from jobs.contamination.report import ContaminationReport
 from jobs.evaluation import protocols as declared_benchmarks
 from jobs.evaluation.recorded_answers import QuestionSummary, RecordedQuestion
 from jobs.launchers.ray_jobs_api import RayClusterState
@@ -70,7 +68,7 @@ from jobs.training.probe_report import ProbeReport
 
 __all__ = [
     "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
-    "REWARD_PARTS", "BenchmarkLook", "CommandError", "ContaminationReport", "DataError", "DataPreview", "DeclaredKind",
+    "REWARD_PARTS", "BenchmarkLook", "CommandError", "DataError", "DataPreview", "DeclaredKind",
     "Finding", "FirstLook", "Gpu", "GpuType", "JournalEntry", "Mistake", "NotFoundError", "ProbeProcess", "ProbeReport",
     "QuestionSummary",
     "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",
@@ -361,7 +359,6 @@ list_deleted = _read(run_bin.list_deleted)
 job_progress = _read(_job_progress)
 status_by_files = _read(_status_by_files)
 describe_stop = _read(_describe_stop)
-contamination_reports = _read(report.read_reports)
 load_draft = _read(named_entries.load_draft)
 list_drafts = _read(named_entries.list_drafts)
 list_views = _read(SAVED_VIEWS.list)

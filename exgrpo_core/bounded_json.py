@@ -140,20 +140,6 @@ def unseal(content: bytes) -> dict[str, Any]:
     return value
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
-    """Return the mapping in a file without its checksum; see `unseal`.
-
-    Raises:
-        UnreadableFileError: It differs from what was written; names the file.
-        OSError: It is missing or cannot be read.
-    """
-    content = read_plain(path)
-    try:
-        return unseal(content)
-    except UnreadableFileError as error:
-        raise UnreadableFileError(f"{path}: {error}") from None
-
-
 def file_crc(path: Path) -> int:
     """Return the CRC-32 of a plain file."""
     value = 0

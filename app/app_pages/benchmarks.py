@@ -1,9 +1,7 @@
 """Benchmark scores beside the paper's: across backbones, methods and checkpoints, and two of them compared."""
 
-import pandas as pd
 import streamlit as st
 
-from app import requests
 from app.components.benchmarks import (
     backbone_bars,
     evaluation_form,
@@ -14,59 +12,10 @@ from app.components.benchmarks import (
 )
 from app.components.benchmarks.samples import SCHEMES
 from app.components.runs import job_results
-from app.components.widgets import address_choice, data_table, notice
-from app.formats import escape_control_characters
+from app.components.widgets import address_choice, notice
 from app.queries.benchmarks import list_scores
-from app.requests import ContaminationReport
-from exgrpo_core.faults import describe_fault
 
 MAX_LINES = 60
-
-
-def _contamination() -> None:
-    """Show the reports of `exgrpo eval --contamination` as a table, newest first, or how to make one."""
-    reports, faults = requests.contamination_reports()
-    if faults:
-        notice.show("warning", "Reports are damaged", "\n".join(map(describe_fault, faults)))
-    if not reports:
-        st.caption("Has a model seen the questions? Compare it with training data and other numbers:")
-        st.code("exgrpo eval RUN@last -b math500 --contamination --data TRAINING_DATA", language=None)
-        return
-    text = st.column_config.TextColumn
-    columns = {
-        "Signs": text(help="What suggests that the model was trained on the questions, each with p <= 0.01"),
-        "In training data": st.column_config.NumberColumn(
-            format="percent",
-            help="Share of the questions that have half of their 13-word sequences in the training data",
-        ),
-        "Completed": text(
-            help="Questions whose second half the model writes word for word, given the first; only those with numbers"
-        ),
-        "With other numbers": text(
-            help="The same with other numbers put into each question: what the model knows of the wording alone"
-        ),
-        "Likeliest": text(
-            help="Questions likelier to the model than each of 9 versions with other numbers; by chance 1 in 10"
-        ),
-        "Made": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm", help="When the report was made, in UTC"),
-    }
-    frame = pd.DataFrame(map(_contamination_row, reports))
-    data_table.show(frame, "contamination", "Probes of contamination by model and benchmark", columns)
-
-
-def _contamination_row(report: ContaminationReport) -> dict[str, object]:
-    probe = report.probe
-    nothing = "none" if report.was_tested else "nothing to compare"
-    return {
-        "Model": escape_control_characters(report.model),
-        "Benchmark": escape_control_characters(report.benchmark),
-        "Signs": escape_control_characters(" ".join(report.signs())) or nothing,
-        "In training data": None if report.training_data is None else report.num_overlapping / report.num_questions,
-        "Completed": f"{probe.num_completed:,} of {probe.num_compared:,}",
-        "With other numbers": f"{probe.num_completed_changed:,} of {probe.num_compared:,}",
-        "Likeliest": f"{probe.num_likeliest:,} of {probe.num_compared:,}",
-        "Made": pd.to_datetime(report.made_at, errors="coerce"),
-    }
 
 
 def _controls() -> tuple[str, list[str], str]:
@@ -133,5 +82,3 @@ if starts:
 chosen_scheme, chosen_tables, searched = _controls()
 job_results.show_evaluations(len(list_scores(chosen_scheme)), chosen_scheme)
 _scores(chosen_scheme, chosen_tables, searched)
-st.subheader("Contamination", anchor=False)
-_contamination()

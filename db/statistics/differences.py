@@ -1,4 +1,4 @@
-"""Whether things differ: scores on the same questions, several p-values at once, ranks (AUC), counts (binomial).
+"""Whether things differ: scores on the same questions, several p-values at once, ranks (AUC).
 
 Scores have one definition on all pages: the mean over questions of the second's correctness rate minus the first's,
 with Tango's interval. Seeds are few, so their part is Student's t times their scatter beyond that of questions and
@@ -198,15 +198,3 @@ def area_interval(area: float, num_positives: int, num_negatives: int) -> tuple[
         return (area - other) ** 2 <= Z_95**2 * other * (1 - other) * spread / pairs
 
     return _last_inside(area, 0.0, is_inside), _last_inside(area, 1.0, is_inside)
-
-
-def binomial_tail(num_hits: int, num_tries: int, chance: float) -> float:
-    """Return the probability of at least `num_hits` in `num_tries` independent tries; 1 without tries."""
-    # By logarithms, since the coefficients of a thousand tries are larger than any float.
-    log_hit, log_miss, log_orders = math.log(chance), math.log1p(-chance), math.lgamma(num_tries + 1)
-    logs = (
-        log_orders - math.lgamma(hits + 1) - math.lgamma(num_tries - hits + 1)
-        + hits * log_hit + (num_tries - hits) * log_miss
-        for hits in range(num_hits, num_tries + 1)
-    )  # fmt: skip
-    return min(1.0, math.fsum(map(math.exp, logs)))

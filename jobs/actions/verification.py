@@ -12,7 +12,6 @@ from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
 from exgrpo_core.run_files.run_folder import RUN_ID
 from exgrpo_core.state import BUFFER_FILE
-from jobs.contamination.report import read_reports
 from jobs.evaluation.recorded_answers import FOLDER, find_answer_damage, list_files
 from jobs.recording.event_reader import EventReader, find_missing_events, iterate_events
 from jobs.recording.lost_files import find_lost_attempts, find_lost_checkpoint
@@ -51,7 +50,6 @@ def verify_root(runs_root: Path) -> list[Damage]:
     """Return all damage of a runs root: its workbench folder and every run."""
     remedy = "Entries before and after are whole; tags, notes and requests of those named must be made again."
     damaged = [(fault, remedy) for fault in Journal(runs_root).find_damage()]
-    damaged += [(fault, "Run `exgrpo eval --contamination` again.") for fault in read_reports(runs_root)[1]]
     unreadable = list_unreadable(runs_root)
     damaged += [(Fault(FaultKind.UNREADABLE, name, details=why), _REMEDY_OF_RIGHTS) for name, why in unreadable.items()]
     of_workbench = [Damage("", fault, remedy) for fault, remedy in damaged] + _folders_without_info(runs_root)

@@ -1,7 +1,6 @@
 """The commands that score models on benchmarks and judge chains of thought."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,19 +12,12 @@ from jobs.actions.queueing import queue_job
 from jobs.analysis.report import summarize_judge
 from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
-from jobs.contamination.probes import overlap_shares
-from jobs.contamination.report import LARGE_OVERLAP, ContaminationReport, write_report
-from jobs.evaluation.benchmark_questions import load_benchmark
-from jobs.evaluation.model_folder import find_shards
-from jobs.evaluation.protocols import protocol_of
 from jobs.preflight.local_sources import benchmark_notices
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.lookup import find_run_id, open_run
 from jobs.specs.judging import parse_judge_spec
-from jobs.specs.mistakes import SpecError
 from jobs.specs.settings import apply_settings
 from jobs.supervisor.open_index import open_fresh_index
-from jobs.training.dataset import DataSource, read_rows
 
 if TYPE_CHECKING:
     from jobs.specs.evaluation import EvalSpec
@@ -42,10 +34,6 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     num_questions: Annotated[int | None, typer.Option(help="Only the first questions of each.", min=1)] = None,
     num_samples: Annotated[int | None, typer.Option(help="n of Avg@n; the protocol's if not given.", min=1)] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Another field: key=value.")] = None,
-    seeks_signs: Annotated[
-        bool, typer.Option("--contamination", help="Look for signs that the model has seen the questions instead.")
-    ] = False,
-    data: Annotated[str | None, typer.Option(help="Training data in verl's schema, to look there too.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
@@ -53,9 +41,6 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
 ) -> None:
     """Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues it."""
     spec = _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
-    if seeks_signs:
-        _report_contamination(runs_root, target, spec, data, as_json)
-        return
     run_id = queue_job(runs_root, spec)
     for notice in benchmark_notices(spec.benchmarks):
         print_status(notice)
@@ -99,43 +84,6 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
     for benchmark, parts in means.items():
         for part, mean in parts.items():
             print_result(f"{benchmark:<14} reward {part} {mean:.4f}")
-
-
-def _report_contamination(runs_root: Path, target: str, spec: "EvalSpec", data: str | None, as_json: bool) -> None:
-    if find_shards(Path(spec.model.source)) is not None:
-        raise SpecError(f"{target}: write the model of this verl run first, by `exgrpo export {target} FOLDER`.")
-    loaded = [load_benchmark(choice, protocol_of(choice)) for choice in spec.benchmarks]
-    training_texts = [] if data is None else [row.question_text for row in read_rows(DataSource(data)).rows]
-    from jobs.contamination.probes import probe_model
-    from jobs.engines.embedded.first_look import open_model
-    from jobs.pretrained.conversion import prepare_model
-
-    policy = open_model(prepare_model(spec.model.source), spec.model.device, spec.model.revision)
-    for benchmark in loaded:
-        questions = [question.text for question in benchmark.questions]
-        report = ContaminationReport(
-            model=target,
-            benchmark=benchmark.protocol.name,
-            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            num_questions=len(questions),
-            training_data=data,
-            num_overlapping=sum(share >= LARGE_OVERLAP for share in overlap_shares(questions, training_texts)),
-            probe=probe_model(policy, questions, spec.seed),
-        )
-        path = write_report(runs_root, report)
-        if as_json:
-            print_json({"report": str(path), "signs": report.signs()})
-            continue
-        for sign in report.signs() or [_without_signs(report)]:
-            print_status(f"{report.benchmark}: {sign}")
-        print_result(str(path))
-
-
-def _without_signs(report: ContaminationReport) -> str:
-    if not report.was_tested:
-        return "Nothing to compare: no question has a number to change, and there are no training data (--data)."
-    num_tested = report.num_questions if report.training_data is not None else report.probe.num_compared
-    return f"No sign of contamination in {num_tested:,} questions."
 
 
 def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments

@@ -59,7 +59,7 @@ FOR_OPERATORS = {
 }  # fmt: skip
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {
-    "answer_damage", "benchmarks_folder", "branch_spec", "clone", "contamination_reports", "failure",
+    "answer_damage", "benchmarks_folder", "branch_spec", "clone", "failure",
     "describe_missing_package", "describe_stop", "estimate_resources", "estimate_step_seconds", "evaluation_answers",
     "evaluation_questions",
     "examine_machine", "find_cluster_fault",

@@ -4,7 +4,6 @@ import re
 import pytest
 
 from app.formats import literal
-from jobs.contamination.report import ContaminationReport, ModelProbe, write_report
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
 from jobs.runs.directory import list_run_directories
@@ -25,7 +24,6 @@ def table_html(page):
 def test_page_without_scores_shows_the_papers_and_leads_to_the_form_with_the_model_filled_in(runs_root, open_page):
     page = open_page("benchmarks")
     assert "No scores yet" in texts(page)
-    assert any("--contamination" in code.value for code in page.code)
     assert "GPG-Zero" in table_html(page)
     assert has_text(page, "the paper prints 41.6, but the mean of its cells is 53.73")
     assert "benchmarks?start=true&amp;target=sail%2FQwen2.5-Math-7B-Oat-Zero&amp;template=chat" in table_html(page)
@@ -142,22 +140,6 @@ def test_evaluation_is_queued_and_what_is_not_allowed_is_refused(runs_root, open
     (choice,) = spec.benchmarks
     assert (choice.name, choice.num_questions, choice.samples_per_question) == ("math500", 5, 2)
     assert spec.reward_parts == ("format", "answer")
-
-
-def test_reports_on_contamination_are_listed_and_damaged_ones_named(runs_root, open_page):
-    probe = ModelProbe(num_compared=24, num_completed=20, num_completed_changed=1, num_likeliest=3, num_versions=9)
-    write_report(runs_root, ContaminationReport("mine@last", "aime24", "2026-01-01T00:00:00+00:00", 30, None, 0, probe))
-    page = open_page("benchmarks")
-    (row,) = tables(page)[-1].value.to_dict("records")
-    assert (row["Model"], row["Completed"], row["With other numbers"]) == ("mine@last", "20 of 24", "1 of 24")
-    assert row["Signs"].startswith("The model completes 20 of 24 half questions")
-    columns = {column["name"]: column for column in tables(page)[-1].data["columns"]}
-    assert "word for word" in columns["Completed"]["help"]
-    nothing = ModelProbe(num_compared=0, num_completed=0, num_completed_changed=0, num_likeliest=0, num_versions=9)
-    write_report(runs_root, ContaminationReport("mine@last", "mine", "2026-01-02T00:00:00+00:00", 3, None, 0, nothing))
-    assert tables(open_page("benchmarks"))[-1].value["Signs"][0] == "nothing to compare"
-    (runs_root / "workbench" / "contamination" / "0.json").write_text("{", encoding="utf-8")
-    assert has_text(open_page("benchmarks"), "workbench/contamination/0.json: differs from what was written")
 
 
 def test_benchmark_of_ones_own_has_a_table_and_is_compared(scored_runs, open_page):

@@ -1,1 +1,0 @@
-"""Whether a model has seen the questions that it is scored on."""
