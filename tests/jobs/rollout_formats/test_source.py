@@ -4,15 +4,13 @@ import io
 import json
 import os
 import pickle
-import sqlite3
 import zipfile
-from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.rollout_formats import json_lines, nemo_rl, torch_dumps, traces, trinity, trl, verifiers_results
+from jobs.rollout_formats import json_lines, nemo_rl, torch_dumps, traces, trl, verifiers_results
 from jobs.rollout_formats.plain_pickle import NotPlainError, load_plain, load_torch_file
 from jobs.rollout_formats.source import RolloutSource, SourceChangedError, is_evaluation
 from tests.jobs.rollout_formats.test_published_writers import MESSAGES, NEMO, OPENRLHF, SLIME, write
@@ -77,12 +75,6 @@ def test_numbers_and_steps_without_bounds_are_bad_rows(tmp_path, number):
     assert source.bad.num == 2
     source = RolloutSource(write(tmp_path, f"train_data_step{10**30}.jsonl", [NEMO]))
     assert (list(nemo_rl.read(source)), source.bad.num) == ([], 1)
-
-
-def test_experiences_of_another_shape_are_bad_rows(tmp_path):
-    rows = [{"eid": 3, "prompt_length": 1}, {"eid": {}, "prompt_length": "x", "tensors": {"tokens": [1]}}]
-    source = RolloutSource(write(tmp_path, "a.jsonl", rows))
-    assert (list(trinity.read(source)), source.bad.num) == ([], 2)
 
 
 def test_a_parquet_file_that_is_broken_inside_is_a_bad_row_once(tmp_path):
@@ -152,25 +144,3 @@ def test_a_pickle_runs_nothing(tmp_path):
     assert not [*tmp_path.iterdir()]
     with pytest.raises(NotPlainError):
         load_plain(io.BytesIO(b"no pickle"))
-
-
-def test_all_tables_of_a_database_are_read_with_what_is_not_in_its_main_file_and_nothing_is_left(tmp_path):
-    path = tmp_path / "explored.db"
-    path.write_bytes((SAMPLES / "trinity" / "explored.db").read_bytes())
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("PRAGMA journal_mode = WAL")
-        [(name,)] = database.execute("SELECT name FROM sqlite_master WHERE name LIKE '%\\_blob' ESCAPE '\\'").fetchall()
-        table = name.removesuffix("_blob")
-        for old, new in ((name, "other_blob"), (table, "other")):
-            database.execute(f'CREATE TABLE "{new}" AS SELECT * FROM "{old}"')
-        database.commit()
-        source = RolloutSource(path)
-        assert [len(step.trajectories) for step in trinity.read(source)] == [4]
-        for copied in ("other_blob", "other"):
-            columns = [column[1] for column in database.execute(f"PRAGMA table_info({copied})")]
-            values = ", ".join("id + 100" if column == "id" else f'"{column}"' for column in columns)
-            database.execute(f"INSERT INTO {copied} SELECT {values} FROM {copied} ORDER BY id LIMIT 1")
-        database.commit()
-        assert [len(step.trajectories) for step in trinity.read(source)] == [1]
-    before = {*tmp_path.iterdir()}
-    assert (list(trinity.read(RolloutSource(path, source.positions))), {*tmp_path.iterdir()}) == ([], before)
