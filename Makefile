@@ -18,7 +18,7 @@ NEEDS_embedded_vs_trl = $(BENCH_VENV)
 BENCH_VENV := .venv-bench
 USER_VENV := .venv-user
 VIEWER_VENV := .venv-viewer
-NOT_IN_BENCH := synthetic_runs walks
+NOT_IN_BENCH := synthetic_runs walks weight
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 # Files in the order of tests/conftest.py, the longest first.
 PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -143,12 +143,13 @@ test-image: $(VENV)/.installed-dev $(TOOLS_BIN)/.installed tools  ## Build the i
 	@.ci/tools images
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m image $(or $(ARGS),tests/images)
 
-check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
+check: $(VENV)/.installed-dev  ## Check format, lint, types, import contracts and the weight of each package
 	@failed=0; \
 	$(BIN)/ruff format --check . || failed=1; \
 	$(BIN)/ruff check . || failed=1; \
 	$(BIN)/mypy || failed=1; \
 	$(BIN)/lint-imports --no-logo || failed=1; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.weight || failed=1; \
 	exit $$failed
 
 # In short form a benchmark whose environment is not there is left out; no result is written.

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 import streamlit as st
+from streamlit.logger import set_log_level
 from streamlit.testing.v1 import AppTest
 
 from app import requests, settings
@@ -23,7 +24,6 @@ from app.queries.runs import metric_series
 from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.recording import new_run
-from bench.report import Figure, report
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import ingest_all
 
@@ -31,15 +31,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("app", "db", "exgrpo_core", "jobs")
 NUM_STEPS_BEFORE = 10
 """Steps in which the buffer fills."""
-TARGETS = {
-    "step_files": "<= 35",
-    "evaluation_files": "<= 18",
-    "launch_files": "<= 12",
-    "chart_files": "<= 9",
-    "stop_files": "<= 8",
-    "page_files": "<= 40",
-}
-
 Walk = set[tuple[str, str]]
 
 
@@ -109,21 +100,27 @@ def walks_of_pages(root: Path) -> Iterator[tuple[str, Walk]]:
     yield "chart", walk(draw)
 
 
+def all_walks() -> dict[str, Walk]:
+    """Return every walk by its name."""
+    set_log_level("ERROR")  # else every cache outside a server warns of it
+    with tempfile.TemporaryDirectory() as folder:
+        return {"step": walk_step(), **dict(walks_of_pages(Path(folder)))}
+
+
+def files_of(entered: Walk) -> list[str]:
+    """Return the files that a walk enters."""
+    return sorted({file for file, _ in entered})
+
+
 def main() -> None:
-    """Print how many files each walk enters, those of the one that is named, and the last line."""
+    """Print how many files and functions each walk enters, and the files of those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help="walks whose files are printed")
     names = parser.parse_args().names
-    with tempfile.TemporaryDirectory() as folder:
-        walks = {"step": walk_step(), **dict(walks_of_pages(Path(folder)))}
-    figures: dict[str, Figure] = {}
-    for name, entered in walks.items():
-        files = sorted({file for file, _ in entered})
-        figures |= {f"{name}_files": len(files), f"{name}_functions": len(entered)}
-        for path in files if name in names else ():
-            print(f"{name} {sum(file == path for file, _ in entered):4} {path}")
-    figures["core_files"] = len({file for file, _ in walks["step"] if file.startswith("exgrpo_core/")})
-    report("walks", figures, TARGETS)
+    for name, entered in all_walks().items():
+        print(f"{name}: {len(files_of(entered))} files, {len(entered)} functions")
+        for path in files_of(entered) if name in names else ():
+            print(f"  {sum(file == path for file, _ in entered):4} {path}")
 
 
 if __name__ == "__main__":
