@@ -21,7 +21,7 @@ From a run directory to rows, for a run of two attempts whose worker was killed 
        (1, 9) again    step 6     none
 
 5. The run's summary is computed again from rows that are not superseded (`refresh_summary`), and its state follows the
-   newest attempt, always forward (`_record_statuses`). What no event can say, such as an end by a kill, the supervisor
+   newest attempt, always forward (`_record_statuses`). What no event can say, such as an end by a kill, the indexer
    sets (`set_status`).
 6. Damage is kept in the summary as faults. An error of the program or database is the fault `NOT_SHOWN`: the run is
    ingested again when the supervisor starts, and `exgrpo db rebuild` does the same for all.

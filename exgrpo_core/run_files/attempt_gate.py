@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from exgrpo_core.bounded_json import read_plain, unseal
+
 logger = logging.getLogger(__name__)
 
 LOCK_FILE = "lock"
@@ -32,8 +34,13 @@ def clear_attempt() -> None:
 
 
 def is_over(attempt_path: Path) -> bool:
-    """Return whether an attempt has an outcome, or a later one was claimed."""
-    if (attempt_path / OUTCOME_FILE).exists():
+    """Return whether an attempt has an outcome that is no guess, or a later one was claimed."""
+    try:
+        if unseal(read_plain(attempt_path / OUTCOME_FILE)).get("status") != "lost":
+            return True
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError):
         return True
     return any(name.isdecimal() and int(name) > int(attempt_path.name) for name in os.listdir(attempt_path.parent))
 

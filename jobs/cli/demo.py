@@ -20,7 +20,6 @@ from jobs.runs.lookup import open_run
 from jobs.runs.report import report_run
 from jobs.runs.state import RunState, read_state
 from jobs.specs.train import ModelSpec, load_preset
-from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import supervisor_command
 from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from jobs.supervisor.open_index import open_fresh_index
@@ -72,12 +71,9 @@ def _submit_real(runs_root: Path) -> list[str]:
 
 
 def _train_headless(runs_root: Path, run_ids: Sequence[str], num_running: int) -> int:
-    index = DatabaseIndex(None, runs_root)
-    supervisor = Supervisor(runs_root, index, settings=SupervisorSettings(max_running=num_running))
+    supervisor = Supervisor(runs_root, settings=SupervisorSettings(max_running=num_running))
     try:
         states = _wait(runs_root, run_ids, supervisor.poll)
-        while index.is_behind and index.is_reachable:
-            supervisor.poll()
     finally:
         supervisor.close()
     return _print_results(runs_root, run_ids, states)

@@ -23,7 +23,7 @@ from jobs.runs import lookup
 from jobs.runs.control import INTERRUPTED, RunStatus
 from jobs.runs.lookup import open_run
 from jobs.runs.state import RunState, read_state
-from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.indexing import Indexer
 from jobs.supervisor.instance import SupervisorRunningError, read_supervisor, start_supervisor
 from jobs.supervisor.loop import Supervisor
 
@@ -41,7 +41,7 @@ class RunFollower:
         self._runs_root = runs_root
         self._database_url = database_url
         self._run = open_run(runs_root, run_id)
-        self._index = DatabaseIndex(database_url, runs_root)
+        self._index = Indexer(database_url, runs_root)
         self._supervisor: Supervisor | None = None
         self._database: Database | None = None
         self._take_over_at = 0.0
@@ -55,7 +55,8 @@ class RunFollower:
             self._take_over_at = time.monotonic() + TAKE_OVER_SECONDS
             self._take_over()
         if self._supervisor is not None:
-            self._supervisor.poll()
+            self._supervisor.poll(self._index.num_unread)
+            self._index.poll()
             state = self._supervisor.state_of(self.run_id)
             if state is not None:
                 is_left = state.status is RunStatus.QUEUED and self._supervisor.leaves(self.run_id)
@@ -71,8 +72,8 @@ class RunFollower:
 
     def finish(self, state: RunState) -> None:
         """Wait until the database has all of the run that ended, then release everything."""
-        while self._supervisor is not None and self._index.is_behind and self._index.is_reachable:
-            self._supervisor.poll()
+        if self._supervisor is not None:
+            self._index.catch_up()
         give_up_at = time.monotonic() + SETTLE_SECONDS
         while (
             self._supervisor is None
@@ -93,6 +94,7 @@ class RunFollower:
 
     def close(self) -> None:
         """Release everything; the run itself continues."""
+        self._index.close()
         if self._supervisor is not None:
             self._supervisor.close()
             self._supervisor = None
@@ -107,7 +109,7 @@ class RunFollower:
 
     def _take_over(self) -> None:
         try:
-            self._supervisor = Supervisor(self._runs_root, self._index)
+            self._supervisor = Supervisor(self._runs_root)
         except SupervisorRunningError:
             self._supervisor = None
 

@@ -215,15 +215,13 @@ class Workbench:
         threading.Thread(target=_forward_output, args=(pages, opens_browser, instance), daemon=True).start()
         try:
             # Loaded while the pages start, which takes longer.
-            from jobs.supervisor.indexing import DatabaseIndex
-            from jobs.supervisor.open_index import FilesFollower
+            from jobs.supervisor.indexing import Indexer
 
-            index = DatabaseIndex(database_url, self._runs_root)
-            follower = FilesFollower(index, self._runs_root, list_seconds)
+            index = Indexer(database_url, self._runs_root, list_seconds)
             with contextlib.closing(index):
                 while not self._num_signals and pages.poll() is None:
                     has_more = not index.is_behind and next(reading)
-                    follower.poll()
+                    index.poll()
                     if not (has_more or index.is_behind) or not index.is_reachable:
                         time.sleep(_IDLE_SECONDS)
         finally:

@@ -1,19 +1,21 @@
 """The small files of an attempt's folder through which worker and supervisor communicate.
 
 The worker holds `lock` and renews `heartbeat.json` while it lives. `outcome.json` says how the attempt ended; it is
-written once, by the worker or, if the worker is gone, by the supervisor.
+written once, by the worker or, if the worker is gone, by the supervisor. `lost` is the supervisor's guess: it counts
+until a heartbeat comes after it, and the worker may replace it.
 
-The gate: only the newest attempt of a run writes, and only until it has an outcome. For example:
+The gate: only the newest attempt of a run writes, and only until it has another outcome than `lost`. For example:
 
 1. Attempt 1 is suspended with its machine at step 40, and no heartbeat comes any more.
-2. The supervisor declares it lost: it writes `attempts/0001/outcome.json`.
+2. The supervisor declares it lost: it writes `attempts/0001/outcome.json`. If the machine woke up now, attempt 1 would
+   continue, and the run would be running again.
 3. The user resumes. The supervisor claims `attempts/0002`, by `mkdir`, which succeeds once; its worker starts from the
    checkpoint of step 25 and records steps 26, 27 and so on.
 4. The machine wakes up. Before attempt 1 writes a heartbeat, an event or the name of a checkpoint, `exit_if_fenced`
-   sees the outcome, or the folder of attempt 2, and ends the process. The run has one history from step 25 on.
+   sees the folder of attempt 2 and ends the process. The run has one history from step 25 on.
 5. Steps 26 to 40 that attempt 1 had recorded stay in its files; `db/ingest/events.py` marks them.
 
-A write that has passed the gate before step 2 may still land after it. So each save of a checkpoint fills a hidden
+A write that has passed the gate before step 3 may still land after it. So each save of a checkpoint fills a hidden
 folder of its own and passes the gate again before the rename, and events are in the folder of their attempt.
 """
 
@@ -109,9 +111,12 @@ def reserve_outcome(attempt_path: Path) -> None:
 def write_outcome(
     attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None, fields: Sequence[str] = ()
 ) -> AttemptEnd:
-    """Write the outcome of an attempt that ended `at` or now, unless it has one; return the attempt's outcome."""
+    """Write the outcome of an attempt that ended `at` or now, unless it has one; return the attempt's outcome.
+
+    An end that is known replaces `lost`, which was a guess; a damaged file is never replaced.
+    """
     existing = read_outcome(attempt_path)
-    if existing is not None:
+    if existing is not None and (existing.fault or existing.status is not RunStatus.LOST or status is RunStatus.LOST):
         return existing
     outcome = AttemptEnd(status, reason, at or monotonic_utc_now(), _last_event(attempt_path), tuple(fields))
     record = {
@@ -135,7 +140,7 @@ def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str, fi
 
 
 def read_outcome(attempt_path: Path) -> AttemptEnd | None:
-    """Return how an attempt ended, None while it has no outcome.
+    """Return how an attempt ended, None while it has no outcome, or was declared lost before its newest heartbeat.
 
     Of a damaged file, which is never overwritten, the outcome is `lost`, with the reason.
     """
@@ -146,6 +151,9 @@ def read_outcome(attempt_path: Path) -> AttemptEnd | None:
         status = RunStatus(record["status"])
         if status not in ENDED:
             raise UnreadableFileError(f"it says {status}, which is no end.")
+        heartbeat = read_heartbeat(attempt_path) if status is RunStatus.LOST else None
+        if heartbeat is not None and heartbeat.at > at:
+            return None
         fields = tuple(map(str, record.get("fields", ())))
         return AttemptEnd(status, str(record["reason"]), at, num_events and int(num_events), fields)
     except FileNotFoundError:

@@ -321,12 +321,12 @@ def _read_number(path: Path) -> int:
 
 def list_run_directories(runs_root: Path) -> list[RunDirectory]:
     """Return every run folder of a runs root, sorted by id; other folders are skipped."""
-    return [RunDirectory(path) for path in _paths_of_runs(runs_root) if is_run_folder(path)]
+    return [RunDirectory(path) for path in paths_of_runs(runs_root) if is_run_folder(path)]
 
 
 def list_unreadable(runs_root: Path) -> dict[str, str]:
     """Return why folders that may be runs cannot be read, by their names."""
-    reasons = {path.name: why_unreadable(path) for path in _paths_of_runs(runs_root)}
+    reasons = {path.name: why_unreadable(path) for path in paths_of_runs(runs_root)}
     return {name: why for name, why in reasons.items() if why}
 
 
@@ -343,7 +343,8 @@ def unreadable_below(folder: Path) -> dict[Path, str]:
     return {path: why for path, why in unreadable.items() if path.name != _LOST_FOUND}
 
 
-def _paths_of_runs(runs_root: Path) -> list[Path]:
+def paths_of_runs(runs_root: Path) -> list[Path]:
+    """Return the paths in a runs root that have the name of a run, sorted; not all may be run folders."""
     names = sorted(os.listdir(runs_root)) if Path(runs_root).is_dir() else []
     return [Path(runs_root) / name for name in names if RUN_ID.fullmatch(name) and name not in _NO_RUNS]
 

@@ -32,9 +32,12 @@ class ProcessIdentity:
 
 @cache
 def boot_id() -> str:
-    """Return an id of the current boot of this machine."""
+    """Return an id of the current boot of this machine and, of containers on it, of the one whose pids this sees."""
+    pids = ""
+    with contextlib.suppress(OSError):
+        pids = f" {os.readlink('/proc/self/ns/pid')}"
     try:
-        return _BOOT_ID_FILE.read_text(encoding="ascii").strip()
+        return _BOOT_ID_FILE.read_text(encoding="ascii").strip() + pids
     except OSError:
         return str(int(psutil.boot_time()))
 

@@ -22,7 +22,7 @@ from exgrpo_core.run_files.attempt_gate import LOCK_FILE
 from jobs.runs.attempts import Heartbeat, read_heartbeat, read_outcome
 from jobs.runs.control import ENDED, RunStatus
 from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER, RunDirectory, RunDirectoryError
-from jobs.runs.processes import ProcessIdentity, is_alive, is_locked, signal_name, works_on
+from jobs.runs.processes import ProcessIdentity, boot_id, is_alive, is_locked, signal_name, works_on
 from jobs.specs.any_job import from_folder, shape_mistakes
 
 CONTACT_FILE = "ray.json"
@@ -71,8 +71,11 @@ def has_recent_contact(contact: RayContact, heartbeat: Heartbeat | None) -> bool
 
     A time in the future is from another clock, and counts as too old.
     """
-    beat_at = heartbeat.at.timestamp() if heartbeat else 0.0
-    return any(abs(time.time() - at) < CONTACT_TIMEOUT_SECONDS for at in (contact.seen_at, beat_at))
+    return _is_recent(contact.seen_at) or (heartbeat is not None and _is_recent(heartbeat.at.timestamp()))
+
+
+def _is_recent(at: float) -> bool:
+    return abs(time.time() - at) < CONTACT_TIMEOUT_SECONDS
 
 
 NEVER_QUEUED = "It was never queued; resume it to start it."
@@ -180,11 +183,14 @@ def end_without_outcome(*, has_started: bool, exit_code: int | None = None) -> t
 
 
 def has_process(attempt_path: Path, heartbeat: Heartbeat | None) -> bool:
-    """Whether a process works on the attempt, on this machine or on a Ray cluster."""
+    """Whether a process works on the attempt, on this machine, on another one or on a Ray cluster."""
     contact = read_contact(attempt_path)
     if contact is not None:
         return has_recent_contact(contact, heartbeat)
-    return has_worker(attempt_path, heartbeat.worker if heartbeat else None)
+    if has_worker(attempt_path, heartbeat.worker if heartbeat else None):
+        return True
+    # The processes of another machine are not seen from here, and its locks may not be.
+    return heartbeat is not None and heartbeat.worker.boot_id != boot_id() and _is_recent(heartbeat.at.timestamp())
 
 
 def has_worker(attempt_path: Path, worker: ProcessIdentity | None) -> bool:

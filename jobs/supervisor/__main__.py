@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from db import DATABASE_URL_VARIABLE
@@ -13,14 +14,25 @@ from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
 from jobs.alerts.watch import watch_from_environment
 from jobs.launchers.local import LocalLauncher
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
-from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.indexing import Indexer
 from jobs.supervisor.instance import SupervisorRunningError
-from jobs.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy
 
 logger = logging.getLogger(__name__)
 
 WAIT_SECONDS = 1.0
+
+
+def supervise(supervisor: Supervisor, index: Indexer, is_over: Callable[[], bool]) -> None:
+    """Poll both twice a second, at least once, until `is_over`; running jobs continue without it."""
+    while True:
+        began_at = time.monotonic()
+        supervisor.poll(index.num_unread)
+        index.poll()
+        if is_over():
+            return
+        time.sleep(max(0.0, LOOP_SECONDS - (time.monotonic() - began_at)))
 
 
 def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = None) -> int:
@@ -47,13 +59,13 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: ends.append(received))
     database_url = os.environ.get(DATABASE_URL_VARIABLE)
-    index = DatabaseIndex(database_url, options.runs_root)
+    index = Indexer(database_url, options.runs_root)
     # One that a command left behind may wait for the workbench's end, which is the shutdown.
     settings = SupervisorSettings(options.max_running, StopPolicy(options.stop_grace), not options.until_idle)
     supervisor = None
     while supervisor is None and not ends:
         try:
-            supervisor = Supervisor(options.runs_root, index, launcher, settings)
+            supervisor = Supervisor(options.runs_root, launcher, settings)
         except SupervisorRunningError as error:
             if not options.wait:
                 logger.error("%s", error)
@@ -63,12 +75,15 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
         return 0
     alerts = watch_from_environment(options.runs_root, database_url)
     try:
-        supervisor.run(lambda: bool(ends) or (options.until_idle and supervisor.is_idle and not index.is_behind))
+        ends_idle = options.until_idle
+        supervise(supervisor, index, lambda: bool(ends) or (ends_idle and supervisor.is_idle and not index.is_behind))
         if ends and options.stop_runs:
-            supervisor.interrupt_runs()
+            supervisor.interrupt()
+            supervise(supervisor, index, lambda: supervisor.is_interrupted)
     finally:
         if alerts is not None:
             alerts.close()
+        index.close()
         supervisor.close()
     return 0
 

@@ -1,9 +1,8 @@
-"""Keeps the database's index of runs up to date from their files; never delays or fails runs."""
+"""Keeps the database's index of runs up to date from their files; never delays, fails or changes runs."""
 
 import contextlib
 import logging
 import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -26,9 +25,8 @@ from db.rows.chains_of_thought import SavedCase
 from db.rows.runs import UnknownRunError
 from db.rows.trajectories import MarkedTrajectory
 from exgrpo_core.errors import first_line
-from jobs.runs.directory import RunDirectory
+from jobs.runs.directory import RunDirectory, is_run_folder, paths_of_runs
 from jobs.runs.journal import Journal, JournalEntry, JournalKind
-from jobs.runs.state import RunState
 from jobs.supervisor.run_index import RunIndexing
 
 logger = logging.getLogger(__name__)
@@ -37,52 +35,58 @@ RETRY_SECONDS = 5.0
 PROGRESS_SECONDS = 2.0
 """Between two lines that say how many runs are still to read."""
 REFRESH_SECONDS = 0.4
-"""A refresh that has more to do continues at the next one, so that a long backlog delays no start and no stop."""
+"""A poll that has more to do continues at the next one, so that a long backlog delays no start and no stop."""
+LIST_SECONDS = 10.0
+"""Time between two looks at runs that have ended: another machine may resume one."""
+_REST = 20.0
+"""Such a look is followed by so many times its own duration without one."""
 
 
-class DatabaseIndex:
-    """The supervisor's writer of the database. Its content follows from files, so a failed write is repeated later."""
+class Indexer:
+    """Keeps a database up to date with the files of a runs root, which it only reads.
 
-    def __init__(self, database_url: str | None, runs_root: Path) -> None:
+    The database follows from the files, so a failed write is repeated later, and several programs may ingest at once.
+    """
+
+    def __init__(self, database_url: str | None, runs_root: Path, list_seconds: float = LIST_SECONDS) -> None:
         self._url = database_url
         self._runs_root = runs_root
+        self._list_seconds = list_seconds
         self._journal = Journal(runs_root)
         self._database: Database | None = None
         self._file: int | None = None
         self._retry_at = 0.0
         self._last_error = ""
         self._say_at = time.monotonic() + PROGRESS_SECONDS
-        self._known: dict[str, tuple[str, str, int]] = {}
-        self._states: dict[str, tuple[RunDirectory, RunState]] = {}
-        self._work: dict[str, RunIndexing] = {}
-        self._last_errors: dict[str, str] = {}
+        self._ends: dict[str, tuple[str, str, int]] = {}
+        self._runs: dict[str, RunIndexing] = {}
+        self._look_at_all_at = 0.0
 
     @property
     def is_behind(self) -> bool:
         """Whether files are known to hold more than the database."""
-        return any(not work.is_caught_up for work in self._work.values())
+        return any(not run.is_caught_up for run in self._runs.values())
 
     @property
     def num_unread(self) -> int:
         """How many runs have ended while the database lacks part of them."""
-        return sum(work.is_over and not work.is_caught_up for work in self._work.values())
+        return sum(run.is_over and not run.is_caught_up for run in self._runs.values())
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the last refresh reached the database."""
+        """Whether the database could be used last time."""
         return self._retry_at == 0.0
 
-    def record_state(self, run: RunDirectory, state: RunState) -> None:
-        """Ingest a run, or its new state, at the next refresh."""
-        self._states[run.run_id] = run, state
-        self._work.setdefault(run.run_id, RunIndexing(run, state)).set_state(state)
+    def poll(self, budget_seconds: float = REFRESH_SECONDS) -> None:
+        """Ingest what is new; when the database cannot be reached, try again some seconds later.
 
-    def refresh(self, budget_seconds: float = REFRESH_SECONDS) -> None:
-        """Bring the database up to date; when it cannot be reached, try again some seconds later."""
+        Runs that have not ended are looked at each time, others when the journal names them, and now and then.
+        """
+        self._look()
         if time.monotonic() < self._retry_at:
             return
         try:
-            self._refresh(self._open(), time.monotonic() + budget_seconds)
+            self._ingest(self._open(), time.monotonic() + budget_seconds)
             self._retry_at, self._last_error = 0.0, ""
             self._say_progress()
         except (DatabaseError, SQLAlchemyError) as error:
@@ -102,19 +106,43 @@ class DatabaseIndex:
             self._say_at = time.monotonic() + PROGRESS_SECONDS
             logger.warning("Ended runs that are still to be read into the database: %d.", self.num_unread)
 
+    def catch_up(self) -> bool:
+        """Ingest everything recorded so far, and return whether the database could be used."""
+        self.poll()
+        while self.is_behind and self.is_reachable:
+            self.poll()
+        return self.is_reachable
+
     def close(self) -> None:
         """Close the database."""
         if self._database is not None:
             self._database.close()
             self._database = None
 
+    def _look(self) -> None:
+        began_at = time.monotonic()
+        paths = {path.name: path for path in paths_of_runs(self._runs_root)}
+        for run_id in self._runs.keys() - paths.keys():
+            del self._runs[run_id]
+        for run_id in paths.keys() - self._runs.keys():
+            if is_run_folder(paths[run_id]):
+                self._runs[run_id] = RunIndexing(RunDirectory(paths[run_id]))
+        is_all = began_at >= self._look_at_all_at
+        for run in self._runs.values():
+            if is_all or run.is_due:
+                run.look()
+        if is_all:
+            # A look that takes long, as on a file server, is taken less often.
+            now = time.monotonic()
+            self._look_at_all_at = now + max(self._list_seconds, _REST * (now - began_at))
+
     def _open(self) -> Database:
         if self._database is None:
             self._database = self._open_with_own_schema()
             ends = list_ends(self._database)
-            if self._known.keys() - ends.keys():
+            if self._ends.keys() - ends.keys():
                 self._read_all_again()
-            self._known = ends
+            self._ends = ends
             self._file = file_inode(self._url, self._runs_root)
         elif file_inode(self._url, self._runs_root) != self._file:
             raise DamagedDatabaseError(
@@ -132,10 +160,7 @@ class DatabaseIndex:
             return open_database(self._url, self._runs_root)
 
     def _begin_anew(self) -> None:
-        """Put a SQLite file that cannot be used aside and ingest everything again.
-
-        Only this process writes to it, since it is the supervisor of the runs.
-        """
+        """Put a SQLite file that cannot be used aside and ingest everything again."""
         path = sqlite_path(self._url, self._runs_root)
         if path is None:
             return
@@ -146,36 +171,23 @@ class DatabaseIndex:
             self._retry_at = 0.0
 
     def _read_all_again(self) -> None:
-        self._work = {run.run_id: RunIndexing(run, state) for run, state in self._states.values()}
+        self._runs = {run_id: RunIndexing(run.directory, run.state) for run_id, run in self._runs.items()}
 
-    def _refresh(self, database: Database, give_up_at: float) -> None:
-        self._work = {
-            run_id: work
-            for run_id, work in self._work.items()
-            if not (work.is_over and self._known.get(run_id) == work.key)
-        }
-        for run_id, work in self._work.items():
+    def _ingest(self, database: Database, give_up_at: float) -> None:
+        for run_id, run in self._runs.items():
+            if run.is_over and self._ends.get(run_id) == run.key:
+                run.is_caught_up = True
+                continue
             if time.monotonic() >= give_up_at:
                 break
-            self._guarded(database, run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]
-            if work.is_over and work.is_caught_up and work.is_shown:
-                self._known[run_id] = work.key
+            run.try_to_advance(database, give_up_at)
+            if run.is_over and run.is_caught_up and run.is_complete:
+                self._ends[run_id] = run.key
         for run_id in apply_journal(database, self._journal):
-            self._known.pop(run_id, None)
-            self._work.pop(run_id, None)
-
-    def _guarded(self, database: Database, run_id: str, action: Callable[[], None]) -> None:
-        """Do something for one run; an error of the program or of its files does not stop the others."""
-        try:
-            action()
-        except Exception as error:  # files of one run, whatever they hold, must not end the others
-            if concerns_database(error):
-                raise
-            message = first_line(error)
-            if self._last_errors.get(run_id) != message:
-                logger.warning("%s is not shown completely: %s", run_id, message)
-            self._last_errors[run_id] = message
-            self._work[run_id].record_failure(database, error)
+            if run_id in self._runs:
+                self._runs[run_id].is_due = True
+            else:
+                self._ends.pop(run_id, None)
 
 
 _ABOUT_CASES = frozenset({JournalKind.CASE_MARKED, JournalKind.CASE_UNMARKED})
@@ -190,32 +202,31 @@ _ABOUT_ONE = frozenset(
 
 
 def apply_journal(database: Database, journal: Journal) -> set[str]:
-    """Write tags, notes, names and other entries of the journal into the database; return the runs that it deleted.
+    """Write tags, notes, names and other entries of the journal into the database; return the runs of new entries.
 
     It reads from where the last read ended; of runs that are new in the database, all entries are ingested.
     """
     new_run_ids = unannounced_runs(database)
     saved = int(read_position(database, annotations.JOURNAL_SOURCE) or 0)
     entries, position = journal.read_from(saved)
+    named = {entry.run_id for entry in entries}
     if new_run_ids:
         others = [entry for entry in entries if entry.run_id not in new_run_ids]
         entries = [entry for entry in journal.entries() if entry.run_id in new_run_ids] + others
-    deleted = set()
     for entry in entries:
         try:
             if entry.kind is JournalKind.DELETED and not (journal.runs_root / entry.run_id).exists():
                 annotations.forget_run(database, entry.run_id)
-                deleted.add(entry.run_id)
             _apply(database, entry)
         except UnknownRunError:
             continue  # its entries are ingested with the run itself
-        except Exception as error:  # an entry of a restored journal, whatever it holds, must not end the supervisor
+        except Exception as error:  # an entry of a restored journal, whatever it holds, must not end the program
             if concerns_database(error):
                 raise
             logger.warning("A journal entry is skipped: %s", error)
     if position != saved or new_run_ids:
         annotations.save_journal_position(database, str(position), new_run_ids)
-    return deleted
+    return named
 
 
 def _apply(database: Database, entry: JournalEntry) -> None:

@@ -2,30 +2,29 @@
 
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from exgrpo_core.durable_files import is_disk_full
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.launchers.ray_jobs import RayJobsLauncher
 from jobs.machine.hardware import Gpu, list_gpus
-from jobs.runs.attempts import write_outcome_of_lost
+from jobs.runs.attempts import read_outcome, write_outcome_of_lost
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import (
     AttemptClaimedError,
     RunDirectory,
     RunDirectoryError,
-    check_run_id,
     is_run_folder,
+    paths_of_runs,
 )
 from jobs.runs.journal import Journal, JournalKind, acting_as, add_request, request_resume, waited_for
 from jobs.runs.state import RunState, is_recorded, read_contact, read_state
 from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec
-from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SingleInstance
 from jobs.supervisor.ray_watch import RayWatch
 from jobs.supervisor.watch import AttemptWatch, StopPolicy
@@ -33,6 +32,8 @@ from jobs.supervisor.watch import AttemptWatch, StopPolicy
 logger = logging.getLogger(__name__)
 
 LOOP_SECONDS = 0.5
+LOST_SECONDS = 5.0
+"""Time between two looks at runs that were declared lost."""
 _CLOSE_SECONDS = 30.0
 
 
@@ -50,6 +51,32 @@ class SupervisorSettings:
     """Whether runs continue that a shutdown interrupted or left queued: not by a command that looks or follows."""
 
 
+class Job:
+    """A run as its supervisor knows it."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self.run = run
+        self.watch: Watch | None = None
+        self.state: RunState | None = None
+        """The newest state; that it ended is known once no process of the run is left."""
+        self.lost_attempt = 0
+        """The attempt that was declared lost, until it is found alive after all."""
+        self.last_error = ""
+
+    @cached_property
+    def num_gpus(self) -> int:
+        """GPUs of this machine that the run uses."""
+        try:
+            return local_gpus(self.run.job_spec())
+        except SpecError:
+            return 0  # the worker reports the error
+
+    @cached_property
+    def waits_for(self) -> str | None:
+        """The job that this one waits for."""
+        return waited_for(self.run)
+
+
 class Supervisor:
     """Starts, watches and stops the runs of one runs root; a root has at most one supervisor at a time.
 
@@ -57,11 +84,7 @@ class Supervisor:
     """
 
     def __init__(
-        self,
-        runs_root: Path,
-        index: DatabaseIndex,
-        launcher: LocalLauncher | None = None,
-        settings: SupervisorSettings | None = None,
+        self, runs_root: Path, launcher: LocalLauncher | None = None, settings: SupervisorSettings | None = None
     ) -> None:
         """Take the lock of `runs_root`.
 
@@ -72,106 +95,85 @@ class Supervisor:
         self._settings = settings or SupervisorSettings()
         self._instance = SingleInstance(runs_root, self._settings.stop_policy.grace_seconds)
         self._runs_root = runs_root
-        self._index = index
         self._launcher = launcher or LocalLauncher()
         self._journal = Journal(runs_root)
         self._journal_offset = 0
-        self._runs: dict[str, RunDirectory] = {}
-        self._states: dict[str, RunState] = {}
+        self._jobs: dict[str, Job] = {}
         self._requested_attempts: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
         self._left: set[str] = set()
-        self._waits_for: dict[str, str | None] = {}
-        self._watches: dict[str, Watch] = {}
-        self._nums_gpus: dict[str, int] = {}
         self._gpus: list[Gpu] | None = None
         self._num_gpus = 0
         self._is_gpu_awaited = False
-        self._last_errors: dict[str, str] = {}
-        self._unrecorded: set[str] = set()
-        self._recorded: set[str] = set()
-        self._unwritten: dict[str, RunState] = {}
         self._is_ending = False
+        self._look_at_lost_at = 0.0
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing runs and nothing waits."""
-        return not self._watches and not self._waiting
+        return not self._watched and not self._waiting
 
     @property
-    def is_settling(self) -> bool:
-        """Whether a run has an outcome that a later poll will show, once no process of the run is left."""
-        return any(watch.has_outcome for watch in self._watches.values())
+    def is_interrupted(self) -> bool:
+        """Whether no job of this machine is left, but for those whose files cannot be read or written."""
+        return not any(isinstance(job.watch, AttemptWatch) and not job.last_error for job in self._watched)
+
+    @property
+    def _watched(self) -> list[Job]:
+        return [job for job in self._jobs.values() if job.watch is not None]
 
     def state_of(self, run_id: str) -> RunState | None:
-        """Return a run's state at the last poll."""
-        return self._states.get(run_id)
+        """Return a run's state, which has ended once no process of the run is left; None before it is found."""
+        if (job := self._jobs.get(run_id)) is None:
+            return None
+        state = read_state(job.run)
+        if not state.is_ended or job.watch is None:
+            job.state = state
+        return job.state
 
     def leaves(self, run_id: str) -> bool:
         """Return whether a run stays queued for the next workbench."""
         return run_id in self._left
 
-    def poll(self) -> None:
-        """Read everything once and do what is due."""
+    def poll(self, num_unread: int = 0) -> None:
+        """Read everything once and do what is due; `num_unread` ended runs are still to be ingested by others."""
         with contextlib.suppress(OSError):  # a full disk takes no heartbeat, but runs can still be supervised
-            self._instance.beat(self._index.num_unread)
+            self._instance.beat(num_unread)
         self._launcher.reap()
-        changed = self._unrecorded | self._read_journal()
-        names = {entry.name for entry in os.scandir(self._runs_root) if _is_run_id(entry.name)}
-        changed |= self._discover(names)
-        for run_id in [*self._watches]:
-            self._guarded(run_id, self._watch)
-            changed.add(run_id)
-        changed |= self._recorded | self._start_waiting()
-        self._unrecorded = set()
-        for run_id in changed:
-            if error := self._guarded(run_id, self._record_state):
-                self._record_unreadable(run_id, error)
-        self._index.refresh()
+        self._read_journal()
+        self._discover()
+        if time.monotonic() >= self._look_at_lost_at:
+            self._look_at_lost_at = time.monotonic() + LOST_SECONDS
+            for job in [job for job in self._jobs.values() if job.lost_attempt]:
+                self._guarded(job, self._take_back)
+        for job in self._watched:
+            if self._is_ending and isinstance(job.watch, AttemptWatch):
+                self._guarded(job, lambda job: job.run.request_stop(for_shutdown=True))
+            self._guarded(job, self._watch)
+        self._start_waiting()
 
-    def run(self, is_over: Callable[[], bool]) -> None:
-        """Poll twice a second, at least once, until `is_over`; running jobs continue without it."""
-        while True:
-            began_at = time.monotonic()
-            self.poll()
-            if is_over():
-                return
-            time.sleep(max(0.0, LOOP_SECONDS - (time.monotonic() - began_at)))
-
-    def interrupt_runs(self) -> None:
-        """Stop this machine's jobs with checkpoints and start none; the next supervisor resumes what was stopped.
-
-        Jobs whose files cannot be read or written are not waited for.
-        """
+    def interrupt(self) -> None:
+        """Stop this machine's jobs with checkpoints and start none; the next supervisor resumes what was stopped."""
         self._is_ending = True
-        self._last_errors.clear()
+        for job in self._jobs.values():
+            job.last_error = ""
         if self._waiting:
             with contextlib.suppress(OSError), acting_as("the workbench"):
                 self._journal.append(JournalKind.SHUT_DOWN, "")
-        while run_ids := [
-            run_id
-            for run_id, watch in self._watches.items()
-            if isinstance(watch, AttemptWatch) and run_id not in self._last_errors
-        ]:
-            for run_id in run_ids:
-                self._guarded(run_id, lambda run: run.request_stop(for_shutdown=True))
-            time.sleep(LOOP_SECONDS)
-            self.poll()
 
     def close(self) -> None:
         """Release the lock; running jobs continue."""
-        for watch in self._watches.values():
+        watches = [job.watch for job in self._watched if job.watch is not None]
+        for watch in watches:
             watch.close()
         give_up_at = time.monotonic() + _CLOSE_SECONDS
-        for watch in self._watches.values():
+        for watch in watches:
             watch.close(max(0.0, give_up_at - time.monotonic()))
-        self._index.close()
         self._instance.release()
 
-    def _read_journal(self) -> set[str]:
+    def _read_journal(self) -> None:
         entries, self._journal_offset = self._journal.read_from(self._journal_offset)
         for entry in entries:
-            self._unwritten.pop(entry.run_id, None)
             if entry.kind is JournalKind.SHUT_DOWN and not self._settings.resumes_interrupted:
                 self._left.update(self._waiting)
                 self._waiting.clear()
@@ -179,99 +181,93 @@ class Supervisor:
                 self._left.discard(entry.run_id)
                 self._waiting.pop(entry.run_id, None)
                 self._waiting[entry.run_id] = self._requested_attempts[entry.run_id]
-        return {entry.run_id for entry in entries}
 
-    def _discover(self, names: set[str]) -> set[str]:
-        for run_id in self._runs.keys() - names:
-            del self._runs[run_id]
-            self._recorded.discard(run_id)
-            self._states.pop(run_id, None)
-            if watch := self._watches.pop(run_id, None):
+    def _discover(self) -> None:
+        paths = {path.name: path for path in paths_of_runs(self._runs_root)}
+        for run_id in self._jobs.keys() - paths.keys():
+            if watch := self._jobs.pop(run_id).watch:
                 watch.close()
-        new = {name for name in names - self._runs.keys() if is_run_folder(self._runs_root / name)}
-        for run_id in new:
-            self._runs[run_id] = RunDirectory(self._runs_root / run_id)
-            self._guarded(run_id, self._adopt)
-        return new
+        for run_id in paths.keys() - self._jobs.keys():
+            if is_run_folder(paths[run_id]):
+                self._jobs[run_id] = Job(RunDirectory(paths[run_id]))
+                self._guarded(self._jobs[run_id], self._adopt)
 
-    def _adopt(self, run: RunDirectory) -> None:
-        attempt = run.newest_attempt()
-        if attempt and is_recorded(run.attempt_path(attempt)):
-            self._recorded.add(run.run_id)
-        elif run.attempt_path(attempt).is_dir():
-            policy = self._settings.stop_policy
-            self._watches[run.run_id] = watch_to_adopt(run, attempt, policy, self._launcher)
+    def _adopt(self, job: Job) -> None:
+        attempt = job.run.newest_attempt()
+        path = job.run.attempt_path(attempt)
+        if path.is_dir() and not (attempt and is_recorded(path)):
+            job.watch = watch_to_adopt(job.run, attempt, self._settings.stop_policy, self._launcher)
 
-    def _watch(self, run: RunDirectory) -> None:
-        end = self._watches[run.run_id].poll()
+    def _take_back(self, job: Job) -> None:
+        """Watch a run again whose worker sends heartbeats after it was declared lost."""
+        if job.watch is not None or job.run.newest_attempt() != job.lost_attempt:
+            job.lost_attempt = 0
+        elif read_outcome(job.run.attempt_path(job.lost_attempt)) is None:
+            logger.warning("%s is alive after all: its worker sends heartbeats again.", job.run.run_id)
+            job.lost_attempt = 0
+            self._adopt(job)
+
+    def _watch(self, job: Job) -> None:
+        assert job.watch is not None
+        end = job.watch.poll()
         if end is None:
             return
-        watch = self._watches.pop(run.run_id)
-        watch.close()
-        if not watch.has_outcome:
-            self._unwritten[run.run_id] = RunState(end.status, end.reason, watch.attempt, None, end.at)
+        job.watch.close()
+        job.lost_attempt = job.watch.attempt if end.status is RunStatus.LOST and job.watch.has_outcome else 0
+        job.watch, run = None, job.run
         resumes = self._settings.resumes_interrupted and not self._is_ending
         if resumes and end.status is RunStatus.STOPPED and run.is_interrupted():
             attempt = run.newest_attempt() + 1
             with acting_as("the workbench"):
                 request_resume(run, attempt)
             self._requested_attempts[run.run_id] = attempt
-            first = {run.run_id: attempt}  # before those that waited for it
-            self._waiting = first | self._waiting | first
+            self._waiting.pop(run.run_id, None)
+            self._waiting = {run.run_id: attempt, **self._waiting}  # before those that waited for it
 
-    def _start_waiting(self) -> set[str]:
-        """Start waiting runs in the order of requests, up to the limit; return those no longer waiting."""
+    def _start_waiting(self) -> None:
+        """Start waiting runs in the order of requests, up to the limit."""
         if self._is_ending:
-            return set()
-        before, self._gpus, self._is_gpu_awaited = {*self._waiting}, None, False
+            return
+        self._gpus, self._is_gpu_awaited = None, False
         for run_id in [*self._waiting]:
-            if run_id not in self._runs:
+            if (job := self._jobs.get(run_id)) is None:
                 del self._waiting[run_id]  # its folder was removed; if it returns, a resume queues it again
-            elif run_id not in self._watches:
-                error = self._guarded(run_id, self._start_if_due)
+            elif job.watch is None:
+                error = self._guarded(job, self._start_if_due)
                 if error is not None and not is_disk_full(error):
                     del self._waiting[run_id]
-        return before - self._waiting.keys()
 
-    def _start_if_due(self, run: RunDirectory) -> None:
+    def _start_if_due(self, job: Job) -> None:
+        run = job.run
         attempt = self._waiting[run.run_id]
         is_over = run.newest_attempt() >= attempt or run.stop_requested()
-        hold = None if is_over else find_hold(run, self._waits_for)
+        hold = None if is_over else find_hold(run, job.waits_for)
         if hold == "":
             return
         if hold:
-            self._refuse(run, hold)
+            self._refuse(run, attempt, hold)
         elif not is_over:
-            if len(self._watches) >= self._settings.max_running or (gpus := self._free_gpus(run)) is None:
+            if len(self._watched) >= self._settings.max_running or (gpus := self._free_gpus(job)) is None:
                 return
-            self._start(run, gpus)
+            self._start(job, attempt, gpus)
         del self._waiting[run.run_id]
 
-    def _free_gpus(self, run: RunDirectory) -> tuple[str, ...] | None:
+    def _free_gpus(self, job: Job) -> tuple[str, ...] | None:
         """Return the GPUs that a run gets, the emptiest first; None while it waits for them, or behind one that does.
 
         It gets none if it uses none, or more than there are, which its worker refuses.
         """
-        num_wanted = self._num_wanted(run)
-        if not num_wanted:
+        if not job.num_gpus:
             return ()
         gpus = self._list_gpus()
         if self._is_gpu_awaited:
             return None
-        if num_wanted > len(gpus):
+        if job.num_gpus > len(gpus):
             return ()
-        held = {name for watch in self._watches.values() if isinstance(watch, AttemptWatch) for name in watch.gpus}
+        held = {name for job in self._watched if isinstance(job.watch, AttemptWatch) for name in job.watch.gpus}
         free = [gpu.visible_name for gpu in gpus if gpu.visible_name not in held]
-        self._is_gpu_awaited = num_wanted > len(free)
-        return None if self._is_gpu_awaited else tuple(free[:num_wanted])
-
-    def _num_wanted(self, run: RunDirectory) -> int:
-        if run.run_id not in self._nums_gpus:
-            try:
-                self._nums_gpus[run.run_id] = local_gpus(run.job_spec())
-            except SpecError:
-                return 0  # the worker reports the error
-        return self._nums_gpus[run.run_id]
+        self._is_gpu_awaited = job.num_gpus > len(free)
+        return None if self._is_gpu_awaited else tuple(free[: job.num_gpus])
 
     def _list_gpus(self) -> list[Gpu]:
         """Return the GPUs at this poll, the emptiest first; where some are missing, runs wait until the next one."""
@@ -281,73 +277,37 @@ class Supervisor:
             self._num_gpus = len(self._gpus)
         return self._gpus
 
-    def _start(self, run: RunDirectory, gpus: tuple[str, ...]) -> None:
-        attempt = self._requested_attempts[run.run_id]
+    def _start(self, job: Job, attempt: int, gpus: tuple[str, ...]) -> None:
+        run = job.run
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)
             try:
-                watch = watch_to_start(run, attempt, self._settings.stop_policy, self._launcher, gpus)
-                self._watches[run.run_id] = watch
-                watch.start()
+                job.watch = watch_to_start(run, attempt, self._settings.stop_policy, self._launcher, gpus)
+                job.watch.start()
             except (LaunchError, OSError, ValueError) as error:
                 fields = getattr(error, "fields", ())
                 write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, str(error), fields)
 
-    def _refuse(self, run: RunDirectory, reason: str) -> None:
-        attempt = self._requested_attempts[run.run_id]
+    def _refuse(self, run: RunDirectory, attempt: int, reason: str) -> None:
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)
             write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, reason)
 
-    def _record_state(self, run: RunDirectory) -> None:
-        state = self._unwritten.get(run.run_id) or read_state(run)
-        if state.is_ended and run.run_id in self._watches:
-            return  # the end is shown once no process of the run is left
-        if state.differs_from(self._states.get(run.run_id)):
-            self._index.record_state(run, state)
-        self._states[run.run_id] = state
-
-    def _record_unreadable(self, run_id: str, error: Exception) -> None:
-        """List a run whose state cannot be read now, with the reason, and read it again at the next poll."""
-        self._unrecorded.add(run_id)
-        if run_id not in self._states:
-            self._states[run_id] = RunState(RunStatus.LOST, f"It cannot be read: {error}", 0, None)
-            self._index.record_state(self._runs[run_id], self._states[run_id])
-
-    def _guarded(self, run_id: str, action: Callable[[RunDirectory], None]) -> Exception | None:
+    def _guarded(self, job: Job, action: Callable[[Job], None]) -> Exception | None:
         """Do something with one run; return the error of one whose files are damaged, which is then skipped."""
-        run = self._runs.get(run_id)
-        if run is None:
-            return None
         try:
-            action(run)
+            action(job)
         except Exception as error:  # noqa: BLE001 - files of one run, whatever they hold, must not end the others
             message = str(error) or type(error).__name__
-            if self._last_errors.get(run_id) != message:
-                logger.warning("%s is skipped: %s", run_id, message)
-            self._last_errors[run_id] = message
+            if job.last_error != message:
+                logger.warning("%s is skipped: %s", job.run.run_id, message)
+            job.last_error = message
             return error
         return None
 
 
-def _is_run_id(name: str) -> bool:
-    try:
-        check_run_id(name)
-    except RunDirectoryError:
-        return False
-    return True
-
-
-def find_hold(run: RunDirectory, names: dict[str, str | None]) -> str | None:
-    """Return None for a queued job that may start, "" for one that waits for another, else why it never can.
-
-    Args:
-        run: The queued job.
-        names: Which job each job waits for, as far as it was read before; specifications never change.
-    """
-    if run.run_id not in names:
-        names[run.run_id] = waited_for(run)
-    name = names[run.run_id]
+def find_hold(run: RunDirectory, name: str | None) -> str | None:
+    """Return None for a queued job that may start, "" for one that waits for the job `name`, else why it never can."""
     if name is None:
         return None
     other = _open(run.path.parent, name)

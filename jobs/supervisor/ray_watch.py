@@ -98,6 +98,8 @@ class RayWatch:
             if self._is_new:
                 self._is_new = False
                 self._launch()
+            elif self._contact().is_over:
+                self._update(is_over=False)  # it was declared lost, and its worker sends heartbeats again
             while not self._contact().is_over and not self._is_closed.is_set():
                 self._follow()
                 self._is_closed.wait(POLL_SECONDS)

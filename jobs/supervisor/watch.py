@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 KILLED = (
     "It did not stop by itself and was killed; work after its newest checkpoint is lost; resume continues from there."
 )
-ON_READ_ONLY = "Its disk became read-only, so its process ended; make the disk writable again and resume it."
+_ON_READ_ONLY = "Its disk became read-only, so its process ended; make the disk writable again and resume it."
 _MAX_LOOK_SECONDS = 25.0
 """Longest time between two looks at a run, a cluster's slow answers included."""
 _LEAVE_SECONDS = 10.0
@@ -30,10 +30,14 @@ _LEAVE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class StopPolicy:
-    """How long a stop waits, in seconds: from the request to SIGTERM, at least, and from there to SIGKILL."""
+    """How long is waited, in seconds, until an attempt is ended or given up."""
 
     grace_seconds: float = DEFAULT_GRACE_SECONDS
+    """From the request of a stop to SIGTERM, at least."""
     term_seconds: float = 30.0
+    """From SIGTERM to SIGKILL."""
+    silent_seconds: float = 10.0
+    """Without a heartbeat, of which one comes every two seconds, until a worker that is not found is lost."""
 
     def grace_of(self, heartbeat: Heartbeat | None) -> float:
         """Return the seconds from the request to SIGTERM, by what the run does and how long that took recently."""
@@ -87,6 +91,8 @@ class AttemptWatch:
         self._is_killed = False
         self._stop_clock = StopClock(run)
         self._over_since: float | None = None
+        self._beat_at: datetime | None = None
+        self._beat_seen_at = time.monotonic()
 
     @property
     def has_outcome(self) -> bool:
@@ -156,16 +162,25 @@ class AttemptWatch:
             self._is_terminated = True
             signal_leader(worker, signal.SIGTERM)
 
+    def _is_silent(self) -> bool:
+        """Whether no heartbeat came for long, by this machine's clock: two machines' clocks are not compared."""
+        heartbeat, now = read_heartbeat(self._path), time.monotonic()
+        if heartbeat is not None and heartbeat.at != self._beat_at:
+            self._beat_at, self._beat_seen_at = heartbeat.at, now
+        return heartbeat is None or now - self._beat_seen_at >= self._policy.silent_seconds
+
     def _finalize(self, worker: ProcessIdentity | None) -> AttemptEnd | None:
         """Write the outcome for a worker that is gone, under its lock, once its process group is gone.
 
         A child's outcome waits for its exit code, so that the reason does not depend on timing. An adopted worker is
-        no child, and its exit code is unknown.
+        no child, and its exit code is unknown: it may be one of another machine, which is gone once it is silent.
         """
         if worker is not None and works_on(worker, self._path):
             signal_group(worker, signal.SIGKILL)
             return None
-        if worker is not None and self._launcher.awaits_exit(worker):
+        exit_code = None if worker is None else self._launcher.exit_code(worker)
+        is_ending = worker is not None and self._launcher.awaits_exit(worker)
+        if is_ending or (exit_code is None and not (self._is_killed or self._is_silent())):
             return None
         lock = FileLock(self._path / LOCK_FILE)
         try:
@@ -174,12 +189,12 @@ class AttemptWatch:
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
-            return AttemptEnd(RunStatus.LOST, ON_READ_ONLY, datetime.now(UTC))
+            logger.warning("%s: %s", self.run.run_id, _ON_READ_ONLY)
+            return AttemptEnd(RunStatus.LOST, _ON_READ_ONLY, datetime.now(UTC))
         try:
             is_overdue = self._stop_clock.seconds() >= self._grace_seconds() + self._policy.term_seconds
             if self._is_killed or is_overdue:  # another supervisor may have killed it
                 return write_outcome_of_lost(self._path, RunStatus.STOPPED, KILLED)
-            exit_code = None if worker is None else self._launcher.exit_code(worker)
             end = end_without_outcome(has_started=worker is not None, exit_code=exit_code)
             if end[0] is RunStatus.LOST and self.run.is_interrupted():
                 end = RunStatus.STOPPED, INTERRUPTED

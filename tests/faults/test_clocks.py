@@ -19,7 +19,6 @@ from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ProcessIdentity
 from jobs.runs.state import RayContact, has_recent_contact, has_worker, read_state
-from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SingleInstance
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy
@@ -37,7 +36,7 @@ SHIFTED_WORKER = "tests.faults.shifted_worker"
 def shifted(bench: Bench) -> Bench:  # noqa: F811 - the fixture
     settings = SupervisorSettings(1, StopPolicy(60.0, 60.0))
     launcher = LocalLauncher(SHIFTED_WORKER, sys.executable)
-    bench.supervisor = Supervisor(bench.runs_root, DatabaseIndex(None, bench.runs_root), launcher, settings)
+    bench.supervisor = Supervisor(bench.runs_root, launcher, settings)
     return bench
 
 

@@ -21,9 +21,8 @@ from jobs.actions import run_actions
 from jobs.actions.backup import back_up, restore
 from jobs.runs.directory import list_run_directories
 from jobs.supervisor import indexing
-from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.indexing import Indexer
 from jobs.supervisor.instance import SingleInstance, SupervisorRunningError
-from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.open_index import describe_database, ingest_all, rebuild_index
 from tests.faults import used_workbench
 from tests.jobs.cli.invoked import printed_json
@@ -213,26 +212,24 @@ def test_damaged_file_stands_between_nobody_and_the_runs(filled, kind, tmp_path,
 @pytest.mark.parametrize("kind", ["missing", "empty", "text", "folder"])
 def test_supervisor_builds_a_file_again_that_is_damaged_while_it_runs(filled, kind):
     expected = content(filled, None)
-    index = DatabaseIndex(None, filled)
-    supervisor = Supervisor(filled, index, settings=SupervisorSettings(max_running=0))
-    supervisor.poll()
+    index = Indexer(None, filled)
+    index.poll()
     damage(filled, kind)
-    supervisor.poll()
+    index.poll()
     while index.is_behind:
-        supervisor.poll()
-    supervisor.close()
+        index.poll()
+    index.close()
     assert content(filled, None) == expected
 
 
 def test_supervisor_fills_a_database_again_that_was_dropped_while_it_runs(filled, database_url, monkeypatch):
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
     expected = content(filled, None)
-    index = DatabaseIndex(database_url, filled)
-    with closing(Supervisor(filled, index, settings=SupervisorSettings(max_running=0))) as supervisor:
+    with closing(Indexer(database_url, filled)) as index:
         for _ in range(2):
-            supervisor.poll()
+            index.poll()
             while index.is_behind or not index.is_reachable:
-                supervisor.poll()
+                index.poll()
             assert content(filled, database_url) == expected
             drop(filled, database_url)
 

@@ -22,8 +22,7 @@ from jobs.runs.checkpoints import find_fault, list_checkpoints
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
-from jobs.runs.state import read_state
-from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.indexing import Indexer
 from jobs.worker.__main__ import error_message
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.faults import recorded
@@ -75,21 +74,18 @@ def test_a_database_without_room_keeps_what_it_has_and_catches_up(disk, tmp_path
     run = new_run(tmp_path / "runs")
     record_attempt(run, range(1, 5))
     url = f"sqlite:///{disk.path / 'workbench.db'}"
-    index = DatabaseIndex(url, run.path.parent)
-    index.record_state(run, read_state(run))
-    index.refresh(60.0)
+    index = Indexer(url, run.path.parent)
+    index.poll(60.0)
     record_attempt(run, range(5, 60), end=RunStatus.FINISHED)
     disk.fill()
-    index.record_state(run, read_state(run))
-    index.refresh(60.0)
+    index.poll(60.0)
     assert "disk is full" in caplog.text
     assert not index.is_reachable
     assert 4 <= len(steps_in(url, run)) < 59
     disk.free()
-    index = DatabaseIndex(url, run.path.parent)
-    index.record_state(run, read_state(run))
+    index = Indexer(url, run.path.parent)
     while index.is_behind:
-        index.refresh(60.0)
+        index.poll(60.0)
     index.close()
     assert steps_in(url, run) == list(range(1, 60))
     figure("database without room", "said so, old rows whole, caught up")

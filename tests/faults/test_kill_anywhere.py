@@ -13,7 +13,6 @@ from jobs.actions.branching import branch, branch_spec
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
-from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor
 from tests.faults import recorded
 from tests.jobs.conftest import bench  # noqa: F401 - a fixture
@@ -48,7 +47,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> TrainSpec:
 @pytest.fixture
 def real(bench: Bench) -> Bench:  # noqa: F811 - the fixture
     """A bench whose workers train."""
-    bench.supervisor = Supervisor(bench.runs_root, DatabaseIndex(None, bench.runs_root))
+    bench.supervisor = Supervisor(bench.runs_root)
     return bench
 
 
@@ -56,7 +55,7 @@ def finish(bench: Bench, run_id: str) -> RunDirectory:  # noqa: F811 - no fixtur
     """Look at a run step by step: all together may last longer than is waited for anything."""
     run = bench.run_of(run_id)
     while bench.status_of(run_id) not in {RunStatus.FINISHED, RunStatus.FAILED}:
-        bench.supervisor.poll()
+        bench.poll()
         time.sleep(0.05)
     assert bench.status_of(run_id) is RunStatus.FINISHED, bench.supervisor.state_of(run_id).reason
     return run
@@ -84,7 +83,7 @@ def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(real: Bench,
         run_actions.resume(real.runs_root, run_id)
     killed = finish(real, run_id)
     assert killed.newest_attempt() == NUM_KILLS[is_long] + 1
-    real.supervisor.poll()
+    real.index.catch_up()
     losses, draws = recorded.losses(real.runs_root, run_id), recorded.draws(real.runs_root, run_id, NUM_STEPS)
     assert len(losses["loss/total"]) == NUM_STEPS
     assert sum(value for _, value in losses["replay/num_replayed"]) > 0
@@ -101,5 +100,5 @@ def test_branch_ends_as_its_parent_and_a_longer_one_continues(real: Bench, spec:
     recorded.assert_same_end(branched, parent)
     wanted = branch_spec(real.runs_root, parent.run_id, 12).model_copy(update={"num_steps": 14})
     longer = finish(real, branch(real.runs_root, parent.run_id, 12, wanted))
-    real.supervisor.poll()
+    real.index.catch_up()
     assert [step for step, _ in recorded.losses(real.runs_root, longer.run_id)["loss/total"]] == [13, 14]

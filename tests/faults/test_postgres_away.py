@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ import pytest
 
 from db.connections.opening import open_database
 from jobs.supervisor import indexing
-from jobs.supervisor.indexing import DatabaseIndex
-from jobs.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.supervisor.indexing import Indexer
 from jobs.supervisor.open_index import rebuild_index
 from tests.faults import used_workbench
 from tests.postgres import Server, controlled_server
@@ -37,19 +35,17 @@ def test_server_killed_between_commits_loses_and_doubles_nothing(tmp_path, serve
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
     runs_root = tmp_path / "runs"
     used_workbench.make(runs_root, NUM_MORE_RUNS[is_long])
-    index = DatabaseIndex(server.url, runs_root)
-    monkeypatch.setattr(index, "refresh", partial(index.refresh, 0.01))
     num_looks = num_kills = 0
-    with closing(Supervisor(runs_root, index, settings=SupervisorSettings(max_running=0))) as supervisor:
-        supervisor.poll()
+    with closing(Indexer(server.url, runs_root)) as index:
+        index.poll(0.01)
         while index.is_behind or not index.is_reachable:
             if num_looks % 2 == 0 and num_kills < NUM_KILLS[is_long]:
                 num_kills += 1
                 server.stop()
                 server.start()
-            supervisor.poll()
+            index.poll(0.01)
             num_looks += 1
-        supervisor.poll()
+        index.poll()
     rebuild_index(runs_root, None)
     assert num_kills > 0
     assert rows(runs_root, server.url) == rows(runs_root, None)

@@ -15,5 +15,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     yield bench
     if bench.supervisor is not None:
         bench.supervisor.close()
+    bench.index.close()
     for pid in processes_of(bench.runs_root):
         os.kill(pid, signal.SIGKILL)

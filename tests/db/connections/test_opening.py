@@ -194,7 +194,7 @@ def test_a_database_of_other_tables_is_built_again_with_all_that_users_wrote(dat
     assert "built from the run directories" in describe_database(database_url, used)[1]
     caplog.clear()
     monkeypatch.setattr(indexing, "PROGRESS_SECONDS", 0.0)
-    monkeypatch.setattr(indexing.DatabaseIndex, "refresh", partialmethod(indexing.DatabaseIndex.refresh, 0.01))
+    monkeypatch.setattr(indexing.Indexer, "poll", partialmethod(indexing.Indexer.poll, 0.01))
     ingest_all(used, database_url)
     assert shown(database_url, used) == expected
     assert [entry.kind for entry in table.journal(used)].count("noted") == 2

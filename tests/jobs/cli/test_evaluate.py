@@ -9,7 +9,8 @@ import pytest
 
 from jobs.judging.verdicts import PROMPT_FILE
 from jobs.runs.directory import RunDirectory
-from jobs.supervisor.indexing import REFRESH_SECONDS, DatabaseIndex
+from jobs.supervisor.__main__ import supervise
+from jobs.supervisor.indexing import REFRESH_SECONDS, Indexer
 from jobs.supervisor.loop import Supervisor
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.judging.chain_runs import record_chains
@@ -71,19 +72,19 @@ def test_wrong_words_are_refused_by_field_in_one_sentence(tmp_path, words, begin
     assert exgrpo(tmp_path, *words, code=2).startswith(beginning)
 
 
-class LateIndex(DatabaseIndex):
+class LateIndex(Indexer):
     """One that ingests nothing until a run's outcome has been there for a second."""
 
-    def refresh(self, budget_seconds=REFRESH_SECONDS):
+    def poll(self, budget_seconds=REFRESH_SECONDS):
         outcomes = [path.stat().st_mtime for path in self._runs_root.glob("*/attempts/*/outcome.json")]
         if outcomes and time.time() - max(outcomes) > 1:
-            super().refresh(budget_seconds)
+            super().poll(budget_seconds)
 
 
 @contextlib.contextmanager
 def supervised(runs_root, index):
-    supervisor, is_over = Supervisor(runs_root, index), threading.Event()
-    thread = threading.Thread(target=supervisor.run, args=(is_over.is_set,))
+    supervisor, is_over = Supervisor(runs_root), threading.Event()
+    thread = threading.Thread(target=supervise, args=(supervisor, index, is_over.is_set))
     thread.start()
     yield
     is_over.set()

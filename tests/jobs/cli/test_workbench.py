@@ -13,9 +13,8 @@ from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
-from jobs.supervisor import open_index
-from jobs.supervisor.indexing import DatabaseIndex
-from jobs.supervisor.open_index import FilesFollower
+from jobs.supervisor import run_index
+from jobs.supervisor.indexing import Indexer
 
 STUBBORN = "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 STUBBORN += "pathlib.Path('ready').touch(); time.sleep(600)"
@@ -113,15 +112,14 @@ def test_of_a_root_that_cannot_be_written_only_living_runs_are_read_twice_a_seco
     ended.claim_attempt(1)
     write_outcome(ended.attempt_path(1), RunStatus.FINISHED, "")
     living.request_attempt(1)
-    read, state_of = [], open_index.read_state
-    monkeypatch.setattr(open_index, "read_state", lambda run: read.append(run.run_id) or state_of(run))
-    index = DatabaseIndex(f"sqlite:///{tmp_path / 'index.db'}", tmp_path)
-    follower = FilesFollower(index, tmp_path)
+    read, state_of = [], run_index.read_state
+    monkeypatch.setattr(run_index, "read_state", lambda run: read.append(run.run_id) or state_of(run))
+    index = Indexer(f"sqlite:///{tmp_path / 'index.db'}", tmp_path)
     for expected in ([ended.run_id, living.run_id], [living.run_id]):
-        follower.poll()
+        index.poll()
         assert sorted(read) == sorted(expected)
         read.clear()
-    monkeypatch.setattr(follower, "_list_at", 0.0)
-    follower.poll()
+    monkeypatch.setattr(index, "_look_at_all_at", 0.0)
+    index.poll()
     index.close()
     assert len(read) == 2

@@ -20,9 +20,9 @@ from jobs.actions.queueing import queue_job
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.state import read_state
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor import indexing, run_index
+from jobs.supervisor.indexing import Indexer
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.open_index import ingest_all
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
@@ -127,11 +127,11 @@ def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(ben
     run_id = bench.submit(toy_spec(100))
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
-    bench.supervisor.poll()
+    bench.poll()
     for file in path.parent.glob("workbench.db*"):
         file.unlink()
     path.mkdir()
-    bench.supervisor._index.close()
+    bench.index.close()
     bench.look_until(run_id, RunStatus.FINISHED)
     assert any("database is behind" in record.getMessage() for record in caplog.records)
     bench.supervisor.close()
@@ -140,23 +140,20 @@ def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(ben
     assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("finished", list(range(1, 101)))
 
 
-def test_heartbeat_says_how_many_runs_are_still_to_read(tmp_path, monkeypatch):
+def test_heartbeat_says_how_many_runs_are_still_to_read(tmp_path):
     runs_root = tmp_path / "runs"
     for _ in range(2):
         record(runs_root, 1, 2)
     queue_job(runs_root, TrainSpec(num_steps=50))
-    index = indexing.DatabaseIndex(None, runs_root)
-    refresh = index.refresh
-    monkeypatch.setattr(index, "refresh", lambda: None)
-    with closing(Supervisor(runs_root, index, settings=SupervisorSettings(max_running=0))) as supervisor:
+    settings = SupervisorSettings(max_running=0)
+    with closing(Indexer(None, runs_root)) as index, closing(Supervisor(runs_root, settings=settings)) as supervisor:
 
-        def num_unread() -> int:
-            supervisor.poll()
+        def num_unread(budget_seconds: float) -> int:
+            index.poll(budget_seconds)
+            supervisor.poll(index.num_unread)
             return json.loads((runs_root / "workbench" / "supervisor.json").read_text(encoding="utf-8"))["num_unread"]
 
-        assert [num_unread(), num_unread()] == [0, 2]
-        refresh(60.0)
-        assert num_unread() == 0
+        assert [num_unread(0.0), num_unread(60.0)] == [2, 0]
 
 
 @pytest.mark.postgres
@@ -165,17 +162,17 @@ def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
     runs_root = tmp_path / "runs"
     with running_server() as url:
         run = record(runs_root, 1, 2)
-        index = indexing.DatabaseIndex(url, runs_root)
-        index.refresh()
+        index = Indexer(url, runs_root)
+        index.poll(0.0)
         engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             connection.exec_driver_sql(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             )
         engine.dispose()
-        index.record_state(run, read_state(run))
+        assert index.is_behind
         while index.is_behind:
-            index.refresh()
+            index.poll()
         index.close()
         assert shown_steps(runs_root, url, run) == ("finished", [1, 2])
 
@@ -212,10 +209,9 @@ def test_user_that_may_only_read_sees_all_and_marks_no_run_as_damaged(tmp_path, 
         reader = make_url(url).set(username="reader").render_as_string()
         record(runs_root, 3, run=run)
         for _ in range(2):
-            index = indexing.DatabaseIndex(reader, runs_root)
-            index.record_state(run, read_state(run))
-            index.refresh()
-            index.refresh()
+            index = Indexer(reader, runs_root)
+            index.poll()
+            index.poll()
             assert not index.is_reachable
             index.close()
         assert shown_steps(runs_root, reader, run) == ("finished", [1, 2])

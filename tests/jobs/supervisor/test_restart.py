@@ -136,7 +136,8 @@ def test_a_shutdown_waits_for_no_run_that_cannot_be_asked_and_interrupts_the_oth
     for run_id in (odd, other):
         bench.look_until(run_id, RunStatus.RUNNING)
     monkeypatch.setattr(RunDirectory, "request_stop", refuse_one)
-    supervisor.interrupt_runs()
+    supervisor.interrupt()
+    bench.look_while(lambda: not supervisor.is_interrupted, "the others to stop")
     assert (bench.status_of(odd), bench.reason_of(other)) == (RunStatus.RUNNING, INTERRUPTED)
     ask(bench.run_of(odd))
     bench.look_until(odd, RunStatus.STOPPED)

@@ -32,7 +32,8 @@ def shown(bench: Bench, run_id: str):
 
 
 def child_of(bench: Bench, run_id: str) -> int:
-    return int((bench.run_of(run_id).path / "child.pid").read_text())
+    path = bench.run_of(run_id).path / "child.pid"
+    return int(path.read_text() or 0) if path.exists() else 0
 
 
 def test_submitted_run_is_started_and_succeeds_and_takes_neither_stop_nor_resume(bench: Bench):
@@ -97,7 +98,7 @@ def test_killed_worker_is_lost_with_its_children_and_the_run_resumes_from_its_ne
 def test_worker_that_ignores_every_wish_to_stop_is_killed_with_its_group(bench: Bench):
     spec = toy_spec(3, "starts-child", "stuck")
     run_id = start(bench, spec, RunStatus.RUNNING, grace_seconds=0.3, term_seconds=0.3)
-    wait_until(lambda: (bench.run_of(run_id).path / "child.pid").exists(), "the child")
+    wait_until(lambda: child_of(bench, run_id) > 0, "the child")
     pids = bench.worker_pid(run_id), child_of(bench, run_id)
     run_actions.stop(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.STOPPED)

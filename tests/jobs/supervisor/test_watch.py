@@ -3,24 +3,25 @@
 import errno
 import os
 import signal
+import time
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
+from exgrpo_core.run_files.attempt_gate import is_over
 from jobs.actions.run_actions import resume
 from jobs.launchers.local import LocalLauncher
 from jobs.machine.hardware import VISIBLE_VARIABLE
-from jobs.runs.attempts import Heartbeat, write_heartbeat
+from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import FileLock, ProcessIdentity
-from jobs.supervisor import watch
-from jobs.supervisor.indexing import DatabaseIndex
-from jobs.supervisor.loop import Supervisor
+from jobs.runs.processes import FileLock, ProcessIdentity, boot_id
+from jobs.supervisor import loop, watch
+from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import AttemptWatch, StopClock, StopPolicy
-from tests.jobs.supervisor.toy_bench import TOY_WORKER, toy_spec
+from tests.jobs.supervisor.toy_bench import TOY_WORKER, toy_spec, wait_until
 
 
 @pytest.mark.parametrize("looks_before_the_exit_code", [True, False])
@@ -60,23 +61,23 @@ def test_after_a_restart_a_workers_own_gpus_are_known_and_not_those_of_its_super
     os.kill(worker.pid, signal.SIGKILL)
 
 
-def test_a_run_whose_disk_became_read_only_ends_though_nothing_can_be_written(tmp_path, monkeypatch):
+def test_a_run_whose_disk_became_read_only_ends_though_nothing_can_be_written(tmp_path, monkeypatch, caplog):
     run = RunDirectory.create(tmp_path, toy_spec(1, "stuck"))
     run.claim_attempt(1)
     run.request_attempt(1)
     write_heartbeat(
-        run.attempt_path(1), Heartbeat(ProcessIdentity(2**22, 1.0, "boot"), RunStatus.RUNNING, 3, datetime.now(UTC))
+        run.attempt_path(1), Heartbeat(ProcessIdentity(2**22, 1.0, boot_id()), RunStatus.RUNNING, 3, datetime.now(UTC))
     )
 
     def refuse(*_: object) -> bool:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    database = f"sqlite:///{tmp_path}/index.db"
-    with closing(Supervisor(tmp_path, DatabaseIndex(database, tmp_path))) as supervisor:
+    settings = SupervisorSettings(stop_policy=StopPolicy(silent_seconds=0.0))
+    with closing(Supervisor(tmp_path, settings=settings)) as supervisor:
         monkeypatch.setattr(FileLock, "acquire", refuse)
         supervisor.poll()
-        state = supervisor.state_of(run.run_id)
-        assert (state.status, state.reason) == (RunStatus.LOST, watch.ON_READ_ONLY)
+        assert supervisor.state_of(run.run_id).status is RunStatus.LOST
+        assert "Its disk became read-only" in caplog.text
         monkeypatch.undo()
         resume(tmp_path, run.run_id)
         supervisor.poll()
@@ -94,3 +95,36 @@ def test_of_a_time_without_a_look_little_counts_as_waiting_for_a_stop(tmp_path, 
     for now[0] in (10.0, 10.5, 21.0, 1_221.0, 1_222.0):
         waited.append(clock.seconds())
     assert waited == [0.0, 0.5, 11.0, 36.0, 37.0]
+
+
+def test_a_worker_of_another_machine_is_lost_when_it_is_silent_until_it_sends_heartbeats_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "LOST_SECONDS", 0.0)
+    run = RunDirectory.create(tmp_path, toy_spec(1))
+    path = run.attempt_path(run.claim_attempt(1))
+    run.request_attempt(1)
+    elsewhere, moments = ProcessIdentity(2**22, 1.0, "another boot"), iter(range(1, 100))
+
+    def beat() -> None:
+        at = datetime.now(UTC) + timedelta(milliseconds=next(moments))
+        write_heartbeat(path, Heartbeat(elsewhere, RunStatus.RUNNING, 3, at))
+
+    settings = SupervisorSettings(stop_policy=StopPolicy(silent_seconds=0.5))
+    with closing(Supervisor(tmp_path, settings=settings)) as supervisor:
+
+        def status() -> RunStatus:
+            supervisor.poll()
+            return supervisor.state_of(run.run_id).status
+
+        for _ in range(8):
+            beat()
+            assert status() is RunStatus.RUNNING
+            time.sleep(0.1)
+        wait_until(lambda: status() is RunStatus.LOST, "the silence")
+        assert supervisor.is_idle
+        assert not is_over(path), "the worker goes on if it can"
+        beat()
+        assert status() is RunStatus.RUNNING
+        assert not supervisor.is_idle
+        write_outcome(path, RunStatus.FINISHED, "")
+        wait_until(lambda: status() is RunStatus.FINISHED, "the end")
+        assert is_over(path)

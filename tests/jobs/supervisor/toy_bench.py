@@ -14,7 +14,7 @@ from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.state import read_state
 from jobs.specs.train import TrainSpec
-from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.indexing import Indexer
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy
 
@@ -53,12 +53,18 @@ class Bench:
     def __init__(self, runs_root: Path) -> None:
         self.runs_root = runs_root
         self.supervisor: Supervisor | None = None
+        self.index = Indexer(None, runs_root)
 
     def start(self, max_running: int = 1, grace_seconds: float = 60.0, term_seconds: float = 60.0) -> Supervisor:
-        settings = SupervisorSettings(max_running, StopPolicy(grace_seconds, term_seconds), resumes_interrupted=True)
-        index = DatabaseIndex(None, self.runs_root)
-        self.supervisor = Supervisor(self.runs_root, index, self.launcher, settings)
+        policy = StopPolicy(grace_seconds, term_seconds, silent_seconds=0.5)
+        settings = SupervisorSettings(max_running, policy, resumes_interrupted=True)
+        self.supervisor = Supervisor(self.runs_root, self.launcher, settings)
         return self.supervisor
+
+    def poll(self) -> None:
+        assert self.supervisor is not None
+        self.supervisor.poll(self.index.num_unread)
+        self.index.poll()
 
     def submit(self, spec: TrainSpec) -> str:
         return queue_job(self.runs_root, spec)
@@ -70,10 +76,8 @@ class Bench:
         self.look_while(lambda: self.status_of(run_id) not in statuses, f"{run_id} to be {statuses}", timeout_seconds)
 
     def look_while(self, condition: Callable[[], bool], what: str, timeout_seconds: float | None = None) -> None:
-        supervisor = self.supervisor
-        assert supervisor is not None
         timeout_seconds = timeout_seconds or self.timeout_seconds
-        wait_until(lambda: supervisor.poll() or not condition(), what, timeout_seconds, self.poll_seconds)
+        wait_until(lambda: self.poll() or not condition(), what, timeout_seconds, self.poll_seconds)
 
     def status_of(self, run_id: str) -> RunStatus | None:
         state = self.supervisor.state_of(run_id)

@@ -1,0 +1,164 @@
+"""Every command that reads, and every page, over runs in odd states: no byte of the runs root changes."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from mcp import Client
+from streamlit.testing.v1 import AppTest
+from typer.testing import CliRunner
+
+from app import settings
+from app.page_list import PAGES
+from db import DATABASE_URL_VARIABLE, SQLITE_FILE
+from exgrpo_core import recording
+from exgrpo_core.process_setup import keep_private
+from jobs import frames
+from jobs.actions import run_actions
+from jobs.actions.queueing import queue_job
+from jobs.cli.agents import make_server
+from jobs.cli.main import app
+from jobs.queries.table import QUERIES
+from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
+from jobs.runs.control import RunStatus
+from jobs.runs.directory import RunDirectory, list_run_directories
+from jobs.runs.processes import ProcessIdentity, boot_id
+from jobs.runs.state import RayContact, write_contact
+from jobs.supervisor.indexing import Indexer
+from tests.app.conftest import MAIN_SCRIPT
+from tests.db.recorded_runs import new_run, record_attempt
+from tests.jobs.cli.invoked import WIDE
+from tests.jobs.supervisor.toy_bench import toy_spec
+
+GONE = ProcessIdentity(2**22, 1.0, boot_id())
+ELSEWHERE = ProcessIdentity(2**22, 1.0, "the boot of another machine")
+STATES = {
+    "claimed": "lost", "dead": "lost", "elsewhere": "lost", "finished": "finished", "interrupted": "lost",
+    "loop": "running", "queued": "queued", "ray": "lost", "stopping": "lost", "torn": "lost",
+}  # fmt: skip
+_SEAL = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && if touch "$0/x" 2>/dev/null; then exit 9; fi; "$@"'
+
+
+def abandon(root: Path, name: str, worker: ProcessIdentity | None) -> RunDirectory:
+    """Record a run whose attempt has no outcome; `worker` sent the last heartbeat."""
+    run = new_run(root, toy_spec(9, name=name), run_id=name)
+    run.request_attempt(1)
+    if worker is None:
+        run.claim_attempt(1)
+    else:
+        record_attempt(run, range(1, 6))
+        at = datetime.now(UTC) - timedelta(hours=1)
+        write_heartbeat(run.attempt_path(1), Heartbeat(worker, RunStatus.RUNNING, 5, at))
+    long_ago = time.time() - 3600.0
+    os.utime(run.attempt_path(1), (long_ago, long_ago))
+    return run
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("odd") / "runs"
+    root.mkdir()
+    finished = new_run(root, toy_spec(9, name="finished"), run_id="finished")
+    record_attempt(finished, range(1, 10), end=RunStatus.FINISHED)
+    write_outcome(finished.attempt_path(1), RunStatus.FINISHED, "")
+    run_actions.tag(root, "finished", "keep")
+    abandon(root, "claimed", None)
+    abandon(root, "dead", GONE)
+    abandon(root, "elsewhere", ELSEWHERE)
+    abandon(root, "stopping", GONE).request_stop()
+    abandon(root, "interrupted", GONE).request_stop(for_shutdown=True)
+    torn = abandon(root, "torn", GONE)
+    events = torn.attempt_path(1) / "events-000001.jsonl"
+    events.write_bytes(events.read_bytes()[:-40])
+    (torn.attempt_path(1) / "outcome.json").write_bytes(b'{"status": "fini')
+    ray = abandon(root, "ray", ELSEWHERE)
+    contact = RayContact(str(ray.attempt_path(1).resolve()), "http://127.0.0.1:1", "job", True, False, 0, 0.0)
+    write_contact(ray.attempt_path(1), contact)
+    queue_job(root, toy_spec(9, name="queued"))
+    loop = recording.start("loop", {"lr": 1e-6}, root)
+    loop.log(1, {"loss": 0.5}, trajectories=[{"prompt": "1 + 1?", "response": "2", "reward": 1.0}])
+    yield root
+    loop.finish()
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Return every file of a runs root but the database, which is a cache."""
+    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not name.startswith(str(SQLITE_FILE))}
+
+
+def read_all(root: Path, out: Path) -> dict[str, str]:
+    """Do everything that reads a runs root, and return the state of each run as `exgrpo runs` lists it."""
+    keep_private()
+    runner, run_ids = CliRunner(env=WIDE), [run.run_id for run in list_run_directories(root)]
+    of_all = ["runs", "runs --all --json", "doctor", "verify", "bin list", "query runs", "query journal"]
+    of_one = ["show", "show --json", "logs", "verify", "clone", "query curves", "query attempts", "case find"]
+    listed = ""
+    for words in [*of_all, *(f"{words} {run_id}" for words in of_one for run_id in run_ids)]:
+        result = runner.invoke(app, [*words.split(), "--runs-root", str(root)])
+        assert not isinstance(result.exception, Exception), (words, result.exception)
+        listed = result.stdout if words == "runs --all --json" else listed
+    for words in (["publish", "finished", "dead", str(out / "page")], ["export", "dead", str(out / "dead.tar.gz")]):
+        result = runner.invoke(app, [*words, "--runs-root", str(root)])
+        assert result.exit_code == 0, result.output
+    asyncio.run(ask_by_mcp(root))
+    for run_id in run_ids:
+        frames.open_run(root / run_id).metrics()
+    open_pages(root, out, run_ids)
+    return {row["name"]: row["status"] for row in json.loads(listed)}
+
+
+async def ask_by_mcp(root: Path) -> None:
+    async with Client(make_server(QUERIES, root, None)) as client:
+        for name, values in (("runs", {}), ("attempts", {"run_id": "dead"})):
+            assert not (await client.call_tool(name, values)).is_error
+
+
+def open_pages(root: Path, out: Path, run_ids: list[str]) -> None:
+    """Open every page for every run, by a database that follows the files, as pages of a read-only root have."""
+    url = f"sqlite:///{out / 'pages.db'}"
+    os.environ[DATABASE_URL_VARIABLE] = url
+    index = Indexer(url, root)
+    assert index.catch_up()
+    settings.configure(settings.AppSettings(root, url))
+    for name, run_id in [*((page.name, "dead") for page in PAGES), *(("run", run_id) for run_id in run_ids)]:
+        page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
+        page.query_params["run"] = run_id
+        page.switch_page(f"app_pages/{name}.py").run()
+        assert not page.exception, (name, run_id, page.exception)
+    index.poll()
+    index.close()
+
+
+def test_nothing_that_reads_changes_a_file(root, tmp_path, monkeypatch):
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, "")
+    before = contents(root)
+    states = read_all(root, tmp_path)
+    after = contents(root)
+    assert [name for name in {*before, *after} if before.get(name) != after.get(name)] == []
+    assert states == STATES
+
+
+def test_a_root_that_cannot_be_written_is_read_as_any_other(root, tmp_path):
+    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    sealed = [*unshare, "sh", "-c", _SEAL, str(root)]
+    if shutil.which("unshare") is None or subprocess.run([*sealed, "true"], check=False).returncode:
+        pytest.skip("No file system can be made read-only here.")
+    for file in root.glob(f"{SQLITE_FILE}*"):
+        file.unlink()
+    before = contents(root)
+    program = "import sys, json, pathlib; from tests.app import test_reading_changes_nothing as this; "
+    program += "print('\\n' + json.dumps(this.read_all(*map(pathlib.Path, sys.argv[1:]))))"
+    command = [*sealed, sys.executable, "-c", program, str(root), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == STATES
+    assert contents(root) == before
