@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -114,52 +115,58 @@ def _question_texts(run: Recorded, question: int) -> list[str]:
     return [re.escape(str(rows.loc[question, name]).strip()) + r"\s*" for name in ("prompt_text", "answer")]
 
 
+_NUMBERS = ("Entropy", "NLL", "Mean ratio", "Largest ratio", "Reward", "Advantage", "Candidates")
+_EVENTS = {
+    "scored": "candidate, not chosen", "replayed": "replayed", "moved": "question moved",
+    "inserted": "stored in the buffer", "duplicate": "same response again, not stored",
+    "retired": "question retired", "reviewed": "retired question reviewed",
+}  # fmt: skip
+"""What can happen to a trajectory or its question, in the order of the page within a step."""
+
+
 def _life(run: Recorded, row: Any) -> pd.DataFrame:
-    """Return the events of a trajectory and its question, each scored candidate with its numbers."""
-    lines = [{
-        "Step": row.step, "Event": "generated", "Bucket": NONE, "Entropy": number(row.mean_entropy),
-        "NLL": number(-row.mean_log_prob), "Mean ratio": NONE, "Largest ratio": NONE, "Reward": number(row.reward),
-        "Advantage": number(row.advantage), "Candidates": NONE,
-    }]  # fmt: skip
+    """Return the events of a trajectory and its question, each scored candidate with its numbers.
+
+    Equal events in a row are one with their count.
+    """
+    numbers = {
+        "Entropy": row.mean_entropy, "NLL": -row.mean_log_prob, "Reward": row.reward, "Advantage": row.advantage,
+    }  # fmt: skip
+    lines = [_line(row.step, "generated", numbers)]
     for step in [step for step in run.metrics.index if step >= row.step]:
         lines += _of_step(run, row, step)
-    frame = pd.DataFrame(lines)
+    counts = [(line, len([*same])) for line, same in groupby(lines)]
+    for line, count in counts:
+        line["Event"] += f" ({count} times)" if count > 1 else ""
+    frame = pd.DataFrame([line for line, _ in counts])
     return frame.assign(Age=frame["Step"] - row.step)
 
 
+def _line(step: int, event: str, numbers: dict[str, float], bucket: str = NONE) -> dict[str, Any]:
+    shown = {name: number(numbers[name]) if name in numbers else NONE for name in _NUMBERS}
+    return {"Step": step, "Event": event, "Bucket": bucket} | shown
+
+
 def _of_step(run: Recorded, row: Any, step: int) -> list[dict[str, Any]]:
-    """Return what a step did to the trajectory or its question, in the order of the page: scores, then changes."""
+    """Return what a step did to the trajectory or its question, in the order of the page."""
     scored = run.selections[(run.selections["step"] == step) & (run.selections["question"] == row.question_index)]
-    here = scored[scored["trajectory"] == row.trajectory_id]
-    lines: list[dict[str, Any]] = []
-    for candidate in here.itertuples():
-        line: dict[str, Any] = {
-            "Step": step, "Bucket": NONE, "Entropy": number(candidate.entropy), "NLL": number(candidate.nll),
-            "Candidates": number(len(scored)), "Mean ratio": NONE, "Largest ratio": NONE, "Reward": NONE,
-            "Advantage": NONE,
-        }  # fmt: skip
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _EVENTS}
+    for candidate in scored[scored["trajectory"] == row.trajectory_id].itertuples():
+        numbers = {"Entropy": candidate.entropy, "NLL": candidate.nll, "Candidates": len(scored)}
+        kind = "replayed" if candidate.is_chosen else "scored"
         if candidate.is_chosen:
-            mine = run.replayed[
-                (run.replayed["step"] == step) & (run.replayed["trajectory_id"] == row.trajectory_id)
-            ].iloc[0]
-            line |= {
-                "Mean ratio": number(mine["mean_ratio"]), "Largest ratio": number(mine["max_ratio"]),
-                "Reward": number(mine["reward"]), "Advantage": number(mine["advantage"]),
-            }  # fmt: skip
-        lines.append(line)
+            replays = run.replayed[run.replayed["step"] == step].set_index("trajectory_id")
+            names = ("mean_ratio", "max_ratio", "reward", "advantage")
+            numbers |= zip(_NUMBERS[2:6], replays.loc[row.trajectory_id, names], strict=True)
+        found[kind].append(_line(step, _EVENTS[kind], numbers))
     changes = run.changes[(run.changes["step"] == step) & (run.changes["question"] == row.question_index)]
-    has_duplicates = False
-    for change in changes.itertuples():
-        is_mine = change.trajectory == row.trajectory_id
-        was, now = ("new" if pd.isna(change.was) else str(int(change.was))), change.now
+    for change in changes[changes["kind"] != "replayed"].itertuples():
+        was, now = ("" if pd.isna(bucket) else str(int(bucket)) for bucket in (change.was, change.now))
         if change.kind in {"moved", "retired"}:
-            end = "retired" if pd.isna(now) else str(int(now))
-            lines.append({"Step": step, "Bucket": f"{was} → {end}"})
-        elif is_mine and (change.kind == "inserted" or (change.kind == "duplicate" and not has_duplicates)):
-            lines.append({"Step": step, "Bucket": str(int(now))})
-            has_duplicates = change.kind == "duplicate"  # one row with their count
-    names = ("Entropy", "NLL", "Mean ratio", "Largest ratio", "Reward", "Advantage", "Candidates")
-    return [dict.fromkeys(names, NONE) | line for line in lines]
+            now = f"{was or 'new'} → {now or 'retired'}"
+        if pd.isna(change.trajectory) or change.trajectory == row.trajectory_id:
+            found[change.kind].append(_line(step, _EVENTS[change.kind], {}, now or NONE))
+    return [line for lines in found.values() for line in lines]
 
 
 def _tokens(row: Any) -> pd.DataFrame:
