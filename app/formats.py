@@ -37,8 +37,8 @@ def number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return NONE_SHOWN
     if value == int(value) or abs(value) >= _THOUSAND:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+        return f"{value:z,.0f}"
+    return f"{value:z.3g}"
 
 
 def token_count(num_tokens: int) -> str:
@@ -54,7 +54,7 @@ def counted(count: int, noun: str) -> str:
 
 def nats(value: float | None) -> str:
     """Return an entropy or a negative log-likelihood in nats per token: `0.110`."""
-    return NONE_SHOWN if value is None or not math.isfinite(value) else f"{value:.3f}".replace("-0.000", "0.000")
+    return NONE_SHOWN if value is None or not math.isfinite(value) else f"{value:z.3f}"
 
 
 def seconds(value: float | None) -> str:

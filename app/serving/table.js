@@ -6,15 +6,16 @@
   const toggle = (element, name, value) =>
     value === null ? element.removeAttribute(name) : element.setAttribute(name, value);
 
-  const number = (value, format) => {
+  const written = (value, format) => {
     if (format === "localized") return value.toLocaleString("en");
     if (format === "percent") return `${(100 * value).toFixed(0)}%`;
     const [, plus, digits, kind, percent] = /^%(\+?)(?:\.(\d+))?([dfg])(%%)?$/.exec(format ?? "") ?? [];
     let text = String(Math.abs(value) < 1e-3 ? Number(value.toPrecision(3)) : Number(value.toFixed(4)));
     if (kind === "g") text = String(Number(value.toPrecision(Number(digits))));
     else if (kind) text = value.toFixed(kind === "d" ? 0 : Number(digits ?? 6));
-    return `${plus && value >= 0 ? "+" : ""}${text}${percent ? "%" : ""}`;
+    return `${plus && !text.startsWith("-") ? "+" : ""}${text}${percent ? "%" : ""}`;
   };
+  const number = (value, format) => written(value, format).replace(/^-(?=[0.]*%?$)/, format?.includes("+") ? "+" : "");
   const text = (value, column) => {
     if (value === null || value === "") return column.kind === "text" && value === "" ? "" : NONE;
     if (typeof value === "boolean") return value ? "yes" : "no";

@@ -133,7 +133,7 @@ def interval_text(interval: MeanInterval | None, is_difference: bool = False) ->
     if abs(interval.mean) < 1 and not is_difference:
         decimals = 3
     end = "" if math.isnan(interval.half) else f" ± {interval.half:.{decimals}f}"
-    return f"{sign}{interval.mean:.{decimals}f}{end}"
+    return f"{sign}{interval.mean:z.{decimals}f}{end}"
 
 
 def number_text(value: float | None) -> str:
@@ -141,8 +141,8 @@ def number_text(value: float | None) -> str:
     if value is None or math.isnan(value):
         return DASH
     if value.is_integer() and abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+        return f"{value:z,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:z.3f}"
 
 
 def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:

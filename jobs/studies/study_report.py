@@ -85,7 +85,7 @@ def _template() -> Template:
         "difference": partial(interval_text, is_difference=True),
         "number": number_text,
         "printed": printed,
-        "signed": lambda value: DASH if value is None else f"{value:+.1f}",
+        "signed": lambda value: DASH if value is None else f"{value:+z.1f}",
     }
     return environment.get_template("report.html.jinja")
 
@@ -143,8 +143,8 @@ def _gains(results: StudyResults) -> list[dict[str, Any]]:
 def _printed_gains(study: Study) -> list[list[str]]:
     """Return the printed gain in each setting, and their mean, column by column."""
     gains, columns = setting_gains(study), list(study.gain_columns)
-    rows = [[gain.setting, *(f"{gain.gains[name]:+.1f}" for name in columns)] for gain in gains]
-    means = [["Mean", *(f"{fmean(gain.gains[name] for gain in gains):+.2f}" for name in columns)]] if gains else []
+    rows = [[gain.setting, *(f"{gain.gains[name]:+z.1f}" for name in columns)] for gain in gains]
+    means = [["Mean", *(f"{fmean(gain.gains[name] for gain in gains):+z.2f}" for name in columns)]] if gains else []
     return rows + means
 
 

@@ -1,7 +1,12 @@
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+import app
+import db
+import jobs
 from app import formats
 from app.formats import NONE_SHOWN
 
@@ -35,6 +40,7 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
         (formats.share, float("nan"), NONE_SHOWN),
         (formats.number, 12345, "12,345"), (formats.number, 0.000123456, "0.000123"), (formats.number, 74.83, "74.8"),
         (formats.number, float("inf"), NONE_SHOWN), (formats.number, 3.0, "3"),
+        (formats.number, -0.0, "0"), (formats.nats, -0.0004, "0.000"), (formats.nats, -0.0006, "-0.001"),
         (formats.byte_size, 999, "999 B"), (formats.byte_size, 1_420_000, "1.4 MB"),
         (formats.byte_size, 2e15, "2000.0 TB"),
         (formats.exact, NOON, "2026-01-02 12:00:00 UTC"),
@@ -46,6 +52,15 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 )  # fmt: skip
 def test_values_are_written_for_readers(write, value, expected):
     assert write(value) == expected
+
+
+def test_no_signed_difference_that_rounds_to_zero_has_a_minus():
+    """Of Python's formats `z` takes care of it; those of plotly keep the minus before a zero if a plus is asked for."""
+    packages = [Path(package.__file__).parent for package in (app, db, jobs)]
+    sources = [file.read_text() for package in packages for file in package.rglob("*.py")]
+    signed = [found for source in sources for found in re.findall(r":\+[z,.\d]*[fge%]\}", source)]
+    assert len(signed) > 5
+    assert [found for found in signed if not found.startswith(":+z")] == []
 
 
 def test_time_without_a_zone_is_utc():

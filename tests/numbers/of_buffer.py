@@ -303,7 +303,7 @@ def _effect_row(name: str, part: pd.DataFrame, k: int) -> dict[str, object]:
 
     def text(value: float, half: float) -> str:
         reach = f" ± {196 * half:.1f}" if half > 1e-9 else ""
-        return "\N{EN DASH}" if np.isnan(value) else f"{100 * value:+.1f}{reach}"
+        return "\N{EN DASH}" if np.isnan(value) else f"{100 * value:+z.1f}{reach}"
 
     return {
         "Questions": name, "Drawn": int((part["is_drawn"] & part["rate"].notna()).sum()),

@@ -66,11 +66,11 @@ def _gains(content: dict[str, Any]) -> list[dict[str, str]]:
         numbers.append([values[0][column] - values[1][column] for column in content["gain_columns"].values()])
         rows.append(
             {"Setting": gain["setting"]}
-            | dict(zip(content["gain_columns"], map("{:+.1f}".format, numbers[-1]), strict=True))
+            | dict(zip(content["gain_columns"], map("{:+z.1f}".format, numbers[-1]), strict=True))
         )
     if not rows:
         return []
-    means = map("{:+.2f}".format, np.mean(numbers, axis=0))
+    means = map("{:+z.2f}".format, np.mean(numbers, axis=0))
     return [*rows, {"Setting": "Mean"} | dict(zip(content["gain_columns"], means, strict=True))]
 
 
@@ -99,7 +99,7 @@ def study_pages(root: Root) -> tuple[Expected, Expected]:
             is_other = cell != baseline
             lines.append({
                 "Paper's row": row["row"], "Cell": cell, "Paper, ID Avg.": str(row["values"][main]),
-                "Paper, difference": f"{printed[cell] - printed[baseline]:+.1f}" if is_other else None,
+                "Paper, difference": f"{printed[cell] - printed[baseline]:+z.1f}" if is_other else None,
                 "Yours": _interval(values[cell]),
                 "Yours, difference": _interval(pairs[cell], is_signed=True) if is_other else None,
                 "Lowest seed": f"{min(values[cell]):.1f}",

@@ -126,7 +126,7 @@ def run_page(run: Recorded) -> Expected:
     if of_last is not None and first is not None:
         interval = f"{100 * of_last.low:.0f} to {100 * of_last.high:.0f}% of {of_last.num_questions}"
         gain, low, high = gain_ends(first, of_last)
-        below = f"{100 * gain:+.1f} ± {100 * max(high - gain, gain - low):.1f} · {interval}"
+        below = f"{100 * gain:+z.1f} ± {100 * max(high - gain, gain - low):.1f} · {interval}"
         tiles[f"Held-out Avg@{of_last.num_samples}"] = share(of_last.mean), below
     figures = curves_of(run)
     if "reward/pass_at_1" in last:
@@ -284,7 +284,7 @@ def costs(runs: list[Recorded]) -> pd.DataFrame:
     for row in rows:
         if base is not None and row is not base:
             parts = [
-                f"{100 * (row[name] / base[name] - 1):+.1f}%"
+                f"{100 * (row[name] / base[name] - 1):+z.1f}%"
                 for name in ("Peak step, s", "Min. step, s", "Avg. step, s")
             ]
             row["Overhead"] = " / ".join(parts)

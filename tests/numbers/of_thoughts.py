@@ -324,7 +324,7 @@ def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, obje
         (first_low, first_high), (second_low, second_high) = ends
         low = change - np.hypot(rates[1] - second_low, first_high - rates[0])
         high = change + np.hypot(second_high - rates[1], rates[0] - first_low)
-        row["Interval, difference"] = f"{100 * low:+.1f} to {100 * high:+.1f}"
+        row["Interval, difference"] = f"{100 * low:+z.1f} to {100 * high:+z.1f}"
     return row | {"Difference": 100 * change}
 
 

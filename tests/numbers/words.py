@@ -11,12 +11,12 @@ def share(value: float) -> str:
 
 def number(value: float) -> str:
     if value == int(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+        return f"{value:z,.0f}"
+    return f"{value:z.3g}"
 
 
 def nats(value: float) -> str:
-    return f"{value:.3f}"
+    return f"{value:z.3f}"
 
 
 def pace(seconds: float) -> str:

@@ -90,7 +90,8 @@ def _chart(rows: Sequence[ComparisonRow]) -> go.Figure:
                 "arrayminus": [100 * (row.difference - row.low) for row in drawn],
                 "type": "data", "symmetric": False, "color": colours.fresh, "thickness": 1.5,
             },
-            hovertemplate="%{y}: %{x:+.1f} points<extra></extra>", showlegend=False,
+            text=[f"{100 * row.difference:+z.1f} points" for row in drawn],
+            hovertemplate="%{y}: %{text}<extra></extra>", showlegend=False,
         )
     )  # fmt: skip
     figure.update_layout(hovermode="closest")

@@ -82,7 +82,7 @@ def _shares(off: Rate, on: Rate) -> dict[str, object]:
         "Difference": known(_PERCENT * (on.value - off.value)),
         "Interval, no code": _interval(off),
         "Interval, code": _interval(on),
-        "Interval, difference": f"{low:+.1f} to {high:+.1f}" if off.num_items and on.num_items else None,
+        "Interval, difference": f"{low:+z.1f} to {high:+z.1f}" if off.num_items and on.num_items else None,
     }
 
 

@@ -59,7 +59,7 @@ def _mean(line: ValidityLine, field: str) -> str:
     value, half = float(getattr(line, field)), line.half_intervals[field]
     if math.isnan(value):
         return ""
-    return f"{value:.4f}" if math.isnan(half) else f"{value:.4f} ± {half:.4f}"
+    return f"{value:z.4f}" if math.isnan(half) else f"{value:z.4f} ± {half:.4f}"
 
 
 _TEXTS = {_AREA: _area, _MEAN: _mean}

@@ -192,5 +192,5 @@ def overheads(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _overhead(row: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> dict[str, Any]:
     if baseline is None or row is baseline:
         return {OVERHEAD: None}
-    parts = [f"{100.0 * (row[name] / baseline[name] - 1.0):+.1f}%" for name in _TIMES]
+    parts = [f"{100.0 * (row[name] / baseline[name] - 1.0):+z.1f}%" for name in _TIMES]
     return {OVERHEAD: " / ".join(parts)}

@@ -44,7 +44,7 @@ def histogram(counts: Sequence[RewardCountRow], view: CurveView) -> go.Figure | 
         cells = np.zeros((len(bins), len(steps)), dtype=np.int32)
         for row in counts:
             cells[bins.index((row.least, row.largest)), place_of[row.step]] = row.num_responses
-        names = [f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}" for low, high in bins]
+        names = [f"{low:z.6g}" if low == high else f"{low:z.6g} to {high:z.6g}" for low, high in bins]
         figure.add_trace(
             go.Heatmap(
                 x=x, y=names, z=cells, zmin=0, colorscale=[[0, colours.empty_cell], [1, colours.full_cell]],

@@ -178,7 +178,7 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
     below = []
     gain = ask(metrics.held_out_gain, row.run_id) if len(held_out) > 1 else None
     if gain is not None and gain.num_questions:
-        below.append(f"{100 * gain.value:+.1f} ± {100 * gain.half_interval:.1f}")
+        below.append(f"{100 * gain.value:+z.1f} ± {100 * gain.half_interval:.1f}")
     if held_out:
         low, high = held_out[-1].interval
         below.append(f"{100 * low:.0f} to {100 * high:.0f}% of {held_out[-1].num_questions:,}")

@@ -60,7 +60,7 @@ def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFram
         frame["Paper"] = [row.printed for row in rows]
         frame["Yours"] = [_text(row.own) for row in rows]
     else:
-        gains = [None if row.printed_gain is None else f"{row.printed_gain:+.1f}" for row in rows]
+        gains = [None if row.printed_gain is None else f"{row.printed_gain:+z.1f}" for row in rows]
         frame[f"Paper, {rows[0].column}"] = [row.printed for row in rows]
         frame["Paper, difference"] = gains
         frame["Yours"] = [_text(row.own) for row in rows]
@@ -193,8 +193,8 @@ def printed_table(table: PaperTable) -> pd.DataFrame:
 def gains_table(study: Study) -> pd.DataFrame:
     """Return what the method gains in each setting by the printed tables, and the mean over settings."""
     gains, columns = analyses.setting_gains(study), list(study.gain_columns)
-    rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+.1f}" for name in columns} for gain in gains]
-    means = {name: f"{fmean(gain.gains[name] for gain in gains):+.2f}" for name in columns}
+    rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+z.1f}" for name in columns} for gain in gains]
+    means = {name: f"{fmean(gain.gains[name] for gain in gains):+z.2f}" for name in columns}
     return pd.DataFrame([*rows, {"Setting": "Mean", **means}])
 
 

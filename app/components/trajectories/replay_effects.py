@@ -97,7 +97,8 @@ def _chart(effects: Sequence[DrawEffect]) -> go.Figure:
         figure.add_trace(
             go.Scatter(
                 x=np.array([100 * item.value for item in differences], dtype=np.float32), y=groups, name=name,
-                mode="markers", marker={"color": colour, "size": 8}, hovertemplate="%{x:+.2f}",
+                mode="markers", marker={"color": colour, "size": 8}, hovertemplate="%{text}",
+                text=[f"{100 * item.value:+z.2f}" for item in differences],
                 error_x={"type": "data", "array": errors, "color": colour}, orientation="h", offsetgroup=name,
             )
         )  # fmt: skip
@@ -112,7 +113,7 @@ def _text(difference: Difference) -> str:
     if math.isnan(difference.value):
         return NONE_SHOWN
     half = half_interval_95(difference.standard_error)
-    return f"{100 * difference.value:+.1f}" + ("" if math.isnan(half) else f" ± {100 * half:.1f}")
+    return f"{100 * difference.value:+z.1f}" + ("" if math.isnan(half) else f" ± {100 * half:.1f}")
 
 
 def show_weights(weights: TrajectoryWeights) -> None:

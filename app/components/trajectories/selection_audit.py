@@ -135,9 +135,9 @@ def _ranges(entropies: np.ndarray, log_probs: np.ndarray, behavior: np.ndarray) 
 
 def _equal(name: str, recomputed: float, recorded: float | None, tolerance: float) -> Check:
     if recorded is None or np.isnan(recorded):
-        return Check(name, False, f"recomputed {recomputed:.6g}, recorded nothing", recomputed)
+        return Check(name, False, f"recomputed {recomputed:z.6g}, recorded nothing", recomputed)
     is_good = abs(recomputed - recorded) <= tolerance * max(abs(recorded), 1e-3)
-    return Check(name, is_good, f"recomputed {recomputed:.6g}, recorded {recorded:.6g}", recomputed)
+    return Check(name, is_good, f"recomputed {recomputed:z.6g}, recorded {recorded:z.6g}", recomputed)
 
 
 def _listed(values: Sequence[object]) -> str:

@@ -182,6 +182,8 @@ def _value(value: object) -> object:
         return ", ".join("" if (plain := _value(item)) is None else str(plain) for item in value)
     if isinstance(value, datetime):
         return as_utc(value).isoformat(timespec="seconds")
+    if isinstance(value, float):
+        return value + 0.0  # no minus zero
     return value if isinstance(value, Real) else escape_control_characters(str(value))
 
 
@@ -210,7 +212,7 @@ def _short(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if _is_number(value):
-        return f"{value:.0f}" if float(value).is_integer() else f"{float(value):.4g}"
+        return f"{value:z.0f}" if float(value).is_integer() else f"{float(value):z.4g}"
     return " ".join(str(value).split())
 
 
