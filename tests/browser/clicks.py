@@ -8,6 +8,15 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
+def enter(page, link: str) -> None:
+    """Open a link with the token, and wait for the page that it leads to.
+
+    The page of the link navigates by itself, which would end a navigation of the test.
+    """
+    page.goto(link)
+    page.wait_for_url(lambda url: "token=" not in url)
+
+
 def rows(page, table=0):
     return page.locator(".data-table").nth(table).locator("tbody tr")
 

@@ -4,6 +4,7 @@ import shutil
 import pytest
 
 from tests.app import played, recorded, web_server
+from tests.browser.clicks import enter
 
 BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -89,8 +90,7 @@ class Watched:
 def profile(browser, workbench):
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
-    page.goto(workbench.link)
-    page.wait_for_url(lambda url: "token=" not in url)
+    enter(page, workbench.link)
     page.close()
     yield context
     context.close()

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, sync_playwright
 
+from tests.browser.clicks import enter
 from tests.browser.conftest import FLAGS, find_browser
 
 SIZES = {1440: 1000, 1024: 800}
@@ -47,7 +48,7 @@ def take(browser: Browser, link: str, addresses: dict[str, str], folder: Path, w
     context = browser.new_context(viewport={"width": width, "height": SIZES[width]}, color_scheme=theme)
     page = context.new_page()
     page.on("console", lambda message: message.type == "error" and print(f"{page.url}: {message.text}"))  # noqa: T201
-    page.goto(link)
+    enter(page, link)
     page.get_by_role("heading", level=1).first.wait_for(timeout=90_000)
     for name, address in addresses.items():
         page.goto(f"{parts.scheme}://{parts.netloc}{address}")

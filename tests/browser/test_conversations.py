@@ -8,7 +8,7 @@ import pytest
 
 from db.connections.opening import open_database
 from tests.app import recorded, web_server
-from tests.browser.clicks import wait_for_value
+from tests.browser.clicks import enter, wait_for_value
 from tests.browser.conftest import Watched
 from tests.db.conversations import HOSTILE, HOSTILE_CALL, RUN_CODE, SEARCHED, ingest
 
@@ -25,8 +25,7 @@ def talks(browser, tmp_path_factory):
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.set_default_timeout(90_000)
-    page.goto(served.link)
-    page.wait_for_url(lambda url: "token=" not in url)
+    enter(page, served.link)
     yield served, Watched(page, served.origin), runs_root
     context.close()
     served.stop()

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from tests.app import recorded, web_server
+from tests.browser.clicks import enter
 from tests.http_server import Answer, answering
 from tests.tools import free_port
 
@@ -39,7 +40,7 @@ def page(browser):
 
 
 def open_log(page, served):
-    page.goto(f"{served.origin}/run?run=run-finished&view=Log&token={served.token}")
+    enter(page, f"{served.origin}/run?run=run-finished&view=Log&token={served.token}")
     page.get_by_text("step 300 of exgrpo whole").wait_for()
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.app import judged, web_server
-from tests.browser.clicks import IDLE, download
+from tests.browser.clicks import IDLE, download, enter
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -53,7 +53,7 @@ def test_a_benchmark_of_ones_own_is_scored_and_read_after_five_clicks(browser, t
     with web_server.start_with_supervisor(root) as served:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.set_default_timeout(90_000)
-        page.goto(served.link)
+        enter(page, served.link)
         page.goto(f"{served.origin}/benchmarks?target={folder}&template=none")
         page.locator(IDLE).wait_for()
         page.get_by_text("Score a model", exact=True).first.click()

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.runs.directory import RunDirectory
 from tests.app import web_server
-from tests.browser.clicks import IDLE, rows
+from tests.browser.clicks import IDLE, enter, rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -43,7 +43,7 @@ def own(tmp_path, browser):
     context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
     page = context.new_page()
     page.set_default_timeout(90_000)
-    page.goto(served.link)
+    enter(page, served.link)
     page.get_by_role("heading", level=1).wait_for()
     yield page, tmp_path / "runs"
     context.close()

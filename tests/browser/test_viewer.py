@@ -7,7 +7,7 @@ import pytest
 
 from app.page_list import PATHS
 from tests.app import recorded, web_server
-from tests.browser.clicks import IDLE
+from tests.browser.clicks import IDLE, enter
 from tests.jobs.rollout_formats.test_verl_dumps import line
 from tests.tools import report_missing
 
@@ -70,7 +70,7 @@ def test_rollouts_of_another_program_are_opened_by_the_command_of_the_wheel(brow
     try:
         page = browser.new_page()
         page.set_default_timeout(90_000)
-        page.goto(served.link)
+        enter(page, served.link)
         page.get_by_text("1 of 1 run").wait_for()
         assert page.get_by_role("button", name="Try again").count() == 0
         page.locator("td.curve").wait_for(state="attached")

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from jobs.runs.control import INTERRUPTED
+from tests.browser.clicks import enter
 from tests.browser.conftest import browser  # noqa: F401 - a fixture
 from tests.deployment.image_files import ENVIRONMENT_FILE, HOST_NAME, TOKEN
 from tests.images.project import Project, wait
@@ -63,8 +64,7 @@ def test_a_run_is_launched_from_the_page(project, browser):  # noqa: F811 - a fi
     context = browser.new_context(ignore_https_errors=True, viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.set_default_timeout(180_000)
-    page.goto(f"{ADDRESS}/?token={TOKEN}")
-    page.wait_for_url(lambda url: "token=" not in url)
+    enter(page, f"{ADDRESS}/?token={TOKEN}")
     page.goto(f"{ADDRESS}/new_run?section=Run")
     steps = page.get_by_label("Number of steps", exact=True)
     steps.fill("3")

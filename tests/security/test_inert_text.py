@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 from tests.app import web_server
+from tests.browser.clicks import enter
 from tests.browser.conftest import Watched
 from tests.security import hostile
 
@@ -64,7 +65,7 @@ def hostile_workbench(tmp_path_factory):
 def signed_in(browser, hostile_workbench):
     context = browser.new_context(viewport={"width": 1440, "height": 2400})
     watched = Watched(context.new_page(), hostile_workbench.origin)
-    watched.page.goto(hostile_workbench.link)
+    enter(watched.page, hostile_workbench.link)
     watched.page.get_by_test_id("stApp").wait_for(timeout=60_000)
     yield watched
     context.close()
