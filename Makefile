@@ -55,7 +55,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
-.PHONY: bench-gpu format fuzz test-trl test-image rollout-samples verl-compat
+.PHONY: bench-gpu format fuzz test-processors test-repeat test-trl test-image rollout-samples verl-compat
 .PHONY: install install-dev verl-env vllm-env lock audit charts lint-images licences tools state-folders slim clean
 
 help:  ## Show this list
@@ -87,6 +87,28 @@ test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
 		-m verl $(VERL_TESTS)
+
+PROCESSORS ?= ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=SSE41
+
+test-processors:  ## Run `make test` as on other processors, each of which rounds in its own way; hours (ARGS="..." goes to pytest)
+	@failed=""; for processor in $(PROCESSORS); do \
+		echo "== $$processor"; env $$processor $(MAKE) test || failed="$$failed $$processor"; \
+	done; if [ -n "$$failed" ]; then echo "Tests fail with$$failed: make their data fixed, or assert what is true of all." >&2; exit 1; fi
+
+REPEAT ?= 10
+CROWD := $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
+REPEATED := $(VENV)/repeated.txt
+
+# `make test` repeats nothing: a test that fails by luck hides what fails by an error.
+test-repeat: $(VENV)/.installed-dev tools  ## Run slow, browser and Ray tests REPEAT=10 times, then all three times with two workers a core; a day (ARGS="...": of these only)
+	@failed=0; : >$(REPEATED); note() { "$$@" 2>&1 | tee -a $(REPEATED) || failed=1; }; \
+	for number in $$(seq $(REPEAT)); do \
+		note env $(PYTEST) -m '(slow or browser) and not ($(ELSEWHERE) or long_fault)' $(ARGS); \
+		$(if $(ARGS),,note $(MAKE) test-verl;) \
+	done; \
+	$(if $(ARGS),,for number in 1 2 3; do note $(MAKE) test WORKERS=$(CROWD) VERL_WORKERS=$(CROWD); done;) \
+	sed -nE 's/^(FAILED|ERROR) (.*)/\2/p' $(REPEATED) | sed 's/ - .*//' | sort | uniq -c; \
+	exit $$failed
 
 FAULTS := OMP_NUM_THREADS=1 EXGRPO_FAULTS_LONG=$(LONG) EXGRPO_FAULTS_ROW=$(ROW)
 FAULTS_PYTEST := -m pytest -q $(if $(filter-out 0,$(LONG)),-o timeout=7200)

@@ -46,7 +46,7 @@ SLOW_FILES = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow, needs a PostgreSQL server or gets a second try in CI, and put the longest files first.
+    """Mark what is slow, or needs a PostgreSQL server, and put the longest files first.
 
     All workers end together then.
     """
@@ -58,8 +58,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if "postgresql" in map(str, variants) or any(name.startswith("postgres") for name in fixtures):
             item.add_marker(pytest.mark.postgres)
-        if os.environ.get("CI") and item.get_closest_marker("browser"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
     seconds: Counter[Path] = Counter()
     for item in items:
         seconds[item.path] += expected_seconds(item)
