@@ -1,0 +1,27 @@
+"""What only a browser shows of tables."""
+
+from pathlib import Path
+
+import pytest
+
+import app
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+DRAW = """([value, formats]) => {
+    const columns = formats.map((format) => ({name: String(format), label: "", kind: "number", format}));
+    const data = {columns, rows: [formats.map(() => value)], ids: ["one"], opened: null, order: null, ticked: null};
+    exgrpoTable({parentElement: document.body, data});
+    return [...document.querySelectorAll("td")].map((cell) => cell.textContent);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(-0.0, ["0", "0", "0.0", "+0.0", "0%"]), (-0.0004, ["-0.0004", "0", "0.0", "+0.0", "0%"])],
+)
+def test_no_number_is_a_minus_zero(browser, value, expected):
+    page = browser.new_page()
+    page.add_script_tag(path=Path(app.__file__).parent / "serving" / "table.js")
+    assert page.evaluate(DRAW, [value, [None, "localized", "%.1f", "%+.1f", "percent"]]) == expected
+    page.close()
