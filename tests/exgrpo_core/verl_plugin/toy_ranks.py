@@ -1,5 +1,6 @@
 """Four ranks that train a model sharded by FSDP2, save it as verl does, and load it on two ranks and on four again."""
 
+import os
 import random
 import sys
 from pathlib import Path
@@ -81,3 +82,6 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    # As Ray ends ranks. torch's caches hold the groups after `destroy_process_group`, and their threads would run on
+    # while the interpreter ends, which now and then aborts the process.
+    os._exit(0)
