@@ -153,9 +153,7 @@ def _share_kept(number: int) -> float:
 
 
 def _make_stretch(connection: Connection, template: int, num_steps: int) -> None:
-    last = connection.scalar(
-        text("SELECT max(step) FROM steps WHERE run_key = :run AND NOT is_superseded"), {"run": template}
-    )
+    last = connection.scalar(text("SELECT max(step) FROM steps WHERE run_key = :run"), {"run": template})
     if not last:
         raise SyntheticRunsError("The recorded run has no steps; name one that was trained.")
     connection.exec_driver_sql("CREATE TEMPORARY TABLE stretch (step INTEGER PRIMARY KEY, recorded INTEGER)")
@@ -176,7 +174,7 @@ def _add_steps(connection: Connection, template: int, keys: Sequence[int]) -> No
         statement = (
             f"INSERT INTO {table.name} ({', '.join(values)}) SELECT {', '.join(values.values())}"
             f" FROM ({_SYNTHETIC_KEYS}) AS r CROSS JOIN stretch AS s JOIN {table.name} AS o ON o.step = s.recorded"
-            " WHERE o.run_key = :template AND NOT o.is_superseded"
+            " WHERE o.run_key = :template"
         )
         connection.execute(text(statement), span)
 
@@ -194,17 +192,14 @@ def _add_evaluations(connection: Connection, template: int, keys: Sequence[int])
         f"INSERT INTO {table.name} ({', '.join(values)}) SELECT {', '.join(values.values())}"
         f" FROM ({_SYNTHETIC_KEYS}) AS r CROSS JOIN {table.name} AS o"
         " JOIN (SELECT recorded, max(step) AS step FROM stretch GROUP BY recorded) AS s ON s.recorded = o.step"
-        " WHERE o.run_key = :template AND NOT o.is_superseded"
+        " WHERE o.run_key = :template"
     )
     connection.execute(text(statement), span)
 
 
 def _plan(connection: Connection, template: int, keys: Sequence[int], size: SyntheticSize) -> list[Copy]:
     recorded = connection.execute(
-        text(
-            "SELECT count(*) AS num, max(step) AS last_step FROM trajectories"
-            " WHERE run_key = :run AND NOT is_superseded"
-        ),
+        text("SELECT count(*) AS num, max(step) AS last_step FROM trajectories WHERE run_key = :run"),
         {"run": template},
     ).one()
     if not recorded.num:

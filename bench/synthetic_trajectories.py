@@ -152,11 +152,11 @@ def _statement(table: Table, *, has_texts: bool) -> str:
     if table is models.trajectory_texts:
         # Only the key links its rows to a trajectory.
         source += " JOIN trajectories AS t ON t.trajectory_key = o.trajectory_key"
-        conditions += ["NOT t.is_superseded", "t.step + c.first_step <= :num_steps"]
+        conditions += ["t.step + c.first_step <= :num_steps"]
     elif table is models.questions:
         conditions += ["o.question_set = 'training'", ":num_steps > 0"]
     else:
-        conditions += ["NOT o.is_superseded", "o.step + c.first_step <= :num_steps"]
+        conditions += ["o.step + c.first_step <= :num_steps"]
     if table is models.bucket_counts:
         conditions.append("c.lane = 0")
     return (
@@ -255,7 +255,7 @@ def _drop_keys_and_indexes(connection: Connection, name: str) -> list[str]:
 def make_blocks(connection: Connection, run_keys: Sequence[int]) -> None:
     """Pack the facts of these runs, which have no blocks yet, from the other tables."""
     steps = models.steps
-    step_keys = select(steps.c.run_key, steps.c.step, steps.c.attempt, steps.c.is_superseded)
+    step_keys = select(steps.c.run_key, steps.c.step, steps.c.attempt)
     for run_key in run_keys:
         for row in connection.execute(step_keys.where(steps.c.run_key == run_key)).mappings().all():
             packed = _pack_step(connection, row)

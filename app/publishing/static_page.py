@@ -185,7 +185,7 @@ def _chosen(run_id: str) -> dict[int, str]:
         mark.marked.trajectory_id: f"marked {name}"
         for name in dict.fromkeys(count.mark for count in ask(trajectories.list_marks))
         for mark in ask(trajectories.marked_trajectories, name, limit=_MAX_MARKED)
-        if mark.marked.run_id == run_id
+        if mark.marked.run_id == run_id and mark.step is not None
     }
     replayed = {
         replays.trajectory_id: f"replayed {counted(replays.num_replays, 'time')}"

@@ -3,7 +3,7 @@
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -98,10 +98,9 @@ def trajectory_key(run_key: int, attempt: int, trajectory_id: int) -> int:
 class RowCollector:
     """Gathers the rows of a batch of events by table, so that each table is written at once."""
 
-    def __init__(self, run_key: int, is_superseded: Callable[[int, int], bool]) -> None:
+    def __init__(self, run_key: int) -> None:
         self.rows: dict[Table, list[Row]] = {}
         self._run_key = run_key
-        self._is_superseded = is_superseded
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Gather the rows of one event; a status has none."""
@@ -110,12 +109,7 @@ class RowCollector:
             self._add_questions(event)
         elif kind in {"step", "evaluation", "checkpoint"}:
             attempt, step = int(event["attempt"]), int(event["step"])
-            self._step_key: Row = {
-                "run_key": self._run_key,
-                "attempt": attempt,
-                "step": step,
-                "is_superseded": self._is_superseded(attempt, step),
-            }
+            self._step_key: Row = {"run_key": self._run_key, "attempt": attempt, "step": step}
             {"step": self._add_step, "evaluation": self._add_evaluation, "checkpoint": self._add_checkpoint}[kind](
                 event
             )

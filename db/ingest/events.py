@@ -10,17 +10,17 @@ From a run directory to rows, for a run of two attempts whose worker was killed 
    out, the rest become rows of all tables (`RowCollector`), and the position is saved. A kill at any moment repeats or
    loses nothing.
 4. Attempt 2 resumes from the checkpoint at step 5, so its first step is 6. That says where it resumed
-   (`Supersession`): rows of attempt 1 after step 5 stay, with `is_superseded` set, and every query leaves them out.
-   The marks depend on the set of events alone, not on their order: a rebuilt database has the same.
+   (`RepeatedSteps`): rows of attempt 1 after step 5 are removed; the files keep these steps. What users wrote on them
+   stays. The rows depend on the set of events alone, not on their order: a rebuilt database has the same.
 
        (attempt, seq)  event      rows
        (1, 2)          status     attempts (1, running), the run's row: running
        (1, 9)          step 6     steps (6, 1), metrics (6, 1, "reward/mean"), trajectories, replays, buffer_changes
        (1, 10)         step 7     the same with (7, 1)
-       (2, 3)          step 6     the same with (6, 2); attempts (2, resumed_from_step=5); (6, 1) and (7, 1) superseded
+       (2, 3)          step 6     the same with (6, 2); attempts (2, resumed_from_step=5); (6, 1) and (7, 1) leave
        (1, 9) again    step 6     none
 
-5. The run's summary is computed again from rows that are not superseded (`refresh_summary`), and its state follows the
+5. The run's summary is computed again from its rows (`refresh_summary`), and its state follows the
    newest attempt, always forward (`_record_statuses`). What no event can say, such as an end by a kill, the indexer
    sets (`set_status`).
 6. Damage is kept in the summary as faults. An error of the program or database is the fault `NOT_SHOWN`: the run is
@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, insert, literal, select, tuple_, update
 
 from db.connections.session import Database
 from db.ingest import recorded
@@ -164,10 +164,15 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
     new = _unseen(connection, run_key, events)
     if new:
         _ensure_attempts(connection, run_key, new)
-        supersession = Supersession(connection, run_key)
-        supersession.note(new)
-        collector = RowCollector(run_key, supersession.is_superseded)
-        gathered = recorded.gather(connection, run_key, new)
+        repeated = RepeatedSteps(connection, run_key)
+        has_left_steps = repeated.note(new)
+        if has_left_steps:
+            save_position(
+                connection, _UNANNOUNCED + run_id, ""
+            )  # what users wrote on them comes from the journal again
+        collector = RowCollector(run_key)
+        gathered = [event for event in recorded.gather(connection, run_key, new) if event not in repeated]
+        kept = [event for event in new if event not in repeated]
         for event in gathered:
             try:
                 collector.add(event)
@@ -176,7 +181,7 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
                 raise IngestError(f"{name}: cannot be ingested ({type(error).__name__}: {error}).") from error
         for table, rows in collector.rows.items():
             insert_new(connection, table, rows)
-        recorded.complete(connection, run_key, gathered, new)
+        recorded.complete(connection, run_key, gathered, kept, has_left_steps=has_left_steps)
         _record_statuses(connection, run_key, new)
         record_settings(connection, run_key, new)
         refresh_summary(connection, run_key)
@@ -292,8 +297,8 @@ def forget_unannounced(connection: Connection, run_ids: Iterable[str]) -> None:
         connection.execute(delete(table).where(table.c.source == _UNANNOUNCED + run_id))
 
 
-class Supersession:
-    """The last step of each attempt of a run that is not superseded."""
+class RepeatedSteps:
+    """The events of a run whose step a later attempt repeats: they have no rows."""
 
     def __init__(self, connection: Connection, run_key: int) -> None:
         self._connection = connection
@@ -302,27 +307,39 @@ class Supersession:
         known = select(attempts.c.attempt, attempts.c.resumed_from_step).where(attempts.c.run_key == run_key)
         self._resumed_from: dict[int, int | None] = {row[0]: row[1] for row in connection.execute(known)}
 
-    def note(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """Record from new events where attempts resumed, and mark the superseded rows."""
+    def note(self, events: Sequence[Event]) -> bool:
+        """Keep from new events where attempts resumed; remove rows of repeated steps and return whether any were."""
+        num_left = 0
         for attempt, step in sorted(_resumptions(events).items()):
             known = self._resumed_from.get(attempt)
             if known is None or step < known:
                 self._resumed_from[attempt] = step
-                self._mark(attempt, step)
+                num_left += self._remove(attempt, step)
+        return num_left > 0
 
-    def is_superseded(self, attempt: int, step: int) -> bool:
-        """Return whether a later attempt repeated this step of an attempt."""
-        return any(
-            later > attempt and resumed is not None and step > resumed for later, resumed in self._resumed_from.items()
+    def __contains__(self, event: Event) -> bool:
+        return "step" in event and any(
+            later > event["attempt"] and resumed is not None and event["step"] > resumed
+            for later, resumed in self._resumed_from.items()
         )
 
-    def _mark(self, attempt: int, step: int) -> None:
-        attempts = models.attempts
+    def _remove(self, attempt: int, step: int) -> int:
+        attempts, trajectories, texts = models.attempts, models.trajectories, models.trajectory_texts
         is_it = (attempts.c.run_key == self._run_key) & (attempts.c.attempt == attempt)
         self._connection.execute(update(attempts).where(is_it).values(resumed_from_step=step))
-        for table in models.STEP_TABLES:
-            is_older = (table.c.run_key == self._run_key) & (table.c.attempt < attempt) & (table.c.step > step)
-            self._connection.execute(update(table).where(is_older).values(is_superseded=True))
+
+        def is_older(table: Table) -> ColumnElement[bool]:
+            return and_(table.c.run_key == self._run_key, table.c.attempt < attempt, table.c.step > step)
+
+        keys = select(trajectories.c.trajectory_key).where(is_older(trajectories))
+        self._connection.execute(delete(texts).where(texts.c.trajectory_key.in_(keys)))
+        marks = models.trajectory_marks
+        ids = select(trajectories.c.attempt, trajectories.c.trajectory_id).where(is_older(trajectories))
+        is_on_one = tuple_(marks.c.attempt, marks.c.trajectory_id).in_(ids)
+        self._connection.execute(delete(marks).where(marks.c.run_key == self._run_key, is_on_one))
+        return sum(
+            self._connection.execute(delete(table).where(is_older(table))).rowcount for table in models.STEP_TABLES
+        )
 
 
 def _resumptions(events: Sequence[Mapping[str, Any]]) -> dict[int, int]:

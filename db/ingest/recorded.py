@@ -90,8 +90,15 @@ def _set_groups(rows: Iterable[dict[str, Any]]) -> None:
         row |= {"group_position": position, "group_slot": row["trajectory_id"]}
 
 
-def complete(connection: Connection, run_key: int, steps: Iterable[Event], events: Sequence[Event]) -> None:
-    """After the rows of `gather` are inserted, set what follows from all of a step, and fold annotations in."""
+def complete(
+    connection: Connection, run_key: int, steps: Iterable[Event], events: Sequence[Event], *, has_left_steps: bool
+) -> None:
+    """After the rows of `gather` are inserted, set what follows from all of a step, and fold annotations in.
+
+    After steps that a later attempt repeats have left, others may have a pass rate again.
+    """
+    if has_left_steps:
+        _put_all_metrics(connection, run_key)
     for step in steps:
         if "part" in step:
             _complete_step(connection, run_key, step)
@@ -120,7 +127,7 @@ def _put_metrics(
     connection: Connection, run_key: int, attempt: int, step: int, sums: StepSums, logged: Mapping[str, float]
 ) -> None:
     """Replace what follows from a step's trajectories, and metrics of which a later value came."""
-    table, steps = models.metrics, models.steps
+    table = models.metrics
     is_step = _is_step(table, run_key, attempt, step)
     following = sums.metrics()
     if PASS_RATE in following and _has_other_rewards(connection, run_key):
@@ -128,12 +135,18 @@ def _put_metrics(
     names = {storable_text(name): value for name, value in (following | dict(logged)).items()}
     replaced = [*(FOLLOWING - {*sums.logged}), *names]
     connection.execute(delete(table).where(is_step, one_of(table.c.name, replaced)))
-    is_superseded = connection.scalar(select(steps.c.is_superseded).where(_is_step(steps, run_key, attempt, step)))
-    key = {"run_key": run_key, "attempt": attempt, "step": step, "is_superseded": bool(is_superseded)}
+    key = {"run_key": run_key, "attempt": attempt, "step": step}
     insert_new(connection, table, [key | {"name": name, "value": value} for name, value in names.items()])
     if sums.num_unknown and PASS_RATE not in sums.logged:
         is_of_run = and_(table.c.run_key == run_key, table.c.name == PASS_RATE)
         connection.execute(delete(table).where(is_of_run))
+
+
+def _put_all_metrics(connection: Connection, run_key: int) -> None:
+    steps = models.steps
+    query = select(steps.c.attempt, steps.c.step, steps.c.sums)
+    for attempt, step, sums in connection.execute(query.where(steps.c.run_key == run_key, steps.c.sums.is_not(None))):
+        _put_metrics(connection, run_key, attempt, step, StepSums.of_record(sums), {})
 
 
 def _has_other_rewards(connection: Connection, run_key: int) -> bool:

@@ -46,7 +46,7 @@ _MAX_CHARACTERS = 400
 
 
 def refresh_summary(connection: Connection, run_key: int) -> None:
-    """Compute a run's step, curve, newest scores and health badges from its rows that are not superseded."""
+    """Compute a run's step, curve, newest scores and health badges from its rows."""
     runs = models.runs
     last_step = _last_step(connection, run_key)
     curves, stride = _read_curves(connection, run_key, last_step)
@@ -70,7 +70,7 @@ def refresh_summary(connection: Connection, run_key: int) -> None:
 
 def _last_step(connection: Connection, run_key: int) -> int:
     steps = models.steps
-    last = select(func.max(steps.c.step)).where(steps.c.run_key == run_key, ~steps.c.is_superseded)
+    last = select(func.max(steps.c.step)).where(steps.c.run_key == run_key)
     return connection.scalar(last) or 0
 
 
@@ -82,7 +82,7 @@ def _read_curves(connection: Connection, run_key: int, last_step: int) -> tuple[
     metrics = models.metrics
     query = (
         select(metrics.c.name, func.min(metrics.c.step), func.max(metrics.c.step), func.count())
-        .where(metrics.c.run_key == run_key, metrics.c.name.in_(_KEYS), ~metrics.c.is_superseded)
+        .where(metrics.c.run_key == run_key, metrics.c.name.in_(_KEYS))
         .group_by(metrics.c.name)
     )
     spans = {name: span for name, *span in connection.execute(query)}
@@ -141,7 +141,7 @@ def _has_all_retired(connection: Connection, run_key: int, curves: Curves) -> bo
 
 def _has_step(connection: Connection, run_key: int, condition: Any) -> bool:  # noqa: ANN401 - any SQL condition
     steps = models.steps
-    query = select(steps.c.step).where(steps.c.run_key == run_key, ~steps.c.is_superseded, condition).limit(1)
+    query = select(steps.c.step).where(steps.c.run_key == run_key, condition).limit(1)
     return connection.scalar(query) is not None
 
 
@@ -158,7 +158,7 @@ def _last_avg_at_n(connection: Connection, run_key: int) -> float | None:
     table = models.evaluations
     query = (
         select(table.c.avg_at_n)
-        .where(table.c.run_key == run_key, table.c.question_set == "held_out", ~table.c.is_superseded)
+        .where(table.c.run_key == run_key, table.c.question_set == "held_out")
         .order_by(table.c.step.desc(), table.c.attempt.desc())
         .limit(1)
     )

@@ -38,7 +38,7 @@ def all_draws(database: Database, run_id: str) -> AllDraws:
         def read(table: Any, names: tuple[str, ...], order: tuple[str, ...]) -> np.ndarray:  # noqa: ANN401 - a table
             query: Select[Any] = (
                 select(*(table.c[name] for name in names))
-                .where(table.c.run_key == run_key, ~table.c.is_superseded)
+                .where(table.c.run_key == run_key)
                 .order_by(*(table.c[name] for name in order))
             )
             kinds = np.dtype([(name, _NUMBERS.get(name, np.int64)) for name in names])

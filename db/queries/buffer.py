@@ -26,7 +26,7 @@ def bucket_grid(database: Database, run_id: str, max_steps: int | None = MAX_GRI
     counts = models.bucket_counts
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
-        is_current = and_(counts.c.run_key == run_key, ~counts.c.is_superseded)
+        is_current = counts.c.run_key == run_key
         first, last = connection.execute(
             select(func.min(counts.c.step), func.max(counts.c.step)).where(is_current)
         ).one()
@@ -47,7 +47,7 @@ def candidates(database: Database, run_id: str, step: int) -> list[CandidateRow]
         select(table, chosen.c.bucket)
         .join(models.runs, models.runs.c.run_key == table.c.run_key)
         .join(chosen, and_(*(table.c[column.name] == column for column in chosen.primary_key)))
-        .where(models.runs.c.run_id == run_id, table.c.step == step, ~table.c.is_superseded)
+        .where(models.runs.c.run_id == run_id, table.c.step == step)
         .order_by(table.c.question_index, table.c.position)
     )
     names = CandidateRow.__dataclass_fields__
@@ -85,7 +85,6 @@ def last_changes(connection: Connection, run_key: int, step: int) -> list[tuple[
             changes.c.run_key == run_key,
             changes.c.step <= step,
             changes.c.kind.in_(("moved", "retired")),
-            ~changes.c.is_superseded,
         )
         .subquery()
     )
@@ -110,7 +109,7 @@ def buckets_at(database: Database, run_id: str, step: int) -> list[BucketRow]:
     query = (
         select(*(counts.c[name] for name in names))
         .join(models.runs)
-        .where(models.runs.c.run_id == run_id, counts.c.step == step, ~counts.c.is_superseded)
+        .where(models.runs.c.run_id == run_id, counts.c.step == step)
         .order_by(counts.c.bucket)
     )
     with database.read() as connection:
@@ -180,7 +179,7 @@ def scores_by_bucket(database: Database, run_id: str, step_from: int, step_to: i
         select(chosen.c.bucket, table.c.entropy, table.c.is_chosen)
         .join(models.runs, models.runs.c.run_key == table.c.run_key)
         .join(chosen, and_(*(table.c[column.name] == column for column in chosen.primary_key)))
-        .where(models.runs.c.run_id == run_id, table.c.step.between(step_from, step_to), ~table.c.is_superseded)
+        .where(models.runs.c.run_id == run_id, table.c.step.between(step_from, step_to))
         .order_by(table.c.step.desc(), table.c.question_index, table.c.position)
         .limit(MAX_SCORES)
     )
@@ -198,7 +197,7 @@ def buffered_questions(
         drawn = (
             select(replays.c.question_index, func.count(), func.max(replays.c.step))
             .join(runs)
-            .where(runs.c.run_id == run_id, replays.c.step <= step, ~replays.c.is_superseded)
+            .where(runs.c.run_id == run_id, replays.c.step <= step)
             .where(one_of(replays.c.question_index, question_indices))
             .group_by(replays.c.question_index)
         )
@@ -228,7 +227,6 @@ def stored_candidates(database: Database, run_id: str, step: int, question_indic
             rollouts = select(*(trajectories.c[name] for name in names)).where(
                 trajectories.c.run_key == run_key,
                 one_of(trajectories.c.question_index, question_indices),
-                ~trajectories.c.is_superseded,
             )
             for question, number, first, size, entropy, log_prob in connection.execute(rollouts):
                 if number in stored and number not in candidates:
@@ -255,7 +253,6 @@ def _newest_scores(connection: Connection, run_key: int, step: int, question_ind
         select(table.c.trajectory_id, table.c.step, table.c.entropy, table.c.nll)
         .join_from(drawn, table, and_(*(table.c[column.name] == column for column in drawn.primary_key)))
         .where(drawn.c.run_key == run_key, drawn.c.step <= step, one_of(drawn.c.question_index, question_indices))
-        .where(~drawn.c.is_superseded)
         .order_by(table.c.step)
     )
     return {row.trajectory_id: row for row in connection.execute(query)}
@@ -286,11 +283,10 @@ def _stored(connection: Connection, run_id: str, step: int) -> list[Select[Any]]
                 later.c.question_index == changes.c.question_index,
                 later.c.kind == "retired",
                 later.c.step.between(changes.c.step, step),
-                ~later.c.is_superseded,
             )
         )
         is_stored = and_(changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "inserted")
-        query = select(changes.c.trajectory_id).where(is_stored, ~changes.c.is_superseded, ~was_retired)
+        query = select(changes.c.trajectory_id).where(is_stored, ~was_retired)
         queries.append(query)
         younger = [*younger, run_key]
     return queries
@@ -302,7 +298,7 @@ def _replays_by_trajectory(connection: Connection, run_id: str, step: int) -> di
     for run_key, until in ancestry(connection, run_id, step):
         query = (
             select(replays.c.trajectory_id, func.count())
-            .where(replays.c.run_key == run_key, replays.c.step <= until, ~replays.c.is_superseded)
+            .where(replays.c.run_key == run_key, replays.c.step <= until)
             .group_by(replays.c.trajectory_id)
         )
         counts.update({row[0]: row[1] for row in connection.execute(query)})

@@ -66,7 +66,7 @@ def sets_of_run(database: Database, run_id: str) -> dict[SavedCase, tuple[str, .
 
 
 def saved_cases(database: Database, case_set: str) -> list[SnowballCase]:
-    """Return the cases of a set in the order in which they were saved; those whose run is gone are left out.
+    """Return the cases of a set in the order in which they were saved, without those of repeated steps.
 
     Verdicts are users', else the oracle's, else those of the newest judge of the run.
     """

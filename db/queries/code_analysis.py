@@ -153,7 +153,7 @@ def entropy_points(
 
 
 def group_rates(database: Database, run_id: str) -> list[float]:
-    """Return the correctness rate of the fresh rollouts of every group that is not superseded."""
+    """Return the correctness rate of the fresh rollouts of every group."""
     trajectories = models.trajectories
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, None)
@@ -284,7 +284,7 @@ def _add_replayed(connection: Connection, run_key: int, generated: Subquery, unt
             generated,
             and_(generated.c.step == replays.c.rollout_step, generated.c.trajectory_id == replays.c.trajectory_id),
         )
-        .where(replays.c.run_key == run_key, ~replays.c.is_superseded, ~replays.c.is_external)
+        .where(replays.c.run_key == run_key, ~replays.c.is_external)
         .where(replays.c.rollout_step + 0 <= until)
         .group_by(replays.c.step)
     )
@@ -304,7 +304,7 @@ def _add_stored(connection: Connection, lineage: _Lineage, generated: Subquery, 
             generated,
             and_(generated.c.step == stored.c.step, generated.c.trajectory_id == stored.c.trajectory_id),
         )
-        .where(stored.c.run_key == run_key, stored.c.kind == "inserted", ~stored.c.is_superseded)
+        .where(stored.c.run_key == run_key, stored.c.kind == "inserted")
         .where(stored.c.step + 0 <= until)
         .group_by(stored.c.step, stored.c.question_index)
     )
@@ -320,10 +320,8 @@ def _retired(connection: Connection, lineage: _Lineage) -> dict[int, list[int]]:
     changes = models.buffer_changes
     retired: dict[int, list[int]] = {}
     for run_key, until in lineage:
-        query = (
-            select(changes.c.question_index, changes.c.step)
-            .where(changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "retired")
-            .where(~changes.c.is_superseded)
+        query = select(changes.c.question_index, changes.c.step).where(
+            changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "retired"
         )
         for question_index, step in connection.execute(query):
             retired.setdefault(question_index, []).append(step)
@@ -332,5 +330,5 @@ def _retired(connection: Connection, lineage: _Lineage) -> dict[int, list[int]]:
 
 def _steps_of(connection: Connection, run_key: int) -> list[int]:
     steps = models.steps
-    query = select(steps.c.step).where(steps.c.run_key == run_key, ~steps.c.is_superseded).order_by(steps.c.step)
+    query = select(steps.c.step).where(steps.c.run_key == run_key).order_by(steps.c.step)
     return list(connection.scalars(query))

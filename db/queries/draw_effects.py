@@ -155,7 +155,7 @@ def _drawn(connection: Connection, run_key: int) -> dict[int, dict[int, float]]:
     query = (
         select(chosen.c.step, chosen.c.question_index, scored.c.entropy)
         .join_from(chosen, scored, is_chosen, isouter=True)
-        .where(chosen.c.run_key == run_key, ~chosen.c.is_superseded)
+        .where(chosen.c.run_key == run_key)
     )
     drawn: dict[int, dict[int, float]] = {}
     for step, question, entropy in connection.execute(query):
@@ -172,7 +172,7 @@ def _states(
     table = models.buffer_changes
     query = (
         select(table.c.step, table.c.kind, table.c.question_index, table.c.bucket_to)
-        .where(table.c.run_key == run_key, table.c.kind.in_(("moved", "retired")), ~table.c.is_superseded)
+        .where(table.c.run_key == run_key, table.c.kind.in_(("moved", "retired")))
         .order_by(table.c.step, table.c.position)
     )
     older = reversed(ancestry(connection, run_id)[1:])

@@ -66,7 +66,7 @@ def most_replayed(database: Database, run_id: str, limit: int = 50) -> list[Repl
     query = (
         select(replays.c.trajectory_id, replays.c.question_index, num_replays)
         .join(models.runs)
-        .where(models.runs.c.run_id == run_id, ~replays.c.is_superseded, ~replays.c.is_external)
+        .where(models.runs.c.run_id == run_id, ~replays.c.is_external)
         .group_by(replays.c.trajectory_id, replays.c.question_index)
         .order_by(num_replays.desc(), replays.c.trajectory_id)
         .limit(limit)
@@ -102,7 +102,6 @@ def group_members(
                 trajectories.c.step == step,
                 trajectories.c.question_index == question_index,
                 true() if group_position is None else trajectories.c.group_position == group_position,
-                ~trajectories.c.is_superseded,
             )
             .order_by(trajectories.c.group_slot)
             .limit(MAX_MEMBERS)
@@ -111,7 +110,6 @@ def group_members(
         is_rollout = and_(
             trajectories.c.run_key == replays.c.run_key,
             trajectories.c.trajectory_id == replays.c.trajectory_id,
-            ~trajectories.c.is_superseded,
         )
         replayed = (
             select(
@@ -122,7 +120,6 @@ def group_members(
             .join_from(replays, trajectories, is_rollout, isouter=True)
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key, isouter=True)
             .where(replays.c.run_key == run_key, replays.c.step == step, replays.c.question_index == question_index)
-            .where(~replays.c.is_superseded)
         )  # fmt: skip
         for row in connection.execute(replayed).mappings():
             members.append(GroupMemberRow(**{**row, "verdict": row["verdict"] or ""}, is_replayed=True))
@@ -159,13 +156,13 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
             *(item.label(f"sum_{place}") for place, item in enumerate(sums)),
         )
         .join_from(indices, trajectories, is_here)
-        .where(~trajectories.c.is_superseded, is_correct.is_not(None))
+        .where(is_correct.is_not(None))
         .group_by(*step_columns, trajectories.c.group_position)
         .subquery()
     )
     num_replays = (
         select(func.count())
-        .where(*(replays.c[column.name] == groups.c[column.name] for column in step_columns), ~replays.c.is_superseded)
+        .where(*(replays.c[column.name] == groups.c[column.name] for column in step_columns))
         .scalar_subquery()
     )
     query = (
@@ -208,7 +205,6 @@ def _changes(
             changes.c.step >= rollout_step,
             changes.c.kind != "replayed",
             is_of_trajectory | changes.c.trajectory_id.is_(None),
-            ~changes.c.is_superseded,
         )
         .order_by(changes.c.step, changes.c.position)
     )
@@ -222,7 +218,6 @@ def _scores(connection: Connection, run_key: int, trajectory_id: int, question_i
         table.c.run_key == run_key,
         table.c.step.in_(steps),
         table.c.question_index == question_index,
-        ~table.c.is_superseded,
     )
     rows = connection.execute(
         select(table.c.step, table.c.trajectory_id, table.c.entropy, table.c.nll).where(is_candidate)
@@ -240,7 +235,7 @@ def _replays(connection: Connection, run_key: int, trajectory_id: int) -> list[L
     names = ("reward", "advantage", "mean_ratio", "max_ratio", "file")
     query = select(
         replays.c.step, replays.c.mean_entropy, replays.c.mean_log_prob, *(replays.c[name] for name in names)
-    ).where(replays.c.run_key == run_key, replays.c.trajectory_id == trajectory_id, ~replays.c.is_superseded)
+    ).where(replays.c.run_key == run_key, replays.c.trajectory_id == trajectory_id)
     return [
         LineageRow(step, "replayed", entropy=entropy, nll=-log_prob, **dict(zip(names, values, strict=True)))
         for step, entropy, log_prob, *values in connection.execute(query)

@@ -48,7 +48,7 @@ def list_evaluations(database: Database, run_id: str) -> list[EvaluationRow]:
     query = (
         select(evaluations)
         .join(runs)
-        .where(runs.c.run_id == run_id, ~evaluations.c.is_superseded)
+        .where(runs.c.run_id == run_id)
         .order_by(evaluations.c.step, evaluations.c.question_set, evaluations.c.attempt)
     )
     with database.read() as connection:
@@ -74,7 +74,6 @@ def step_notices(database: Database, run_id: str, limit: int = 3) -> list[StepNo
     with database.read() as connection:
         query = select(steps.c.step, steps.c.notices).where(
             steps.c.run_key == find_run_key(connection, run_id),
-            ~steps.c.is_superseded,
             func.length(cast(steps.c.notices, Text)) > len("[]"),
         )
         rows = connection.execute(query.order_by(steps.c.step.desc()).limit(limit)).all()
@@ -91,7 +90,7 @@ def clock_seconds(database: Database, run_id: str, max_points: int = 1000) -> li
         if run_key is None:
             return []
         steps = models.steps
-        query = select(steps.c.step, steps.c.at).where(steps.c.run_key == run_key, ~steps.c.is_superseded)
+        query = select(steps.c.step, steps.c.at).where(steps.c.run_key == run_key)
         rows = connection.execute(query.order_by(steps.c.step)).all()
         first = read_curves(connection, run_key, [STEP_SECONDS], models.metrics.c.step == rows[0].step) if rows else {}
     if not rows:
@@ -127,7 +126,7 @@ def held_out_gain(database: Database, run_id: str) -> GainRow | None:
     query = (
         select(table.c.step, table.c.question_ids, table.c.num_correct, table.c.samples_per_question)
         .join(runs)
-        .where(runs.c.run_id == run_id, table.c.question_set == "held_out", ~table.c.is_superseded)
+        .where(runs.c.run_id == run_id, table.c.question_set == "held_out")
         .order_by(table.c.step, table.c.attempt)
     )
     with database.read() as connection:
@@ -146,7 +145,7 @@ def held_out_gain(database: Database, run_id: str) -> GainRow | None:
 def mean_step_seconds(database: Database, run_id: str) -> float | None:
     """Return the mean time of the run's own steps; None without any."""
     table = models.metrics
-    query = select(func.avg(table.c.value)).where(table.c.name == STEP_SECONDS, ~table.c.is_superseded)
+    query = select(func.avg(table.c.value)).where(table.c.name == STEP_SECONDS)
     with database.read() as connection:
         return connection.scalar(query.where(table.c.run_key == find_run_key(connection, run_id)))
 
@@ -158,7 +157,7 @@ def replay_ratios(database: Database, run_id: str, max_steps: int = 150) -> dict
     """
     replays = models.replays
     with database.read() as connection:
-        is_current = (replays.c.run_key == find_run_key(connection, run_id), ~replays.c.is_superseded)
+        is_current = (replays.c.run_key == find_run_key(connection, run_id),)
         first, last = connection.execute(
             select(func.min(replays.c.step), func.max(replays.c.step)).where(*is_current)
         ).one()
@@ -183,11 +182,10 @@ def reward_counts(database: Database, run_id: str, max_steps: int = 60) -> list[
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         known = connection.scalars(
-            select(steps.c.step).where(steps.c.run_key == run_key, ~steps.c.is_superseded).order_by(steps.c.step.desc())
+            select(steps.c.step).where(steps.c.run_key == run_key).order_by(steps.c.step.desc())
         ).all()
         query = select(table.c.step, type_coerce(table.c.reward, Double), table.c.extra).where(
             table.c.run_key == run_key, table.c.step.in_(known[:: -(-len(known) // max_steps) or 1]),
-            ~table.c.is_superseded,
         )  # fmt: skip
         found: dict[str, list[tuple[int, float]]] = {}
         for step, reward, extra in connection.execute(query):

@@ -56,13 +56,13 @@ def answer_diversity(database: Database, run_id: str) -> list[DiversityPoint]:
         query = (
             select(fresh.c.step, fresh.c.question_index, end)
             .join(texts, texts.c.trajectory_key == fresh.c.trajectory_key)
-            .where(fresh.c.run_key == run_key, fresh.c.step.in_(steps), ~fresh.c.is_superseded)
+            .where(fresh.c.run_key == run_key, fresh.c.step.in_(steps))
         )
         answers: dict[tuple[int, int], set[str]] = defaultdict(set)
         for step, question, text in connection.execute(query):
             answers[step, question].add(_last_box(text))
         chosen = models.selections
-        is_here = (chosen.c.run_key == run_key) & chosen.c.step.in_(steps) & ~chosen.c.is_superseded
+        is_here = (chosen.c.run_key == run_key) & chosen.c.step.in_(steps)
         drawn = {
             (row[0], row[1])
             for row in connection.execute(select(chosen.c.step, chosen.c.question_index).where(is_here))
@@ -87,16 +87,14 @@ def _add_run(
     replays, changes = models.replays, models.buffer_changes
     drawn = (
         select(replays.c.step, replays.c.question_index, func.count())
-        .where(replays.c.run_key == run_key, replays.c.step <= until, ~replays.c.is_superseded, ~replays.c.is_external)
+        .where(replays.c.run_key == run_key, replays.c.step <= until, ~replays.c.is_external)
         .group_by(replays.c.step, replays.c.question_index)
     )
     for step, question, count in connection.execute(drawn):
         replays_by_step[step][question] += count
     is_stored = (changes.c.run_key == run_key) & (changes.c.step <= until) & (changes.c.kind == "inserted")
     stored = (
-        select(changes.c.question_index, func.min(changes.c.step))
-        .where(is_stored, ~changes.c.is_superseded)
-        .group_by(changes.c.question_index)
+        select(changes.c.question_index, func.min(changes.c.step)).where(is_stored).group_by(changes.c.question_index)
     )
     for question, step in connection.execute(stored):
         first_stored[question] = min(step, first_stored.get(question, step))
@@ -116,7 +114,7 @@ def _steps_to_read(connection: Connection, run_key: int | None) -> list[int]:
     fresh = models.trajectories
     sizes = (
         select(fresh.c.step, func.count())
-        .where(fresh.c.run_key == run_key, ~fresh.c.is_superseded)
+        .where(fresh.c.run_key == run_key)
         .group_by(fresh.c.step)
         .order_by(fresh.c.step)
     )

@@ -90,7 +90,7 @@ def retired_questions(database: Database, run_id: str) -> list[tuple[str, str]]:
     changes, questions = models.buffer_changes, models.questions
     with database.read() as connection:
         run_key = require_run_key(connection, run_id)
-        is_retirement = (changes.c.run_key == run_key) & (changes.c.kind == "retired") & ~changes.c.is_superseded
+        is_retirement = (changes.c.run_key == run_key) & (changes.c.kind == "retired")
         query = (
             select(questions.c.prompt_text, questions.c.answer, questions.c.details)
             .where(questions.c.run_key == run_key, questions.c.question_set == "training")
@@ -111,7 +111,7 @@ def _attempts(connection: Connection, run_id: str, run_key: int) -> Attempts:
     changes = models.buffer_changes
     query = (
         select(changes.c.question_index, changes.c.step, changes.c.kind, changes.c.bucket_from, changes.c.bucket_to)
-        .where(changes.c.run_key == run_key, changes.c.kind.in_(("moved", "retired")), ~changes.c.is_superseded)
+        .where(changes.c.run_key == run_key, changes.c.kind.in_(("moved", "retired")))
         .order_by(changes.c.question_index, changes.c.step, changes.c.position)
     )
     rows = connection.execute(query).all()

@@ -137,7 +137,7 @@ def field_text(path: str) -> ColumnElement[Any]:
 def _newest_metric(name: str) -> ColumnElement[Any]:
     metrics = models.metrics
     query = select(type_coerce(metrics.c.value, Float)).where(
-        metrics.c.run_key == models.runs.c.run_key, metrics.c.name == name, ~metrics.c.is_superseded
+        metrics.c.run_key == models.runs.c.run_key, metrics.c.name == name
     )
     return query.order_by(metrics.c.step.desc(), metrics.c.attempt.desc()).limit(1).scalar_subquery()
 
@@ -182,9 +182,7 @@ def _benchmark(name: str) -> ColumnElement[Any]:
 
 def _newest_evaluation(value: ColumnElement[Any], *conditions: ColumnElement[bool]) -> ColumnElement[Any]:
     table = models.evaluations
-    query = select(type_coerce(value, Float)).where(
-        table.c.run_key == models.runs.c.run_key, ~table.c.is_superseded, *conditions
-    )
+    query = select(type_coerce(value, Float)).where(table.c.run_key == models.runs.c.run_key, *conditions)
     return query.order_by(table.c.step.desc(), table.c.attempt.desc()).limit(1).scalar_subquery()
 
 

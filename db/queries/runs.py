@@ -118,7 +118,7 @@ def list_checkpoints(database: Database, run_id: str) -> list[CheckpointRow]:
     query = (
         select(checkpoints, runs.c.spec)
         .join(runs)
-        .where(runs.c.run_id == run_id, ~checkpoints.c.is_superseded)
+        .where(runs.c.run_id == run_id)
         .order_by(checkpoints.c.step, checkpoints.c.attempt)
     )
     with database.read() as connection:

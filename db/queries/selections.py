@@ -44,7 +44,6 @@ def list_selections(database: Database, run_id: str, step: int) -> list[Selectio
             rolled_out.c.run_key == chosen.c.run_key,
             rolled_out.c.question_index == chosen.c.question_index,
             rolled_out.c.trajectory_id == chosen.c.chosen_trajectory_id,
-            ~rolled_out.c.is_superseded,
         )
         .limit(1)
         .scalar_subquery()
@@ -57,7 +56,7 @@ def list_selections(database: Database, run_id: str, step: int) -> list[Selectio
         )
         .join_from(chosen, models.runs)
         .join(replays, is_replay, isouter=True)
-        .where(models.runs.c.run_id == run_id, chosen.c.step == step, ~chosen.c.is_superseded)
+        .where(models.runs.c.run_id == run_id, chosen.c.step == step)
         .order_by(chosen.c.question_index)
     )  # fmt: skip
     # Where a method replays several trajectories of a question, the first one chosen is the one that is audited.
@@ -76,11 +75,7 @@ def steps_with_replays(database: Database, run_id: str) -> list[int]:
 
 def _steps_in(database: Database, run_id: str, table: Table) -> list[int]:
     query = (
-        select(table.c.step)
-        .join(models.runs)
-        .where(models.runs.c.run_id == run_id, ~table.c.is_superseded)
-        .distinct()
-        .order_by(table.c.step)
+        select(table.c.step).join(models.runs).where(models.runs.c.run_id == run_id).distinct().order_by(table.c.step)
     )
     with database.read() as connection:
         return list(connection.scalars(query))
@@ -92,7 +87,7 @@ def list_replayed_groups(database: Database, run_id: str, step: int) -> list[Rep
     query = (
         select(replays)
         .join(models.runs)
-        .where(models.runs.c.run_id == run_id, replays.c.step == step, ~replays.c.is_superseded)
+        .where(models.runs.c.run_id == run_id, replays.c.step == step)
         .order_by(replays.c.question_index, replays.c.trajectory_id)
     )
     with database.read() as connection:
@@ -134,7 +129,7 @@ def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[W
     query = (
         select(table.c.step, table.c.question_index, num_chosen, chosen_score, lowest)
         .join(models.runs, models.runs.c.run_key == table.c.run_key)
-        .where(models.runs.c.run_id == run_id, table.c.step >= step_from, ~table.c.is_superseded)
+        .where(models.runs.c.run_id == run_id, table.c.step >= step_from)
         .group_by(table.c.step, table.c.attempt, table.c.question_index)
         .having(or_(num_chosen == 0, chosen_score > lowest))
         .order_by(table.c.step, table.c.question_index)
@@ -154,7 +149,6 @@ def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> 
         rolled_out.c.run_key == scored.c.run_key,
         rolled_out.c.trajectory_id == scored.c.trajectory_id,
         rolled_out.c.step == scored.c.rollout_step,  # else its log-probs were refreshed
-        ~rolled_out.c.is_superseded,
     )
     query = (
         select(
@@ -165,7 +159,7 @@ def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> 
             -scored.c.nll - rolled_out.c.mean_log_prob,
         )
         .join_from(scored, rolled_out, is_rollout)
-        .where(scored.c.nll.is_not(None), rolled_out.c.mean_log_prob.is_not(None), ~scored.c.is_superseded)
+        .where(scored.c.nll.is_not(None), rolled_out.c.mean_log_prob.is_not(None))
         .order_by(scored.c.step.desc(), scored.c.question_index, scored.c.position)
         .limit(MAX_CANDIDATES + 1)
     )

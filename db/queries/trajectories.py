@@ -17,15 +17,17 @@ IS_ITS_QUESTION = and_(
     models.questions.c.question_index == models.trajectories.c.question_index,
 )
 """Joins a trajectory with the question that it answers."""
+IN_FILES_ONLY = "A later attempt repeated its step, so that only the run's files have it."
+"""Stands for the text of a trajectory that users marked."""
 
 
 def get_trajectory(database: Database, run_id: str, trajectory_id: int) -> TrajectoryRow | None:
-    """Return one trajectory, that of the attempt that is not superseded, or None if there is none of this id."""
+    """Return one trajectory, or None if there is none of this id."""
     table = models.trajectories
     query = (
         _rows()
         .where(models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
-        .order_by(table.c.is_superseded, table.c.attempt.desc())
+        .order_by(table.c.attempt.desc())
         .limit(1)
     )
     with database.read() as connection:
@@ -40,7 +42,7 @@ def messages_of(database: Database, run_id: str, trajectory_id: int) -> tuple[Me
         select(texts.c.messages, texts.c.text, models.questions.c.prompt_text)
         .select_from(_source())
         .where(models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
-        .order_by(table.c.is_superseded, table.c.attempt.desc())
+        .order_by(table.c.attempt.desc())
         .limit(1)
     )
     with database.read() as connection:
@@ -59,7 +61,7 @@ def find_trajectory_file(database: Database, run_id: str, trajectory_id: int) ->
         select(table.c.file)
         .join(models.runs)
         .where(models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
-        .order_by(table.c.is_superseded, table.c.attempt.desc())
+        .order_by(table.c.attempt.desc())
         .limit(1)
     )
     with database.read() as connection:
@@ -74,7 +76,6 @@ def replay_count() -> ScalarSelect[int]:
         .where(
             replays.c.run_key == trajectories.c.run_key,
             replays.c.trajectory_id == trajectories.c.trajectory_id,
-            ~replays.c.is_superseded,
         )
         .scalar_subquery()
     )
@@ -126,7 +127,7 @@ def marks_of(database: Database, run_id: str, attempt: int, trajectory_id: int) 
 
 
 def marked_trajectories(database: Database, mark: str, *, limit: int = 500) -> list[MarkedRow]:
-    """Return the trajectories with a mark, newest mark first; those that are not in the database are left out."""
+    """Return the trajectories with a mark, newest mark first; those of repeated steps without what the files have."""
     marks, trajectories, runs = models.trajectory_marks, models.trajectories, models.runs
     texts, questions = models.trajectory_texts, models.questions
     is_it = and_(
@@ -137,14 +138,15 @@ def marked_trajectories(database: Database, mark: str, *, limit: int = 500) -> l
     query = (
         select(
             runs.c.run_id, marks.c.attempt, marks.c.trajectory_id, marks.c.mark, marks.c.comment,
-            runs.c.name, trajectories.c.step, trajectories.c.question_index, questions.c.prompt_text,
-            questions.c.answer, trajectories.c.reward, trajectories.c.mean_entropy, trajectories.c.num_tokens,
-            texts.c.text,
+            runs.c.name, trajectories.c.step, trajectories.c.question_index,
+            func.coalesce(questions.c.prompt_text, ""), func.coalesce(questions.c.answer, ""),
+            trajectories.c.reward, trajectories.c.mean_entropy, trajectories.c.num_tokens,
+            func.coalesce(texts.c.text, IN_FILES_ONLY),
         )
-        .select_from(marks.join(runs).join(trajectories, is_it).join(questions, IS_ITS_QUESTION))
-        .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
+        .select_from(marks.join(runs).outerjoin(trajectories, is_it).outerjoin(questions, IS_ITS_QUESTION))
+        .outerjoin(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
         .where(marks.c.mark == mark)
-        .order_by(marks.c.at.desc(), trajectories.c.trajectory_key.desc())
+        .order_by(marks.c.at.desc(), marks.c.attempt.desc(), marks.c.trajectory_id.desc())
         .limit(limit)
     )  # fmt: skip
     with database.read() as connection:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, Double, Engine, Integer, cast, func, select, type_coerce
+from sqlalchemy import Connection, Double, Engine, func, select, type_coerce
 
 from db.ingest.conversations import COUNTS
 from db.ingest.event_rows import FACTS, IDS, NONE, trajectory_key
@@ -34,13 +34,13 @@ MAX_SEARCHES = 3
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _RunKey = tuple[str, int]
-_Version = tuple[int, int]
+_Version = tuple[int, int, int]
 _lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryColumns:
-    """The trajectories of a run or of all runs that are not superseded, in order of their keys.
+    """The trajectories of a run or of all runs, in order of their keys.
 
     A column has one fact of all of them as numbers: a verdict's index in `VERDICTS`, 0 or 1 for a flag, `NONE` for an
     unknown value.
@@ -84,7 +84,6 @@ def read_columns(connection: Connection, run_key: int | None) -> TrajectoryColum
     blocks = models.trajectory_blocks
     names = ("run_key", "attempt", "step", "facts", "replayed", "conversations")
     query = select(*(blocks.c[name] for name in names))
-    query = query.where(~blocks.c.is_superseded)
     if run_key is not None:
         query = query.where(blocks.c.run_key == run_key)
     rows = connection.execute(query.order_by(blocks.c.run_key, blocks.c.step, blocks.c.attempt)).all()
@@ -198,9 +197,8 @@ def _put(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -
 
 
 def _version(connection: Connection, run_key: int) -> _Version:
-    """Return counts that change with a run's columns: blocks are added, superseded and changed, never removed."""
+    """Return counts that change with a run's columns: blocks are added, changed, and replaced by a later attempt's."""
     blocks = models.trajectory_blocks
-    changes = cast(blocks.c.is_superseded, Integer) + blocks.c.num_changes
-    num_changes = func.coalesce(func.sum(changes), 0)
-    row = connection.execute(select(func.count(), num_changes).where(blocks.c.run_key == run_key)).one()
-    return int(row[0]), int(row[1])
+    sums = [func.coalesce(func.sum(column), 0) for column in (blocks.c.num_changes, blocks.c.attempt)]
+    count, changes, attempts = connection.execute(select(func.count(), *sums).where(blocks.c.run_key == run_key)).one()
+    return int(count), int(changes), int(attempts)

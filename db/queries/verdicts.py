@@ -32,7 +32,7 @@ MAX_WRONG_ANSWERS = 400
 
 @dataclass(frozen=True, slots=True)
 class JudgedTrajectories:
-    """The trajectories of a run that are not superseded, to select from.
+    """The trajectories of a run, to select from.
 
     `verdict` is the one that counts, `by_judge` the judge's (or the oracle's) only, `user` a user's only; each may be
     null. `votes` are the judge's, null for the oracle.
@@ -135,7 +135,7 @@ def _with_overrides(run_key: int, by_judge: ColumnElement[bool | None], votes: S
         )
         source = source.outerjoin(votes, is_on_it)
     verdict = func.coalesce(overrides.c.is_valid, by_judge, type_=Boolean)
-    conditions = (trajectories.c.run_key == run_key, ~trajectories.c.is_superseded)
+    conditions = (trajectories.c.run_key == run_key,)
     return JudgedTrajectories(source, conditions, verdict, by_judge, overrides.c.is_valid, votes)
 
 

@@ -8,7 +8,7 @@ from db.connections.session import Database
 from db.tables import models
 from db.tables.shared_reads import require_run_key
 
-_LEFT_OUT = ("run_key", "trajectory_key", "is_superseded")
+_LEFT_OUT = ("run_key", "trajectory_key")
 
 
 def whole_table(database: Database, run_id: str, name: str) -> list[dict[str, Any]]:
@@ -25,8 +25,6 @@ def whole_table(database: Database, run_id: str, name: str) -> list[dict[str, An
         query = select(*columns, texts.c.text, texts.c.messages).outerjoin(
             texts, texts.c.trajectory_key == table.c.trajectory_key
         )
-    if "is_superseded" in table.c:
-        query = query.where(~table.c.is_superseded)
     with database.read() as connection:
         query = query.where(table.c.run_key == require_run_key(connection, run_id)).order_by(*table.primary_key)
         return [dict(row) for row in connection.execute(query).mappings()]

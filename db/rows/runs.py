@@ -194,7 +194,6 @@ class TrajectoryRow:
     mean_log_prob: float
     advantage: float
     num_replays: int
-    is_superseded: bool
     attempt: int
     text: str
     num_turns: int | None

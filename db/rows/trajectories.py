@@ -189,17 +189,17 @@ class MarkedTrajectory:
 
 @dataclass(frozen=True, slots=True)
 class MarkedRow:
-    """A marked trajectory in a list."""
+    """A marked trajectory in a list; without a step it is in the run's files only, as `text` says."""
 
     marked: MarkedTrajectory
     run_name: str
-    step: int
-    question_index: int
+    step: int | None
+    question_index: int | None
     prompt_text: str
     answer: str
     reward: float
     mean_entropy: float
-    num_tokens: int
+    num_tokens: int | None
     text: str
 
 

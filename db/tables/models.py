@@ -1,7 +1,7 @@
 """The tables. Rows follow from run directories; user annotations (tags, notes, cases, verdicts, marks) from a journal.
 
 `run_key` is a run's number inside this database; `run_id` is the name that users and files know. Rows that belong to
-a step carry the attempt that wrote them; `is_superseded` marks those that a later attempt repeated.
+a step carry the attempt that wrote them. Steps that a later attempt repeated are in the files only.
 """
 
 from sqlalchemy import (
@@ -76,10 +76,6 @@ def _bucket(name: str, *, is_key: bool = False, nullable: bool = False) -> Colum
     return Column(name, Integer, primary_key=is_key, autoincrement=False, nullable=nullable, info=options)
 
 
-def _is_superseded() -> Column[bool]:
-    return Column("is_superseded", Boolean, nullable=False, server_default=false())
-
-
 attempts = Table(
     "attempts",
     metadata,
@@ -106,7 +102,6 @@ steps = Table(
     Column("is_finite", Boolean, nullable=False),
     Column("notices", JsonDocument, nullable=False),
     Column("sums", OptionalDocument),  # of a recorded step: `db.ingest.step_sums`
-    _is_superseded(),
 )
 metrics = Table(
     "metrics",
@@ -116,7 +111,6 @@ metrics = Table(
     _key("step"),
     _key("attempt"),
     Column("value", Number),
-    _is_superseded(),
     sqlite_with_rowid=False,
 )
 
@@ -160,7 +154,6 @@ trajectories = Table(
     *(Column(name, Integer) for name in ("num_turns", "num_tool_calls", "num_tool_errors")),
     *(Column(name, OptionalDocument) for name in ("tokens_by_role", "extra")),
     Column("recorded_id", Text),
-    _is_superseded(),
     Index("trajectories_by_id", "run_key", "trajectory_id"),
     Index("trajectories_by_step", "run_key", "step", "trajectory_id"),
     Index("trajectories_by_question", "run_key", "question_index", "step"),
@@ -179,7 +172,6 @@ trajectory_blocks = Table(
     _key("attempt"),
     Column("part", Integer, primary_key=True, autoincrement=False, server_default="0"),
     Column("num_changes", Integer, nullable=False, server_default="0"),
-    _is_superseded(),
     Column("replayed", LargeBinary, nullable=False),
     Column("facts", LargeBinary, nullable=False),
     Column("conversations", LargeBinary),
@@ -206,7 +198,6 @@ replays = Table(
     Column("mean_ratio", Number),
     Column("max_ratio", Number),
     Column("file", Text, nullable=False),
-    _is_superseded(),
     Index("replays_by_trajectory", "run_key", "trajectory_id"),
 )
 
@@ -222,7 +213,6 @@ buffer_changes = Table(
     Column("trajectory_id", LargeInteger),
     _bucket("bucket_from", nullable=True),
     _bucket("bucket_to", nullable=True),
-    _is_superseded(),
     Index("buffer_changes_by_question", "run_key", "question_index", "step"),
     sqlite_with_rowid=False,
 )
@@ -236,7 +226,6 @@ selections = Table(
     _key("question_index"),
     _bucket("bucket"),
     Column("chosen_trajectory_id", LargeInteger, nullable=False),
-    _is_superseded(),
 )
 
 candidates = Table(
@@ -254,7 +243,6 @@ candidates = Table(
     Column("nll", Number),
     Column("score", Number),
     Column("is_chosen", Boolean, nullable=False),
-    _is_superseded(),
     sqlite_with_rowid=False,
 )
 
@@ -269,7 +257,6 @@ bucket_counts = Table(
     Column("probability", Number),
     Column("num_drawn", Integer, nullable=False),
     Column("overflow", Integer, nullable=False),
-    _is_superseded(),
     sqlite_with_rowid=False,
 )
 
@@ -289,7 +276,6 @@ evaluations = Table(
     Column("seconds", Number),
     Column("question_ids", JsonDocument, nullable=False),
     Column("num_correct", JsonDocument, nullable=False),
-    _is_superseded(),
 )
 
 checkpoints = Table(
@@ -301,7 +287,6 @@ checkpoints = Table(
     Column("at", UtcDateTime, nullable=False),
     Column("path", Text, nullable=False),
     Column("num_bytes", LargeInteger, nullable=False),
-    _is_superseded(),
 )
 
 judge_votes = Table(
@@ -396,5 +381,7 @@ trajectory_marks = Table(
 )
 
 
-STEP_TABLES = tuple(table for table in metadata.sorted_tables if "is_superseded" in table.c)
-"""Tables whose rows belong to a step of an attempt and may be superseded."""
+STEP_TABLES = tuple(
+    table for table in metadata.sorted_tables if {"attempt", "step"} <= {*table.c.keys()} and table is not runs
+)
+"""Tables whose rows belong to a step of an attempt."""

@@ -44,10 +44,10 @@ _NEWEST = text("""
         WHERE name IS NOT NULL
     )
     SELECT names.name AS name, newest.step AS step, newest.value AS value FROM names JOIN metrics AS newest
-    ON newest.run_key = :run_key AND newest.name = names.name AND NOT newest.is_superseded
+    ON newest.run_key = :run_key AND newest.name = names.name
     AND (newest.step, newest.attempt) = (
         SELECT step, attempt FROM metrics
-        WHERE run_key = :run_key AND name = names.name AND NOT is_superseded
+        WHERE run_key = :run_key AND name = names.name
         ORDER BY step DESC, attempt DESC LIMIT 1
     )
 """).columns(metrics.c.name, metrics.c.step, metrics.c.value)
@@ -63,10 +63,10 @@ class Curve(NamedTuple):
 def read_curves(
     connection: Connection, run_key: int, names: Sequence[str], condition: ColumnElement[bool] | None = None
 ) -> dict[str, Curve]:
-    """Return each metric at the steps that are not superseded and fulfil the condition; it may have no points."""
+    """Return each metric at the steps that fulfil the condition; it may have no points."""
     query = (
         select(metrics.c.name, metrics.c.step, metrics.c.value)
-        .where(metrics.c.run_key == run_key, metrics.c.name.in_(names), ~metrics.c.is_superseded)
+        .where(metrics.c.run_key == run_key, metrics.c.name.in_(names))
         .order_by(metrics.c.name, metrics.c.step, metrics.c.attempt)
     )
     # The driver's tuples: a row object for each value would double the time of reading.
@@ -79,7 +79,7 @@ def read_curves(
 
 
 def read_newest(connection: Connection, run_key: int) -> dict[str, float]:
-    """Return the newest value of every recorded metric, superseded steps left out."""
+    """Return the newest value of every recorded metric."""
     rows = connection.execute(_NEWEST, {"run_key": run_key})
     return {row.name: row.value for row in rows}
 

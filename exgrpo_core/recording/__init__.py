@@ -57,7 +57,7 @@ def start(
         config: The settings of the loop; values that JSON cannot hold become texts.
         folder: The folder of all runs; by default `EXGRPO_RUNS_ROOT`, else `runs`.
         run_id: The name of the run's folder. If it is there, its next attempt is recorded: what earlier ones recorded
-            from its first step on is then marked as superseded. Several ranks need it.
+            from its first step on is then left out of the pages. Several ranks need it.
         rank: Which process of several this is; each has a file of its own. By default `RANK`, else 0.
         num_ranks: How many there are, by default `WORLD_SIZE`, else 1.
 
@@ -78,7 +78,7 @@ def start(
 
 
 def reopen(path: str | Path) -> Run:
-    """Return the recorder of a recorded run of one process, to append to what it has; nothing is superseded.
+    """Return the recorder of a recorded run of one process, to append to what it has; no step is repeated.
 
     Raises:
         InputError: It is no recorded run, or another process records in it.

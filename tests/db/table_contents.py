@@ -23,7 +23,7 @@ def buffer_changes(database: Database, run_id: str) -> list[tuple[Any, ...]]:
     changes = models.buffer_changes
     names = ("step", "kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
     query = select(*(changes.c[name] for name in names)).join(models.runs)
-    query = query.where(models.runs.c.run_id == run_id, ~changes.c.is_superseded)
+    query = query.where(models.runs.c.run_id == run_id)
     with database.read() as connection:
         return [tuple(row) for row in connection.execute(query.order_by(changes.c.step, changes.c.position))]
 

@@ -116,9 +116,11 @@ def show_sets(_row: RunRow, _judge: str | None) -> None:
     address.restore()
     name = address_choice.select("Set", names, "set", rows[0].name, width=320)
     cases = ask(saved_cases, name)
+    num_left = sum(row.num_cases for row in rows if row.name == name) - len(cases)
+    left = f" · {counted(num_left, 'case')} of repeated steps: only the files have them" if num_left else ""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         num_runs = len({case.run_id for case in cases})
-        st.caption(f"{counted(len(cases), 'case')} of {counted(num_runs, 'run')}", width="content")
+        st.caption(f"{counted(len(cases), 'case')} of {counted(num_runs, 'run')}{left}", width="content")
         st.space("stretch")
         file_name = figures.file_name(name) or "cases"
         data_table.export(lambda: (f"Snowball cases: {name}", cases), file_name, "case-set", formats=_FORMATS)

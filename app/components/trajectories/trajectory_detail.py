@@ -37,7 +37,6 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
         st.button("Close", icon=":material/close:", key="close-trajectory", on_click=_close, type="tertiary")
     st.caption(
         f"Question {row.question_index:,} · generated in step {row.step:,}"
-        + (" · superseded by a later attempt" if row.is_superseded else "")
         + (" · cut at the length limit" if row.is_truncated else "")
         + ("" if row.verdict or (reward := number(row.reward)) == NONE_SHOWN else f" · reward {reward}")
     )
@@ -202,7 +201,7 @@ def show_marked(mark: str) -> None:
             _table(rows), f"marked-{mark}", "Trajectories that have the mark",
             [f"{row.marked.run_id} {row.marked.trajectory_id}" for row in rows],
         )  # fmt: skip
-    if picked is not None:
+    if picked is not None and rows[picked].step is not None:
         marked = rows[picked].marked
         address_choice.open_trajectory(marked.run_id, marked.trajectory_id)
 
@@ -251,21 +250,20 @@ def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:
             "Reward": [row.reward for row in rows],
             "Entropy": [round(row.mean_entropy, 4) for row in rows],
             "Tokens": [row.num_tokens or None for row in rows],
-            "Prompt": [escape_control_characters(shorten(row.prompt_text)) for row in rows],
+            "Prompt": [escape_control_characters(shorten(row.prompt_text or row.text)) for row in rows],
         }
     )
 
 
 def _files(rows: Sequence[MarkedRow]) -> pd.DataFrame:
     """Return what a downloaded file holds: the table's values with whole texts."""
-    texts: dict[str, list[str | int]] = {
-        "Run id": [row.marked.run_id for row in rows],
-        "Question": [row.question_index for row in rows],
-        "Prompt": [row.prompt_text for row in rows],
-        "Gold answer": [row.answer for row in rows],
-        "Response": [row.text for row in rows],
-    }
-    return _table(rows).assign(**texts)
+    frame = _table(rows)
+    frame["Run id"] = [row.marked.run_id for row in rows]
+    frame["Question"] = [row.question_index for row in rows]
+    frame["Prompt"] = [row.prompt_text for row in rows]
+    frame["Gold answer"] = [row.answer for row in rows]
+    frame["Response"] = [row.text for row in rows]
+    return frame
 
 
 def _choose() -> None:

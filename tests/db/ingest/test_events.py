@@ -3,7 +3,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
-from sqlalchemy import select
 
 from db.ingest import events as ingest
 from db.ingest.events import read_position
@@ -13,7 +12,6 @@ from db.queries.trajectory_list import list_snippets
 from db.rows.runs import UnknownRunError
 from db.rows.spec_fields import UNREADABLE_SPEC
 from db.rows.trajectories import TrajectoryFacets
-from db.tables import models
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.recording.event_reader import EventReader
 from jobs.runs.control import RunStatus
@@ -75,16 +73,16 @@ def test_steps_that_a_resumed_attempt_did_again_count_once(database, resumed):
     points = metric_series(database, run.run_id, ["seconds/step"])["seconds/step"]
     assert [point.step for point in points] == list(range(1, 11))
     listed = list_snippets(database, TrajectoryFacets(run.run_id), limit=1_000)
-    with database.read() as connection:
-        is_superseded = connection.scalars(select(models.trajectories.c.is_superseded)).all()
+    rows = contents(database)
     by_step = {step: {row.snippet for row in listed if row.step == step} for step in range(1, 11)}
     assert len(listed) == len({row.trajectory_id for row in listed}) == sum(map(len, by_step.values()))
-    # Steps 5 to 9 of the first attempt and 7 of the second were done again: 6 steps of 10 fresh trajectories.
-    assert len(is_superseded) - len(listed) == sum(is_superseded) == 60
+    # Steps 5 to 9 of the first attempt and 7 of the second were done again: each step is there once.
+    assert len(rows["trajectories"]) == len(rows["trajectory_texts"]) == len(listed)
+    assert len(rows["steps"]) == len(by_step)
     assert [row.resumed_from_step for row in list_attempts(database, run.run_id)] == [None, 4, 6]
 
 
-def test_an_attempt_from_the_start_supersedes_all_steps_and_repeats_the_first_evaluation(database, tmp_path):
+def test_an_attempt_from_the_start_replaces_all_steps_and_repeats_the_first_evaluation(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 6))
     record_attempt(run, range(1, 5), seed=1)

@@ -221,7 +221,7 @@ def test_groups_of_one_question_are_apart(database, run):
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_an_attempt_that_begins_again_supersedes_what_came_after_its_first_step(database, run, first):
+def test_an_attempt_that_begins_again_replaces_what_came_after_its_first_step(database, run, first):
     for step in (first - 1, first, first + 1):
         run.log(step, {"loss": float(step)}, trajectories=["old"])
     run.finish()
@@ -231,6 +231,26 @@ def test_an_attempt_that_begins_again_supersedes_what_came_after_its_first_step(
     ingest(database, again)
     assert values(database, run, "loss") == [*([(0, 0.0)] if first else []), (first, 20.0)]
     assert [row.snippet for row in rows(database, run)] == [*(["old"] if first else []), "new"]
+
+
+def test_repeated_steps_take_their_marks_and_their_scale_of_rewards_with_them(database, run):
+    run.log(1, trajectories=[{"prompt": "q", "response": "right", "reward": 1.0}])
+    ids = run.log(2, trajectories=[{"prompt": "q", "response": "half", "reward": 0.5}])
+    run.annotate(2, ids[0], mark="odd")
+    run.finish()
+    ingest(database, run)
+    assert values(database, run, "reward/pass_at_1") == []
+    assert [row.mark for row in trajectories.list_marks(database)] == ["odd"]
+    again = recording.start("recorded", None, run.path.parent, run_id=run.run_id)
+    again.log(2, trajectories=[{"prompt": "q", "response": "wrong", "reward": 0.0}])
+    again.finish()
+    ingest(database, again)
+    assert values(database, run, "reward/pass_at_1") == [(1, 1.0), (2, 0.0)]
+    assert trajectories.list_marks(database) == []
+    before = contents(database)
+    reset(database)
+    ingest(database, run)
+    assert contents(database) == before
 
 
 def test_ranks_are_one_run_with_numbers_of_their_own(database, tmp_path):

@@ -62,12 +62,12 @@ def everything(database):
             .join_from(trajectories, runs)
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
         )
-        rows = [dict(row) for row in connection.execute(query.where(~trajectories.c.is_superseded)).mappings()]
-        stored = select(changes).where(changes.c.kind == "inserted", ~changes.c.is_superseded)
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+        stored = select(changes).where(changes.c.kind == "inserted")
         buckets = {
             tuple(row[name] for name in key_names): row["bucket_to"] for row in connection.execute(stored).mappings()
         }
-        again = select(replays.c.run_key, replays.c.trajectory_id).where(~replays.c.is_superseded)
+        again = select(replays.c.run_key, replays.c.trajectory_id)
         replayed = {tuple(row) for row in connection.execute(again)}
     for row in rows:
         key = tuple(row[name] for name in key_names)

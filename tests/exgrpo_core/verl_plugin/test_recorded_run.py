@@ -21,7 +21,7 @@ QUESTIONS = {
     "unknown": "select count(*) from replays r where not exists "
     "(select 1 from trajectories t where t.run_key = r.run_key and t.trajectory_id = r.trajectory_id)",
     "asked": "select count(*) from questions where length(prompt_text) > 0",
-    "superseded": "select count(*) from steps where is_superseded",
+    "steps": "select step, count(*) from steps group by step",
 }
 
 

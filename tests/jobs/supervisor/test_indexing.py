@@ -12,10 +12,12 @@ from sqlalchemy import create_engine, make_url
 
 from db.connections.opening import open_database
 from db.connections.session import DatabaseError
-from db.queries import metrics, runs
+from db.queries import metrics, runs, trajectories
+from db.rows.chains_of_thought import SavedCase
+from db.rows.trajectories import MarkedTrajectory
 from exgrpo_core.run_files.event_codec import EventWriter
 from exgrpo_core.run_files.file_recorder import FileRecorder
-from jobs.actions import run_actions
+from jobs.actions import annotations, run_actions
 from jobs.actions.queueing import queue_job
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
@@ -24,7 +26,9 @@ from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor import indexing, run_index
 from jobs.supervisor.indexing import Indexer
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
-from jobs.supervisor.open_index import ingest_all
+from jobs.supervisor.open_index import ingest_all, rebuild_index
+from tests.db.recorded_runs import record_attempt
+from tests.db.table_contents import contents
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server
 from tests.step_reports import make_report
@@ -119,6 +123,29 @@ def test_tags_and_notes_come_with_runs_that_are_taken_in_late(database_url, tmp_
     with closing(open_database(database_url, runs_root)) as database:
         assert runs.get_run(database, run.run_id).tags == ("keep",)
         assert [text for _, text in runs.list_notes(database, run.run_id)] == ["a note"]
+
+
+def test_what_users_wrote_on_steps_that_were_repeated_stays(database_url, tmp_path):
+    run = record(tmp_path, 1, 2, 3)
+    for trajectory_id in (0, 25):
+        annotations.mark_trajectory(tmp_path, MarkedTrajectory(run.run_id, 1, trajectory_id, "odd", "why"))
+        annotations.set_verdict(tmp_path, run.run_id, 1, trajectory_id, False)
+    annotations.mark_case(tmp_path, "kept", SavedCase(run.run_id, 1, 24, 25))
+    ingest_all(tmp_path, database_url)
+    with closing(open_database(database_url, tmp_path)) as database:
+        assert {row.step for row in trajectories.marked_trajectories(database, "odd")} == {1, 3}
+    record_attempt(run, [3, 4], end=RunStatus.FINISHED, seed=1)
+    write_outcome(run.attempt_path(2), RunStatus.FINISHED, "")
+    ingest_all(tmp_path, database_url)
+    with closing(open_database(database_url, tmp_path)) as database:
+        shown = trajectories.marked_trajectories(database, "odd")
+        found = contents(database)
+    assert {(row.step, row.marked.comment) for row in shown} == {(1, "why"), (None, "why")}
+    assert [row.text for row in shown if row.step is None] == [trajectories.IN_FILES_ONLY]
+    assert [len(found[name]) for name in ("verdict_overrides", "saved_cases")] == [2, 1]
+    rebuild_index(tmp_path, database_url)
+    with closing(open_database(database_url, tmp_path)) as database:
+        assert contents(database) == found
 
 
 def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(bench: Bench, monkeypatch, caplog):
