@@ -2,11 +2,13 @@
 
 Run `python -m bench.walks`, with a walk's name to see its files. `step` is one step of ExGRPO with replay on register
 chains, the embedded engine's work included; `evaluation` goes from the form's fields to the queue, `launch` from a
-checked specification to the journal, `stop` from the click to the control file, `chart` from recorded metrics to the
-figure, `page` from a rolled-out step through recorder, files, ingest and query to the trajectory's page.
+checked specification to the journal, `stop` from the click to the control file, `runs` is that command when nothing is
+new, `chart` goes from recorded metrics to the figure, `page` from a rolled-out step through recorder, files, ingest and query to the trajectory's page.
 """
 
 import argparse
+import contextlib
+import io
 import sys
 import tempfile
 import threading
@@ -24,6 +26,7 @@ from app.queries.runs import metric_series
 from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.recording import new_run
+from jobs.cli import runs
 from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import ingest_all
 
@@ -72,6 +75,13 @@ def walks_of_pages(root: Path) -> Iterator[tuple[str, Walk]]:
     requests.evaluate("some/model", fields)
     yield "evaluation", walk(lambda: requests.evaluate("some/model", fields))
     yield "stop", walk(lambda: requests.stop(run_id))
+
+    def list_runs() -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            runs.runs(runs_root=root)
+
+    list_runs()
+    yield "runs", walk(list_runs)
 
     recorded: list[str] = []
 

@@ -79,16 +79,17 @@ def get_run(database: Database, run_id: str) -> RunRow | None:
 
 
 def list_ends(database: Database) -> dict[str, tuple[str, str, int]]:
-    """Return status, reason and newest attempt of each run that has ended with each of its attempts, and is shown."""
+    """Return status, reason and newest attempt of each run that is shown whole: it has ended, or no attempt began."""
     runs, attempts = models.runs, models.attempts
     num_ended = (
         select(func.count())
         .where(attempts.c.run_key == runs.c.run_key, attempts.c.status.in_(ENDED_STATUSES))
         .scalar_subquery()
     )
+    is_still = runs.c.status.in_(ENDED_STATUSES) | ((runs.c.status == "queued") & (runs.c.attempt == 0))
     query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt, runs.c.summary)
     with database.read() as connection:
-        rows = connection.execute(query.where(runs.c.status.in_(ENDED_STATUSES), num_ended == runs.c.attempt))
+        rows = connection.execute(query.where(is_still, num_ended == runs.c.attempt))
         return {row.run_id: (row.status, row.status_reason, row.attempt) for row in rows if is_shown(row.summary)}
 
 

@@ -169,6 +169,11 @@ def _damage_sentence(damage: Damage) -> str:
     return f"{run_prefix}{describe_fault(damage.fault)} {damage.remedy}"
 
 
+@database_app.callback()
+def _no_options() -> None:
+    """Make `rebuild` a command of a group, which Typer does not for a group's only one."""
+
+
 @database_app.command("rebuild")
 def rebuild(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
     """Drop the database and build it again from the run folders and the journal."""

@@ -239,14 +239,14 @@ def describe_run(run: RunDirectory) -> Description:
 
 
 def _read_spec(run: RunDirectory) -> tuple[dict[str, Any], bool]:
-    content = read_plain(run.spec_path)
+    content, crc = read_plain(run.spec_path), None
     spec = from_folder(parse_json(content), run.path)
-    if mistakes := shape_mistakes(spec):
-        raise UnreadableFileError(mistakes[0])
-    is_changed = False
     with contextlib.suppress(RunDirectoryError):
-        is_changed = run.spec_crc() not in (None, crc32(content))
-    return spec, is_changed
+        crc = run.spec_crc()
+    is_as_written = crc == crc32(content)  # and was checked then
+    if not is_as_written and (mistakes := shape_mistakes(spec)):
+        raise UnreadableFileError(mistakes[0])
+    return spec, crc is not None and not is_as_written
 
 
 def _stand_in(run: RunDirectory) -> dict[str, Any]:

@@ -175,7 +175,7 @@ class Indexer:
 
     def _ingest(self, database: Database, give_up_at: float) -> None:
         for run_id, run in self._runs.items():
-            if run.is_over and self._ends.get(run_id) == run.key:
+            if not run.may_record and self._ends.get(run_id) == run.key:
                 run.is_caught_up = True
                 continue
             if time.monotonic() >= give_up_at:

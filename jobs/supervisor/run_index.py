@@ -80,7 +80,7 @@ class RunIndexing:
 
     def _advance(self, database: Database, give_up_at: float) -> None:
         """Ingest what files have and the database lacks, until `give_up_at` at the latest."""
-        if self.is_caught_up and not self._may_record and time.monotonic() < self._retry_at:
+        if self.is_caught_up and not self.may_record and time.monotonic() < self._retry_at:
             return
         if not self._is_registered:
             self._register(database)
@@ -101,7 +101,8 @@ class RunIndexing:
             self.is_complete, self._retry_at = True, math.inf
 
     @property
-    def _may_record(self) -> bool:
+    def may_record(self) -> bool:
+        """Whether an attempt is under way."""
         return not (self.state.is_ended or self.state.status is RunStatus.QUEUED)
 
     def _register(self, database: Database) -> None:
