@@ -3,7 +3,8 @@
 Run `python -m bench.walks`, with a walk's name to see its files. `step` is one step of ExGRPO with replay on register
 chains, the embedded engine's work included; `evaluation` goes from the form's fields to the queue, `launch` from a
 checked specification to the journal, `stop` from the click to the control file, `runs` is that command when nothing is
-new, `chart` goes from recorded metrics to the figure, `page` from a rolled-out step through recorder, files, ingest and query to the trajectory's page.
+new, `chart` goes from recorded metrics to the figure, `page` from a rolled-out step through recorder, files, ingest and
+query to the trajectory's page.
 """
 
 import argparse
@@ -76,12 +77,9 @@ def walks_of_pages(root: Path) -> Iterator[tuple[str, Walk]]:
     yield "evaluation", walk(lambda: requests.evaluate("some/model", fields))
     yield "stop", walk(lambda: requests.stop(run_id))
 
-    def list_runs() -> None:
-        with contextlib.redirect_stdout(io.StringIO()):
-            runs.runs(runs_root=root)
-
-    list_runs()
-    yield "runs", walk(list_runs)
+    with contextlib.redirect_stdout(io.StringIO()):
+        runs.runs(runs_root=root)
+        yield "runs", walk(lambda: runs.runs(runs_root=root))
 
     recorded: list[str] = []
 
