@@ -20,8 +20,6 @@ class FaultKind(StrEnum):
     """The line that begins at the byte `position[0]`."""
     MISSING_EVENTS = "missing_events"
     """The events with the numbers `position[0]` to `position[1]`."""
-    NO_END = "no_end"
-    """It is missing; the last event says that the attempt ended with the state `details`."""
     LOST_EXPERIENCE = "lost_experience"
     """Trajectories of the replay buffer are damaged, as its sentence in `details` says."""
     NOT_RECORDED = "not_recorded"
@@ -58,7 +56,6 @@ _SENTENCES = {
     FaultKind.OUTSIDE: "is outside of the run's folder; use another copy of the run",
     FaultKind.DAMAGED_LINE: "the line at byte {0} is damaged and was skipped",
     FaultKind.MISSING_EVENTS: "events {0} to {1} are missing",
-    FaultKind.NO_END: "is missing; the last event says {details}",
     FaultKind.LOST_EXPERIENCE: "{details}",
     FaultKind.NOT_RECORDED: "{0} lines could not be written when they were recorded ({details})",
     FaultKind.NO_TRAJECTORY: "{0} annotations from event {1} on are left out: no such trajectory was recorded before",

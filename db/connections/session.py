@@ -157,36 +157,6 @@ def _read_only(path: Path) -> str:
     return f"file:{path.resolve().as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=ro"
 
 
-def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy the database at `source` to the new file `target`, whole and consistent (SQLite's online backup).
-
-    It is one step, since SQLite restarts at every commit between steps. It blocks nobody: with a write-ahead log,
-    readers do not block writers.
-
-    Raises:
-        DatabaseError: The database cannot be read or is damaged, or the copy cannot be written.
-    """
-    until = time.monotonic() + BUSY_SECONDS
-
-    def give_up(status: int, _remaining: int, _total: int) -> None:
-        # Python would try for ever to read a file that another program has locked.
-        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > until:
-            raise sqlite3.OperationalError("database is locked")
-
-    try:
-        with (
-            closing(sqlite3.connect(_read_only(source), uri=True)) as original,
-            closing(sqlite3.connect(target)) as copy,
-        ):
-            original.backup(copy, progress=give_up)
-            [[verdict]] = copy.execute("PRAGMA quick_check(1)").fetchall()
-            copy.execute("SELECT source FROM ingest_positions LIMIT 1")  # none in another program's database
-    except sqlite3.Error as error:
-        raise DatabaseError(f"{source}: cannot be copied ({error}).") from None
-    if verdict != "ok":
-        raise DatabaseError(f"{source}: is damaged ({verdict.splitlines()[-1]}).")
-
-
 def sqlite_path(url: str | None, runs_root: Path) -> Path | None:
     """Return the file of the database at `url`, even if it does not exist; None for PostgreSQL.
 

@@ -207,7 +207,7 @@ def unpack(
     leaves_out: Collection[str] = (),
     expected: str = "a folder, or a whole .tar or .tar.gz file of plain files",
 ) -> int:
-    """Unpack a tar file into `folder`, but for files of the names `leaves_out`; return the number of its members.
+    """Unpack a tar file into `folder`, but for files of the names `leaves_out`; return the byte after its last member.
 
     A refusal says what was `expected`.
 
@@ -217,11 +217,10 @@ def unpack(
     if not hasattr(tarfile, "data_filter"):  # such as Debian 12's Python 3.11.2
         raise ArchiveError(f"{source}: this Python cannot unpack files safely; use Python 3.11.4 or newer.")
     free = left = shutil.disk_usage(folder).free
-    num_members = 0
     try:
         with open_plain(source) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
             for member in archive:
-                num_members, left = num_members + 1, left - member.size
+                left -= member.size
                 if member.size < 0 or left < 0:
                     target = folder.parent.parent
                     raise ArchiveError(
@@ -230,6 +229,7 @@ def unpack(
                     )
                 if PurePosixPath(member.name).name not in leaves_out:
                     archive.extract(member, folder, filter="data")
+            end = archive.offset
             # At the end of what follows the members, gzip has a checksum of everything.
             while archive.fileobj and archive.fileobj.read(_CHUNK_BYTES):
                 pass
@@ -243,7 +243,7 @@ def unpack(
         # tarfile's message has a line for every format that it tried.
         why = f" ({error})" if isinstance(error, tarfile.FilterError) else ""
         raise ArchiveError(f"{source}: expected {expected}{why}; nothing is written.") from None
-    return num_members
+    return end
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from jobs.recording.lost_files import refusal_of_new_start
+from jobs.recording.event_reader import refusal_of_new_start
 from jobs.runs.checkpoints import describe_resume
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory

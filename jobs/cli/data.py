@@ -35,6 +35,8 @@ from jobs.runs.lookup import CommandError, find_run_id, open_run
 from jobs.supervisor.open_index import open_fresh_index, rebuild_index
 
 database_app = command_group("The database, which is an index of the run folders.")
+# Without a callback Typer makes a group of one command that command.
+database_app.callback()(lambda: None)
 
 
 def import_(
@@ -127,22 +129,16 @@ def backup(
         typer.Option("--restore", help="Unpack FILE into a new or empty runs root instead."),
     ] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-    database_url: DatabaseUrl = None,
 ) -> None:
-    """Write all runs, the workbench's journal and SQLite's database to one file; runs may continue."""
+    """Write all runs and the workbench's journal to one tar file; runs may continue."""
     if restores:
-        restored = restore(file, runs_root)
-        print_result(f"{runs_root}: {restored.num_runs} runs.")
-        if not restored.has_database:
-            print_status("Restore PostgreSQL's dump with pg_restore, or build the database again: `exgrpo db rebuild`.")
+        print_result(f"{runs_root}: {counted(restore(file, runs_root), 'run', 'runs')}.")
         return
-    written = back_up(runs_root, database_url, file)
-    print_result(f"{file}: {written.num_runs} runs, {written.num_bytes / 1e6:,.1f} MB.")
-    if not written.has_database:
-        print_status("Without the database: dump PostgreSQL with pg_dump, or build it again with `exgrpo db rebuild`.")
-    for path, why in written.left_out.items():
+    left_out = back_up(runs_root, file)
+    print_result(f"{file}: {file.stat().st_size / 1e6:,.1f} MB.")
+    for path, why in left_out.items():
         print_status(f"{path}: left out, since it cannot be read ({why}); let this user read it, as by chown.")
-    if written.left_out:
+    if left_out:
         raise typer.Exit(1)
 
 
@@ -151,7 +147,7 @@ def verify(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     as_json: AsJson = False,
 ) -> None:
-    """Check each file of a run, or of all and the journal; say what can be recovered; end with 1 on damage."""
+    """Check each file of a run, or of all and the journal, against its checksums; end with 1 on damage."""
     folder = None if run is None else open_run(runs_root, find_run_id(runs_root, run))
     damages = verify_root(runs_root) if folder is None else verify_run(folder)
     if as_json:
@@ -166,7 +162,7 @@ def verify(
 
 def _damage_sentence(damage: Damage) -> str:
     run_prefix = f"{damage.run_id}: " if damage.run_id else ""
-    return f"{run_prefix}{describe_fault(damage.fault)} {damage.remedy}"
+    return f"{run_prefix}{describe_fault(damage.fault)}"
 
 
 @database_app.callback()

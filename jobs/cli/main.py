@@ -44,11 +44,11 @@ COMMANDS = {
         ),
         "backup": (
             "data:backup",
-            "Write all runs, the workbench's journal and SQLite's database to one file; runs may continue.",
+            "Write all runs and the workbench's journal to one tar file; runs may continue.",
         ),
         "verify": (
             "data:verify",
-            "Check each file of a run, or of all and the journal; say what can be recovered; end with 1 on damage.",
+            "Check each file of a run, or of all and the journal, against its checksums; end with 1 on damage.",
         ),
     },
     "evaluate": {

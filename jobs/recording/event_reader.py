@@ -19,7 +19,7 @@ from exgrpo_core.run_files.trajectory_file import read_questions, read_trajector
 from jobs.grading.code_rules import mark_code
 from jobs.recording.rollout_reader import Recording, list_recordings
 from jobs.runs.attempts import AttemptEnd
-from jobs.runs.checkpoints import list_steps
+from jobs.runs.checkpoints import list_checkpoints, list_steps
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
 MAX_STEPS = 16
@@ -94,6 +94,16 @@ def best_checkpoint(run: RunDirectory) -> int | None:
     scores = held_out_scores(run)
     steps = {event["step"] for event in iterate_events(run, "checkpoint")} | {*list_steps(run.checkpoints_path)}
     return max(sorted(steps & scores.keys()), key=scores.__getitem__, default=None)
+
+
+def refusal_of_new_start(run: RunDirectory) -> str:
+    """Return why a run that recorded checkpoints and has none any more is not resumed: it would begin anew; else ""."""
+    if list_checkpoints(run.checkpoints_path) or not any(iterate_events(run, "checkpoint")):
+        return ""
+    return (
+        f"{run.run_id} cannot be resumed: its checkpoints, which its events name, are gone; copy them from a backup, "
+        "or clone the run to train anew."
+    )
 
 
 class _Reading:

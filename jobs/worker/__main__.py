@@ -24,8 +24,8 @@ from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
 from jobs.preflight.local_sources import with_model_source
 from jobs.preflight.machine_fit import check_machine
+from jobs.recording.event_reader import refusal_of_new_start
 from jobs.recording.loggers import open_recorder
-from jobs.recording.lost_files import refusal_of_new_start
 from jobs.runs.attempts import read_outcome, reserve_outcome, write_outcome
 from jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
 from jobs.runs.control import INTERRUPTED, Control, RunStatus, StoppedBeforeStartError, TrainingError

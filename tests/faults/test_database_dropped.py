@@ -198,7 +198,7 @@ def test_damaged_file_stands_between_nobody_and_the_runs(filled, kind, tmp_path,
         beside_a_supervisor = SingleInstance(filled)
         assert len(printed_json(filled, "runs", "--all")) == num_runs
         beside_a_supervisor.release()
-    assert not back_up(filled, None, tmp_path / "runs.tar").has_database
+    assert back_up(filled, tmp_path / "runs.tar") == {}
     restore(tmp_path / "runs.tar", tmp_path / "restored")
     assert len(printed_json(tmp_path / "restored", "runs", "--all")) == num_runs
     assert rebuild_index(filled, None) == num_runs
@@ -244,7 +244,7 @@ def test_file_that_another_program_locks_delays_nothing_but_its_own_writing(fill
         other.execute("BEGIN EXCLUSIVE")
         assert not describe_database(None, filled)[0]
         assert len(printed_json(filled, "runs", "--all")) == len(expected["runs"])
-        assert not back_up(filled, None, tmp_path / "runs.tar").has_database
+        assert back_up(filled, tmp_path / "runs.tar") == {}
         with pytest.raises(DatabaseError):
             rebuild_index(filled, None)
     assert content(filled, None) == expected

@@ -117,7 +117,6 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
         assert damages or after == before, label
         lost = {key for key in before if after[key] != before[key]}
         assert len(lost) <= 1, f"{label}: {lost}"
-        assert all(damage.remedy for damage in damages), label
         if lost and damages:
             assert {damage.run_id for damage in damages} == {name.parts[0] if name.parts[0] != "workbench" else ""}, (
                 label

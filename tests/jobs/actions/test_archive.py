@@ -83,7 +83,7 @@ def test_an_imported_attempt_names_no_process_and_no_cluster(tmp_path, is_folder
 
 
 def test_a_restored_attempt_names_no_cluster(run, tmp_path):
-    back_up(run.path.parent, None, tmp_path / "all.tar")
+    back_up(run.path.parent, tmp_path / "all.tar")
     restore(tmp_path / "all.tar", tmp_path / "again")
     assert (tmp_path / "again" / "run-1" / "attempts" / "0001").is_dir()
     assert not [*(tmp_path / "again").rglob("ray.json")]
