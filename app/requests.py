@@ -138,9 +138,9 @@ def _check(root: Path, content: dict[str, object], branched: tuple[str, int] | N
     else:
         preflight = branching.check_branch(root, *branched, spec, is_quick=True)
     if has_no_address:  # what this machine lacks says nothing of another
-        others = [refusal for refusal in preflight.refusals if refusal.is_disk_space or not refusal.is_local]
+        others = [refusal for refusal in preflight.refusals if not refusal.is_local]
         preflight.refusals = [resolution.Refusal(NO_ADDRESS, is_local=False), *others]
-    preflight.raise_refusals(ignores_disk_space=True)
+    preflight.raise_refusals()
     return preflight
 
 

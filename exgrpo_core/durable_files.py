@@ -112,36 +112,23 @@ def is_disk_full(error: BaseException) -> bool:
 _WRONG_PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
-def explain(error: BaseException, folder: str | Path) -> str:
-    """Return why something in `folder` cannot be written or read, and what to do."""
-    return "; ".join(filter(None, (cause_of(error, folder), remedy_of(error, folder))))
+def explain(error: BaseException) -> str:
+    """Return why something cannot be written or read, and what to do."""
+    return "; ".join(filter(None, (cause_of(error), remedy_of(error))))
 
 
-def cause_of(error: BaseException, folder: str | Path) -> str:
-    """Return why something in `folder` cannot be written or read."""
-    if is_disk_full(error) and has_no_inodes(folder):
-        return "no inodes are left on this file system, of which each file takes one"
+def cause_of(error: BaseException) -> str:
+    """Return why something cannot be written or read."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error).strip().partition("\n")[0]
     return why.rstrip(".")
 
 
-def remedy_of(error: BaseException, folder: str | Path) -> str:
-    """Return what to do so that something in `folder` can be written or read, "" where that is not known."""
+def remedy_of(error: BaseException) -> str:
+    """Return what to do so that something can be written or read, "" where that is not known."""
     if is_disk_full(error):
-        if has_no_inodes(folder):
-            return "remove some files there"
         return "free some space there, or choose another folder"
     if isinstance(error, OSError) and error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
         return "let this user read and write it, as by chown, or choose another folder"
     if isinstance(error, OSError) and error.errno in _WRONG_PATHS:
         return "correct the path, or name another"
     return ""
-
-
-def has_no_inodes(folder: str | Path) -> bool:
-    """Whether a file system that counts inodes has none left for this user."""
-    try:
-        state = os.statvfs(folder)
-    except OSError:
-        return False
-    return state.f_files > 0 and state.f_favail == 0

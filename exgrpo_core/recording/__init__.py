@@ -72,7 +72,7 @@ def start(
     try:
         run = Run(open_attempt(root, spec, run_id, number, max(count, number + 1)))
     except OSError as error:
-        raise CannotRecordError(f"{root}: {explain(error, root)}.") from None
+        raise CannotRecordError(f"{root}: {explain(error)}.") from None
     _current[:] = [run]
     return run
 
@@ -87,7 +87,7 @@ def reopen(path: str | Path) -> Run:
     try:
         return Run(newest_attempt(Path(path)))
     except OSError as error:
-        raise CannotRecordError(f"{path}: {explain(error, path)}.") from None
+        raise CannotRecordError(f"{path}: {explain(error)}.") from None
 
 
 def init(

@@ -134,7 +134,7 @@ class Run:
         try:
             self._attempt.end(status, reason)
         except OSError as error:
-            logger.warning("%s: how the run ended is not recorded: %s.", self.path, explain(error, self.path))
+            logger.warning("%s: how the run ended is not recorded: %s.", self.path, explain(error))
         with self._writer:
             os.close(self._file)
 
@@ -206,9 +206,7 @@ class Run:
 
     def _lose(self, num_lines: int, num_trajectories: int, error: Exception) -> None:
         """Count lines that are not recorded, and say why the first time."""
-        why = (
-            explain(error, self.path) if isinstance(error, OSError) else f"{type(error).__name__}: {first_line(error)}"
-        )
+        why = explain(error) if isinstance(error, OSError) else f"{type(error).__name__}: {first_line(error)}"
         if not self._why:
             logger.warning("%s: not all is recorded: %s. What is left out is counted in the file.", self.path, why)
         self._why = why

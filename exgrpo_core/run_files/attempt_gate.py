@@ -1,9 +1,7 @@
-"""The gate before each write of a run's files, and the clock of what is written; `jobs/runs/attempts.py` says why."""
+"""The gate before each write of a run's files; `jobs/runs/attempts.py` says why."""
 
 import logging
 import os
-import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from exgrpo_core.bounded_json import read_plain, unseal
@@ -18,9 +16,6 @@ OUTCOME_BYTES = 4096
 EXIT_NOT_MINE = 3
 _current: list[Path] = []
 """The folder of the attempt that this process works on, if any."""
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux's also counts while the machine sleeps
-_BEGAN_AT = datetime.now(UTC)
-_BEGAN_SECONDS = time.clock_gettime(_CLOCK)
 
 
 def set_attempt(attempt_path: Path) -> None:
@@ -52,8 +47,3 @@ def exit_if_fenced() -> None:
             logger.error("%s is over or superseded by another attempt; this worker exits.", attempt_path)
             logging.shutdown()
             os._exit(EXIT_NOT_MINE)
-
-
-def monotonic_utc_now() -> datetime:
-    """Return the current moment in UTC, as if the system's clock had not been set since this process began."""
-    return _BEGAN_AT + timedelta(seconds=time.clock_gettime(_CLOCK) - _BEGAN_SECONDS)

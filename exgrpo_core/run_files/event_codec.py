@@ -6,12 +6,12 @@ A line is `{"seq":...,"at":...,"kind":...,"attempt":...,<fields>,"crc":N}`, of `
 import os
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from exgrpo_core.durable_files import sync
-from exgrpo_core.run_files.attempt_gate import exit_if_fenced, monotonic_utc_now
+from exgrpo_core.run_files.attempt_gate import exit_if_fenced
 from exgrpo_core.run_files.event_lines import encode_event
 
 _SEGMENT = re.compile(r"events-([0-9]{6,9})\.jsonl")
@@ -61,7 +61,7 @@ class EventWriter:
         Raises:
             OSError: It could not be written; the next event goes to a new file.
         """
-        self.append_all(kind, [(monotonic_utc_now(), fields)])
+        self.append_all(kind, [(datetime.now(UTC), fields)])
 
     def append_all(self, kind: str, events: Sequence[tuple[datetime, dict[str, Any]]]) -> None:
         """Write events of one kind with their times, as `append` does."""

@@ -5,14 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Protocol
 
 from exgrpo_core.bounded_json import UnreadableFileError, file_crc
 from exgrpo_core.errors import InputError
-from exgrpo_core.run_files.attempt_gate import monotonic_utc_now
 from exgrpo_core.run_files.event_codec import EventWriter
 from exgrpo_core.run_files.recorder import EvaluationRecord
 from exgrpo_core.run_files.run_folder import RunFolder
@@ -111,7 +110,7 @@ class FileRecorder:
             self.settle()
         self._raise_failure()
         with self._lock:
-            self._waiting.append((monotonic_utc_now(), report))
+            self._waiting.append((datetime.now(UTC), report))
         self._start_writing()
 
     def settle(self) -> None:

@@ -1,6 +1,5 @@
 """Runs in and out of a runs root: as a folder or as a `.tar.gz` file."""
 
-import os
 import shutil
 import tarfile
 import tempfile
@@ -142,7 +141,7 @@ def reason_of(error: OSError) -> str:
     """Return why files could not be copied, as the system says it."""
     if isinstance(error, shutil.Error) and error.args and error.args[0]:
         return str(error.args[0][0][-1])  # of each file: source, target, reason
-    return explain(error, error.filename or os.curdir)
+    return explain(error)
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -238,7 +237,7 @@ def unpack(
     except OSError as error:
         is_source = not is_disk_full(error) and error.filename in {None, str(source)}
         where = f"{source}: cannot be unpacked" if is_source else f"{folder.parent.parent}: cannot be written"
-        raise ArchiveError(f"{where} ({explain(error, folder)}); nothing is written.") from None
+        raise ArchiveError(f"{where} ({explain(error)}); nothing is written.") from None
     except (tarfile.TarError, EOFError, zlib.error, KeyError, RecursionError, OverflowError, ValueError) as error:
         # tarfile's message has a line for every format that it tried.
         why = f" ({error})" if isinstance(error, tarfile.FilterError) else ""

@@ -50,7 +50,7 @@ def back_up(runs_root: Path, target: Path) -> dict[Path, str]:
         unfinished.rename(target)
     except OSError as error:
         culprit = target if error.filename in (None, str(unfinished)) else error.filename
-        raise ArchiveError(f"{culprit}: cannot be read or written ({explain(error, target.parent)}).") from None
+        raise ArchiveError(f"{culprit}: cannot be read or written ({explain(error)}).") from None
     finally:
         unfinished.unlink(missing_ok=True)
     return left_out

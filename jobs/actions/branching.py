@@ -91,7 +91,7 @@ def branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec | None = Non
     """
     parent = open_run(runs_root, run_id)
     spec = branch_spec(runs_root, run_id, step) if spec is None else spec
-    check_branch(runs_root, run_id, step, spec).raise_refusals(ignores_disk_space=True)
+    check_branch(runs_root, run_id, step, spec).raise_refusals()
     checkpoint = checkpoint_path(parent.checkpoints_path, step)
     if not checkpoint.is_dir():
         steps = ", ".join(map(str, list_steps(checkpoint.parent)))

@@ -56,7 +56,7 @@ def _import(path: Path, runs_root: Path, origin: str, own_format: str) -> dict[s
     except UserError as error:
         return {"why": str(error)}
     except OSError as error:
-        return {"why": f"{error.filename or path}: {explain(error, runs_root)}."}
+        return {"why": f"{error.filename or path}: {explain(error)}."}
 
 
 if __name__ == "__main__":

@@ -227,4 +227,4 @@ def _record(runs_root: Path, kind: JournalKind, name: str, address: str) -> None
     try:
         Journal(runs_root).append(kind, "", cluster=name, address=address)
     except OSError as error:
-        raise CommandError(f"{runs_root}: the action cannot be recorded ({explain(error, runs_root)}).") from None
+        raise CommandError(f"{runs_root}: the action cannot be recorded ({explain(error)}).") from None

@@ -79,14 +79,14 @@ def write_job(runs_root: Path, job: NewJob) -> str:
     except (OSError, BufferCorruptionError, RunDirectoryError) as error:
         if run is not None:
             shutil.rmtree(run.path, ignore_errors=True)
-        why = explain(error, runs_root)
+        why = explain(error)
         raise CommandError(f"{runs_root}: the job cannot be written ({why}); nothing is queued.") from None
     return run.run_id
 
 
 def _new_training_run(runs_root: Path, spec: TrainSpec, parent_run_id: str | None) -> NewJob:
     preflight = resolve(spec, runs_root)
-    preflight.raise_refusals(ignores_disk_space=True)
+    preflight.raise_refusals()
     spec, start = preflight.spec, preflight.start
     if start is None:
         return NewJob(spec, parent_run_id=parent_run_id)

@@ -92,7 +92,7 @@ def _move(source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         source.rename(target)
     except OSError as error:
-        raise CommandError(f"{source}: cannot be moved to {target} ({explain(error, target.parent)}).") from None
+        raise CommandError(f"{source}: cannot be moved to {target} ({explain(error)}).") from None
 
 
 def _record(runs_root: Path, kind: JournalKind, undo: tuple[Path, Path]) -> None:
@@ -102,6 +102,4 @@ def _record(runs_root: Path, kind: JournalKind, undo: tuple[Path, Path]) -> None
         Journal(runs_root).append(kind, before.name)
     except OSError as error:
         moved.rename(before)
-        raise CommandError(
-            f"{before}: not moved, since the journal cannot be written ({explain(error, runs_root)})."
-        ) from None
+        raise CommandError(f"{before}: not moved, since the journal cannot be written ({explain(error)}).") from None

@@ -43,7 +43,7 @@ def open_view_root(paths: Sequence[Path], format_text: str = "") -> Path:
         os.utime(root)
         prune(root)
     except OSError as error:
-        raise CacheError(f"{root}: {explain(error, root)}; XDG_CACHE_HOME names another cache.") from None
+        raise CacheError(f"{root}: {explain(error)}; XDG_CACHE_HOME names another cache.") from None
     return root
 
 

@@ -208,9 +208,9 @@ def check_runs_root(runs_root: Path) -> Check:
             file.write(bytes(_PROBE_BYTES))
             file.flush()
     except OSError as error:
-        remedy = remedy_of(error, folder) or "choose another folder"
+        remedy = remedy_of(error) or "choose another folder"
         advice = f"{remedy[0].upper()}{remedy[1:]}: --runs-root or EXGRPO_RUNS_ROOT."
-        return Check("runs root", CheckResult.FAILURE, f"{folder}: {cause_of(error, folder)}", advice)
+        return Check("runs root", CheckResult.FAILURE, f"{folder}: {cause_of(error)}", advice)
     if unreadable := list_unreadable(runs_root):
         detail = "; ".join(f"{runs_root / name}: {why}" for name, why in unreadable.items())
         return Check("runs root", CheckResult.WARNING, detail, "Let this user read them, as by chown: no run is shown.")

@@ -92,8 +92,7 @@ def error_message(error: Exception) -> tuple[str, int]:
 
         return describe_missing_package(error.name), EXIT_FAILURE
     if isinstance(error, OSError):
-        folder = os.path.dirname(error.filename or "") or "."
-        return f"{error.filename or 'A file'}: {explain(error, folder)}.", EXIT_FAILURE
+        return f"{error.filename or 'A file'}: {explain(error)}.", EXIT_FAILURE
     if isinstance(error, MemoryError):
         return "Memory ran out; give this command more (see `ulimit -v`) or end other programs.", EXIT_FAILURE
     first_line = str(error).strip().partition("\n")[0]

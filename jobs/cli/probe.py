@@ -49,7 +49,7 @@ def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     try:
         chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
         preflight = resolve(chosen, runs_root, is_quick=True)
-        preflight.raise_refusals(ignores_disk_space=True)
+        preflight.raise_refusals()
         from jobs.training.probe import probe as sample
 
         report = sample(preflight.spec, num_questions, num_samples)

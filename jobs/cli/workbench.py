@@ -169,7 +169,7 @@ class Workbench:
             try:
                 instance = WorkbenchInstance(self._runs_root)
             except OSError as error:
-                why = explain(error, self._runs_root)
+                why = explain(error)
                 if error.errno not in _READ_ONLY:
                     text = f"{self._runs_root}: cannot be made or written ({why}); name another with --runs-root."
                     raise UserError(text) from None

@@ -67,9 +67,10 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         RunRefusedError: It cannot run on any machine, or not on this one with the embedded engine.
     """
     preflight = resolve(spec, runs_root)
-    preflight.raise_refusals(ignores_local=spec.engine == "verl", ignores_disk_space=True)
+    preflight.raise_refusals(ignores_local=spec.engine == "verl")
     spec = preflight.spec
     notices = [*(refusal.mistake for refusal in preflight.refusals), *preflight.notices]
+    notices += [preflight.disk_shortage] if preflight.disk_shortage else []
     is_verl = spec.engine == "verl"
     if is_verl and preflight.refusals:
         notices.append(ELSEWHERE)

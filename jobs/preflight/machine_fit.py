@@ -40,23 +40,18 @@ _CHECK_SECONDS = 120.0
 _SEQUENCE_PARALLEL = re.compile(r"ulysses_sequence_parallel_size['\"]?\s*[=:]\s*(\d+)")
 
 
-def check_disk(spec: TrainSpec, runs_root: Path) -> None:
-    """Refuse a run whose records and checkpoints need more space than the disk of the runs root has.
-
-    Raises:
-        SpecError: They do.
-    """
+def find_disk_shortage(spec: TrainSpec, runs_root: Path) -> str:
+    """Return that the run's records and checkpoints need more space than the runs root's disk has, or ""."""
     needs = estimate_resources(spec)
     wanted = needs.recordings + (needs.checkpoints or 0)
     folder = next(path for path in (runs_root.absolute(), *runs_root.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(folder).free
-    if wanted > free:
-        raise SpecError(
-            f"the run needs about {_gb(wanted)} of disk and {folder} has "
-            f"{_gb(free)} free; lower them, free some space, or use another disk: `--runs-root FOLDER`.",
-            "num_checkpoints_kept",
-            "recording.token_data",
-        )
+    if wanted <= free:
+        return ""
+    return (
+        f"num_checkpoints_kept, recording.token_data: the run needs about {_gb(wanted)} of disk and {folder} has "
+        f"{_gb(free)} free; lower them, free some space, or use another disk: `--runs-root FOLDER`."
+    )
 
 
 def check_embedded_device(spec: TrainSpec) -> None:

@@ -15,7 +15,6 @@ from jobs.preflight.data_preview import check_prompts
 from jobs.preflight.local_sources import check_benchmarks, check_rows, with_absolute_sources, with_model_source
 from jobs.preflight.machine_fit import (
     UNNAMED_RUN,
-    check_disk,
     check_embedded_device,
     check_gpu_needs,
     check_machine,
@@ -25,6 +24,7 @@ from jobs.preflight.machine_fit import (
     check_run_overrides,
     checked_config,
     config_name,
+    find_disk_shortage,
     run_overrides,
 )
 from jobs.preflight.model_look import remembered_look
@@ -51,9 +51,7 @@ class Refusal:
 
     mistake: Mistake
     is_local: bool
-    """It is about this machine alone: a missing file, a model with code, too few GPUs, no engine, a full disk."""
-    is_disk_space: bool = False
-    """It is the space on the disk, by an estimate of all that the run could write; a run on a full disk waits."""
+    """It is about this machine alone: a missing file, a model with code, too few GPUs, no engine."""
 
 
 @dataclass(slots=True)
@@ -72,36 +70,27 @@ class Preflight:
     refusals: list[Refusal] = field(default_factory=list)
     """In the order of the checks."""
     notices: list[str] = field(default_factory=list)
+    disk_shortage: str = ""
+    """Why the disk may become full, "" where it has enough space; such a run is queued all the same."""
 
-    @property
-    def disk_shortage(self) -> str:
-        """Why the disk may become full, "" where it has enough space; such a run is queued all the same."""
-        return next((refusal.mistake for refusal in self.refusals if refusal.is_disk_space), "")
-
-    def raise_refusals(self, *, ignores_local: bool = False, ignores_disk_space: bool = False) -> None:
-        """Do nothing if the run can be queued.
-
-        Reasons of this machine alone, or of the space on its disk alone, can be ignored.
+    def raise_refusals(self, *, ignores_local: bool = False) -> None:
+        """Do nothing if the run can be queued; reasons of this machine alone can be ignored.
 
         Raises:
             RunRefusedError: It cannot.
         """
-        mistakes = [
-            refusal.mistake
-            for refusal in self.refusals
-            if not (ignores_local and refusal.is_local) and not (ignores_disk_space and refusal.is_disk_space)
-        ]
+        mistakes = [refusal.mistake for refusal in self.refusals if not (ignores_local and refusal.is_local)]
         if mistakes:
             raise RunRefusedError(self.requested, mistakes, self.disk_shortage)
 
     @contextmanager
-    def collecting(self, *, is_local: bool = False, is_disk_space: bool = False) -> Iterator[None]:
+    def collecting(self, *, is_local: bool = False) -> Iterator[None]:
         """Add the errors for users that the block raises as refusals."""
         try:
             yield
         except UserError as error:
             mistakes = error.mistakes if isinstance(error, FieldError) else [Mistake(str(error))]
-            self.refusals += [Refusal(mistake, is_local, is_disk_space) for mistake in mistakes]
+            self.refusals += [Refusal(mistake, is_local) for mistake in mistakes]
 
 
 def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Preflight:
@@ -151,8 +140,7 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
             preflight.notices += check_data(preflight.spec)
     with preflight.collecting():
         check_prompts(preflight.spec)
-    with preflight.collecting(is_local=True, is_disk_space=True):
-        check_disk(preflight.spec, runs_root)
+    preflight.disk_shortage = find_disk_shortage(preflight.spec, runs_root)
     preflight.notices += _schedule_notices(preflight.spec)
     return preflight
 

@@ -32,7 +32,7 @@ from typing import Any
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain, seal, unseal
 from exgrpo_core.durable_files import reserve, write_whole
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
-from exgrpo_core.run_files.attempt_gate import OUTCOME_BYTES, OUTCOME_FILE, monotonic_utc_now
+from exgrpo_core.run_files.attempt_gate import OUTCOME_BYTES, OUTCOME_FILE
 from jobs.runs.control import ENDED, Phase, RunStatus
 from jobs.runs.processes import ProcessIdentity
 
@@ -118,7 +118,7 @@ def write_outcome(
     existing = read_outcome(attempt_path)
     if existing is not None and (existing.fault or existing.status is not RunStatus.LOST or status is RunStatus.LOST):
         return existing
-    outcome = AttemptEnd(status, reason, at or monotonic_utc_now(), _last_event(attempt_path), tuple(fields))
+    outcome = AttemptEnd(status, reason, at or datetime.now(UTC), _last_event(attempt_path), tuple(fields))
     record = {
         "status": status.value,
         "reason": reason,

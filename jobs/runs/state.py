@@ -21,7 +21,7 @@ from exgrpo_core.recording.run_attempt import this_boot
 from exgrpo_core.run_files.attempt_gate import LOCK_FILE
 from jobs.runs.attempts import Heartbeat, read_heartbeat, read_outcome
 from jobs.runs.control import ENDED, RunStatus
-from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER, RunDirectory, RunDirectoryError
+from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.processes import ProcessIdentity, boot_id, is_alive, is_locked, signal_name, works_on
 from jobs.specs.any_job import from_folder, shape_mistakes
 
@@ -201,14 +201,7 @@ def has_worker(attempt_path: Path, worker: ProcessIdentity | None) -> bool:
     if is_locked(lock):
         return True
     began = attempt_path.stat().st_mtime
-    if abs(time.time() - began) < STARTUP_SECONDS:  # a clock that was set back counts as long
-        return True
-    # A file server's clock may differ from this machine's: a supervisor's heartbeat has the time of the same one.
-    workbench = attempt_path.parents[2] / WORKBENCH_FOLDER
-    with contextlib.suppress(OSError):
-        beat = (workbench / SUPERVISOR_FILE).stat().st_mtime
-        return abs(beat - began) < STARTUP_SECONDS and is_locked(workbench / SUPERVISOR_LOCK)
-    return False
+    return abs(time.time() - began) < STARTUP_SECONDS  # a clock that was set back counts as long
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ def refuse_unrunnable(runs_root: Path, study: Study) -> None:
     """
     for cell in study.cells:
         key = wanted_keys(study, Scale.OWN, [cell], 1)[0]
-        resolve(spec_of(study, key), runs_root).raise_refusals(ignores_disk_space=True)
+        resolve(spec_of(study, key), runs_root).raise_refusals()
 
 
 def refuse_changed(runs_root: Path, study: Study) -> None:

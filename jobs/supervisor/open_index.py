@@ -44,7 +44,7 @@ def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Data
             database = stack.enter_context(closing(open_database(database_url, runs_root)))
             runs.list_ends(database)
         except (*UNAVAILABLE_ERRORS, OSError) as error:
-            why = f"{error.filename}: {explain(error, runs_root)}." if isinstance(error, OSError) else first_line(error)
+            why = f"{error.filename}: {explain(error)}." if isinstance(error, OSError) else first_line(error)
             logger.warning("%s The run directories are read instead.", why)
             url = f"sqlite:///{stack.enter_context(TemporaryDirectory())}/index.db"
             ingest_all(runs_root, url)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.durable_files import cause_of, has_no_inodes, is_disk_full
+from exgrpo_core.durable_files import cause_of, is_disk_full
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.process_memory import gc_paused, keep_freed_memory
@@ -197,9 +197,8 @@ def error_message(error: BaseException) -> str:
     if isinstance(error, UserError):
         return _first_line(error)
     if is_disk_full(error):
-        why = cause_of(error, os.curdir)
-        remedy = "remove some files" if has_no_inodes(os.curdir) else "free some space"
-        return f"{why[0].upper()}{why[1:]}; {remedy} and resume the run."
+        why = cause_of(error)
+        return f"{why[0].upper()}{why[1:]}; free some space and resume the run."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
 
 

@@ -7,10 +7,11 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from exgrpo_core.run_files.attempt_gate import exit_if_fenced, monotonic_utc_now
+from exgrpo_core.run_files.attempt_gate import exit_if_fenced
 from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
@@ -92,7 +93,7 @@ class WorkerControl:
         """Write a heartbeat; errors of a full disk are left to the recorder."""
         with contextlib.suppress(OSError):
             exit_if_fenced()
-        now = monotonic_utc_now()
+        now = datetime.now(UTC)
         heartbeat = Heartbeat(
             self._identity, self._status, self._step, now, self._phase, self._phase_seconds, peak_memory()
         )

@@ -80,4 +80,4 @@ def test_a_path_that_cannot_be_written_is_told_with_what_to_do(tmp_path, place):
     (tmp_path / "file").touch()
     with pytest.raises(OSError) as raised:  # noqa: PT011 - each of another kind
         (tmp_path / place).write_text("")
-    assert explain(raised.value, tmp_path).endswith("; correct the path, or name another")
+    assert explain(raised.value).endswith("; correct the path, or name another")

@@ -1,9 +1,6 @@
 """Row 4: a full disk during a write: one clear sentence, no old data lost, continues with space."""
 
-import contextlib
-import errno
 import logging
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +10,6 @@ import pytest
 
 from db.connections.opening import open_database
 from db.queries.metrics import metric_series
-from exgrpo_core.durable_files import explain
 from jobs.actions import run_actions
 from jobs.actions.archive import ArchiveError, export_run, import_run
 from jobs.actions.queueing import queue_job
@@ -145,14 +141,3 @@ def test_a_note_without_room_is_refused_and_the_journal_stays_whole(disk):
     texts = [entry.data.get("text") for entry in Journal(root).entries()]
     assert texts == [None, "before", "after"]
     shutil.rmtree(root)
-
-
-def test_a_file_system_without_inodes_is_not_called_full(tmp_path):
-    with mounted(tmp_path / "disk", "4m,nr_inodes=16") as disk:
-        with contextlib.suppress(OSError):
-            for number in range(16):
-                (disk.path / str(number)).touch()
-        error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        assert "inodes" in explain(error, disk.path)
-        (disk.path / "0").unlink()
-        assert "inodes" not in explain(error, disk.path)

@@ -3,6 +3,7 @@ import math
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -215,7 +216,7 @@ def test_steps_that_are_written_together_keep_their_own_times_and_a_fast_one_wai
     began_at = datetime(2026, 1, 1, tzinfo=UTC)
     times = [began_at + timedelta(seconds=number) for number in range(3)]
     clock = iter(times)
-    monkeypatch.setattr(file_recorder, "monotonic_utc_now", lambda: next(clock))
+    monkeypatch.setattr(file_recorder, "datetime", SimpleNamespace(now=lambda _: next(clock)))
     monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 0.3)
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.step(make_report(1))

@@ -144,7 +144,7 @@ def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_n
     with pytest.raises(CommandError, match="make verl-env"):
         queue_job(tmp_path, parse_spec({"engine": "verl"}, "test"))
     spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
-    resolve(spec, tmp_path).raise_refusals(ignores_disk_space=True)
+    resolve(spec, tmp_path).raise_refusals()
 
 
 def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:

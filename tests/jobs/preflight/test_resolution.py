@@ -58,9 +58,9 @@ def test_dry_run_submit_and_form_refuse_a_specification_with_one_sentence(runs_r
 def test_every_reason_is_told_at_once(runs_root):
     content = {"model": {"source": "mine@7"}, "data": {"source": "gone.jsonl"}}
     preflight = resolve(TrainSpec.model_validate(content), runs_root)
-    assert [refusal.is_local for refusal in preflight.refusals if not refusal.is_disk_space] == [False, True]
+    assert [refusal.is_local for refusal in preflight.refusals] == [False, True]
     with pytest.raises(RunRefusedError, match="no checkpoint at step 7") as refused:
-        preflight.raise_refusals(ignores_disk_space=True)
+        preflight.raise_refusals()
     assert len(refused.value.mistakes) == 2
 
 

@@ -65,11 +65,8 @@ def test_memory_that_torch_cannot_have_names_the_settings_that_need_less():
     assert "algorithm.mini_batch_size" in wrong_fields(failure.value)
 
 
-@pytest.mark.parametrize(("has_none", "remedy"), [(True, "remove some files"), (False, "free some space")])
-def test_a_full_disk_is_told_with_what_would_help(monkeypatch, has_none, remedy):
-    for module in ("jobs.worker.__main__", "exgrpo_core.durable_files"):
-        monkeypatch.setattr(f"{module}.has_no_inodes", lambda _: has_none)
-    assert remedy in error_message(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+def test_a_full_disk_is_told_with_what_would_help():
+    assert "free some space" in error_message(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 @pytest.mark.parametrize("value", ["0", "two", "-1"])
