@@ -8,7 +8,6 @@ from jobs.analysis.case_text import Excerpt, as_latex, as_markdown, cases_as_jso
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.analysis.validity import ReadAnswer, ValidityLine, read_wrong_answers, tabulate_validity
 from jobs.evaluation.protocols import load_protocols
-from jobs.grading.code_rules import rules_to_bits
 from jobs.judging import calibration
 from jobs.judging.calibration import Calibration, CorrectedRate, cohen_kappa, correct_rate
 from jobs.judging.verdicts import JudgePrompt, load_judge_prompt
@@ -29,7 +28,7 @@ __all__ = [
     "compare", "correct_rate", "coverage", "differences_sentence", "disagreements", "estimate_hours", "excerpts_of",
     "find_runs", "find_study", "interval_text", "is_by_column", "load_judge_prompt", "load_protocols", "load_study",
     "mean_interval", "number_of", "number_rows", "printed", "read_results", "read_sweeps", "read_wrong_answers",
-    "reading", "render_report", "rules_to_bits", "setting_gains", "study_names", "tabulate_counts", "tabulate_validity",
+    "reading", "render_report", "setting_gains", "study_names", "tabulate_counts", "tabulate_validity",
     "wanted_keys",
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from db.queries.cases import find_cases, sets_of_run
 from db.queries.code_analysis import Spreading, share_timeline
 from db.rows.runs import RunRow
 
-VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
+VIEWS = ["Code and entropy", "Over steps", "Cases", "Saved cases"]
 REFRESH_SECONDS = 5
 MAX_WINDOW = 1000
 CASES_PAGE_SIZE = 5
@@ -84,7 +84,7 @@ def _cases(row: RunRow, judge: str | None) -> None:
 def _show(row: RunRow, judge: str | None) -> None:
     refresh = REFRESH_SECONDS if run_state.is_live(row) else None
     views: dict[str, Callable[[RunRow, str | None], None]] = dict(
-        zip(VIEWS, (_code, _over_steps, _cases, code_view.show_rules, case_view.show_sets), strict=True)
+        zip(VIEWS, (_code, _over_steps, _cases, case_view.show_sets), strict=True)
     )
     name, tab = address_choice.tabs(VIEWS)
     with tab:

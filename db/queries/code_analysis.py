@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select
 
 from db.connections.session import Database
 from db.queries.buffer import ancestry
-from db.queries.verdicts import JudgedTrajectories, difficulty_column, in_order, judged_by_oracle, judged_trajectories
+from db.queries.verdicts import JudgedTrajectories, difficulty_column, judged_by_oracle, judged_trajectories
 from db.rows.chains_of_thought import (
     ALL,
     CodeLine,
@@ -17,18 +17,13 @@ from db.rows.chains_of_thought import (
     EntropyPoint,
     EntropyPoints,
     RuleCount,
-    RuleHit,
     ShareLine,
 )
-from db.rows.display_names import SNIPPET_CHARACTERS, shorten
-from db.rows.judging import JudgedOrder
 from db.statistics.intervals import mean_of_sums
 from db.tables import models
 from db.tables.correctness import is_correct_column
 
 MAX_POINTS = 20_000
-_READ_CHARACTERS = 20 * SNIPPET_CHARACTERS
-"""More than a snippet has, since spaces and line breaks count as one."""
 _Sums = tuple[float, ...]
 _Lineage = Sequence[tuple[int, int]]
 """(run, last step that counts): the run itself and those that it branched from."""
@@ -91,36 +86,6 @@ def rule_counts(database: Database, run_id: str) -> list[RuleCount]:
             .order_by(trajectories.c.code_rules, trajectories.c.has_python_block)
         )
         return [RuleCount(*row) for row in connection.execute(query)]
-
-
-def list_rule_hits(
-    database: Database, run_id: str, rule_bit: int | None, *, only_correct: bool = False, limit: int | None = 50,
-    order: JudgedOrder | None = None,
-) -> list[RuleHit]:  # fmt: skip
-    """Return trajectories that fit a rule, without a bit those with a Python block: newest first without an order."""
-    trajectories, texts = models.trajectories, models.trajectory_texts
-    fits = trajectories.c.has_python_block if rule_bit is None else trajectories.c.code_rules.bitwise_and(rule_bit) != 0
-    with database.read() as connection:
-        judged = judged_trajectories(connection, run_id, None)
-        query = (
-            select(
-                trajectories.c.trajectory_key,
-                trajectories.c.trajectory_id,
-                trajectories.c.step,
-                trajectories.c.question_index,
-                is_correct_column().label("is_correct"),
-                judged.verdict.label("is_valid"),
-                trajectories.c.mean_entropy,
-                func.substr(texts.c.text, 1, _READ_CHARACTERS).label("text"),
-            )
-            .select_from(judged.source.join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key))
-            .where(*judged.conditions, fits, *([is_correct_column()] if only_correct else []))
-            .order_by(*in_order(judged, order))
-            .limit(limit)
-        )
-        rows = connection.execute(query).mappings().all()
-    names = [name for name in RuleHit.__dataclass_fields__ if name != "snippet"]
-    return [RuleHit(**{name: row[name] for name in names}, snippet=shorten(row["text"])) for row in rows]
 
 
 def entropy_points(

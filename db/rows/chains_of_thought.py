@@ -62,20 +62,6 @@ class RuleCount:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleHit:
-    """One trajectory that fits a rule, with the start of its text."""
-
-    trajectory_key: int
-    trajectory_id: int
-    step: int
-    question_index: int
-    is_correct: bool | None
-    is_valid: bool | None
-    mean_entropy: float
-    snippet: str
-
-
-@dataclass(frozen=True, slots=True)
 class EntropyPoint:
     """One answer-correct trajectory: entropy and log-prob are means over its tokens, in nats."""
 

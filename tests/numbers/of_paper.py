@@ -257,7 +257,7 @@ def paper_views(root: Root) -> Iterator[tuple[dict[str, str], Expected]]:
     """Yield the address of each entry beside two runs, and what it shows: as the pages where it lives do."""
     runs = [root.by_name[run_id] for run_id in (record.CHAINS, record.ON_POLICY)]
     run, whole = runs[0], Expected()
-    cases, rules = of_thoughts.cases_of(run)[:1], of_thoughts.rules_page(run, "R7", only_correct=False)
+    cases, rules = of_thoughts.cases_of(run)[:1], of_thoughts.rules_page(run)
     parts = (
         of_runs.run_page(run), of_thoughts.entropy_page(root, run), of_thoughts.snowball_page(run),
         of_thoughts.cases_page(run, cases), of_runs.compare_page(runs), rules,

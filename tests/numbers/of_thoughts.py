@@ -395,21 +395,11 @@ RULES = {"parser": r"(?m)^```python", "R1": r"```python", "R7": r"\bprint\("}
 """The patterns of the rules that recorded answers fit, of 17 and the parser."""
 
 
-def rules_page(run: Recorded, opened: str, *, only_correct: bool) -> Expected:
-    """Return how many answers fit each rule of code, and the newest that fit one."""
-    rows = run.fresh[run.fresh["is_correct"]] if only_correct else run.fresh
-    fits = pd.DataFrame({name: rows["text"].str.contains(pattern) for name, pattern in RULES.items()})
+def rules_page(run: Recorded) -> Expected:
+    """Return how many answers fit each rule of code."""
+    fits = pd.DataFrame({name: run.fresh["text"].str.contains(pattern) for name, pattern in RULES.items()})
     names = ["parser", *(f"R{number}" for number in range(1, 18))]
     counts = [int(fits[name].sum()) if name in fits else 0 for name in names]
-    table = pd.DataFrame({"Rule": names, "Trajectories": counts, "Share": [100 * num / len(rows) for num in counts]})
-    hits = rows[fits[opened]].sort_values("trajectory_id", ascending=False)
-    num_any, num_parsed = int(fits[["R1", "R7"]].any(axis=1).sum()), counts[0]
-    alt = "The paper's rules for code with the number and share of trajectories that fit each"
-    columns = {"Id": "trajectory_id", "Step": "step", "Question": "question_index", "Entropy": "mean_entropy"}
-    shown = pd.DataFrame({name: hits[column].head(50).tolist() for name, column in columns.items()})
-    texts: list[Any] = [
-        rf"\*\*{num_any}\*\* of {len(rows):,} trajectories fit at least one rule \({share(num_any / len(rows))}\), "
-        rf"\*\*{num_parsed}\*\* hold a Python block by the parser \({share(num_parsed / len(rows))}\)\.",
-        rf"Rule {opened}", rf"{len(hits)} trajectories; a click opens one",
-    ]  # fmt: skip
-    return Expected({}, {alt: table, "Trajectories that fit the rule": shown}, {}, texts)
+    shares = [100 * num / len(run.fresh) for num in counts]
+    table = pd.DataFrame({"Rule": names, "Trajectories": counts, "Share": shares})
+    return Expected({}, {"The rules that detect code": table}, {}, [])

@@ -72,9 +72,6 @@ def _snowball(root: Root) -> Iterator[View]:
         yield "snowball", {"run": run_id, "view": "Cases"}, of_thoughts.cases_page(run, cases[:5])
     run = root.by_name[record.CHAINS]
     yield "snowball", {"run": run.run_id, "view": "Saved cases"}, saved_page(run)
-    for toggle in ({}, {"only-correct": "true"}):
-        expected = of_thoughts.rules_page(run, "R7", only_correct=bool(toggle))
-        yield "snowball", {"run": run.run_id, "view": "Code rules", "rule": "R7"} | toggle, expected
 
 
 def _jobs(root: Root) -> Iterator[View]:

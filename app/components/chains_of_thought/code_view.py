@@ -1,4 +1,4 @@
-"""Code in trajectories: the paper's code table for a run, and the rules that detect code with what fits them."""
+"""Code in trajectories: the paper's code table for a run, and the rules that detect code."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,11 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import address, analyses
+from app import analyses
 from app.analyses import Calibration, RuleTable
-from app.components.widgets import address_choice, data_table, grid, long_lists, notice
-from app.formats import VALIDITY, counted, escape_control_characters, known, share
-from app.queries.answers import ask
-from db.queries import code_analysis
-from db.rows.chains_of_thought import CodeLine, RuleHit
-from db.rows.judging import JudgedSortKey
-from db.rows.runs import RunRow
+from app.components.widgets import data_table
+from app.formats import known, share
+from db.rows.chains_of_thought import CodeLine
 from db.statistics.differences import independent_difference
 from db.statistics.intervals import Rate, wilson
 
@@ -130,38 +126,6 @@ def _interval(rate: Rate) -> str | None:
     return f"{ends} of {rate.num_items:,}" if rate.num_items else None
 
 
-def show_rules(row: RunRow, _judge: str | None) -> None:
-    """Show how many trajectories fit each rule; for the rule in the address also its newest trajectories."""
-    counts = ask(code_analysis.rule_counts, row.run_id)
-    if not counts:
-        notice.show_empty(
-            "code_off", "No rules applied yet", "Older databases have no matches of code rules; rebuild the database.",
-            "exgrpo db rebuild",
-        )  # fmt: skip
-        return
-    only_correct = st.toggle("Correct answers only", key="only-correct", bind="query-params")
-    rules = analyses.tabulate_counts(counts, only_correct=only_correct)
-    frame = rule_table(rules)
-    _show_counts(rules)
-    data_table.export_above(frame, "code-rules")
-    names = [PARSER, *(rule.rule_id for rule in rules.rules)]
-    address.restore()
-    wanted = st.query_params.get("rule")
-    columns = {
-        "Rule": st.column_config.TextColumn(width=64, help="Click a row for its trajectories"),
-        "Trajectories": st.column_config.NumberColumn(format="localized", width=100),
-        "Share": st.column_config.NumberColumn(format="%.1f%%", width=72),
-        "Kind": st.column_config.TextColumn(width=80),
-        "Cue of the paper": st.column_config.TextColumn(width=320),
-    }
-    alt = "The paper's rules for code with the number and share of trajectories that fit each"
-    clicks = grid.Clicks(names, lambda name: address.put({"rule": name}), wanted)
-    grid.draw(frame, "rule-table", alt, columns, clicks=clicks)
-    if wanted in names:
-        num_hits = int(frame["Trajectories"].iloc[names.index(wanted)])
-        _hits(row.run_id, wanted, num_hits, only_correct=only_correct)
-
-
 def rule_table(rules: RuleTable) -> pd.DataFrame:
     """Return one row per rule, the parser first."""
     rows = [
@@ -169,68 +133,3 @@ def rule_table(rules: RuleTable) -> pd.DataFrame:
     ]
     rows += [(rule.rule_id, rule.num_texts, 100 * rule.rate, rule.kind, rule.cue, rule.form) for rule in rules.rules]
     return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Applied as"])
-
-
-_SORT_KEYS = {
-    "Step": JudgedSortKey.STEP,
-    "Question": JudgedSortKey.QUESTION,
-    "Answer": JudgedSortKey.ANSWER,
-    "Chain": JudgedSortKey.VERDICT,
-    "Entropy": JudgedSortKey.ENTROPY,
-}
-_ANSWERS = {True: "correct", False: "not correct", None: "unknown"}
-
-
-def _hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "Id": [row.trajectory_id for row in rows],
-            "Step": [row.step for row in rows],
-            "Question": [row.question_index for row in rows],
-            "Answer": [_ANSWERS[row.is_correct] for row in rows],
-            "Chain": [VALIDITY[row.is_valid] for row in rows],
-            "Entropy": [row.mean_entropy for row in rows],
-            "Text": [escape_control_characters(row.snippet) for row in rows],
-        }
-    )
-
-
-def _show_counts(rules: RuleTable) -> None:
-    st.markdown(
-        f"**{rules.num_any:,}** of {counted(rules.num_texts, 'trajectory')} fit at least one rule "
-        f"({share(rules.any_rate)}), "
-        f"**{rules.num_python_blocks:,}** hold a Python block by the parser ({share(rules.python_block_rate)})."
-    )
-
-
-def _hits(run_id: str, wanted: str, num_rows: int, *, only_correct: bool) -> None:
-    order = long_lists.order_of_address(JudgedSortKey)
-    listed = run_id, wanted, only_correct, order
-    bits = None if wanted == PARSER else analyses.rules_to_bits([wanted])
-
-    def hits(limit: int | None) -> list[RuleHit]:
-        return ask(
-            code_analysis.list_rule_hits, run_id, bits, only_correct=only_correct, limit=limit, order=order
-        )  # fmt: skip
-
-    rows = hits(long_lists.PAGE_SIZE * long_lists.num_pages(listed))
-    st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
-    if not rows:
-        notice.show_empty("search_off", "No trajectory matches", "Choose another rule.")
-        return
-    data_table.show_caption(
-        f"{counted(num_rows, 'trajectory')}; a click opens one",
-        lambda: _hit_table(hits(None)).assign(**{"Run id": run_id}),
-        f"code-rule-{wanted}".lower(), key="code-rule-hits", formats=data_table.WHOLE_FORMATS,
-    )  # fmt: skip
-    columns = {
-        "Text": st.column_config.TextColumn(width="large"),
-        "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
-    }
-    click = grid.draw(
-        _hit_table(rows), f"rule-hits-{run_id}-{wanted}", "Trajectories that fit the rule", columns, 12,
-        grid.Clicks([str(row.trajectory_id) for row in rows]),
-        long_lists.sorting(_SORT_KEYS, order, listed, num_rows),
-    ).click  # fmt: skip
-    if click is not None:
-        address_choice.open_trajectory(run_id, rows[click.row].trajectory_id)

@@ -203,7 +203,7 @@ ENTRIES = (
     Entry(
         "code-rules", "Table 11", "Rules that detect code", APPENDIX,
         "17 cues flag a response that holds Python code.",
-        Drawing.RULES, (Home("snowball", "Snowball", {"view": "Code rules"}),),
+        Drawing.RULES, (Home("snowball", "Snowball"),),
     ),
     Entry(
         "code-table", "Table 12", "Code, entropy and valid reasoning", APPENDIX,

@@ -142,12 +142,10 @@ def _cases(_entry: Entry, selection: RunSelection) -> None:
 
 
 def _rules(_entry: Entry, selection: RunSelection) -> None:
-    if selection.rows:
-        code_view.show_rules(_first(selection), None)
-    else:
-        rules = code_view.rule_table(analyses.tabulate_counts(()))
-        columns = ["Rule", "Kind", "Cue of the paper", "Applied as"]
-        grid.draw(rules[columns], "code-rules", "The rules that detect code")
+    counts = ask(code_analysis.rule_counts, _first(selection).run_id) if selection.rows else ()
+    rules = code_view.rule_table(analyses.tabulate_counts(counts))
+    columns = list(rules) if counts else ["Rule", "Kind", "Cue of the paper", "Applied as"]
+    grid.draw(rules[columns], "code-rules", "The rules that detect code")
 
 
 def _settings(_entry: Entry, selection: RunSelection) -> None:

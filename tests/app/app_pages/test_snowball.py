@@ -10,7 +10,7 @@ from tests.app import judged
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables
 
-VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
+VIEWS = ["Code and entropy", "Over steps", "Cases", "Saved cases"]
 
 
 @pytest.mark.usefixtures("judged_shared")
@@ -83,17 +83,3 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     saved.session_state["export-case-set"] = True
     saved.run()
     assert {element.label for element in saved.get("download_button")} == {"LaTeX", "Markdown", "JSON"}
-
-
-@pytest.mark.usefixtures("judged_shared")
-def test_rules_are_counted_and_their_trajectories_listed(open_page):
-    page = open_page("snowball", run=judged.JUDGED, view="Code rules", rule="R7")
-    table = tables(page)[0].value.set_index("Rule")["Trajectories"]
-    assert (table["R1"], table["R7"], table["parser"], table["R12"]) == (12, 12, 12, 0)
-    assert set(tables(page)[1].value["Answer"]) == {"correct"}
-    assert has_text(page, "Rule R7")
-    tables(page)[1].send(page, "sorted", {"name": "Step", "isDescending": False})
-    assert list(tables(page)[1].value["Step"]) == sorted(tables(page)[1].value["Step"])
-    page.session_state["export-code-rule-hits"] = True
-    page.run()
-    assert page.download_button(key="export-code-rule-hits-csv").label == "CSV"

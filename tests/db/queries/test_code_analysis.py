@@ -7,13 +7,11 @@ from db.queries.code_analysis import (
     code_lines,
     entropy_points,
     group_rates,
-    list_rule_hits,
     rule_counts,
     share_timeline,
 )
 from db.rows.chains_of_thought import Difficulty
-from db.rows.judging import JudgedOrder, JudgedSortKey
-from jobs.grading.code_rules import bits_to_rules, rules_to_bits
+from jobs.grading.code_rules import bits_to_rules
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
@@ -93,28 +91,12 @@ def test_what_a_later_attempt_did_again_does_not_count(database, tmp_path):
 def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
     group = [Response(has_code=None, text="print(3)"), Response(is_correct=False, has_code=True), Response()]
     ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
-    right = list_rule_hits(database, "trained", rules_to_bits(["R7"]), only_correct=True)
-    assert [row.trajectory_id for row in right] == [0]
     by_rules = {bits_to_rules(row.code_rules): row for row in rule_counts(database, "trained")}
     plain = by_rules["R7",]
     assert (plain.num_trajectories, plain.num_correct, plain.has_python_block) == (1, 1, False)
     assert by_rules["R1", "R7"].has_python_block
     assert by_rules["R1", "R7"].num_correct == 0
     assert by_rules[()].num_trajectories == 1
-
-
-def test_the_trajectories_of_a_rule_and_of_the_parser_are_listed_newest_first(database, tmp_path):
-    group = [Response(has_code=True), Response(), Response(has_code=None, text="print(3) " * 50, is_valid=True)]
-    ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
-    hits = list_rule_hits(database, "trained", rules_to_bits(["R7"]))
-    assert [(row.trajectory_id, row.is_valid) for row in hits] == [(2, True), (0, None)]
-    assert hits[0].snippet == ("print(3) " * 50)[:200] + "…"
-    assert hits[1].snippet == "```python print(9) ``` \\boxed{9}"
-    assert list_rule_hits(database, "trained", rules_to_bits(["R7"]), limit=1) == hits[:1]
-    lowest = list_rule_hits(database, "trained", rules_to_bits(["R7"]), order=JudgedOrder(JudgedSortKey.ENTROPY, False))
-    assert lowest == sorted(hits, key=lambda row: row.mean_entropy)
-    assert [row.trajectory_id for row in list_rule_hits(database, "trained", None)] == [0]
-    assert list_rule_hits(database, "trained", rules_to_bits(["R12"])) == []
 
 
 def test_a_long_run_gives_an_even_part_of_its_points(database, tmp_path):
