@@ -137,16 +137,20 @@ test-verl-gpu-pins:  ## Run verl's tests with the versions for GPUs, without one
 	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q -m 'verl or verl_gpu_pins' $(GPU_PINS_TESTS)
 	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q tests/jobs/preflight/test_verl_memory_shapes.py
 
-VERL_VERSIONS ?= 0.9.1 0.9.0
-COMPAT_TESTS := tests/exgrpo_core/verl_plugin/test_contract.py tests/jobs/engines/verl_ray/test_config_check.py
+# All from 0.9.0 on that the registry has, pre-releases among them.
+VERL_VERSIONS ?= $(shell { echo 0.9.0; $(VERL_BIN)/python -m pip index versions verl --pre 2>/dev/null \
+	| sed -n 's/^Available versions: //p' | tr -s ', ' '\n'; } | sort -Vu | sed -n '/^0\.9\.0$$/,$$p')
+COMPAT_TESTS := tests/exgrpo_core/verl_plugin/test_contract.py \
+	$(addprefix tests/jobs/engines/verl_ray/,test_config_check.py test_older_trainer.py)
 
-# An environment each, with that version before all else of verl's own.
-verl-compat: $(VERL_VENV)/.installed-dev  ## Check each name, signature and setting of verl that is used, in VERL_VERSIONS of it
+# An environment each, with that version before all else of verl's own. A version may be a source that pip takes.
+verl-compat: $(VERL_VENV)/.installed-dev  ## Check what is used of verl, and do steps with both of its trainers, in VERL_VERSIONS of it
 	@failed=""; for version in $(VERL_VERSIONS); do \
-		folder=.venv-verl-compat/$$version; \
+		folder=.venv-verl-compat/$${version##*/}; what="verl==$$version"; \
+		case $$version in */*) what="verl @ $$version";; esac; \
 		$(VERL_BIN)/python -m venv --clear --without-pip $$folder; \
 		packages="$$($$folder/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
-		$(VERL_PIP) install --no-deps --target $$packages verl==$$version; \
+		$(VERL_PIP) install --no-deps --target $$packages "$$what"; \
 		$(VERL_BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 			> $$packages/verl_environment.pth; \
 		echo "== verl $$version"; \

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-import transfer_queue as tq
 from numpy.typing import NDArray
 from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, dispatch_nd_compute, register
@@ -22,16 +21,15 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from exgrpo_core.types import BoolArray, Int64Array
 from exgrpo_core.verl_plugin.rank_files import find_changed
+from exgrpo_core.verl_plugin.rollout_queue import fetch_rows, put_column
 from exgrpo_core.verl_plugin.rows import (
     CHECKSUMS,
     ENTROPIES,
     LOG_PROBS,
-    PARTITION,
     ROLLOUT_COLUMNS,
     STORED_LOG_PROBS,
     QueuedRow,
     TokenRow,
-    fetch_rows,
     read_rollouts,
     token_checksums,
 )
@@ -159,8 +157,7 @@ def put_log_probs(block: Block, scores: torch.Tensor) -> None:
     """Put the log-probs of a block's rows beside those that are in TransferQueue, where the update reads them."""
     if block.keys:
         rows = [row for row, is_queued in zip(scores.unbind(), block.is_queued.tolist(), strict=True) if is_queued]
-        fields = TensorDict({LOG_PROBS: _jagged(rows)}, batch_size=[len(rows)])
-        tq.kv_batch_put(keys=block.keys, partition_id=PARTITION, fields=fields)
+        put_column(block.keys, LOG_PROBS, _jagged(rows))
 
 
 def scores_of(block: Block, batch: TensorDict, scored: TensorDict, names: Sequence[str]) -> Answer:

@@ -15,6 +15,7 @@ from exgrpo_core.errors import DamagedStateError, EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, rows_with_gradient
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
+from exgrpo_core.verl_plugin.rollout_queue import clear_rows, fetch_rows
 from exgrpo_core.verl_plugin.rows import (
     CHECKSUMS,
     ENTROPIES,
@@ -26,8 +27,6 @@ from exgrpo_core.verl_plugin.rows import (
     QueuedRow,
     TokenRow,
     check_tokens,
-    clear_rows,
-    fetch_rows,
     read_rollouts,
 )
 from exgrpo_core.verl_plugin.settings import AGENT_NAME

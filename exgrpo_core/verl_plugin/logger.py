@@ -48,7 +48,9 @@ def offer_logger(tracking: Any) -> None:
             made.logger[NAME].finish()
 
     wrap_function_wrapper(tracking, "Tracking.__init__", create)
-    wrap_function_wrapper(tracking, "Tracking.finish", finish)
+    # verl's branch `neo` ends loggers when they are collected.
+    end = "finish" if hasattr(tracking.Tracking, "finish") else "__del__"
+    wrap_function_wrapper(tracking, f"Tracking.{end}", finish)
 
 
 def record_dumps(trainer_base: Any) -> None:

@@ -18,7 +18,7 @@ def _register_trainer(trainer_base: Any) -> None:
 
     class RegisteredTrainer(trainer_base.PPOTrainer):
         def __new__(cls, config: Any) -> Any:
-            from exgrpo_core.verl_plugin.replay_trainer import ReplayTrainer
+            from exgrpo_core.verl_plugin.trainer_v1 import ReplayTrainer
 
             return ReplayTrainer(config)
 

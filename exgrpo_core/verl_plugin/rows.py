@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
-import transfer_queue as tq
 from numpy.typing import NDArray
 
 from exgrpo_core.errors import EngineError
 from exgrpo_core.experience_management.storage.segments import checksums
 from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
 from exgrpo_core.types import Float32Array, Int32Array
+from exgrpo_core.verl_plugin.rollout_queue import clear_rows
 
-PARTITION = "train"
-"""The partition into which verl's agent loops put training rollouts."""
 CHECKSUMS = "checksums"
 """Of each row's token ids, by which those of two processes are compared."""
 LOG_PROBS, ENTROPIES = "log_probs", "entropy"
@@ -58,11 +56,6 @@ class QueuedRow:
     columns: Mapping[str, Float32Array] = field(default_factory=dict)
 
 
-def fetch_rows(keys: Sequence[str], names: Sequence[str], partition: str = PARTITION) -> Any:
-    """Return columns of rows, in the order of their keys."""
-    return tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=list(names))
-
-
 def read_rollouts(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return what agent loops and graders made of rollouts, one entry a row, from the `ROLLOUT_COLUMNS`."""
     prompts, responses = (_arrays(columns[name], torch.int32) for name in ("prompts", "responses"))
@@ -73,12 +66,6 @@ def read_rollouts(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
         "rewards": [float(scores.sum()) for scores in _arrays(columns["rm_scores"], torch.float32)],
         "extra_fields": list(columns["extra_fields"]),
     }
-
-
-def clear_rows(keys: Sequence[str], partition: str = PARTITION) -> None:
-    """Remove rows."""
-    if keys:
-        tq.kv_clear(keys=list(keys), partition_id=partition)
 
 
 def token_checksums(prompts: Sequence[Int32Array], responses: Sequence[Int32Array]) -> list[int]:

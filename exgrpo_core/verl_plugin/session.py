@@ -11,12 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import ray
-import transfer_queue as tq
 import verl
 from hydra import compose, initialize_config_module
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
-from verl.trainer.main_ppo import TaskRunnerV1
 from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 from verl.utils.tracking import Tracking
@@ -24,6 +22,7 @@ from verl.utils.tracking import Tracking
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.process_memory import collect_rarely
+from exgrpo_core.verl_plugin.rollout_queue import open_queue
 from exgrpo_core.verl_plugin.settings import (
     CLUSTER_VARIABLE,
     EXTERNAL_MODULES_VARIABLE,
@@ -53,36 +52,6 @@ FORWARDED_VARIABLES = (
 """Environment variables of this process that Ray's processes need."""
 
 
-class _TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
-    """verl's task runner in this process: the driver is the run's worker, which records and stops."""
-
-    def __init__(self, config: DictConfig, trainer: "WorkbenchTrainer") -> None:
-        super().__init__()
-        self.config = config
-        self.trainer = trainer
-
-
-class WorkbenchTrainer(ExperienceTrainer):
-    """Questions, checkpoints and the end of a run come from the training loop of every engine."""
-
-    def start(self) -> None:
-        """Start workers, servers, graders and agent loops."""
-        self.init()
-        runner = _TaskRunner(self.config, self)
-        runner.init_agent_loop_manager()
-        self.agent_loop_manager = runner.agent_loop_manager
-
-    def _init_dataloader(self) -> None:
-        """Load no data: questions come from the algorithm. The learning-rate schedule needs the number of steps."""
-        self.total_training_steps = self.config.trainer.total_training_steps
-        with open_dict(self.config):
-            self.config.actor_rollout_ref.actor.optim.total_training_steps = self.total_training_steps
-
-    def _load_checkpoint(self) -> None:
-        """Start from the model: checkpoints are restored by the training loop."""
-        self.global_steps = 0
-
-
 def compose_config(overrides: Sequence[str]) -> DictConfig:
     """Return verl's whole configuration with `overrides` applied."""
     with initialize_config_module("verl.trainer.config", version_base=None):
@@ -93,23 +62,24 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
 
 
 @contextmanager
-def open_trainer(config: DictConfig, variables: Mapping[str, str] | None = None) -> Iterator[WorkbenchTrainer]:
-    """Start Ray and the trainer that `config` describes, and end both afterwards; verl's processes get `variables`.
+def open_trainer(config: DictConfig, variables: Mapping[str, str] | None = None) -> Iterator[ExperienceTrainer]:
+    """Start Ray and that of verl's trainers which `config` names, and end both afterwards.
+
+    verl's processes get `variables`.
 
     Raises:
         EngineError: verl did not load the plug-in.
     """
     check_verl()
     OmegaConf.resolve(config)
-    config.transfer_queue.enable = True
-    with ray_session(config, variables or {}):
-        tq.init(config.transfer_queue)
-        try:
-            trainer = WorkbenchTrainer(config)
-            trainer.start()
-            yield trainer
-        finally:
-            tq.close()
+    with ray_session(config, variables or {}), open_queue(config):
+        if config.trainer.use_v1:
+            from exgrpo_core.verl_plugin.trainer_v1 import RunTrainerV1 as RunTrainer
+        else:
+            from exgrpo_core.verl_plugin.trainer_v0 import RunTrainerV0 as RunTrainer
+        trainer = RunTrainer(config)
+        trainer.start()
+        yield trainer
 
 
 def check_verl() -> None:

@@ -1,48 +1,32 @@
 """verl's workers and servers and their exchange of weights, as `exgrpo_step` needs them.
 
-Rollouts come from verl's agent loops; failed ones are tried a second time, then their prompt is left out.
+`trainer_v1` and `trainer_v0` say where verl's trainers have them. Rollouts come from verl's agent loops; failed ones
+are tried a second time, then their prompt is left out.
 """
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import ray
-import transfer_queue as tq
-from omegaconf import DictConfig
+from omegaconf import open_dict
 from ray.exceptions import GetTimeoutError
-from verl.checkpoint_engine import CheckpointEngineManager
-from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import reduce_metrics
-from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
-from verl.workers.rollout.llm_server import LLMServerManager
 
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.types import Float32Array
-from exgrpo_core.verl_plugin.blocks import Answer, Block, BlockWorker, in_given_order, make_blocks, num_ranks
-from exgrpo_core.verl_plugin.rows import LOG_PROBS, PARTITION, QueuedRow, TokenRow, clear_rows
+from exgrpo_core.verl_plugin.blocks import Answer, Block, in_given_order, make_blocks, num_ranks
+from exgrpo_core.verl_plugin.rollout_queue import HEALTH_CHECK_SECONDS, OTHER, TRAINING, Prompt, begin, clear_rows, take
+from exgrpo_core.verl_plugin.rows import LOG_PROBS, QueuedRow, TokenRow
 from exgrpo_core.verl_plugin.update import decided_columns, experience_loss
 
 logger = logging.getLogger(__name__)
 
-DONE = ("finished", "failure")
-"""verl's states of a prompt whose rollouts are there, or some of them."""
 SECOND_TRY = "again"
 """Ends the uid of a prompt that is tried a second time; verl's keys give `_` a meaning of its own."""
-
-POLL_SECONDS = 0.05
-"""Seconds between polls for finished rollouts."""
-MAX_POLLING_SHARE = 0.2
-"""Share of the wait that polls take, at most: a list of many rollouts takes TransferQueue long."""
-HEALTH_CHECK_SECONDS = 20.0
-"""Seconds between checks that the agent loops live, while rollouts are awaited."""
-
-Prompt = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,51 +39,46 @@ class Generated:
     """Positions of the prompts that are left out, since a rollout of each failed twice."""
 
 
-class ExperienceTrainer(PPOTrainerSync):
-    """verl's synchronous trainer with rollouts, scores and updates as separate calls.
+class ExperienceTrainer:
+    """Rollouts, scores and updates as separate calls; one of verl's trainers is the other base and has what they use.
 
-    Servers share the GPUs of training, as in verl's `sync` mode, or have GPUs of their own (`rollout.nnodes`), as in
-    its `separate_async` mode; then rollouts can be begun before the update and taken after it.
+    Servers share the GPUs of training, or have GPUs of their own (`rollout.nnodes`); then rollouts can be begun before
+    the update and taken after it.
     """
 
-    role_worker_mapping: dict[Any, Any]
-    _enable_hybrid_replicas = True
-    """verl's name: servers are on the GPUs of training."""
+    config: Any
+    global_steps: int
+    actor_rollout_wg: Any
+    ref_policy_wg: Any
+    ref_in_actor: bool
+    """The reference is the actor without its adapters."""
+    checkpoint_manager: Any
+    agent_loop_manager: Any
+    shares_gpus = True
+    """Servers are on the GPUs of training."""
     _begun: "tuple[Sequence[Prompt], Prompt] | None" = None
     _finished: "Generated | None" = None
+    _has_weights = False
+    """The servers have the current weights; at first they are asleep."""
+    _objective: ObjectiveSettings | None = None
 
-    def __init__(self, config: DictConfig) -> None:
-        self._enable_hybrid_replicas = config.actor_rollout_ref.rollout.nnodes == 0
-        super().__init__(config)
-
-    def _setup(self) -> None:
-        super()._setup()
-        if not self._enable_hybrid_replicas:
-            self.llm_server_manager = LLMServerManager.create(config=self.config)
-            engine = omega_conf_to_dataclass(self.config.actor_rollout_ref.rollout.checkpoint_engine)
-            replicas = self.llm_server_manager.get_replicas()
-            self.checkpoint_manager = CheckpointEngineManager(engine, self.actor_rollout_wg, replicas)
-
-    def _init_resource_pool_mgr(self) -> None:
-        super()._init_resource_pool_mgr()
-        self.role_worker_mapping = dict.fromkeys(self.role_worker_mapping, ray.remote(BlockWorker))
-
-    def on_init_end(self) -> None:
-        """Get ready for the first generation; the servers stay asleep, since weights are sent before it."""
-        self.num_workers = int(self.actor_rollout_wg.world_size)
-        self._has_weights = False
-        self._objective: ObjectiveSettings | None = None
+    def plan_steps(self) -> int:
+        """Return how many steps are planned, which the learning-rate schedule needs too."""
+        num_steps: int = self.config.trainer.total_training_steps
+        with open_dict(self.config):
+            self.config.actor_rollout_ref.actor.optim.total_training_steps = num_steps
+        return num_steps
 
     def generate(self, prompts: Sequence[Prompt], shared: Prompt, is_training: bool) -> Generated:
         """Return the rollouts of all prompts under the current policy, see `collect`."""
         self.wake()
-        _begin(self, prompts, shared, partition_of(is_training))
+        _begin(self, prompts, shared, is_training)
         return collect(self, prompts, shared, is_training)
 
     def begin(self, prompts: Sequence[Prompt], shared: Prompt) -> None:
         """Have the servers begin rollouts of training under the current policy, for `finish`."""
         self.wake()
-        _begin(self, prompts, shared, PARTITION)
+        _begin(self, prompts, shared, is_training=True)
         self._begun = prompts, shared
 
     def finish(self) -> Generated:
@@ -202,7 +181,7 @@ class ExperienceTrainer(PPOTrainerSync):
 
     def _sleep(self) -> None:
         """Free the servers' memory for the workers on the same GPUs; they lose their weights."""
-        if self._has_weights and self._enable_hybrid_replicas:
+        if self._has_weights and self.shares_gpus:
             self.checkpoint_manager.sleep_replicas()
             self._has_weights = False
 
@@ -218,13 +197,13 @@ def collect(
     lengths: dict[str, int] = {}
     wanted: list[str] = []
     try:
-        lengths |= _take(trainer, prompts, partition)
+        lengths |= take(prompts, partition, trainer.check_agent_loops)
         missing = [prompt for prompt in prompts if not lengths.keys() >= set(_keys(prompt))]
         if missing:
             logger.warning("%d of %d prompts had a failed rollout and are tried again.", len(missing), len(prompts))
             again = [_second(prompt) for prompt in missing]
-            _begin(trainer, again, shared, partition)
-            lengths |= _take(trainer, again, partition)
+            _begin(trainer, again, shared, is_training)
+            lengths |= take(again, partition, trainer.check_agent_loops)
         kept: list[str] = []
         failed = []
         for position, prompt in enumerate(prompts):
@@ -241,7 +220,11 @@ def collect(
 
 def partition_of(is_training: bool) -> str:
     """Return the partition of TransferQueue into which verl's agent loops put rollouts."""
-    return PARTITION if is_training else "val"
+    return TRAINING if is_training else OTHER
+
+
+def _begin(trainer: "ExperienceTrainer", prompts: Sequence[Prompt], shared: Prompt, is_training: bool) -> None:
+    begin(trainer.agent_loop_manager, prompts, shared, partition_of(is_training), trainer.global_steps)
 
 
 def _second(prompt: Prompt) -> Prompt:
@@ -250,39 +233,3 @@ def _second(prompt: Prompt) -> Prompt:
 
 def _keys(prompt: Prompt) -> list[str]:
     return [f"{prompt['uid']}_{number}_0" for number in range(prompt["__rollout_n__"])]
-
-
-def _begin(trainer: "ExperienceTrainer", prompts: Sequence[Prompt], shared: Mapping[str, Any], partition: str) -> None:
-    batch = get_tensordict({name: [prompt[name] for prompt in prompts] for name in prompts[0]})
-    assign_non_tensor_data(batch, "global_steps", trainer.global_steps)
-    for name, value in shared.items():
-        assign_non_tensor_data(batch, name, value)
-    if partition != PARTITION:
-        assign_non_tensor_data(batch, "validate", True)
-    uids = [prompt["uid"] for prompt in prompts]
-    tags = [{"is_prompt": True, "status": "pending", "global_steps": trainer.global_steps} for _ in uids]
-    tq.kv_batch_put(keys=uids, partition_id=partition, tags=tags)
-    trainer.agent_loop_manager.generate_sequences(batch)
-
-
-def _take(trainer: "ExperienceTrainer", prompts: Sequence[Prompt], partition: str) -> dict[str, int]:
-    """Wait for the prompts and return the rollouts that came: keys, and tokens with the prompt."""
-    uids = {prompt["uid"] for prompt in prompts}
-    listed = _await_prompts(trainer, uids, partition)
-    tq.kv_clear(keys=sorted(uids), partition_id=partition)
-    return {key: int(tag["seq_len"]) for key, tag in listed.items() if key not in uids and key.split("_")[0] in uids}
-
-
-def _await_prompts(trainer: "ExperienceTrainer", uids: set[str], partition: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return what is in the partition, by key, once agent loops are done with the prompts."""
-    checked_at = time.monotonic()
-    while True:
-        began_at = time.monotonic()
-        listed: Mapping[str, Mapping[str, Any]] = tq.kv_list(partition_id=partition)[partition]
-        poll_seconds = time.monotonic() - began_at
-        if all(listed[uid]["status"] in DONE for uid in uids):
-            return listed
-        if began_at - checked_at > HEALTH_CHECK_SECONDS:
-            checked_at = began_at
-            trainer.check_agent_loops()
-        time.sleep(max(POLL_SECONDS, poll_seconds * (1.0 / MAX_POLLING_SHARE - 1.0)))

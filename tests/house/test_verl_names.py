@@ -15,7 +15,7 @@ def test_it_has_every_name_that_is_imported_or_awaited_and_no_other():
 @pytest.mark.parametrize("use", table(), ids=lambda use: f"{use.name}-{use.how}")
 def test_its_members_stand_in_the_source(use):
     text = "\n".join(path.read_text() for path in FOLDER.glob("*.py"))
-    used = r"\.{0}\b|def {0}\b|\b{0} =|\b{0}:|wrap_function_wrapper\(\w+, \"{0}\."
+    used = r"\.{0}\b|def {0}\b|\b{0} =|\b{0}:|wrap_function_wrapper\(\w+, \"{0}\.|hasattr\([\w.]+, \"{0}\""
     assert [name for name in use.members if not re.search(used.format(name), text)] == []
 
 
@@ -24,3 +24,24 @@ def test_each_assignment_to_what_is_verls_is_called_a_patch():
     text = "\n".join(path.read_text() for path in FOLDER.glob("*.py"))
     wrapped = re.findall(r'wrap_function_wrapper\(\w+, "(\w+)\.', text)
     assert {*wrapped, *re.findall(r"verl_queue\.(\w+) = ", text)} == patched
+
+
+ADAPTERS = {
+    "verl.trainer.ppo.v1": "trainer_v1.py",
+    "verl.trainer.main_ppo.": "trainer_v1.py",
+    "verl.trainer.main_ppo_v0": "trainer_v0.py",
+    "verl.trainer.ppo.ray_trainer": "trainer_v0.py",
+}
+
+
+def test_each_of_verls_trainers_and_its_queue_are_known_to_one_module():
+    homes = {
+        (prefix, path.name)
+        for path, tree in sources().items()
+        for name in imported(tree).values()
+        for prefix in ADAPTERS
+        if name.startswith(prefix)
+    }
+    assert homes == set(ADAPTERS.items())
+    queue = re.compile(r"^(import|from) transfer_queue\b", re.MULTILINE)
+    assert [path.name for path in sources() if queue.search(path.read_text())] == ["rollout_queue.py"]

@@ -45,11 +45,12 @@ def awaited(tree: ast.Module) -> set[str]:
     return {call.args[1].value for call in hooks if isinstance(call.args[1], ast.Constant)}
 
 
-def calls() -> Iterator[tuple[str, int, set[str]]]:
-    """Yield each call of an imported name: verl's name, how many positional arguments it has, and the named ones."""
+def calls() -> Iterator[tuple[str, int, set[str], bool]]:
+    """Yield each call of an imported name: verl's name, how many positional arguments, the named ones, whether more."""
     for tree in sources().values():
         names = imported(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
                 keywords = {keyword.arg for keyword in node.keywords if keyword.arg}
-                yield names[node.func.id], len(node.args), keywords
+                has_more = any(keyword.arg is None for keyword in node.keywords)
+                yield names[node.func.id], len(node.args), keywords, has_more

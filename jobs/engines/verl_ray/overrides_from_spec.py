@@ -292,7 +292,7 @@ READ = frozenset(
         ),
         "reward.num_workers",
         # Processes, queue and loggers.
-        "trainer.logger", "trainer.project_name", "trainer.experiment_name",
+        "trainer.logger", "trainer.project_name", "trainer.experiment_name", "trainer.use_v1",
         "transfer_queue",
         "ray_kwargs.ray_init", "ray_kwargs.ray_init.num_cpus",
     }

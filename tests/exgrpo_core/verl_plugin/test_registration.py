@@ -24,7 +24,7 @@ assert verl.utils.device.get_device_name() == "cpu"
 """
 FROM_REGISTRIES = """
 from verl.trainer.ppo.v1 import get_trainer_cls
-from exgrpo_core.verl_plugin.replay_trainer import ReplayTrainer
+from exgrpo_core.verl_plugin.trainer_v1 import ReplayTrainer
 ReplayTrainer.__init__ = lambda self, config: None
 assert type(get_trainer_cls("exgrpo")(config=None)) is ReplayTrainer
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
@@ -46,7 +46,7 @@ def test_parts_are_loaded_with_what_they_extend():
     run(IMPORT_VERL + FROM_REGISTRIES)
 
 
-@pytest.mark.parametrize("name", ["agent_loop", "engine", "fsdp_engine", "replay_trainer", "trainer"])
+@pytest.mark.parametrize("name", ["agent_loop", "engine", "fsdp_engine", "trainer_v0", "trainer_v1"])
 def test_any_part_can_be_imported_first(name):
     run(f"import exgrpo_core.verl_plugin.{name}")
 
@@ -54,7 +54,7 @@ def test_any_part_can_be_imported_first(name):
 STARTS = (
     "verl.trainer.main_ppo", "verl.trainer.ppo.v1.trainer_sync", "verl.workers.engine_workers",
     "verl.workers.engine.fsdp.transformer_impl", "verl.workers.rollout.llm_server", "verl.experimental.agent_loop",
-    "verl.experimental.reward_loop", "exgrpo_core.verl_plugin.replay_trainer", "exgrpo_core.verl_plugin.fsdp_engine",
+    "verl.experimental.reward_loop", "exgrpo_core.verl_plugin.trainer_v1", "exgrpo_core.verl_plugin.fsdp_engine",
 )  # fmt: skip
 """What a run of stock verl with the plug-in imports first in its processes."""
 

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.filterwarnings("default")]
 
 
 def test_renamed_metrics_are_ones_that_steps_have():
-    from exgrpo_core.verl_plugin.replay_trainer import VERL_NAMES, named_as_in_verl
+    from exgrpo_core.verl_plugin.stock_logs import VERL_NAMES, named_as_in_verl
 
     assert VERL_NAMES.keys() <= METRICS.keys()
     metrics = {"reward/mean": 0.5, "replay/num_replayed": 3.0, "tokens/generated": 120.0, "seconds/step": 4.0}
@@ -24,7 +24,7 @@ def test_renamed_metrics_are_ones_that_steps_have():
 
 
 def test_replayed_trajectories_are_among_the_dumped_ones_with_the_step_that_they_come_from():
-    from exgrpo_core.verl_plugin.replay_trainer import dumped_rows
+    from exgrpo_core.verl_plugin.stock_logs import dumped_rows
 
     fresh, mixed = group(0, [1.0, 0.0]), group(1, [0.0], replay(1, [5, 6], [-1.0, -1.0], [-0.5, -0.5]))
     for trajectory in (*fresh.trajectories, *mixed.trajectories):
@@ -65,21 +65,20 @@ def die():
 def test_validation_ends_where_an_agent_loop_has_died(monkeypatch):
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-    from exgrpo_core.verl_plugin import replay_trainer
+    from exgrpo_core.verl_plugin import trainer_v1
 
-    trainer = object.__new__(replay_trainer.ReplayTrainer)
-    trainer.actor_rollout_wg = SimpleNamespace(world_size=1)
+    trainer = object.__new__(trainer_v1.ReplayTrainer)
     trainer.replay_buffer = ReplayBuffer("sync", {}, None, "drop", {}, poll_interval=0.0)
     trainer.check_agent_loops = die
     trainer.on_init_end()
     trainer.replay_buffer._wait_for_next_poll("val", 0.0)
-    monkeypatch.setattr(replay_trainer, "HEALTH_CHECK_SECONDS", -1.0)
+    monkeypatch.setattr(trainer_v1, "HEALTH_CHECK_SECONDS", -1.0)
     with pytest.raises(AgentLoopDiedError):
         trainer.replay_buffer._wait_for_next_poll("val", 0.0)
 
 
 def test_a_late_health_check_does_not_make_the_next_poll_late(monkeypatch):
-    from exgrpo_core.verl_plugin import trainer
+    from exgrpo_core.verl_plugin import rollout_queue
 
     answers, slept, now = iter(["running", "running", "finished"]), [], [0.0]
 
@@ -94,8 +93,8 @@ def test_a_late_health_check_does_not_make_the_next_poll_late(monkeypatch):
     def check_late():
         now[0] += 20.0
 
-    monkeypatch.setattr(trainer, "tq", SimpleNamespace(kv_list=list_prompts))
-    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
-    trainer._await_prompts(SimpleNamespace(check_agent_loops=check_late), {"0-0"}, "train")
+    monkeypatch.setattr(rollout_queue, "tq", SimpleNamespace(kv_list=list_prompts))
+    monkeypatch.setattr(rollout_queue, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    rollout_queue._await_prompts({"0-0"}, "train", check_late)
     assert slept == [2.0, 2.0]
     assert now == [81.5]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,13 +33,15 @@ def tiny_spec(
     lora: dict[str, Any] | None = None,
     learning_rate: float = LEARNING_RATE,
     num_generating: int | None = None,
+    overrides: Sequence[str] = (),
     **changes: Any,
 ) -> TrainSpec:
+    verl = on_cpu(num_ranks, num_generating)
     algorithm = dataclasses.asdict(dataclasses.replace(CONFIG, **changes))
     content = {
         "engine": "verl",
         "model": {"source": str(model), "device": "cpu", "lora": lora},
-        "verl": on_cpu(num_ranks, num_generating),
+        "verl": verl | {"overrides": [*verl["overrides"], *overrides]},
         "algorithm": algorithm,
         "optim": {"learning_rate": learning_rate},
     }

@@ -248,7 +248,7 @@ def test_death_of_the_agent_loop_is_an_error_not_a_wait(engine, questions, monke
         for worker in trainer.agent_loop_manager.agent_loop_workers:
             ray.kill(worker)
 
-    monkeypatch.setattr("exgrpo_core.verl_plugin.trainer.HEALTH_CHECK_SECONDS", 1.0)
+    monkeypatch.setattr("exgrpo_core.verl_plugin.rollout_queue.HEALTH_CHECK_SECONDS", 1.0)
     monkeypatch.setattr(trainer.agent_loop_manager, "generate_sequences", dispatch_and_kill)
     with pytest.raises((RayError, EngineError)):
         engine.rollout([RolloutRequest(question, 4) for question in questions])

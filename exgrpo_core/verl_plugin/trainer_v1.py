@@ -1,34 +1,36 @@
-"""Stock verl's trainer with Algorithm 1 as its step: `trainer.v1.trainer_mode=exgrpo`.
+"""verl's V1 trainer, of which no other module knows: `trainer.use_v1=True`, the default of verl 0.9."""
 
-Data, validation, checkpoints, loggers and dumps of rollouts are verl's. The replay buffer's segments are in
-`trainer.default_local_dir`, its index and the rest of the algorithm's state in each checkpoint's folder.
-"""
-
+import inspect
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import transfer_queue as tq
+import ray
 import verl
 from omegaconf import DictConfig, OmegaConf, open_dict
-from transfer_queue import KVBatchMeta
+from verl.checkpoint_engine import CheckpointEngineManager
+from verl.trainer.main_ppo import TaskRunnerV1
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+from verl.workers.rollout.llm_server import LLMServerManager
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import InputError, first_line
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import StepReport
-from exgrpo_core.types import Question, RolloutGroup
+from exgrpo_core.types import Question
+from exgrpo_core.verl_plugin.blocks import BlockWorker
 from exgrpo_core.verl_plugin.engine import VerlEngine
 from exgrpo_core.verl_plugin.questions import find_end_tokens, read_questions
-from exgrpo_core.verl_plugin.rows import PARTITION
+from exgrpo_core.verl_plugin.rollout_queue import HEALTH_CHECK_SECONDS, put_mark
 from exgrpo_core.verl_plugin.run_record import RunRecord
 from exgrpo_core.verl_plugin.settings import read_settings, version_notice
-from exgrpo_core.verl_plugin.trainer import HEALTH_CHECK_SECONDS, ExperienceTrainer
+from exgrpo_core.verl_plugin.stock_logs import dumped_rows, named_as_in_verl
+from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +45,72 @@ _BY_TOKENS = (
 """Micro-batches are cut by tokens: the number of rows with a gradient differs from step to step."""
 
 
-class ReplayTrainer(ExperienceTrainer):
-    """verl's synchronous trainer that replays experience."""
+class TrainerV1(ExperienceTrainer, PPOTrainerSync):
+    """Servers share the GPUs of training, as in verl's `sync` mode, or have theirs, as in its `separate_async` mode."""
+
+    role_worker_mapping: dict[Any, Any]
+    _enable_hybrid_replicas = True
+    """verl's name: servers are on the GPUs of training."""
+
+    def __init__(self, config: DictConfig) -> None:
+        self.shares_gpus = self._enable_hybrid_replicas = config.actor_rollout_ref.rollout.nnodes == 0
+        if not (self.shares_gpus or hasattr(LLMServerManager, "create_empty")):
+            raise InputError(
+                "actor_rollout_ref.rollout.nnodes: expected 0, since this verl has no trainer without servers on its "
+                f"GPUs, got {config.actor_rollout_ref.rollout.nnodes}; install verl 0.9.1."
+            )
+        super().__init__(config)
+
+    def _setup(self) -> None:
+        super()._setup()
+        if not self.shares_gpus:
+            self.llm_server_manager = LLMServerManager.create(config=self.config)
+            engine = omega_conf_to_dataclass(self.config.actor_rollout_ref.rollout.checkpoint_engine)
+            replicas = self.llm_server_manager.get_replicas()
+            self.checkpoint_manager = CheckpointEngineManager(engine, self.actor_rollout_wg, replicas)
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        self.role_worker_mapping = dict.fromkeys(self.role_worker_mapping, ray.remote(BlockWorker))
+
+    def on_init_end(self) -> None:
+        """Leave the servers asleep: weights are sent before the first generation."""
+
+
+class _TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
+    """verl's task runner in this process: the driver is the run's worker, which records and stops."""
+
+    def __init__(self, config: DictConfig, trainer: "RunTrainerV1") -> None:
+        super().__init__()
+        self.config = config
+        self.trainer = trainer
+
+
+class RunTrainerV1(TrainerV1):
+    """Questions, checkpoints and the end of a run come from the training loop of every engine."""
+
+    def start(self) -> None:
+        """Start workers, servers, graders and agent loops."""
+        self.init()
+        runner = _TaskRunner(self.config, self)
+        runner.init_agent_loop_manager()
+        self.agent_loop_manager = runner.agent_loop_manager
+
+    def _init_dataloader(self) -> None:
+        """Load no data: questions come from the algorithm."""
+        self.total_training_steps = self.plan_steps()
+
+    def _load_checkpoint(self) -> None:
+        """Start from the model: checkpoints are restored by the training loop."""
+        self.global_steps = 0
+
+
+class ReplayTrainer(TrainerV1):
+    """Stock verl's trainer with Algorithm 1 as its step: `trainer.v1.trainer_mode=exgrpo`.
+
+    Data, validation, checkpoints, loggers and dumps of rollouts are verl's. The replay buffer's segments are in
+    `trainer.default_local_dir`, its index and the rest of the algorithm's state in each checkpoint's folder.
+    """
 
     def __init__(self, config: DictConfig) -> None:
         if notice := version_notice(verl.__version__):
@@ -64,23 +130,24 @@ class ReplayTrainer(ExperienceTrainer):
         if self.processor is not None:
             raise InputError("actor_rollout_ref.model.path: expected a model of text alone, got one with a processor.")
         model = omega_conf_to_dataclass(self.config.actor_rollout_ref.model)
-        template = OmegaConf.to_container(self.config.data.get("apply_chat_template_kwargs") or OmegaConf.create())
-        builder = create_continuous_token_builder(
-            self.tokenizer, hf_model_type=model.hf_config.model_type, chat_template_kwargs=template
-        )
-        algorithm = self._settings.algorithm
+        settings, algorithm = self._settings, self._settings.algorithm
         self._questions: list[Question] = read_questions(
-            self.train_dataset, builder.build_initial_tokens, algorithm.max_prompt_tokens
+            self.train_dataset, self._encoder(model.hf_config.model_type), algorithm.max_prompt_tokens
         )
-        self._engine = VerlEngine(
-            self,
-            find_end_tokens(model.local_path, self.tokenizer),
-            algorithm,
-            self._settings.seed,
-            self._settings.max_failed_share,
-        )
+        end_token_ids = find_end_tokens(model.local_path, self.tokenizer)
+        self._engine = VerlEngine(self, end_token_ids, algorithm, settings.seed, settings.max_failed_share)
         self._engine.skips_non_finite = True
-        self._engine.has_texts = self._settings.record_to is not None
+        self._engine.has_texts = settings.record_to is not None
+
+    def _encoder(self, model_type: str) -> Callable[[Any], list[int]]:
+        """Return how verl's agent loops encode a prompt."""
+        template = OmegaConf.to_container(self.config.data.get("apply_chat_template_kwargs") or OmegaConf.create())
+        # verl 0.9.0 looks for the model's family in the tokenizer's path.
+        is_by_type = "hf_model_type" in inspect.signature(create_continuous_token_builder).parameters
+        family = {"hf_model_type": model_type} if is_by_type else {"model_family": "auto"}
+        builder = create_continuous_token_builder(self.tokenizer, chat_template_kwargs=template, **family)
+        encode: Callable[[Any], list[int]] = builder.build_initial_tokens
+        return encode
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
@@ -130,7 +197,6 @@ class ReplayTrainer(ExperienceTrainer):
 
     def on_init_end(self) -> None:
         """Have verl's validation check the agent loops: it would wait for ever for one that has died."""
-        super().on_init_end()
         verl_queue: ReplayBuffer = self.replay_buffer
         wait, checked_at = verl_queue._wait_for_next_poll, time.monotonic()
 
@@ -150,7 +216,7 @@ class ReplayTrainer(ExperienceTrainer):
     def on_step_end(self) -> None:
         """Leave the servers asleep: weights are sent before the next generation."""
 
-    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:  # noqa: ARG002 # verl's signature
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:  # noqa: ARG002 # verl's signature
         """Do one step of Algorithm 1; its rows have left the queue, in which verl clears a key that is there."""
         is_last = self.global_steps >= self.total_training_steps
         algorithm = self._settings.algorithm
@@ -159,24 +225,17 @@ class ReplayTrainer(ExperienceTrainer):
             self._record.step(self._report)
         for notice in self._report.notices:
             logger.warning(notice)
-        tags = [{"global_steps": self.global_steps}]
-        tq.kv_batch_put(keys=[STEP_KEY], partition_id=PARTITION, tags=tags)
-        return KVBatchMeta(partition_id=PARTITION, keys=[STEP_KEY], tags=tags)
+        return put_mark(STEP_KEY, self.global_steps)
 
     def _compute_metrics(
-        self,
-        batch: KVBatchMeta,  # noqa: ARG002 # verl's signature
-        metrics: dict[str, Any],
-        timing_raw: dict[str, float],
-        global_steps: int,
-        epoch: int,
+        self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
     ) -> None:
-        num_gpus = self._get_n_gpus_for_throughput()
-        metrics |= named_as_in_verl(self._report.metrics, num_gpus)
+        del batch
+        metrics |= named_as_in_verl(self._report.metrics, self._get_n_gpus_for_throughput())
         metrics |= {f"timing_s/{name}": seconds for name, seconds in timing_raw.items()}
         metrics |= {"training/global_step": global_steps, "training/epoch": epoch}
 
-    def _log_rollout_data(self, batch: KVBatchMeta, timing_raw: dict[str, float], rollout_data_dir: str) -> None:  # noqa: ARG002 # verl's signature
+    def _log_rollout_data(self, batch: Any, timing_raw: dict[str, float], rollout_data_dir: str) -> None:  # noqa: ARG002 # verl's signature
         rows = dumped_rows(self._report.groups)
         decoded = {
             name: self.tokenizer.batch_decode(rows.pop(name), skip_special_tokens=True)
@@ -184,47 +243,3 @@ class ReplayTrainer(ExperienceTrainer):
         }
         columns = {name: rows.pop(name) for name in ("gts", "scores")}
         self._dump_generations(**decoded, **columns, reward_extra_infos_dict=rows, dump_path=rollout_data_dir)
-
-
-VERL_NAMES = {
-    "reward/mean": "critic/score/mean",
-    "response/mean_tokens": "response_length/mean",
-    "response/max_tokens": "response_length/max",
-    "response/truncated_share": "response_length/clip_ratio",
-    "policy/entropy": "actor/entropy",
-    "loss/policy": "actor/pg_loss",
-    "loss/kl": "actor/kl_loss",
-    "ratio/clip_share": "actor/pg_clipfrac",
-    "optim/gradient_norm": "actor/grad_norm",
-    "seconds/rollout": "timing_s/gen",
-    "seconds/update": "timing_s/update_actor",
-    "seconds/step": "perf/time_per_step",
-}
-"""verl's names of metrics that every run of verl has; all others keep theirs (`step_report.METRICS`)."""
-
-
-def named_as_in_verl(metrics: Mapping[str, float], num_gpus: int) -> dict[str, float]:
-    """Return the metrics with verl's names, and verl's throughput in tokens a second and GPU."""
-    named = {VERL_NAMES.get(name, name): value for name, value in metrics.items()}
-    return named | {"perf/throughput": metrics["tokens/generated"] / metrics["seconds/step"] / num_gpus}
-
-
-def dumped_rows(groups: Sequence[RolloutGroup]) -> dict[str, list[Any]]:
-    """Return columns of all trajectories of a step, the replayed ones included, by verl's names of them.
-
-    `inputs` and `outputs` are token ids; `rollout_step` is the step that a trajectory was generated in.
-    """
-    rows = [
-        (group.question, item.token_ids, item.reward, item.rollout_step, is_replayed)
-        for group in groups
-        for items, is_replayed in ((group.trajectories, False), ([one.experience for one in group.replays], True))
-        for item in items
-    ]
-    return {
-        "inputs": [question.prompt_ids.tolist() for question, *_ in rows],
-        "outputs": [token_ids.tolist() for _, token_ids, *_ in rows],
-        "gts": [question.answer for question, *_ in rows],
-        "scores": [float(reward) for _, _, reward, *_ in rows],
-        "rollout_step": [rollout_step for *_, rollout_step, _ in rows],
-        "is_replayed": [is_replayed for *_, is_replayed in rows],
-    }
