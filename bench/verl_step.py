@@ -31,7 +31,6 @@ from jobs.training.verl_composition import open_components
 from tests.verl_on_cpu import VARIABLES, on_cpu
 
 if TYPE_CHECKING:
-    from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
     from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
 
 BLOCK = 4
@@ -59,13 +58,14 @@ class StockSteps:
         self._config = config
         self._number = 0
         actor = omega_conf_to_dataclass(engine.trainer.config.actor_rollout_ref.actor)
+        self._trainer: Any = engine.trainer  # verl's V1 trainer
         # Set by stock verl's loop, which is not run.
-        engine.trainer.curr_step_profile = False
+        self._trainer.curr_step_profile = False
         self._loss = partial(ppo_loss, config=actor)
 
     def enter(self) -> None:
         """Give the workers stock verl's loss, and the servers the current weights, as after any of its steps."""
-        trainer = self._engine.trainer
+        trainer = self._trainer
         trainer.actor_rollout_wg.set_loss_fn(self._loss)
         trainer.checkpoint_manager.update_weights(trainer.global_steps)
 
@@ -73,10 +73,10 @@ class StockSteps:
         """Do one step and return seconds of its phases."""
         import transfer_queue as tq
 
-        trainer = self._engine.trainer
+        trainer = self._trainer
         trainer.timing_raw = timing = {}
         began_at = time.perf_counter()
-        self._submit(trainer)
+        self._submit()
         timing["prepare"] = time.perf_counter() - began_at
         batch = trainer._step_once({}, timing, self._config.batch_size)
         trainer.on_step_end()
@@ -85,7 +85,7 @@ class StockSteps:
         trainer.global_steps += 1
         return _by_phase(timing, seconds)
 
-    def _submit(self, trainer: "ExperienceTrainer") -> None:
+    def _submit(self) -> None:
         from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
         self._number += 1
@@ -98,9 +98,9 @@ class StockSteps:
         prompts = self._engine.describe_prompts(requests, f"stock/{self._number}")
         shared = self._engine.describe_sampling(self._config.temperature, self._config.max_response_tokens, True)
         batch = get_tensordict({name: [prompt[name] for prompt in prompts] for name in prompts[0]})
-        for name, value in {"global_steps": trainer.global_steps, **shared}.items():
+        for name, value in {"global_steps": self._trainer.global_steps, **shared}.items():
             assign_non_tensor_data(batch, name, value)
-        trainer._submit_batch_to_rollout(batch)
+        self._trainer._submit_batch_to_rollout(batch)
 
 
 class EngineSteps:

@@ -22,7 +22,6 @@ from exgrpo_core.verl_plugin.rows import (
     LOG_PROBS,
     ROLLOUT_COLUMNS,
     STORED_LOG_PROBS,
-    KeptRow,
     KeptRows,
     QueuedRow,
     TokenRow,
@@ -106,7 +105,7 @@ class VerlEngine:
         questions = [request.question for request in done for _ in range(request.num_rollouts)]
         scored = self.trainer.score(rows)
         rollouts = _checked_rollouts(questions, scored)
-        self._kept.add(map(KeptRow, rows, scored["responses"], scored[LOG_PROBS]))
+        self._kept.add(rows, scored["responses"], scored[LOG_PROBS])
         gaps = np.concatenate(scored[STORED_LOG_PROBS])
         gaps -= np.concatenate(scored[LOG_PROBS])
         self._log_prob_gaps = np.abs(gaps, out=gaps)

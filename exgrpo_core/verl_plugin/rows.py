@@ -3,7 +3,7 @@
 What agent loops put there stays under its key: it is scored and trained where it is; `KeptRows` finds it again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -94,36 +94,24 @@ def _arrays(rows: Any, dtype: torch.dtype) -> list[NDArray[Any]]:
     return [row.to(dtype).numpy() for row in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRow:
-    """A row in TransferQueue with the arrays that the driver got of it."""
-
-    row: QueuedRow
-    token_ids: Int32Array
-    old_log_probs: Float32Array
-    """Log-probs under the policy before the update: workers wrote them beside the row."""
-
-
 class KeptRows:
     """The rollouts of a step, found by their very array of token ids, which the step passes on to the update."""
 
     def __init__(self) -> None:
-        self._rows: list[KeptRow] = []
-        self._by_token_ids: dict[int, KeptRow] = {}
+        self._rows: dict[int, tuple[QueuedRow, Int32Array, Float32Array]] = {}
 
-    def add(self, rows: Iterable[KeptRow]) -> None:
-        """Keep rows until `clear`."""
-        for kept in rows:
-            self._rows.append(kept)
-            self._by_token_ids[id(kept.token_ids)] = kept
+    def add(
+        self, rows: Sequence[QueuedRow], token_ids: Sequence[Int32Array], old_log_probs: Sequence[Float32Array]
+    ) -> None:
+        """Keep rows until `clear`, with log-probs of the policy before the update, which workers wrote beside them."""
+        self._rows |= {id(kept[1]): kept for kept in zip(rows, token_ids, old_log_probs, strict=True)}
 
     def find(self, row: TrainingRow) -> QueuedRow | None:
         """Return the row to train, if what TransferQueue has of it is what is to be trained on."""
-        kept = self._by_token_ids.get(id(row.token_ids))
-        return kept.row if kept is not None and row.behavior_log_probs is kept.old_log_probs else None
+        queued, _, old_log_probs = self._rows.get(id(row.token_ids), (None, None, None))
+        return queued if row.behavior_log_probs is old_log_probs else None
 
     def clear(self) -> None:
         """Remove all rows from TransferQueue."""
-        clear_rows([kept.row.key for kept in self._rows])
+        clear_rows([row.key for row, *_ in self._rows.values()])
         self._rows.clear()
-        self._by_token_ids.clear()

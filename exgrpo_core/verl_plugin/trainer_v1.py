@@ -49,8 +49,6 @@ class TrainerV1(ExperienceTrainer, PPOTrainerSync):
     """Servers share the GPUs of training, as in verl's `sync` mode, or have theirs, as in its `separate_async` mode."""
 
     role_worker_mapping: dict[Any, Any]
-    _enable_hybrid_replicas = True
-    """verl's name: servers are on the GPUs of training."""
 
     def __init__(self, config: DictConfig) -> None:
         self.shares_gpus = self._enable_hybrid_replicas = config.actor_rollout_ref.rollout.nnodes == 0
@@ -77,22 +75,15 @@ class TrainerV1(ExperienceTrainer, PPOTrainerSync):
         """Leave the servers asleep: weights are sent before the first generation."""
 
 
-class _TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
-    """verl's task runner in this process: the driver is the run's worker, which records and stops."""
-
-    def __init__(self, config: DictConfig, trainer: "RunTrainerV1") -> None:
-        super().__init__()
-        self.config = config
-        self.trainer = trainer
-
-
 class RunTrainerV1(TrainerV1):
     """Questions, checkpoints and the end of a run come from the training loop of every engine."""
 
     def start(self) -> None:
         """Start workers, servers, graders and agent loops."""
         self.init()
-        runner = _TaskRunner(self.config, self)
+        # The driver is the run's worker, which records and stops, and no process of verl's.
+        runner = TaskRunnerV1.__ray_metadata__.modified_class()
+        runner.config, runner.trainer = self.config, self
         runner.init_agent_loop_manager()
         self.agent_loop_manager = runner.agent_loop_manager
 

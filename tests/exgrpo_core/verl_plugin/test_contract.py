@@ -35,7 +35,7 @@ METHOD_CALLS = {
 """Methods of verl's classes with the number of arguments that the plug-in gives them."""
 EXTENSIONS = {
     "agent_loop.PromptTokensLoop", "blocks.BlockWorker", "fsdp_engine.GpuEngine", "trainer_v0.RunTrainerV0",
-    "trainer_v1.ReplayTrainer", "trainer_v1.RunTrainerV1", "trainer_v1._TaskRunner",
+    "trainer_v1.ReplayTrainer", "trainer_v1.RunTrainerV1",
 }  # fmt: skip
 
 

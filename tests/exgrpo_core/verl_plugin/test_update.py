@@ -56,11 +56,11 @@ def test_a_mini_batch_that_is_not_finite_ends_the_run_otherwise():
 
 
 def test_of_a_row_in_transfer_queue_only_what_the_driver_decides_is_sent():
-    from exgrpo_core.verl_plugin.rows import KeptRow, KeptRows, QueuedRow, TokenRow
+    from exgrpo_core.verl_plugin.rows import KeptRows, QueuedRow, TokenRow
     from exgrpo_core.verl_plugin.update import update_rows
 
     kept = KeptRows()
-    kept.add([KeptRow(QueuedRow("a", 4), TOKENS, LOG_PROBS)])
+    kept.add([QueuedRow("a", 4)], [TOKENS], [LOG_PROBS])
     fresh, replayed, changed = update_rows(
         [
             TrainingRow(TOKENS, TOKENS, LOG_PROBS, 0.5, False),
