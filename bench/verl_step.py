@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bench.report import report
 from exgrpo_core import ExGRPOState, exgrpo_step
@@ -58,7 +58,7 @@ class StockSteps:
         self._config = config
         self._number = 0
         actor = omega_conf_to_dataclass(engine.trainer.config.actor_rollout_ref.actor)
-        self._trainer: Any = engine.trainer  # verl's V1 trainer
+        self._trainer = cast("Any", engine.trainer)  # verl's V1 trainer
         # Set by stock verl's loop, which is not run.
         self._trainer.curr_step_profile = False
         self._loss = partial(ppo_loss, config=actor)
