@@ -50,6 +50,10 @@ class EngineError(FieldsNamedError, RuntimeError):
     """A model, prompt or update that an engine refuses; one sentence says what is wrong and what to do."""
 
 
+class StoppedError(Exception):
+    """A requested stop ended what was under way, since it did not end by itself."""
+
+
 class DamagedStateError(EngineError):
     """What an engine saved has changed since; the sentence names the file."""
 

@@ -19,6 +19,8 @@ from verl.single_controller.base.decorator import Dispatch, dispatch_nd_compute,
 from verl.utils.tensordict_utils import assign_non_tensor_data, get
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+import exgrpo_core.verl_plugin.fsdp_engine
+import exgrpo_core.verl_plugin.own_exchange  # noqa: F401 - both enter verl's registries in workers of this class
 from exgrpo_core.types import BoolArray, Int64Array
 from exgrpo_core.verl_plugin.rank_files import find_changed
 from exgrpo_core.verl_plugin.rollout_queue import fetch_rows, put_column

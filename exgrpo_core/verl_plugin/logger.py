@@ -5,9 +5,8 @@ them, where `trainer.rollout_data_dir` asks for dumps.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import wraps
 from typing import Any
-
-from wrapt import wrap_function_wrapper
 
 from exgrpo_core import recording
 
@@ -30,39 +29,47 @@ class RunLogger:
 
 
 def offer_logger(tracking: Any) -> None:
-    """Add the backend to those of verl, each of which `Tracking` knows by name."""
-    tracking.Tracking.supported_backend.append(NAME)
+    """Add the backend to those of verl, each of which `Tracking` knows by name.
 
-    def create(method: Any, made: Any, arguments: Any, options: Any) -> None:
-        method(*arguments, **options)
+    Plain functions take the place of methods: Ray and cloudpickle would lose other wrappers in an actor's class.
+    """
+    tracking.Tracking.supported_backend.append(NAME)
+    # verl's branch `neo` ends loggers when they are collected.
+    ending = "finish" if hasattr(tracking.Tracking, "finish") else "__del__"
+    make, end = tracking.Tracking.__init__, getattr(tracking.Tracking, ending)
+
+    @wraps(make)
+    def create(made: Any, *arguments: Any, **options: Any) -> None:
+        make(made, *arguments, **options)
         names = ("project_name", "experiment_name", "default_backend", "config")
         given = dict(zip(names, arguments, strict=False)) | options
         if NAME in given.get("default_backend", ()):
             title = f"{given['project_name']} {given['experiment_name']}"[-recording.MAX_NAME :].strip()
             made.logger[NAME] = RunLogger(recording.start(title, given.get("config")))
 
-    def finish(method: Any, made: Any, arguments: Any, options: Any) -> None:
+    @wraps(end)
+    def finish(made: Any, *arguments: Any, **options: Any) -> None:
         is_first = not getattr(made, "_finished", False)
-        method(*arguments, **options)
+        end(made, *arguments, **options)
         if is_first and NAME in getattr(made, "logger", {}):
             made.logger[NAME].finish()
 
-    wrap_function_wrapper(tracking, "Tracking.__init__", create)
-    # verl's branch `neo` ends loggers when they are collected.
-    end = "finish" if hasattr(tracking.Tracking, "finish") else "__del__"
-    wrap_function_wrapper(tracking, f"Tracking.{end}", finish)
+    tracking.Tracking.__init__ = create
+    setattr(tracking.Tracking, ending, finish)
 
 
 def record_dumps(trainer_base: Any) -> None:
     """Record what a trainer dumps of its rollouts; what it dumps of validation stays in verl's files."""
+    dump_generations = trainer_base.PPOTrainer._dump_generations
 
-    def dump(method: Any, trainer: Any, arguments: Any, options: Any) -> None:
-        method(*arguments, **options)
+    @wraps(dump_generations)
+    def dump(trainer: Any, *arguments: Any, **options: Any) -> None:
+        dump_generations(trainer, *arguments, **options)
         backends = getattr(getattr(trainer, "logger", None), "logger", {})
         if NAME in backends and options.get("dump_path") == trainer.config.trainer.get("rollout_data_dir"):
             backends[NAME].run.log(trainer.global_steps, trajectories=_trajectories(options))
 
-    wrap_function_wrapper(trainer_base, "PPOTrainer._dump_generations", dump)
+    trainer_base.PPOTrainer._dump_generations = dump
 
 
 def _trajectories(dumped: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

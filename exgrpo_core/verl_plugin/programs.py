@@ -9,6 +9,8 @@ from verl.model_merger.base_model_merger import parse_args
 from verl.trainer.sft_trainer import run_sft
 from verl.utils.device import auto_set_device
 
+import exgrpo_core.verl_plugin.fsdp_engine  # noqa: F401 - enters verl's registry of engines
+
 
 def train_sft(name: str, overrides: Sequence[str]) -> None:
     """Train as one process of torchrun, by verl's configuration of that name with overrides."""

@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import ray
@@ -19,6 +19,7 @@ from verl.utils.metric import reduce_metrics
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.types import Float32Array
 from exgrpo_core.verl_plugin.blocks import Answer, Block, in_given_order, make_blocks, num_ranks
+from exgrpo_core.verl_plugin.own_exchange import StoppableExchange
 from exgrpo_core.verl_plugin.rollout_queue import HEALTH_CHECK_SECONDS, OTHER, TRAINING, Prompt, begin, clear_rows, take
 from exgrpo_core.verl_plugin.rows import LOG_PROBS, QueuedRow, TokenRow
 from exgrpo_core.verl_plugin.update import decided_columns, experience_loss
@@ -56,11 +57,17 @@ class ExperienceTrainer:
     agent_loop_manager: Any
     shares_gpus = True
     """Servers are on the GPUs of training."""
+    stop_requested: Callable[[], bool] = staticmethod(lambda: False)
+    """Asked while weights are sent to the servers, which may last long."""
     _begun: "tuple[Sequence[Prompt], Prompt] | None" = None
     _finished: "Generated | None" = None
     _has_weights = False
     """The servers have the current weights; at first they are asleep."""
     _objective: ObjectiveSettings | None = None
+
+    @cached_property
+    def _exchange(self) -> StoppableExchange:
+        return StoppableExchange()
 
     def plan_steps(self) -> int:
         """Return how many steps are planned, which the learning-rate schedule needs too."""
@@ -176,8 +183,13 @@ class ExperienceTrainer:
         """Send the current weights to the servers if they lack them, once they have no rollout to finish."""
         if not self._has_weights:
             self._await_begun()
-            self.checkpoint_manager.update_weights(self.global_steps)
+            send = partial(self.checkpoint_manager.update_weights, self.global_steps)
+            self._exchange.run(send, self.stop_requested, self._end_workers)
             self._has_weights = True
+
+    def _end_workers(self) -> None:
+        for worker in self.actor_rollout_wg.workers:
+            ray.kill(worker)
 
     def _sleep(self) -> None:
         """Free the servers' memory for the workers on the same GPUs; they lose their weights."""

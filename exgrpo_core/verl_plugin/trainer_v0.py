@@ -13,6 +13,7 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from exgrpo_core.errors import EngineError
 from exgrpo_core.verl_plugin.blocks import BlockWorker
+from exgrpo_core.verl_plugin.own_exchange import use_own_exchange
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 
 AGENT_LOOPS = "verl.trainer.ppo.v1.agent_loop_tq.AgentLoopManagerTQ"
@@ -31,6 +32,7 @@ class RunTrainerV0(ExperienceTrainer, RayPPOTrainer):
             )
         with open_dict(config):
             rollout.agent.agent_loop_manager_class = rollout.agent.get("agent_loop_manager_class") or AGENT_LOOPS
+        use_own_exchange(config)
         roles = BaseTaskRunner()
         roles.add_actor_rollout_worker(config)
         roles.add_reward_model_resource_pool(config)

@@ -25,6 +25,7 @@ from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from exgrpo_core.verl_plugin.blocks import BlockWorker
 from exgrpo_core.verl_plugin.engine import VerlEngine
+from exgrpo_core.verl_plugin.own_exchange import use_own_exchange
 from exgrpo_core.verl_plugin.questions import find_end_tokens, read_questions
 from exgrpo_core.verl_plugin.rollout_queue import HEALTH_CHECK_SECONDS, put_mark
 from exgrpo_core.verl_plugin.run_record import RunRecord
@@ -57,6 +58,7 @@ class TrainerV1(ExperienceTrainer, PPOTrainerSync):
                 "actor_rollout_ref.rollout.nnodes: expected 0, since this verl has no trainer without servers on its "
                 f"GPUs, got {config.actor_rollout_ref.rollout.nnodes}; install verl 0.9.1."
             )
+        use_own_exchange(config)
         super().__init__(config)
 
     def _setup(self) -> None:

@@ -3,10 +3,10 @@
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from exgrpo_core.errors import EngineError
+from exgrpo_core.errors import EngineError, StoppedError
 from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.engines.embedded.model import refuse_odd_files
 from jobs.engines.tokenizer import load_tokenizer, unknown_token
@@ -58,12 +58,15 @@ def run_training(
         with contextlib.ExitStack() as at_end:
             followed = FanOutRecorder(recorder, open_verl_loggers(config))
             at_end.callback(followed.close_loggers)
-            components = at_end.enter_context(_open(spec, data, config, read_benchmarks))
+            components = at_end.enter_context(_open(spec, data, config, read_benchmarks, control.stop_requested))
             return TrainingLoop(spec, run.path, components, followed, control).run()
+    except StoppedError as error:
+        logger.warning("%s The run continues from its newest checkpoint when it is resumed.", error)
+        return RunStatus.STOPPED
+    except RayError as error:  # first: what a worker raised is of its own type too
+        raise TrainingError(why_it_ended(error)) from error
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
-    except RayError as error:
-        raise TrainingError(why_it_ended(error)) from error
 
 
 def why_it_ended(error: Exception) -> str:
@@ -72,6 +75,8 @@ def why_it_ended(error: Exception) -> str:
 
     advice = "" if is_own_error(error) else "Resume the run: it continues from its newest checkpoint. "
     cause = error.cause if isinstance(error, RayTaskError) else error
+    if isinstance(cause, EngineError):
+        return str(cause)
     is_death = isinstance(cause, RayActorError | WorkerCrashedError | OutOfMemoryError)
     if is_death and not getattr(cause, "actor_init_failed", False):
         why = "one of its processes died, as when memory runs out or a machine fails."
@@ -116,7 +121,11 @@ def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
 
 @contextlib.contextmanager
 def _open(
-    spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks: BenchmarkReader
+    spec: TrainSpec,
+    data: RunData,
+    config: "DictConfig",
+    read_benchmarks: BenchmarkReader,
+    stop_requested: Callable[[], bool] = lambda: False,
 ) -> Iterator[RunComponents]:
     from exgrpo_core.verl_plugin.questions import find_end_tokens
     from exgrpo_core.verl_plugin.session import open_trainer
@@ -130,6 +139,7 @@ def _open(
         open_reward_parts(reward, spec.data.rewards) as rewards,
         open_trainer(config, variables) as trainer,
     ):
+        trainer.stop_requested = stop_requested
         # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)

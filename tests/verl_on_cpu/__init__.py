@@ -4,6 +4,7 @@
 the settings of such a run.
 """
 
+import os
 from typing import Any
 
 VARIABLES = {
@@ -20,7 +21,11 @@ VARIABLES = {
 Ray counts more CPUs than there are cores, so it must not start an idle process for each.
 """
 GENERATOR_VARIABLE = "VERL_ON_CPU_GENERATOR"
-"""What takes the place of verl's vLLM: `hf`, unless the variable says `vllm`, for vLLM's build for processors."""
+"""What generates: `hf`, in place of verl's vLLM, unless the variable says `vllm`, for vLLM's build for processors; with
+`hf-stuck` the second exchange of weights never ends."""
+STUCK = "This exchange of weights never ends."
+"""What is printed then."""
+
 
 _ACTOR, _REFERENCE = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -35,7 +40,6 @@ OVERRIDES = (
     f"{_ROLLOUT}.enforce_eager=True",
     f"{_ROLLOUT}.free_cache_engine=False",
     f"+{_ROLLOUT}.enable_sleep_mode=False",
-    f"{_ROLLOUT}.load_format=auto",
     f"{_ROLLOUT}.agent.num_workers=1",
     f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes=64",
     "reward.num_workers=1",
@@ -48,6 +52,11 @@ SFT_OVERRIDES = (
     "+engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32}",
 )
 """Settings of verl's trainer of fine-tuning."""
+
+
+def generator() -> str:
+    """Return what generates in tests."""
+    return os.environ.get(GENERATOR_VARIABLE, "hf")
 
 
 def on_cpu(num_ranks: int, num_generating: int | None = None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import random
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ from transformers import AutoModelForCausalLM
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.utils import ensure_async_iterator
+
+from tests.verl_on_cpu import STUCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +229,17 @@ class HfAdapter(BaseRollout):
             named[name] = tensor.detach().to("cpu", torch.float32).clone()
         if self._is_sender:
             await ray.get_actor(server_name(self._replica_rank)).load_weights.remote(named, global_steps)
+
+
+class StuckAdapter(HfAdapter):
+    """Its second exchange never ends."""
+
+    _num_exchanges = 0
+
+    async def update_weights(self, *arguments: Any, **options: Any) -> None:
+        """Send every tensor, once."""
+        self._num_exchanges += 1
+        if self._num_exchanges > 1:
+            logger.warning(STUCK)
+            time.sleep(10**6)  # as verl's: the worker's loop of events is blocked
+        await super().update_weights(*arguments, **options)

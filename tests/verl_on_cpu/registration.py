@@ -1,6 +1,5 @@
 """What `import verl` loads in every process of the tests: the platform, and what else enters verl's registries."""
 
-import os
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -8,14 +7,12 @@ from typing import Any
 import torch.distributed
 from wrapt import register_post_import_hook
 
-from tests.verl_on_cpu import GENERATOR_VARIABLE
+from tests.verl_on_cpu import generator
 
-GENERATORS = {
-    "hf": ("tests.verl_on_cpu.hf_replica.HfReplica", "tests.verl_on_cpu.hf_replica.HfAdapter"),
-    "vllm": ("tests.verl_on_cpu.vllm_cpu.CpuVllmReplica", "verl.workers.rollout.vllm_rollout.ServerAdapter"),
-}
-"""Servers, and what hands them weights in training workers."""
-_REPLICA, _ADAPTER = GENERATORS[os.environ.get(GENERATOR_VARIABLE, "hf")]
+HF_ADAPTERS = {"hf": "HfAdapter", "hf-stuck": "StuckAdapter"}
+"""What hands servers without vLLM their weights; with vLLM servers and adapter are those of GPUs."""
+GENERATOR = generator()
+
 _init_process_group = torch.distributed.init_process_group
 
 
@@ -25,8 +22,7 @@ def init_process_group(backend: str, **options: Any) -> None:
 
 
 def _load_replica() -> Any:
-    module, _, name = _REPLICA.rpartition(".")
-    return getattr(import_module(module), name)
+    return import_module("tests.verl_on_cpu.hf_replica").HfReplica
 
 
 def _register_replica(module: Any) -> None:
@@ -34,11 +30,15 @@ def _register_replica(module: Any) -> None:
 
 
 def _register_adapter(module: Any) -> None:
-    module._ROLLOUT_REGISTRY["vllm", "async"] = _ADAPTER
+    module._ROLLOUT_REGISTRY["vllm", "async"] = f"tests.verl_on_cpu.hf_replica.{HF_ADAPTERS[GENERATOR]}"
 
 
 def _register_weight_exchange(_module: Any) -> None:
     import_module("tests.verl_on_cpu.weight_exchange")
+
+
+def _use_cpu_extension(module: Any) -> None:
+    module.EXTENSION = "tests.verl_on_cpu.vllm_cpu.CpuWorkerExtension"
 
 
 def _use_pageable_memory(module: Any) -> None:
@@ -59,7 +59,9 @@ def _use_pageable_memory(module: Any) -> None:
 torch.distributed.init_process_group = init_process_group
 # The platform at once: verl's modules look for it when they are imported.
 import_module("tests.verl_on_cpu.processor_platform")
-register_post_import_hook(_register_replica, "verl.workers.rollout.replica")
-register_post_import_hook(_register_adapter, "verl.workers.rollout.base")
+register_post_import_hook(_use_cpu_extension, "exgrpo_core.verl_plugin.own_exchange")
+if GENERATOR in HF_ADAPTERS:
+    register_post_import_hook(_register_replica, "verl.workers.rollout.replica")
+    register_post_import_hook(_register_adapter, "verl.workers.rollout.base")
 register_post_import_hook(_register_weight_exchange, "verl.checkpoint_engine")
 register_post_import_hook(_use_pageable_memory, "verl.workers.engine.fsdp.transformer_impl")

@@ -23,6 +23,8 @@ assert names == {"registration", "settings"}, names
 assert verl.utils.device.get_device_name() == "cpu"
 """
 FROM_REGISTRIES = """
+from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
+assert EngineRegistry.get_engine_cls("language_model", "fsdp2") is FSDPEngineWithLMHead, "verl's for all others"
 from verl.trainer.ppo.v1 import get_trainer_cls
 from exgrpo_core.verl_plugin.trainer_v1 import ReplayTrainer
 ReplayTrainer.__init__ = lambda self, config: None
@@ -30,7 +32,7 @@ assert type(get_trainer_cls("exgrpo")(config=None)) is ReplayTrainer
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from exgrpo_core.verl_plugin.settings import AGENT_NAME
 assert _agent_loop_registry[AGENT_NAME]["_target_"] == "exgrpo_core.verl_plugin.agent_loop.PromptTokensLoop"
-from verl.workers.engine import EngineRegistry
+from exgrpo_core.verl_plugin.blocks import BlockWorker
 from exgrpo_core.verl_plugin.fsdp_engine import GpuEngine
 assert EngineRegistry.get_engine_cls("language_model", "fsdp2") is GpuEngine
 """

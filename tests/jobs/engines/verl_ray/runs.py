@@ -95,6 +95,12 @@ def wait_for_step(process: subprocess.Popen, run: RunDirectory, step: int) -> No
         time.sleep(0.2)
 
 
+def wait_for_log(process: subprocess.Popen, run: RunDirectory, text: str) -> None:
+    until = time.monotonic() + RUN_SECONDS
+    while process.poll() is None and time.monotonic() < until and text not in run.log_path.read_text():
+        time.sleep(0.2)
+
+
 def wait_for(process: subprocess.Popen, mark: str) -> None:
     try:
         process.wait(timeout=RUN_SECONDS)

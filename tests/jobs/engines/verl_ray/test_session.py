@@ -74,20 +74,22 @@ from multiprocessing.connection import Listener
 warnings.simplefilter("ignore")
 import ray
 from verl.utils.config import omega_conf_to_dataclass
-from exgrpo_core.verl_plugin.registration import job_name
+without_vllm = types.SimpleNamespace(VLLM_SLEEP_LEVEL=1)  # it asks for vLLM's version
+sys.modules["verl.third_party.vllm"] = without_vllm
+from exgrpo_core.verl_plugin.weight_exchange import job_name
 from exgrpo_core.verl_plugin.session import compose_config, ray_session
 
 config = compose_config(json.loads(sys.argv[1]))
 with ray_session(config, {"NCCL_SOCKET_IFNAME": "lo"}):
     @ray.remote
     def look():
-        sys.modules["verl.third_party.vllm"] = types.SimpleNamespace(VLLM_SLEEP_LEVEL=1)  # it asks for vLLM's version
-        from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
+        sys.modules["verl.third_party.vllm"] = without_vllm
+        from exgrpo_core.verl_plugin.weight_exchange import WeightAdapter
         os.environ |= {"RANK": "0", "RAY_LOCAL_WORLD_SIZE": "1"}
         with Listener(family="AF_UNIX"):
             pass
         parts = config.actor_rollout_ref
-        sender = ServerAdapter(*(omega_conf_to_dataclass(part) for part in (parts.rollout, parts.model)), None)
+        sender = WeightAdapter(*(omega_conf_to_dataclass(part) for part in (parts.rollout, parts.model)), None)
         return os.environ["NCCL_SOCKET_IFNAME"], os.path.realpath(os.environ["TMPDIR"]), sender.zmq_handle
     print("FOUND", json.dumps([*ray.get(look.remote()), job_name()]), flush=True)
     sys.stdin.readline()
@@ -124,7 +126,7 @@ def test_two_rays_on_one_host_live_under_any_temporary_folder_and_share_no_socke
     for folder, (variable, temporary, handle, name) in zip(folders, found, strict=True):
         assert variable == "lo"
         assert Path(temporary).parent == folder.resolve()
-        assert handle == f"ipc:///tmp/rl-colocate-zmq-{name}-replica-0-rank-0.sock"
+        assert handle == f"ipc:///tmp/exgrpo-weights-{name}-replica-0-rank-0.sock"
         handles.add(handle)
         assert [*folder.iterdir()] == []
     assert len(handles) == 2
@@ -145,3 +147,4 @@ def test_what_a_tasks_own_code_raises_is_told_from_the_death_of_its_process():
     errors += [raised(DistBackendError("NCCL")), raised(RuntimeError("[/gloo/transport/tcp/pair.cc:553] closed"))]
     assert [is_own_error(error) for error in errors] == [True, False, False, False, False]
     assert ["memory" in why_it_ended(error) for error in errors] == [False, True, True, False, False]
+    assert why_it_ended(raised(EngineError("weight exchange: failed."))) == "weight exchange: failed."

@@ -2,6 +2,7 @@
 
 import pytest
 
+from jobs.machine.engine_environments import VLLM_VARIABLES
 from jobs.pretrained.sources import cache_directory
 from jobs.runs.attempts import read_outcome
 from jobs.training.warm_start import WarmStartSettings, warm_model
@@ -17,7 +18,8 @@ pytestmark = [pytest.mark.verl_vllm, pytest.mark.slow, pytest.mark.timeout(3600)
 
 @pytest.fixture(autouse=True)
 def _vllm(monkeypatch):
-    monkeypatch.setenv(GENERATOR_VARIABLE, "vllm")
+    for name, value in (VLLM_VARIABLES | {GENERATOR_VARIABLE: "vllm"}).items():
+        monkeypatch.setenv(name, value)
 
 
 def test_run_with_vllm_rollouts_fills_the_buffer_replays_and_samples_as_the_trainer_scores(tmp_path):
@@ -28,7 +30,7 @@ def test_run_with_vllm_rollouts_fills_the_buffer_replays_and_samples_as_the_trai
         num_steps=NUM_STEPS,
     )
     assert work(run) == "finished"
-    assert "CpuVllmServer" in run.log_path.read_text()
+    assert "(vLLMHttpServer pid=" in run.log_path.read_text()
     steps = steps_of(run)
     assert sorted(steps) == list(range(1, NUM_STEPS + 1))
     metrics = [steps[step]["metrics"] for step in sorted(steps)]
