@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -124,9 +125,9 @@ class Indexer:
         paths = {path.name: path for path in paths_of_runs(self._runs_root)}
         for run_id in self._runs.keys() - paths.keys():
             del self._runs[run_id]
-        for run_id in paths.keys() - self._runs.keys():
-            if is_run_folder(paths[run_id]):
-                self._runs[run_id] = RunIndexing(RunDirectory(paths[run_id]))
+        for run_id, path in paths.items():
+            if run_id not in self._runs and is_run_folder(path):
+                self._runs[run_id] = RunIndexing(RunDirectory(path))
         is_all = began_at >= self._look_at_all_at
         for run in self._runs.values():
             if is_all or run.is_due:
@@ -190,17 +191,6 @@ class Indexer:
                 self._ends.pop(run_id, None)
 
 
-_ABOUT_CASES = frozenset({JournalKind.CASE_MARKED, JournalKind.CASE_UNMARKED})
-_ABOUT_ONE = frozenset(
-    {
-        JournalKind.VERDICT_SET,
-        JournalKind.VERDICT_CLEARED,
-        JournalKind.TRAJECTORY_MARKED,
-        JournalKind.TRAJECTORY_UNMARKED,
-    }
-)
-
-
 def apply_journal(database: Database, journal: Journal) -> set[str]:
     """Write tags, notes, names and other entries of the journal into the database; return the runs of new entries.
 
@@ -217,7 +207,8 @@ def apply_journal(database: Database, journal: Journal) -> set[str]:
         try:
             if entry.kind is JournalKind.DELETED and not (journal.runs_root / entry.run_id).exists():
                 annotations.forget_run(database, entry.run_id)
-            _apply(database, entry)
+            if entry.kind in _CHANGES:
+                _CHANGES[entry.kind](database, entry)
         except UnknownRunError:
             continue  # its entries are ingested with the run itself
         except Exception as error:  # an entry of a restored journal, whatever it holds, must not end the program
@@ -229,42 +220,39 @@ def apply_journal(database: Database, journal: Journal) -> set[str]:
     return named
 
 
-def _apply(database: Database, entry: JournalEntry) -> None:
-    if entry.kind is JournalKind.TAGGED:
-        annotations.add_tag(database, entry.run_id, str(entry.data["tag"]))
-    elif entry.kind is JournalKind.UNTAGGED:
-        annotations.remove_tag(database, entry.run_id, str(entry.data["tag"]))
-    elif entry.kind is JournalKind.NOTED:
-        annotations.add_note(database, entry.run_id, datetime.fromisoformat(entry.at), str(entry.data["text"]))
-    elif entry.kind in (JournalKind.ARCHIVED, JournalKind.UNARCHIVED):
-        annotations.set_archived(database, entry.run_id, entry.kind is JournalKind.ARCHIVED)
-    elif entry.kind is JournalKind.RENAMED:
-        annotations.set_name(database, entry.run_id, str(entry.data["name"]))
-    elif entry.kind in _ABOUT_CASES:
-        _apply_to_case(database, entry)
-    elif entry.kind in _ABOUT_ONE:
-        _apply_to_trajectory(database, entry)
+def _trajectory_of(entry: JournalEntry) -> tuple[str, int, int]:
+    return entry.run_id, int(entry.data["attempt"]), int(entry.data["trajectory_id"])
 
 
-def _apply_to_case(database: Database, entry: JournalEntry) -> None:
-    low, high = int(entry.data["low_trajectory_id"]), int(entry.data["high_trajectory_id"])
-    case = SavedCase(entry.run_id, int(entry.data["attempt"]), low, high)
-    name = str(entry.data["case_set"])
-    if entry.kind is JournalKind.CASE_MARKED:
-        annotations.save_case(database, name, case, datetime.fromisoformat(entry.at))
-    else:
-        annotations.remove_case(database, name, case)
+def _case_of(entry: JournalEntry) -> tuple[str, SavedCase]:
+    pair = int(entry.data["low_trajectory_id"]), int(entry.data["high_trajectory_id"])
+    return str(entry.data["case_set"]), SavedCase(entry.run_id, int(entry.data["attempt"]), *pair)
 
 
-def _apply_to_trajectory(database: Database, entry: JournalEntry) -> None:
-    at = datetime.fromisoformat(entry.at)
-    key = (entry.run_id, int(entry.data["attempt"]), int(entry.data["trajectory_id"]))
-    if entry.kind is JournalKind.VERDICT_SET:
-        annotations.set_verdict(database, *key, bool(entry.data["is_valid"]), at)
-    elif entry.kind is JournalKind.VERDICT_CLEARED:
-        annotations.clear_verdict(database, *key)
-    elif entry.kind is JournalKind.TRAJECTORY_MARKED:
-        mark = MarkedTrajectory(*key, str(entry.data["mark"]), str(entry.data["comment"]))
-        annotations.set_mark(database, mark, at)
-    else:
-        annotations.remove_mark(database, MarkedTrajectory(*key, str(entry.data["mark"])))
+def _mark_of(entry: JournalEntry) -> MarkedTrajectory:
+    return MarkedTrajectory(*_trajectory_of(entry), str(entry.data["mark"]), str(entry.data.get("comment", "")))
+
+
+def _time_of(entry: JournalEntry) -> datetime:
+    return datetime.fromisoformat(entry.at)
+
+
+_CHANGES: dict[JournalKind, Callable[[Database, JournalEntry], None]] = {
+    JournalKind.TAGGED: lambda to, entry: annotations.add_tag(to, entry.run_id, str(entry.data["tag"])),
+    JournalKind.UNTAGGED: lambda to, entry: annotations.remove_tag(to, entry.run_id, str(entry.data["tag"])),
+    JournalKind.NOTED: lambda to, entry: annotations.add_note(
+        to, entry.run_id, _time_of(entry), str(entry.data["text"])
+    ),
+    JournalKind.ARCHIVED: lambda to, entry: annotations.set_archived(to, entry.run_id, True),
+    JournalKind.UNARCHIVED: lambda to, entry: annotations.set_archived(to, entry.run_id, False),
+    JournalKind.RENAMED: lambda to, entry: annotations.set_name(to, entry.run_id, str(entry.data["name"])),
+    JournalKind.CASE_MARKED: lambda to, entry: annotations.save_case(to, *_case_of(entry), _time_of(entry)),
+    JournalKind.CASE_UNMARKED: lambda to, entry: annotations.remove_case(to, *_case_of(entry)),
+    JournalKind.VERDICT_SET: lambda to, entry: annotations.set_verdict(
+        to, *_trajectory_of(entry), bool(entry.data["is_valid"]), _time_of(entry)
+    ),
+    JournalKind.VERDICT_CLEARED: lambda to, entry: annotations.clear_verdict(to, *_trajectory_of(entry)),
+    JournalKind.TRAJECTORY_MARKED: lambda to, entry: annotations.set_mark(to, _mark_of(entry), _time_of(entry)),
+    JournalKind.TRAJECTORY_UNMARKED: lambda to, entry: annotations.remove_mark(to, _mark_of(entry)),
+}
+"""What an entry of each kind changes; those of other kinds are in the audit log alone."""
