@@ -17,7 +17,7 @@ from db.tables import models
 from jobs.specs.train import load_preset
 
 BORN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-PRESETS = ("paper-exgrpo", "chains-exgrpo", "paper-on-policy", "chains-grpo", "chains-masked-hard", "chains-luffy")
+PRESETS = ("paper-exgrpo", "chains-exgrpo", "paper-on-policy", "chains-grpo", "chains-luffy")
 
 
 def register(database, run_id, name="a run", spec=None):
@@ -158,6 +158,9 @@ def compared(database):
 
 def test_sql_and_python_name_every_method_alike(database):
     specs = {name: load_preset(name).model_dump(mode="json") for name in PRESETS}
+    mask = {"low": 0.0, "high": 0.25, "includes_low": False, "includes_high": True}
+    on_policy = specs["paper-on-policy"]
+    specs["masked"] = on_policy | {"algorithm": on_policy["algorithm"] | {"mask_range": mask}}
     specs |= {"bare": {}, "eval": {"kind": "eval"}, "judge": {"kind": "judge"}, "other": {"kind": "other"}}
     specs |= {"unreadable": UNREADABLE_SPEC, "training": {**UNREADABLE_SPEC, "kind": "train"}}
     for run_id, spec in specs.items():
@@ -165,7 +168,8 @@ def test_sql_and_python_name_every_method_alike(database):
     with database.read() as connection:
         named = dict(connection.execute(select(models.runs.c.run_id, method_expression())).all())
     assert named == {run_id: method_name(spec) for run_id, spec in specs.items()}
-    assert [named[name] for name in PRESETS] == ["ExGRPO", "ExGRPO", "Dr.GRPO", "GRPO", "masked GRPO", "LUFFY"]
+    assert [named[name] for name in PRESETS] == ["ExGRPO", "ExGRPO", "Dr.GRPO", "GRPO", "LUFFY"]
+    assert named["masked"] == "masked GRPO"
 
 
 @pytest.mark.parametrize(

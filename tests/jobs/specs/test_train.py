@@ -36,28 +36,13 @@ def test_every_preset_is_valid_says_what_it_is_and_survives_a_file(name, write):
     assert load_spec(write(dump_spec(spec))) == spec
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("chains-without-question-selection", {"question_selection": "uniform"}),
-        ("chains-without-trajectory-selection", {"trajectory_selection": "random"}),
-        ("chains-without-shaping", {"shapes_policy": False}),
-        ("chains-without-importance-correction", {"corrects_importance": False}),
-        ("chains-rho-25", {"experience_ratio": 0.25}),
-        ("chains-sigma-1.5", {"bucket_spread": 1.5}),
-        ("chains-hard-biased", {"bucket_center": 0.25}),
-        ("chains-retired-review", {"review_interval": 25, "review_fraction": 0.1}),
-        (
-            "chains-released-selection",
-            {
-                "question_selection": "exgrpo_released",
-                "trajectory_selection": "lowest_total_entropy",
-                "zero_correct": "keep_bucket",
-            },
-        ),
-    ],
-)
-def test_variant_differs_from_exgrpo_in_its_own_fields_only(name, changes):
+def test_variant_differs_from_exgrpo_in_its_own_fields_only():
+    name = "chains-released-selection"
+    changes = {
+        "question_selection": "exgrpo_released",
+        "trajectory_selection": "lowest_total_entropy",
+        "zero_correct": "keep_bucket",
+    }
     base = load_preset("chains-exgrpo").model_dump(mode="json")
     variant = load_preset(name).model_dump(mode="json")
     different = {k: v for k, v in variant["algorithm"].items() if v != base["algorithm"][k]}

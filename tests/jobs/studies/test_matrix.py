@@ -33,7 +33,7 @@ def test_a_seed_sets_sampling_and_experience_management():
     study = load_study("ablations")
     spec = spec_of(study, RunKey("ablations", Scale.CHAINS, "rho-25", 3))
     assert (spec.seed, spec.algorithm.seed, spec.algorithm.experience_ratio) == (3, 3, 0.25)
-    assert spec.preset is None or spec.preset == "chains-rho-25"
+    assert spec.preset is None or spec.preset == "chains-exgrpo"
 
 
 def test_tags_tell_which_run_it_is_and_fit_the_rule_for_tags():

@@ -7,7 +7,7 @@ from exgrpo_core.step_report import METRIC_LABELS
 from jobs.grading.reward_function import Response, Verdict
 from jobs.runs.control import TrainingError
 from jobs.specs.base import PARTS
-from jobs.specs.train import SpecError, load_preset, parse_spec
+from jobs.specs.train import SpecError, parse_spec
 from jobs.tasks.questions import build_question
 from jobs.training.reward_parts import _PARTS, CodeReward, open_reward_parts
 
@@ -84,14 +84,6 @@ def test_several_parts_need_continuous_rewards_on_both_engines(engine):
     with pytest.raises(SpecError) as refused:
         parse_spec(several, "test")
     assert refused.value.fields == ("data.rewards",)
-
-
-def test_controls_differ_from_on_policy_training_in_the_reward_alone():
-    base = load_preset("chains-on-policy").model_dump(mode="json")
-    for name, part in (("chains-random-reward", "random"), ("chains-format-reward", "format")):
-        control = load_preset(name).model_dump(mode="json")
-        assert control["data"] == base["data"] | {"rewards": {part: 1.0}}
-        assert {field for field in base if base[field] != control[field]} == {"name", "preset", "data"}
 
 
 MODULE = "tests.jobs.training.outside_rewards"
