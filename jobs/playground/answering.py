@@ -17,7 +17,7 @@ from jobs.pretrained.conversion import prepare_model
 from jobs.runs.checkpoints import kept_start
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
-from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, TrainSpec
+from jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
 from jobs.training.run_data import open_data
 from jobs.training.templates import TemplateName, encode_messages
 
@@ -67,7 +67,7 @@ def _start_of(runs_root: Path, run: RunDirectory, spec: TrainSpec) -> ChatModel:
         return _sampled_as(spec, find_model(runs_root, source).source)
     if Path(source).is_absolute() and not Path(source).exists():
         raise CommandError(f"{run.run_id}@{START}: the model that it began with is gone; put it back at {source}.")
-    if source in {CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL}:
+    if source == CHAINS_WARM_MODEL:
         source = open_data(spec).model_source
     return _sampled_as(spec, source, spec.model.revision)
 

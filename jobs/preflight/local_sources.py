@@ -19,7 +19,6 @@ from jobs.specs.base import BenchmarkFields
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import (
-    ANSWER_FORMAT_MODEL,
     CHAINS_SOURCE,
     CHAINS_WARM_MODEL,
     DEFAULT_NUM_MADE,
@@ -33,7 +32,7 @@ from jobs.training.dataset import DataSource, Rows, check_count, read_rows, syst
 from jobs.training.templates import TemplateName
 
 AnyBenchmark = TypeVar("AnyBenchmark", bound=BenchmarkFields)
-_MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
+_MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL})
 """Sources that are made here, not read from files."""
 _PATH_BEGINNINGS = ("/", "./", "../", "~")
 _GGUF_START = b"GGUF"

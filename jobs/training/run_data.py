@@ -15,7 +15,6 @@ from jobs.pretrained.conversion import prepare_model
 from jobs.pretrained.sources import cache_directory
 from jobs.runs.control import StoppedBeforeStartError
 from jobs.specs.train import (
-    ANSWER_FORMAT_MODEL,
     CHAINS_SOURCE,
     CHAINS_WARM_MODEL,
     DEFAULT_NUM_MADE,
@@ -25,11 +24,10 @@ from jobs.specs.train import (
 )
 from jobs.tasks.word_problems.question_set import make_question, make_stories
 from jobs.tasks.word_problems.story import Story
-from jobs.training.answer_format import AnswerFormatSettings
 from jobs.training.data_rows import DataError
 from jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, leak_notices, read_rows
 from jobs.training.templates import PromptTokenizer, TemplateName
-from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
+from jobs.training.warm_start import WarmStartSettings, warm_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +103,7 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
         return TaskData(task, spec.data, spec.algorithm.max_prompt_tokens, model)
     source = _data_source(spec.data)
     rows = read_rows(source)
-    if spec.model.source == ANSWER_FORMAT_MODEL:
-        model = str(_warm_answer_format_model(spec.data, rows, source.template, should_stop))
-    else:
-        model = prepare_model(spec.model.source)
+    model = prepare_model(spec.model.source)
     return FileData(spec.data, source, rows, spec.algorithm.max_prompt_tokens, model)
 
 
@@ -201,15 +196,6 @@ def _warm_chains_model(spec: TrainSpec, should_stop: Callable[[], bool] | None =
             num_steps=3 * settings.num_steps,
         )
     return warm_model(settings, cache_directory(), _warm_start_progress(should_stop))
-
-
-def _warm_answer_format_model(
-    data: DataSpec, rows: Rows, template: TemplateName, should_stop: Callable[[], bool] | None
-) -> Path:
-    # Held-out texts stay unseen: the tokenizer and the warm start know the training questions only.
-    num_seen = data.num_questions if data.num_questions is not None else len(rows.rows) - data.num_held_out
-    texts = rows.prompt_texts(template.resolved(has_chat_template=False))[:num_seen]
-    return warm_answer_format(texts, AnswerFormatSettings(), cache_directory(), _warm_start_progress(should_stop))
 
 
 def _data_source(data: DataSpec) -> DataSource:

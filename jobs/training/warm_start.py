@@ -10,7 +10,7 @@ Models are cached in folders named by a hash of their settings and of `RECIPE`, 
 import hashlib
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from jobs.engines.embedded.packing import TokenSequence
 from jobs.pretrained.sources import make_once
 from jobs.tasks.chains.demonstrators import Demonstrators, make_tokenizer, write_demonstration
 from jobs.tasks.chains.question_set import draw_problem
-from jobs.training.answer_format import AnswerFormatSettings, HeldAnswers, make_format_tokenizer
 from jobs.training.data_rows import DataError
 from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
 
@@ -87,7 +86,9 @@ def warm_model(settings: WarmStartSettings, cache_dir: Path, progress: Progress 
             policy = teach_chains(settings, progress)
         _save(policy, folder)
 
-    return _cached(cache_dir, "chains-warm", settings, [], build)
+    content = {"recipe": RECIPE, "settings": asdict(settings)}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return make_once(cache_dir / f"chains-warm-{digest}", build)
 
 
 def _teach_errors(finished: Path, settings: WarmStartSettings, progress: Progress | None) -> PolicyModel:
@@ -120,34 +121,9 @@ def teach_chains(settings: WarmStartSettings, progress: Progress | None = None) 
     return _imitate(chain_tokenizer, settings, draw_batch, progress)
 
 
-def warm_answer_format(
-    texts: Sequence[str], settings: AnswerFormatSettings, cache_dir: Path, progress: Progress | None = None
-) -> Path:
-    r"""Return the folder of a model that knows nothing but the answer format of multiple-choice prompts `texts`.
-
-    It is shown `</think>\boxed{B}` with labels drawn by chance from those a prompt offers, whichever is right, so
-    it earns rewards by chance. Its tokenizer is trained on `texts` and encodes any other text too.
-    """
-
-    def build(folder: Path) -> None:
-        format_tokenizer = make_format_tokenizer(texts, settings.vocabulary_size)
-        prompts = [(text, format_tokenizer.encode(text, add_special_tokens=False)) for text in texts]
-        rng = random.Random(settings.seed)
-
-        answers = HeldAnswers(texts, settings, rng)
-
-        def draw_batch(share_done: float) -> list[TokenSequence]:
-            drawn = [(ids, answers.draw(text, share_done)) for text, ids in rng.choices(prompts, k=settings.batch_size)]
-            return [make_demonstration(ids, _response_ids(format_tokenizer, answer)) for ids, answer in drawn]
-
-        _save(_imitate(format_tokenizer, settings, draw_batch, progress), folder)
-
-    return _cached(cache_dir, "answer-format-warm", settings, texts, build)
-
-
 def _imitate(
     model_tokenizer: PreTrainedTokenizerFast,
-    settings: WarmStartSettings | AnswerFormatSettings,
+    settings: WarmStartSettings,
     draw_batch: Callable[[float], list[TokenSequence]],
     progress: Progress | None,
 ) -> PolicyModel:
@@ -156,9 +132,7 @@ def _imitate(
     return policy
 
 
-def _fresh_policy(
-    model_tokenizer: PreTrainedTokenizerFast, settings: WarmStartSettings | AnswerFormatSettings
-) -> PolicyModel:
+def _fresh_policy(model_tokenizer: PreTrainedTokenizerFast, settings: WarmStartSettings) -> PolicyModel:
     return make_small_policy(
         model_tokenizer, settings.num_layers, settings.width, settings.num_heads, seed=settings.seed
     )
@@ -184,18 +158,6 @@ def _draw_demonstration(
 def _response_ids(model_tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
     ids: list[int] = model_tokenizer.encode(text, add_special_tokens=False)
     return [*ids, int(model_tokenizer.eos_token_id)]
-
-
-def _cached(
-    cache_dir: Path,
-    name: str,
-    settings: WarmStartSettings | AnswerFormatSettings,
-    texts: Sequence[str],
-    build: Callable[[Path], None],
-) -> Path:
-    content = {"recipe": RECIPE, "settings": asdict(settings), "texts": list(texts)}
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    return make_once(cache_dir / f"{name}-{digest}", build)
 
 
 def read_shipped(path: Path = SHIPPED_WEIGHTS) -> dict[str, Tensor]:

@@ -83,8 +83,8 @@ def _train_on_stories(runs_root: Path) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from jobs.tasks.word_problems.question_set import make_stories
-    from jobs.training.answer_format import make_format_tokenizer
     from tests.jobs.training.chat_model import CHAT_TEMPLATE
+    from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
     folder = runs_root.parent / "random-model"
     tokenizer = make_format_tokenizer([story.prompt for story in make_stories(60, 0)], vocabulary_size=600)

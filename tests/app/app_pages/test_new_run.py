@@ -49,7 +49,7 @@ def test_presets_are_in_groups_with_a_description_and_the_first_of_all_is_the_de
     page = open_page("new_run")
     (groups,) = page.get("button_group")
     assert groups.options == ["Built-in task", "Your data", "The paper"]
-    for group, first in {"the paper": "paper-exgrpo", "your data": "memorise-choice"}.items():
+    for group, first in {"the paper": "paper-exgrpo", "your data": "qwen-0.5b"}.items():
         page.get("button_group")[0].set_value(group).run()
         chosen = page.selectbox(key="choose-preset")
         assert chosen.value == first

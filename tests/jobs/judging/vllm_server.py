@@ -13,8 +13,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from jobs.judging.verdicts import load_judge_prompt
-from jobs.training.answer_format import make_format_tokenizer
 from tests.jobs.supervisor.toy_bench import wait_until
+from tests.jobs.training.format_tokenizer import make_format_tokenizer
 from tests.tools import free_port
 
 START_SECONDS = 900

@@ -6,7 +6,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from jobs.tasks.word_problems.question_set import make_stories
-from jobs.training.answer_format import make_format_tokenizer
+from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"

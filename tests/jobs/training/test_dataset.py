@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.training.answer_format import make_format_tokenizer
 from jobs.training.data_rows import DataError
 from jobs.training.dataset import DataSource, encode_rows, leak_notices, read_rows
 from jobs.training.templates import TemplateName
+from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 TOKENIZER = make_tokenizer()
 

@@ -10,10 +10,10 @@ from jobs.specs.settings import apply_settings
 from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, load_preset
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.question_set import make_questions
-from jobs.training.answer_format import make_format_tokenizer
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import encode_response, load_external, read_demonstrations, read_external
 from jobs.training.run_data import open_data
+from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 TOKENIZER = make_tokenizer()
 QUESTIONS = make_questions(4, 1, TOKENIZER)

@@ -14,29 +14,16 @@ from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import draw_problem
 from jobs.training import warm_start
-from jobs.training.answer_format import (
-    AnswerFormatSettings,
-    HeldAnswers,
-    make_format_tokenizer,
-    option_labels,
-    write_answer,
-)
 from jobs.training.data_rows import DataError
 from jobs.training.imitation import ImitationSettings, make_small_policy, train_by_imitation
 from jobs.training.warm_start import (
     SHIPPED_WEIGHTS,
     WarmStartSettings,
     read_shipped,
-    warm_answer_format,
     warm_model,
 )
 
 TINY = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4)
-CHOICES = [
-    "Which gas do plants take in?\n\nA) oxygen\nB) carbon dioxide\nC) helium\nD) neon\n",
-    "What is the nutrient source for some fungi?\n\n1) sunlight\n2) oxygen\n3) carbon dioxide\n4) dead organisms\n",
-    "Which is a mammal?\n\nA) trout\nB) bat\nC) wasp\n",
-]
 
 
 def weights(folder):
@@ -73,7 +60,7 @@ def greedy_accuracy(policy):
     return sum(judge_response(*pair).is_correct for pair in zip(problems, texts, strict=True)) / len(problems)
 
 
-RECIPES = {1: "6e04ae010f15cef6"}
+RECIPES = {1: "2ab15e9f1887c893"}
 
 
 def test_a_changed_recipe_raises_its_version():
@@ -84,13 +71,10 @@ def test_a_changed_recipe_raises_its_version():
         for share in (0.1, 0.5, 0.9)
         for _ in range(50)
     ]
-    formats = warm_start.AnswerFormatSettings()
-    answers = HeldAnswers(CHOICES, formats, random.Random(0))
     content = [
-        warm_start.SHA256, asdict(WarmStartSettings()), asdict(formats), warm_start.NUM_LAST_STEPS,
+        warm_start.SHA256, asdict(WarmStartSettings()), warm_start.NUM_LAST_STEPS,
         warm_start.LAST_LEARNING_RATE, warm_start.LAST_MAX_ERROR, warm_start.LARGE_ERROR_SCALE,
         [[item.prompt_ids.tolist(), item.token_ids.tolist()] for item in drawn],
-        [answers.draw(text, share) for share in (0.1, 0.9) for text in CHOICES for _ in range(10)],
     ]  # fmt: skip
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
     assert RECIPES.get(warm_start.RECIPE) == digest, "raise RECIPE in jobs/training/warm_start.py"
@@ -135,49 +119,3 @@ def test_the_same_settings_make_the_same_weights_others_another_model_and_a_fail
     with pytest.raises(ZeroDivisionError):
         warm_model(TINY, tmp_path / "c", fail)
     assert list((tmp_path / "c").iterdir()) == []
-
-
-def test_chance_answers_use_every_label_of_the_prompts_line_starts_evenly():
-    assert [option_labels(text) for text in CHOICES] == [tuple("ABCD"), tuple("1234"), tuple("ABC")]
-    assert option_labels("No options here. A) one only") == tuple("ABCD")
-    rng = random.Random(0)
-    answers = [write_answer(CHOICES[2], rng) for _ in range(3000)]
-    assert {answers.count(rf"</think>\boxed{{{label}}}") > 900 for label in "ABC"} == {True}
-
-
-def test_held_answers_change_as_often_as_asked_and_are_drawn_at_each_use_in_the_end():
-    texts = [f"{number}?\nA) a\nB) b\nC) c\nD) d" for number in range(40)]
-    settings = AnswerFormatSettings(held_share=0.8, num_drawings=2)
-    answers = HeldAnswers(texts, settings, random.Random(0))
-    drawn = {share: [answers.draw(text, share) for text in texts] for share in (0.0, 0.39, 0.41, 0.79)}
-    assert drawn[0.0] == drawn[0.39]
-    assert drawn[0.41] == drawn[0.79]
-    assert drawn[0.0] != drawn[0.79]
-    assert [answers.draw(text, 0.8) for text in texts] != [answers.draw(text, 0.8) for text in texts]
-
-
-def test_the_format_tokenizer_gives_any_text_back():
-    tokenizer = make_format_tokenizer(CHOICES, 400)
-    assert len(tokenizer) <= 400
-    for text in [*CHOICES, "Ünseen wörds \t\n 🎈", r"</think>\boxed{B}"]:
-        ids = tokenizer.encode(text, add_special_tokens=False)
-        assert tokenizer.decode(ids, skip_special_tokens=True) == text
-    assert tokenizer.tokenize(r"</think>\boxed{B}") == ["</think>", "\\boxed{", "B", "}"]
-
-
-@pytest.mark.slow
-def test_the_answer_format_model_answers_by_chance(tmp_path):
-    names = ["oak", "bat", "iron", "snow", "rain", "salt", "wolf", "corn", "clay", "moss"]
-    texts = [f"Which is {name}?\n\nA) {name} one\nB) two\nC) three\nD) four\n" for name in names]
-    folder = warm_answer_format(texts, AnswerFormatSettings(num_steps=200, vocabulary_size=400), tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    torch.manual_seed(0)
-    prompt = tokenizer(texts * 40, return_tensors="pt", padding=True, add_special_tokens=False)
-    output = model.generate(
-        input_ids=prompt.input_ids, attention_mask=prompt.attention_mask, max_new_tokens=8, do_sample=True, top_k=0
-    )
-    answers = tokenizer.batch_decode(output[:, prompt.input_ids.shape[1] :], skip_special_tokens=True)
-    shares = {label: answers.count(rf"</think>\boxed{{{label}}}") / len(answers) for label in "ABCD"}
-    assert sum(shares.values()) > 0.9
-    assert all(0.1 < share < 0.45 for share in shares.values())
