@@ -21,6 +21,7 @@ CONFIG = ExGRPOConfig(
     max_prompt_tokens=16,
     max_response_tokens=20,
     policy_loss_factor=4.0,
+    temperature=0.8,  # not the default: whatever forgets to hand it over shows
     start_pass_rate=None,
     entropy_coefficient=0.0,
 )
