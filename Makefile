@@ -54,7 +54,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo real test test-quick test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
+.PHONY: help demo real test test-all test-changed test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
 .PHONY: bench-gpu format fuzz test-processors test-repeat test-trl test-image rollout-samples verl-compat
 .PHONY: install install-dev verl-env vllm-env lock audit charts lint-images licences tools state-folders slim clean
 
@@ -67,46 +67,64 @@ demo: $(VENV)/.installed  ## Train a tiny model with ExGRPO and Dr.GRPO, then sh
 real: $(VENV)/.installed  ## The same with SmolLM2-135M on English word problems, within an hour on two cores; downloads 93 MB
 	@$(BIN)/exgrpo demo --real $(if $(filter-out 0,$(HEADLESS)),--headless)
 
-# Coverage is counted by the tests of exgrpo_core alone: it would make all others a fifth slower.
-# The environment of verl's tests is made at the same time; if it cannot be, test-verl says why.
-test: $(VENV)/.installed-dev $(if $(ARGS),,$(VIEWER_VENV)/.installed) tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
+# Of the slow tests, `make test` runs one whole run of every kind; `make test-all` runs the others.
+SLOW := (slow or browser or postgres)
+HERE := not ($(ELSEWHERE) or long_fault)
+TESTED := $(HERE) and (whole or not $(SLOW))
+TESTED_LATER := $(HERE) and $(SLOW) and not whole
+
+# Only the tests of exgrpo_core count coverage, because counting makes tests a fifth slower.
+# The environment of verl's tests is made at the same time; if that fails, test-verl says why.
+test: $(VENV)/.installed-dev tools  ## Run the tests that take minutes: all quick ones and a run of every kind (ARGS="..." goes to pytest)
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
 	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
 	$(if $(ARGS),true,$(PYTEST) -m 'not (verl or trl)' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
 		|| failed=1; \
-	$(PYTEST) -m 'not ($(ELSEWHERE) or long_fault)' $(or $(ARGS),--ignore=tests/exgrpo_core) || failed=1; \
+	$(if $(ARGS),$(PYTEST) -m '$(HERE)' $(ARGS),$(PYTEST) -m '$(TESTED)' --ignore=tests/exgrpo_core) || failed=1; \
 	wait; \
-	$(if $(ARGS),true,$(MAKE) test-verl) || failed=1; \
+	$(if $(ARGS),true,$(MAKE) test-verl VERL_MARKED='verl and whole') || failed=1; \
 	exit $$failed
 
-QUICK := not (slow or browser or postgres or $(ELSEWHERE))
+test-all: $(VENV)/.installed-dev $(VIEWER_VENV)/.installed tools  ## Run the tests that `make test` leaves: the slow ones, and the rest of verl's
+	@failed=0; \
+	$(PYTEST) -m '$(TESTED_LATER)' --ignore=tests/exgrpo_core || failed=1; \
+	$(MAKE) test-verl VERL_MARKED='verl and not whole' || failed=1; \
+	exit $$failed
 
-test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before each commit, in two minutes
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m '$(QUICK)' --ignore=tests/faults --ignore=tests/browser $(ARGS)
+test-changed: $(VENV)/.installed-dev  ## Run the tests that your change can break, found by the import graph (BASE=HEAD: since which revision)
+	@files="$$($(BIN)/python -m tests.changed --base $(or $(BASE),HEAD))"; \
+	if [ -z "$$files" ]; then echo "Nothing has changed."; exit 0; fi; \
+	failed=0; \
+	$(PYTEST) -m '$(HERE)' $(ARGS) $$files || failed=1; \
+	files="$$(grep -rls 'mark\.verl\b' $$files | tr '\n' ' ')"; \
+	if [ -e $(VERL_VENV)/.installed-dev ] && [ -n "$$files" ]; then $(MAKE) test-verl VERL_TESTS="$$files" || failed=1; fi; \
+	exit $$failed
 
-test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
+VERL_MARKED ?= verl
+
+test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
-		-m verl $(VERL_TESTS)
+		-m '$(VERL_MARKED)' $(VERL_TESTS)
 
 PROCESSORS ?= ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=SSE41
 
-test-processors:  ## Run `make test` as on other processors, each of which rounds in its own way; hours (ARGS="..." goes to pytest)
+test-processors:  ## Run all tests as on other processors, each of which rounds in its own way; hours (ARGS="..." goes to pytest)
 	@failed=""; for processor in $(PROCESSORS); do \
-		echo "== $$processor"; env $$processor $(MAKE) test || failed="$$failed $$processor"; \
+		echo "== $$processor"; env $$processor $(MAKE) -k test $(if $(ARGS),,test-all) || failed="$$failed $$processor"; \
 	done; if [ -n "$$failed" ]; then echo "Tests fail with$$failed: make their data fixed, or assert what is true of all." >&2; exit 1; fi
 
 REPEAT ?= 10
 CROWD := $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 REPEATED := $(VENV)/repeated.txt
 
-# `make test` repeats nothing: a test that fails by luck hides what fails by an error.
+# No other target repeats a test: one that fails by luck hides what fails by an error.
 test-repeat: $(VENV)/.installed-dev tools  ## Run slow, browser and Ray tests REPEAT=10 times, then all three times with two workers a core; a day (ARGS="...": of these only)
 	@failed=0; : >$(REPEATED); note() { "$$@" 2>&1 | tee -a $(REPEATED) || failed=1; }; \
 	for number in $$(seq $(REPEAT)); do \
-		note env $(PYTEST) -m '(slow or browser) and not ($(ELSEWHERE) or long_fault)' $(ARGS); \
+		note env $(PYTEST) -m '(slow or browser) and $(HERE)' $(ARGS); \
 		$(if $(ARGS),,note $(MAKE) test-verl;) \
 	done; \
-	$(if $(ARGS),,for number in 1 2 3; do note $(MAKE) test WORKERS=$(CROWD) VERL_WORKERS=$(CROWD); done;) \
+	$(if $(ARGS),,for number in 1 2 3; do note $(MAKE) -k test test-all WORKERS=$(CROWD) VERL_WORKERS=$(CROWD); done;) \
 	sed -nE 's/^(FAILED|ERROR) (.*)/\2/p' $(REPEATED) | sed 's/ - .*//' | sort | uniq -c; \
 	exit $$failed
 

@@ -12,7 +12,7 @@ from jobs.runs.state import read_state
 from tests.app import web_server
 from tests.jobs.supervisor.toy_bench import wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.whole]
 
 STEP = re.compile(r"^Step ([\d,]+) of 90,000")
 

@@ -8,7 +8,7 @@ from tests.app import web_server
 from tests.browser.clicks import IDLE, open_row, rows
 from tests.jobs.rollout_formats.test_verl_dumps import line
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.whole]
 
 NUM_STEPS = 4
 ANSWER = re.compile("^answer [0-9] of [0-9]$")

@@ -20,6 +20,8 @@ from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.db.table_contents import contents
 
+pytestmark = [pytest.mark.slow, pytest.mark.whole]
+
 LAST_MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
 
 

@@ -33,6 +33,7 @@ def experiential(tmp_path_factory) -> RunDirectory:
     return run
 
 
+@pytest.mark.whole
 def test_run_passes_the_delayed_start_fills_the_buffer_replays_and_retires(experiential):
     steps = steps_of(experiential)
     assert sorted(steps) == list(range(1, NUM_STEPS + 1))

@@ -1,4 +1,4 @@
-"""`exgrpo demo --real` from its probe to its line of JSON, with a small model in the real one's place."""
+"""`exgrpo demo` as it is, and `exgrpo demo --real` with a small model in place of the real one."""
 
 import json
 
@@ -18,6 +18,16 @@ SMALL = (
     "num_steps=2", "data.num_questions=24", "algorithm.max_prompt_tokens=400", "algorithm.max_response_tokens=100",
     "algorithm.rollouts_per_question=2", "validation.samples_per_question=1",
 )  # fmt: skip
+
+
+@pytest.mark.whole
+def test_the_demo_trains_two_runs_to_their_end_and_its_last_line_is_json(tmp_path, capsys):
+    assert demo.run_demo(tmp_path / "runs", is_headless=True) == 0
+    figures = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert list(figures) == ["ExGRPO", "Dr.GRPO"]
+    for each in figures.values():
+        assert open_run(tmp_path / "runs", each["run_id"]).spec().num_steps == each["steps"]
+        assert each["avg_at_8_after"] > each["avg_at_8_before"]
 
 
 def test_both_runs_start_from_the_warm_start_and_the_last_line_is_json(tmp_path, monkeypatch, capsys):

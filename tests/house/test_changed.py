@@ -1,0 +1,30 @@
+from pathlib import Path
+
+import pytest
+
+from tests.changed import ALWAYS, ORACLE, ImportGraph, pick_tests
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return ImportGraph()
+
+
+@pytest.mark.parametrize(
+    ("changed", "picked"),
+    [
+        ("exgrpo_core/policy_optimization/objective.py", {"tests/exgrpo_core/policy_optimization/test_objective.py"}),
+        ("jobs/engines/embedded/engine.py", {"tests/jobs/engines/embedded/test_engine.py"}),
+        ("jobs/specs/train.py", {"tests/jobs/specs/test_train.py", "tests/jobs/worker/test_worker.py"}),
+        ("app/app_pages/compare.py", {"tests/app/app_pages/test_compare.py", ORACLE}),
+        ("jobs/presets/chains/chains-exgrpo.yaml", {"tests/jobs/actions/test_branching.py"}),
+        ("tests/postgres.py", {"tests/db/connections/test_opening.py"}),
+    ],
+)
+def test_a_change_runs_the_tests_that_import_it_and_those_in_its_place(graph, changed, picked):
+    assert Path(changed).is_file()
+    assert {ALWAYS} | picked <= pick_tests([Path(changed)], graph)
+
+
+def test_a_change_of_one_document_runs_the_tests_of_the_repository_and_no_others(graph):
+    assert pick_tests([Path("README.md")], graph) == {ALWAYS}
