@@ -29,7 +29,7 @@ from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import PolicyModel, resolve_device, wrap_model
 from jobs.engines.embedded.update import OptimSettings
 from jobs.grading.reward_function import Response, Verdict
-from jobs.preflight.model_shapes import ModelShape, model_shape
+from jobs.pretrained.model_shapes import ModelShape, model_shape
 from jobs.tasks.chains.demonstrators import make_tokenizer
 
 SHAPES = {"0.5b": "Qwen/Qwen2.5-0.5B", "1.5b": "Qwen/Qwen2.5-Math-1.5B"}

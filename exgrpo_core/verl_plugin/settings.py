@@ -21,6 +21,14 @@ CLUSTER_VARIABLE = "RAY_ADDRESS"
 """Set by Ray in jobs that were submitted to a cluster; where it is set, a run joins that cluster."""
 EXTERNAL_MODULES_VARIABLE = "VERL_USE_EXTERNAL_MODULES"
 """verl's own: modules that `import verl` loads, such as one that registers another platform than NVIDIA's."""
+PLATFORM_VARIABLE = "VERL_PLATFORM"
+"""verl's own: the name of the platform, where verl is not to find out itself."""
+UNSHARED_PLATFORM = "nvidia_unshared"
+UNSHARED_VARIABLES = {
+    PLATFORM_VARIABLE: UNSHARED_PLATFORM,
+    EXTERNAL_MODULES_VARIABLE: "exgrpo_core.verl_plugin.unshared_memory",
+}
+"""What has verl send weights by the host's memory, where two processes cannot share a GPU's."""
 NO_STATISTICS = "VLLM_NO_USAGE_STATS"
 """Environment variable without which vLLM reports its use to its makers."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.preflight.chat_template import read_tokenizer
-from jobs.preflight.model_shapes import TOKENIZER_FILE, model_file
+from jobs.pretrained.model_shapes import TOKENIZER_FILE, model_file
 from jobs.pretrained.sources import ModelSourceError
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.directory import RunDirectory

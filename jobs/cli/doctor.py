@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -41,8 +42,12 @@ from jobs.machine.engine_environments import (
     verl_pins,
 )
 from jobs.machine.gpu_needs import needs_of
-from jobs.machine.hardware import GIB, MIN_FREE_GIB
-from jobs.runs.directory import list_unreadable
+from jobs.machine.hardware import GIB, MIN_FREE_GIB, list_gpus
+from jobs.machine.memory_sharing import probe_sharing
+from jobs.runs.attempts import read_heartbeat
+from jobs.runs.directory import RunDirectory, list_unreadable
+from jobs.runs.lookup import find_run_id, open_run
+from jobs.runs.process_stacks import read_stacks
 from jobs.supervisor.instance import read_supervisor
 from jobs.supervisor.open_index import describe_database
 
@@ -78,11 +83,20 @@ def doctor(
     tests_alerts: Annotated[
         bool, typer.Option("--test-alerts", help="Send a message to each destination of alerts instead.")
     ] = False,
+    stuck_run: Annotated[
+        str | None,
+        typer.Option(
+            "--run", metavar="RUN", help="Say what the processes of a run wait for, with their stacks, instead."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do."""
     if tests_alerts:
         _test_alerts()
+        return
+    if stuck_run is not None:
+        _show_processes(open_run(runs_root, find_run_id(runs_root, stuck_run)), as_json=as_json)
         return
     checks = examine(runs_root, database_url, port)
     if as_json:
@@ -111,12 +125,38 @@ def _test_alerts() -> None:
         raise typer.Exit(EXIT_FAILURE)
 
 
+def _show_processes(run: RunDirectory, *, as_json: bool) -> None:
+    """Print the processes of a run's newest attempt on this machine: what each waits for, its sockets and stacks."""
+    attempt_path = run.attempt_path(run.newest_attempt())
+    processes = read_stacks(attempt_path)
+    if as_json:
+        print_json(processes)
+        return
+    heartbeat = read_heartbeat(attempt_path)
+    if heartbeat is not None:
+        seconds = (datetime.now(UTC) - heartbeat.at).total_seconds()
+        doing = f", {heartbeat.phase}" if heartbeat.phase else ""
+        print_result(f"{run.run_id}: {heartbeat.status}, step {heartbeat.step}{doing}; heartbeat {seconds:.0f} s ago")
+    if not processes:
+        print_result(
+            f"{run.run_id}: no process of it runs on this machine; on a cluster, ask on the machine that has it."
+        )
+    for process in processes:
+        print_result(f"{process.pid} {process.command}")
+        print_result(f"  waits for: {process.waits_for or 'unknown'}")
+        for connection in process.sockets:
+            print_result(f"  socket: {connection}")
+        for line in process.stacks.splitlines():
+            print_result(f"  | {line}")
+
+
 def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]:
     """Run every check; a check never raises, and changes nothing."""
     checks: list[tuple[str, Callable[[], Check]]] = [
         ("Python", check_python),
         ("PyTorch", check_torch),
         ("GPU", check_gpu),
+        *([("GPU memory", check_memory_sharing)] if list_gpus() else []),
         (VERL_CHECK, check_verl),
         ("runs root", lambda: check_runs_root(runs_root)),
         ("disk", lambda: check_disk(runs_root)),
@@ -165,6 +205,24 @@ def check_gpu() -> Check:
         return Check("GPU", CheckResult.WARNING, "PyTorch finds none", advice)
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return Check("GPU", CheckResult.OK, ", ".join(names))
+
+
+def check_memory_sharing() -> Check:
+    """Two processes can share a GPU's memory, through which verl gives weights to vLLM; takes about ten seconds."""
+    try:
+        python = engine_python("verl")
+    except EngineEnvironmentError:
+        python = sys.executable
+    sharing = probe_sharing(python)
+    if sharing.works:
+        return Check("GPU memory", CheckResult.OK, "two processes can share it")
+    if sharing.works is None:
+        return Check("GPU memory", CheckResult.OK, f"sharing was not tried: {sharing.detail}")
+    advice = (
+        "Runs of the verl engine send weights through /dev/shm, which is slower. In a container take the host's pid "
+        "and ipc namespaces: --pid=host --ipc=host."
+    )
+    return Check("GPU memory", CheckResult.WARNING, f"two processes cannot share it ({sharing.detail})", advice)
 
 
 def check_verl() -> Check:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
 from exgrpo_core.errors import first_line
-from jobs.preflight.model_shapes import model_file
 from jobs.pretrained.chat_templates import render_conversation
+from jobs.pretrained.model_shapes import model_file
 from jobs.specs.mistakes import SpecError
 from jobs.training.templates import Message
 

@@ -11,8 +11,8 @@ from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.recording.rows import RecordedTrajectory
 from jobs.grading.rewards import TASKS, BuiltInTask
 from jobs.preflight.chat_template import read_chat_template, read_tokenizer, render_chat_prompts
-from jobs.preflight.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
 from jobs.pretrained.chat_templates import ChatTemplateError
+from jobs.pretrained.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
 from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
 from jobs.rollout_formats.source import RolloutSource
 from jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from jobs.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
-from jobs.preflight.model_shapes import ModelShape, model_shape
+from jobs.pretrained.model_shapes import ModelShape, model_shape
 from jobs.specs.train import TrainSpec
 
 ASSUMED_SUCCESS_RATE = 0.5

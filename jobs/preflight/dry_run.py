@@ -17,8 +17,8 @@ from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.preflight.machine_fit import UNNAMED_RUN
 from jobs.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
 from jobs.preflight.model_look import first_look, remembered_look
-from jobs.preflight.model_shapes import model_file, model_shape
 from jobs.preflight.resolution import resolve
+from jobs.pretrained.model_shapes import model_file, model_shape
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 

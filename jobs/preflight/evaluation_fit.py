@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from jobs.preflight.chat_template import read_tokenizer
-from jobs.preflight.model_shapes import TOKENIZER_FILE, check_split, model_file, model_shape
+from jobs.pretrained.model_shapes import TOKENIZER_FILE, check_split, model_file, model_shape
 from jobs.pretrained.sources import is_converted
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import SpecError

@@ -13,7 +13,7 @@ from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.protocols import protocol_of
 from jobs.grading.rewards import TASKS
 from jobs.preflight.chat_template import read_chat_template
-from jobs.preflight.model_shapes import CONFIG_FILE, model_file
+from jobs.pretrained.model_shapes import CONFIG_FILE, model_file
 from jobs.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.specs.base import BenchmarkFields
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec

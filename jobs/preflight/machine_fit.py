@@ -25,7 +25,7 @@ from jobs.machine.gpu_needs import needs_of
 from jobs.machine.hardware import GB, list_gpus
 from jobs.preflight.disk_estimate import estimate_resources
 from jobs.preflight.memory_estimate import estimate_memory, known_gpu_bytes, training_state_bytes
-from jobs.preflight.model_shapes import check_split, model_shape
+from jobs.pretrained.model_shapes import check_split, model_shape
 from jobs.specs.any_job import local_gpus, loop_name
 from jobs.specs.train import SpecError, TrainSpec
 

@@ -6,7 +6,7 @@ Of the embedded engine it is the peak on a CPU, of the verl engine what each GPU
 from dataclasses import dataclass
 
 from jobs.machine.hardware import GIB, list_gpus
-from jobs.preflight.model_shapes import ModelShape
+from jobs.pretrained.model_shapes import ModelShape
 from jobs.specs.train import TrainSpec
 
 FLOAT = 4

@@ -11,7 +11,7 @@ import psutil
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json
 from exgrpo_core.durable_files import write_whole
 from jobs.machine.hardware import GB
-from jobs.preflight.model_shapes import CONFIG_FILE, model_file, model_shape
+from jobs.pretrained.model_shapes import CONFIG_FILE, model_file, model_shape
 from jobs.pretrained.sources import cache_directory, find_package
 from jobs.specs.train import TrainSpec
 

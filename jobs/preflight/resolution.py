@@ -28,7 +28,7 @@ from jobs.preflight.machine_fit import (
     run_overrides,
 )
 from jobs.preflight.model_look import remembered_look
-from jobs.preflight.model_shapes import check_context
+from jobs.pretrained.model_shapes import check_context
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.lookup import CommandError, NamedCheckpoint, starting_checkpoint

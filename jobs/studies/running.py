@@ -12,7 +12,7 @@ from jobs.actions.evaluations import plan_evaluation_after
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.protocols import load_protocols
 from jobs.preflight.disk_estimate import ASSUMED_LENGTH_SHARE
-from jobs.preflight.model_shapes import model_shape
+from jobs.pretrained.model_shapes import model_shape
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.lookup import CommandError

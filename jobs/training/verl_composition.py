@@ -2,14 +2,27 @@
 
 import contextlib
 import logging
+import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.errors import EngineError, StoppedError
 from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.verl_plugin.settings import (
+    EXTERNAL_MODULES_VARIABLE,
+    PLATFORM_VARIABLE,
+    UNSHARED_PLATFORM,
+    UNSHARED_VARIABLES,
+)
 from jobs.engines.embedded.model import refuse_odd_files
 from jobs.engines.tokenizer import load_tokenizer, unknown_token
+from jobs.machine.hardware import GIB, list_gpus
+from jobs.machine.memory_sharing import probe_sharing
+from jobs.pretrained.model_shapes import model_shape
+from jobs.pretrained.sources import cache_directory
 from jobs.recording.loggers import FanOutRecorder
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
@@ -20,18 +33,24 @@ from jobs.training.demonstrations import read_external
 from jobs.training.reward_parts import open_reward_parts
 from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
 from jobs.training.run_data import RunData, log_first_prompt, log_leaks, open_data, open_reward
+from jobs.training.run_health import VERL_MAX_GAP
 from jobs.training.training_loop import TrainingLoop
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 from pathlib import Path
 
+import psutil
 from huggingface_hub import snapshot_download
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.specs.model_code import CONFIG_FILES, named_code
 
 logger = logging.getLogger(__name__)
+
+SHARED_MEMORY = "/dev/shm"
+COMPILED_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+"""Environment variable with the folder of what torch compiles, of vLLM too: verl turns vLLM's own cache off."""
 
 
 def run_training(
@@ -48,6 +67,7 @@ def run_training(
         StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     _prepare_environment()
+    _choose_memory(spec)
     from ray.exceptions import RayError
 
     from exgrpo_core.verl_plugin.session import open_verl_loggers
@@ -55,6 +75,7 @@ def run_training(
     try:
         data = open_data(spec, control.stop_requested)
         config = _compose(spec, run, data)
+        _check_shared_memory(spec, config)
         with contextlib.ExitStack() as at_end:
             followed = FanOutRecorder(recorder, open_verl_loggers(config))
             at_end.callback(followed.close_loggers)
@@ -132,16 +153,15 @@ def _open(
     from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
 
     refuse_odd_files(data.model_source)
-    # A job that was submitted to a cluster got its variables there.
-    variables = spec.verl.ray.environment if spec.verl.ray.address is None else {}
+    # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
+    tokenizer = load_tokenizer(data.model_source)
+    check_vocabulary(spec, data.model_source, len(tokenizer))
     with (
         open_reward(spec) as reward,
         open_reward_parts(reward, spec.data.rewards) as rewards,
-        open_trainer(config, variables) as trainer,
+        open_trainer(config, process_variables(spec)) as trainer,
     ):
         trainer.stop_requested = stop_requested
-        # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
-        tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
         log_first_prompt(questions, tokenizer)
         external = read_external(spec, questions, tokenizer)
@@ -159,9 +179,79 @@ def _open(
         yield RunComponents(engine, reward, questions, held_out, external, benchmarks, take_metrics, unknown)
 
 
+def check_vocabulary(spec: TrainSpec, source: str, num_tokens: int) -> None:
+    """Refuse a model with so many token ids beyond its tokenizer that sampler and trainer could be other models.
+
+    vLLM never samples such ids, and divides their probability among the others. If they are as likely as others, as in
+    a model that is not trained, log-probs differ by the logarithm of the vocabulary's share.
+
+    Raises:
+        EngineError: It has, and nothing corrects the difference.
+    """
+    shape = model_shape(source, spec.model.revision)
+    gap = 0.0 if shape is None else math.log(shape.vocabulary / num_tokens)
+    if shape is not None and gap > VERL_MAX_GAP and spec.algorithm.sampler_correction is SamplerCorrection.NONE:
+        raise EngineError(
+            f"{source} has {shape.vocabulary:,} token ids and its tokenizer {num_tokens:,}: vLLM never samples the "
+            f"others, so its log-probs may differ by {gap:.2g} nats from the trainer's, expected at most "
+            f"{VERL_MAX_GAP:g}; give the model an embedding of the tokenizer's size "
+            "(model.resize_token_embeddings(len(tokenizer)) in transformers), or set algorithm.sampler_correction.",
+            "model.source",
+            "algorithm.sampler_correction",
+        )
+
+
+def process_variables(spec: TrainSpec) -> dict[str, str]:
+    """Return the variables of a local Ray's processes; a job that was submitted to a cluster got its own there.
+
+    What they compile is kept for the next attempt: their temporary folder ends with this one.
+    """
+    if spec.verl.ray.address is not None:
+        return {}
+    return {
+        COMPILED_VARIABLE: os.environ.get(COMPILED_VARIABLE) or str(cache_directory() / "compiled"),
+        **spec.verl.ray.environment,
+    }
+
+
 def _prepare_environment() -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def _choose_memory(spec: TrainSpec) -> None:
+    """Have verl send weights to vLLM by the host's memory where processes of this machine cannot share a GPU's."""
+    is_elsewhere = spec.verl.ray.address is not None or spec.model.device == "cpu" or not list_gpus()
+    if is_elsewhere or PLATFORM_VARIABLE in os.environ:
+        return
+    sharing = probe_sharing(sys.executable)
+    if sharing.works is False:
+        logger.warning(
+            "Two processes of this machine cannot share a GPU's memory (%s): weights go to vLLM through /dev/shm, "
+            "which is slower; docs/gpu.md says what containers need.",
+            sharing.detail,
+        )
+        modules = os.environ.get(EXTERNAL_MODULES_VARIABLE, "")
+        os.environ.update(UNSHARED_VARIABLES)
+        os.environ[EXTERNAL_MODULES_VARIABLE] += f",{modules}" if modules else ""
+
+
+def _check_shared_memory(spec: TrainSpec, config: "DictConfig") -> None:
+    """Refuse a machine whose /dev/shm is too small for the weights that go through it.
+
+    Raises:
+        EngineError: It is.
+    """
+    if os.environ.get(PLATFORM_VARIABLE) != UNSHARED_PLATFORM:
+        return
+    bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes
+    wanted, free = (bucket << 20) * spec.gpus_of_a_machine, psutil.disk_usage(SHARED_MEMORY).free
+    if free < wanted:
+        raise EngineError(
+            f"processes of this machine cannot share a GPU's memory, and {SHARED_MEMORY} has {free / GIB:.1f} GiB free "
+            f"of the {wanted / GIB:.1f} GiB that weights need instead; give the container the host's pid and ipc "
+            f"namespaces (`--pid=host --ipc=host`), or a larger {SHARED_MEMORY} (`--shm-size`)."
+        )
 
 
 def _last_line(error: Exception) -> str:

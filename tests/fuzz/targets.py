@@ -31,8 +31,8 @@ from jobs.evaluation.recorded_answers import FOLDER as ANSWERS_FOLDER
 from jobs.evaluation.recorded_answers import encode_line, find_answer_damage
 from jobs.preflight.chat_template import read_chat_template
 from jobs.preflight.local_sources import refuse_remote_code
-from jobs.preflight.model_shapes import check_context, model_shape
 from jobs.pretrained.conversion import convert_gguf
+from jobs.pretrained.model_shapes import check_context, model_shape
 from jobs.recording.event_reader import EventReader
 from jobs.rollout_formats import verl_dumps
 from jobs.rollout_formats.source import RolloutSource

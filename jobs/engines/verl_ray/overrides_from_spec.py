@@ -6,6 +6,7 @@ from pathlib import Path
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.verl_plugin.settings import AGENT_NAME
+from jobs.pretrained.model_shapes import ModelShape, model_shape
 from jobs.specs.base import numpy_seed
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.specs.verl import ray_cpus
@@ -22,6 +23,9 @@ QUEUE_ROWS = 10**9
 WEIGHTS_BY = "nccl"
 """How weights reach GPUs that only generate."""
 
+BUCKET_MIB, BUCKET_STEP_MIB = 2048, 256
+"""verl's buffer for weights on their way to vLLM, and what a larger one is a multiple of."""
+
 Value = str | int | float | bool | None | Sequence[str | float]
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w./-]*")
@@ -33,6 +37,7 @@ _AGGREGATIONS = {
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
+_BUCKET = f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"
 ENGINE_OVERRIDES = (
     f"{_MODEL}.external_lib={SETUP_MODULE}",
     f"{_ROLLOUT}.agent.default_agent_loop={AGENT_NAME}",
@@ -56,6 +61,7 @@ def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = Non
         | _optimizer_settings(spec)
         | _rollout_settings(spec)
         | _ahead_settings(spec)
+        | _bucket_settings(model_shape(model_path or spec.model.source, spec.model.revision))
         | _reward_settings(spec)
         | _trainer_settings(spec, run_path)
         | _local_ray_settings(spec)
@@ -198,6 +204,12 @@ def _ahead_settings(spec: TrainSpec) -> dict[str, Value]:
     }
 
 
+def _bucket_settings(shape: ModelShape | None) -> dict[str, Value]:
+    """Return a buffer that holds the largest weight, for which verl would need memory that two processes share."""
+    wanted = 0 if shape is None else -(-4 * shape.largest_weight // (BUCKET_STEP_MIB << 20)) * BUCKET_STEP_MIB
+    return {_BUCKET: wanted} if wanted > BUCKET_MIB else {}
+
+
 def _reward_settings(spec: TrainSpec) -> dict[str, Value]:
     function = "reward.custom_reward_function"
     if spec.reward_model is None:
@@ -290,6 +302,7 @@ READ = frozenset(
                 "disable_log_stats", "scheduling_policy", "quantization", "quantization_config_file",
             )
         ),
+        _BUCKET,
         "reward.num_workers",
         # Processes, queue and loggers.
         "trainer.logger", "trainer.project_name", "trainer.experiment_name", "trainer.use_v1",

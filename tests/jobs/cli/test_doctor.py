@@ -18,6 +18,8 @@ from jobs.cli import doctor
 from jobs.cli.doctor import CheckResult, check_alerts, check_temporary_folder, check_verl
 from jobs.cli.workbench import WorkbenchInstance
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, Pins
+from jobs.machine.hardware import Gpu
+from jobs.machine.memory_sharing import MemorySharing
 from tests.jobs.cli.invoked import exgrpo
 
 GOOD = {"torch": "2.13.0+cpu", "verl": "0.9.1", "ray": "2.60.0", "vllm": None, "transformers": "5.10.4"}
@@ -193,3 +195,19 @@ def test_the_workbench_does_not_start_on_a_taken_port_and_says_why(tmp_path):
         )
     assert finished.returncode == 2
     assert finished.stderr.splitlines()[-1].startswith(f"port {port} on 127.0.0.1: ")
+
+
+@pytest.mark.parametrize(
+    ("works", "result", "word"),
+    [
+        (True, CheckResult.OK, "can share"),
+        (False, CheckResult.WARNING, "receiver: opens the memory"),
+        (None, CheckResult.OK, "was not tried"),
+    ],
+)
+def test_a_gpu_machine_is_asked_whether_processes_share_its_memory(tmp_path, monkeypatch, works, result, word):
+    monkeypatch.setattr(doctor, "list_gpus", lambda: [Gpu(0, "H200", 0.0, 1, 2)])
+    monkeypatch.setattr(doctor, "probe_sharing", lambda _: MemorySharing(works, "receiver: opens the memory"))
+    (found,) = [check for check in doctor.examine(tmp_path, None, 0) if check.name == "GPU memory"]
+    assert (found.result, word in found.detail) == (result, True)
+    assert ("--ipc=host" in found.advice) == (works is False)

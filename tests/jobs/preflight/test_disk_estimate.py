@@ -6,7 +6,7 @@ import pytest
 from exgrpo_core.run_files.trajectory_file import trajectory_table, write_parquet
 from exgrpo_core.types import Experience, Replay, RolloutGroup, Trajectory
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk
-from jobs.preflight.model_shapes import ModelShape
+from jobs.pretrained.model_shapes import ModelShape
 from jobs.specs.base import LoraSpec
 from jobs.specs.train import ModelSpec, TrainSpec, load_preset
 from tests.step_reports import make_questions

@@ -13,7 +13,7 @@ from jobs.preflight.memory_estimate import (
     estimate_peak,
     training_state_bytes,
 )
-from jobs.preflight.model_shapes import ModelShape, model_shape
+from jobs.pretrained.model_shapes import ModelShape, model_shape
 from jobs.specs.base import LoraSpec
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec

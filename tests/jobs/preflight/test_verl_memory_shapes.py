@@ -6,7 +6,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from jobs.preflight.memory_estimate import estimate_memory
-from jobs.preflight.model_shapes import model_shape
+from jobs.pretrained.model_shapes import model_shape
 from jobs.specs.train import load_preset
 
 # The five backbones of the paper have three shapes.

@@ -11,9 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from jobs.engines.embedded.model import load_policy
 from jobs.preflight.data_preview import preview_data
 from jobs.preflight.local_sources import resolve_source
-from jobs.preflight.model_shapes import model_shape
 from jobs.pretrained import sources
 from jobs.pretrained.conversion import convert_gguf, prepare_model
+from jobs.pretrained.model_shapes import model_shape
 from jobs.pretrained.sources import CACHE_VARIABLE, ModelPackage, ModelSourceError
 from jobs.specs.train import SpecError, parse_spec
 from jobs.training.run_data import open_data

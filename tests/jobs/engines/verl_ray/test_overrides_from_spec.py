@@ -183,3 +183,19 @@ def test_a_cluster_of_its_own_keeps_its_resources():
 )
 def test_values_are_written_in_hydras_grammar(value, rendered):
     assert render_value(value) == rendered
+
+
+BUCKET = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes"
+
+
+@pytest.mark.parametrize(
+    ("model", "bucket"), [("Qwen/Qwen2.5-Math-7B", "2304"), ("Qwen/Qwen2.5-Math-1.5B", None), ("no/where", None)]
+)
+def test_the_bucket_holds_the_models_largest_weight(model, bucket):
+    assert settings(verl_spec(model={"source": model})).get(BUCKET) == bucket
+
+
+def test_a_bucket_of_ones_own_comes_last():
+    spec = verl_spec(model={"source": "Qwen/Qwen2.5-Math-7B"}, verl={"overrides": [f"{BUCKET}=4096"]})
+    check_run_overrides(spec)
+    assert settings(spec)[BUCKET] == "4096"

@@ -12,6 +12,7 @@ import pytest
 
 from exgrpo_core.errors import EngineError
 from jobs.engines.verl_ray.overrides_from_spec import verl_overrides
+from jobs.specs.settings import apply_settings
 from tests.conftest import REPOSITORY
 from tests.jobs.engines.verl_ray.engines import save_tiny_model, tiny_spec
 
@@ -148,3 +149,55 @@ def test_what_a_tasks_own_code_raises_is_told_from_the_death_of_its_process():
     assert [is_own_error(error) for error in errors] == [True, False, False, False, False]
     assert ["memory" in why_it_ended(error) for error in errors] == [False, True, True, False, False]
     assert why_it_ended(raised(EngineError("weight exchange: failed."))) == "weight exchange: failed."
+
+
+COMPILING = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import ray, torch
+from exgrpo_core.verl_plugin.session import compose_config, ray_session
+from jobs.training.verl_composition import process_variables
+from tests.jobs.engines.verl_ray.engines import tiny_spec
+
+with ray_session(compose_config(json.loads(sys.argv[1])), process_variables(tiny_spec(sys.argv[2], 1))):
+    @ray.remote
+    def compile():
+        from torch._dynamo.utils import counters
+        torch.compile(lambda numbers: (numbers.sin() + 1).sum())(torch.ones(8))
+        return [counters["inductor"][f"fxgraph_cache_{what}"] for what in ("hit", "miss")]
+    print("FOUND", json.dumps(ray.get(compile.remote())))
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_resume_compiles_nothing_again_although_the_temporary_folder_of_each_attempt_is_removed(tmp_path):
+    model = save_tiny_model(tmp_path / "model")
+    words = [
+        word for word in verl_overrides(tiny_spec(model, 1), tmp_path / "run") if "custom_reward_function" not in word
+    ]
+    environment = os.environ | {"EXGRPO_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
+    found = []
+    for _ in range(2):
+        command = [sys.executable, "-c", COMPILING, json.dumps(words), str(model)]
+        done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        found += [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("FOUND")]
+        assert not list(tmp_path.glob("exgrpo-ray-*"))
+    assert found == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(("num_tokens", "is_refused"), [(100, False), (96, False), (95, True), (50, True)])
+def test_a_vocabulary_far_beyond_the_tokenizer_is_refused_unless_corrected(
+    tmp_path, num_tokens, is_refused
+):
+    from jobs.training.verl_composition import check_vocabulary
+
+    config = json.loads((save_tiny_model(tmp_path / "model") / "config.json").read_text()) | {"vocab_size": 100}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    spec, folder = tiny_spec(tmp_path / "model", 1), str(tmp_path / "model")
+    corrected = apply_settings(spec, ["algorithm.sampler_correction=truncate"])
+    check_vocabulary(corrected, folder, num_tokens)
+    if not is_refused:
+        check_vocabulary(spec, folder, num_tokens)
+        return
+    with pytest.raises(EngineError, match=f"has 100 token ids and its tokenizer {num_tokens}: vLLM never samples"):
+        check_vocabulary(spec, folder, num_tokens)

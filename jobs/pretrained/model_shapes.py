@@ -55,6 +55,11 @@ class ModelShape:
         return self.vocabulary * self.hidden
 
     @property
+    def largest_weight(self) -> int:
+        """Parameters of the largest matrix."""
+        return self.hidden * max(self.vocabulary, self.intermediate)
+
+    @property
     def parameters(self) -> int:
         """Parameters of the whole model; biases are left out."""
         embeddings = self.embedding_parameters * (1 if self.is_tied else 2)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from jobs.preflight.model_shapes import ModelShape, _shape_of, check_context, model_shape
+from jobs.pretrained.model_shapes import ModelShape, _shape_of, check_context, model_shape
 from jobs.specs.base import LoraSpec
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.tasks.chains.demonstrators import make_tokenizer

@@ -1,0 +1,120 @@
+"""verl's sender and receiver of weights: a bucket that is smaller than a weight, and GPUs that share no memory."""
+
+import asyncio
+import copyreg
+import importlib.util
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE, PLATFORM_VARIABLE, UNSHARED_VARIABLES
+from jobs.engines.verl_ray.overrides_from_spec import verl_overrides
+from jobs.specs.train import load_preset
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SIZES = {"small": 1000, "embedding": 400_000, "last": 77}
+"""Float32 numbers of each weight: the second is larger than a bucket of 1 MiB."""
+
+
+def weights():
+    import torch
+
+    return [(name, torch.arange(size, dtype=torch.float32) + size) for name, size in SIZES.items()]
+
+
+def transfer():
+    """Return verl's module; tensors are pickled as names of files in shared memory, where a GPU's would be handles."""
+    import torch
+    import verl
+    from torch.multiprocessing import reductions, set_sharing_strategy
+
+    set_sharing_strategy("file_system")
+    copyreg.pickle(torch.UntypedStorage, reductions.reduce_storage)
+    # Its package needs vLLM, this module does not.
+    path = Path(verl.__file__).parent / "workers" / "rollout" / "vllm_rollout" / "bucketed_weight_transfer.py"
+    spec = importlib.util.spec_from_file_location("bucketed_weight_transfer", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def receive(handle, use_shm, results):
+    import torch
+
+    received = []
+
+    def keep(named, _is_last):
+        received.extend((name, tensor.clone().tolist()) for name, tensor in named)
+
+    transfer().BucketedWeightReceiver(handle, torch.device("cpu"), use_shm).receive_weights(keep)
+    results.put(received)
+
+
+def send(folder, bucket_mib, use_shm):
+    """Return what a receiver in another process got from a sender in this one."""
+    context = multiprocessing.get_context("spawn")
+    results, handle = context.Queue(), f"ipc://{folder}/weights.sock"
+    receiver = context.Process(target=receive, args=(handle, use_shm, results), daemon=True)
+    with ExitStack() as at_end:
+        at_end.callback(receiver.kill)
+        receiver.start()
+        asyncio.run(transfer().BucketedWeightSender(handle, bucket_mib, use_shm).async_send_weights(iter(weights())))
+        return results.get(timeout=60)
+
+
+@pytest.mark.parametrize("use_shm", [False, True])
+def test_a_bucket_that_holds_the_largest_weight_takes_all(tmp_path, use_shm):
+    assert send(tmp_path, 2, use_shm) == [(name, tensor.tolist()) for name, tensor in weights()]
+
+
+def test_a_weight_beyond_the_bucket_goes_by_a_handle_of_its_own(tmp_path):
+    assert send(tmp_path, 1, use_shm=False) == [(name, tensor.tolist()) for name, tensor in weights()]
+
+
+def test_a_weight_beyond_the_bucket_has_no_way_through_shared_memory(tmp_path):
+    with pytest.raises(AssertionError, match=r"Weight embedding.* too large to fit in the bucket"):
+        send(tmp_path, 1, use_shm=True)
+
+
+def test_runs_of_the_paper_get_a_bucket_that_holds_the_largest_weight():
+    name = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes"
+    settings = dict(word.split("=", 1) for word in verl_overrides(load_preset("paper-exgrpo"), Path("run")))
+    assert int(settings[name]) << 20 >= 152_064 * 3584 * 4  # Qwen2.5-Math-7B's embedding in float32
+
+
+IN_AN_ACTOR = """
+import json, warnings
+warnings.simplefilter("ignore")
+import ray, verl
+
+class Worker:
+    def look(self):
+        from verl.plugin.platform import get_platform
+        from verl.plugin.platform.platform_cuda import PlatformCUDA
+        from verl.utils.device import get_device_name, is_support_ipc
+        platform = get_platform()
+        return is_support_ipc(), get_device_name(), platform.vendor_name == PlatformCUDA().vendor_name
+
+ray.init(num_cpus=1, include_dashboard=False)
+print("FOUND", json.dumps(ray.get(ray.remote(Worker).remote().look.remote())))
+"""
+
+
+def test_a_worker_on_gpus_that_share_no_memory_sends_through_the_hosts():
+    ours = (PLATFORM_VARIABLE, EXTERNAL_MODULES_VARIABLE)
+    plain = {name: value for name, value in os.environ.items() if name not in ours}
+    found = []
+    for variables in (plain | {PLATFORM_VARIABLE: "nvidia"}, plain | UNSHARED_VARIABLES):
+        done = subprocess.run(
+            [sys.executable, "-c", IN_AN_ACTOR], env=variables, capture_output=True, text=True, check=True
+        )
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
+        found.append(json.loads(line.removeprefix("FOUND")))
+    assert found == [[True, "cuda", True], [False, "cuda", True]]

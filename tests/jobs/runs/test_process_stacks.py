@@ -1,0 +1,97 @@
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli.main import app
+from jobs.runs import process_stacks
+from jobs.runs.directory import RunDirectory
+from jobs.runs.process_stacks import find_processes, read_stacks, waits_for
+from jobs.runs.processes import ATTEMPT_VARIABLE
+from tests.faults.small_training import small_spec
+
+RECEIVER = """
+import socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+
+def receive_weights():
+    print("waits", flush=True)
+    listener.accept()
+
+receive_weights()
+"""
+
+
+@pytest.fixture
+def stuck(tmp_path):
+    """Yield a run, and a process of its attempt that waits for a peer that never comes."""
+    run = RunDirectory.create(tmp_path, small_spec(4))
+    attempt = run.attempt_path(run.claim_attempt())
+    with ExitStack() as at_end:
+        variables = os.environ | {ATTEMPT_VARIABLE: str(attempt.resolve())}
+        command = [sys.executable, "-c", RECEIVER, str(tmp_path / "weights.sock")]
+        process = at_end.enter_context(subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True))
+        at_end.callback(process.kill)
+        assert process.stdout.readline() == "waits\n"
+        yield run, process, tmp_path / "weights.sock"
+
+
+def test_doctor_tells_what_each_process_of_a_stuck_run_waits_for(stuck):
+    run, process, socket = stuck
+    words = ["doctor", "--runs-root", str(run.path.parent), "--run", run.run_id]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, shown.output
+    lines = [line.strip() for line in shown.output.splitlines()]
+    assert f"waits for: {dict(process_stacks.WAITS)['receive_weights']}" in lines
+    assert any(line.startswith(f"socket: {socket}") for line in lines)
+    assert any("receive_weights (<string>:" in line for line in lines)
+    (found,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
+    assert (found["pid"], found["waits_for"]) == (process.pid, "weights from a training worker")
+    assert process.poll() is None
+
+
+def test_a_run_without_a_process_here_is_said_to_have_none(stuck):
+    run, process, _ = stuck
+    process.kill()
+    process.wait()
+    shown = CliRunner().invoke(app, ["doctor", "--runs-root", str(run.path.parent), "--run", run.run_id])
+    assert "no process of it runs on this machine" in shown.output
+
+
+def test_only_processes_of_the_attempt_are_found(stuck):
+    run, process, _ = stuck
+    assert [found.pid for found in find_processes(run.attempt_path(1))] == [process.pid]
+    assert find_processes(run.attempt_path(2)) == []
+
+
+def test_without_py_spy_processes_and_sockets_are_there_and_the_remedy(stuck, monkeypatch):
+    run, process, _ = stuck
+    monkeypatch.setattr(process_stacks.shutil, "which", lambda *_, **__: None)
+    (found,) = read_stacks(run.attempt_path(1))
+    assert (found.pid, found.waits_for) == (process.pid, "")
+    assert "exgrpo-workbench[train]" in found.stacks
+    assert found.sockets
+
+
+@pytest.mark.parametrize(
+    ("frames", "what"),
+    [
+        (
+            ["_new_shared_cuda", "rebuild_ipc", "_init_buffer", "receive_weights"],
+            "GPU memory that another process shares",
+        ),
+        (["recv", "_init_buffer", "BucketedWeightSender.async_send_weights"], "vLLM to take weights"),
+        (["full_tensor", "async_send_weights", "update_weights"], "the other ranks"),
+        (["forward", "train"], "nothing that is known; it is in forward (file.py:1)"),
+        ([], ""),
+    ],
+)
+def test_the_functions_on_a_stack_tell_what_a_process_waits_for(frames, what):
+    stacks = "\n".join(['Thread 1 (idle): "MainThread"', *(f"    {name} (file.py:1)" for name in frames)])
+    assert waits_for(stacks) == what
