@@ -23,6 +23,18 @@ SIZES = {"small": 1000, "embedding": 400_000, "last": 77}
 """Float32 numbers of each weight: the second is larger than a bucket of 1 MiB."""
 
 
+@pytest.fixture(autouse=True)
+def _how_others_pickle():
+    """Keep what `transfer` changes to its test."""
+    from torch.multiprocessing import get_sharing_strategy, set_sharing_strategy
+
+    registered, strategy = dict(copyreg.dispatch_table), get_sharing_strategy()
+    yield
+    copyreg.dispatch_table.clear()
+    copyreg.dispatch_table.update(registered)
+    set_sharing_strategy(strategy)
+
+
 def weights():
     import torch
 
@@ -37,11 +49,13 @@ def transfer():
 
     set_sharing_strategy("file_system")
     copyreg.pickle(torch.UntypedStorage, reductions.reduce_storage)
+    copyreg.pickle(torch.storage.TypedStorage, reductions.reduce_typed_storage)
     # Its package needs vLLM, this module does not.
     path = Path(verl.__file__).parent / "workers" / "rollout" / "vllm_rollout" / "bucketed_weight_transfer.py"
     spec = importlib.util.spec_from_file_location("bucketed_weight_transfer", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.get_device_id = lambda: 0  # the tests' platform has a name there
     return module
 
 

@@ -176,6 +176,7 @@ def test_a_resume_compiles_nothing_again_although_the_temporary_folder_of_each_a
         word for word in verl_overrides(tiny_spec(model, 1), tmp_path / "run") if "custom_reward_function" not in word
     ]
     environment = os.environ | {"EXGRPO_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
+    environment.pop("TORCHINDUCTOR_CACHE_DIR", None)  # torch sets it where it compiles
     found = []
     for _ in range(2):
         command = [sys.executable, "-c", COMPILING, json.dumps(words), str(model)]
@@ -186,9 +187,7 @@ def test_a_resume_compiles_nothing_again_although_the_temporary_folder_of_each_a
 
 
 @pytest.mark.parametrize(("num_tokens", "is_refused"), [(100, False), (96, False), (95, True), (50, True)])
-def test_a_vocabulary_far_beyond_the_tokenizer_is_refused_unless_corrected(
-    tmp_path, num_tokens, is_refused
-):
+def test_a_vocabulary_far_beyond_the_tokenizer_is_refused_unless_corrected(tmp_path, num_tokens, is_refused):
     from jobs.training.verl_composition import check_vocabulary
 
     config = json.loads((save_tiny_model(tmp_path / "model") / "config.json").read_text()) | {"vocab_size": 100}
