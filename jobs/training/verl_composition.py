@@ -208,10 +208,8 @@ def process_variables(spec: TrainSpec) -> dict[str, str]:
     """
     if spec.verl.ray.address is not None:
         return {}
-    return {
-        COMPILED_VARIABLE: os.environ.get(COMPILED_VARIABLE) or str(cache_directory() / "compiled"),
-        **spec.verl.ray.environment,
-    }
+    # Of this process torch has set the variable itself, to a folder that a container or a start of the machine loses.
+    return {COMPILED_VARIABLE: str(cache_directory() / "compiled"), **spec.verl.ray.environment}
 
 
 def _prepare_environment() -> None:

@@ -176,11 +176,11 @@ def test_a_resume_compiles_nothing_again_although_the_temporary_folder_of_each_a
         word for word in verl_overrides(tiny_spec(model, 1), tmp_path / "run") if "custom_reward_function" not in word
     ]
     environment = os.environ | {"EXGRPO_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
-    environment.pop("TORCHINDUCTOR_CACHE_DIR", None)  # torch sets it where it compiles
     found = []
     for _ in range(2):
         command = [sys.executable, "-c", COMPILING, json.dumps(words), str(model)]
-        done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
         found += [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("FOUND")]
         assert not list(tmp_path.glob("exgrpo-ray-*"))
     assert found == [[0, 1], [1, 0]]
